@@ -62,6 +62,15 @@ std::map<std::string_view, Graph> nets() {
     Net n;
     all["log_prob, soft-capped"] = n.finish(n.trained("x"), 1.5);
   }
+  for (const double soft_cap : {0.0, 1.5}) {
+    Net n;
+    const ValueId head = n.weight("head.weight", {kNetVocabulary, kNetWidth});
+    const ValueId log_prob = n.b.log_prob("head", n.trained("x"), head, n.targets, soft_cap, true);
+    const ValueId sum = n.b.add("sum", log_prob, n.b.mul("square", n.b.entropy_of(log_prob), log_prob));
+    n.graph.mark_output("log_prob", sum);
+    differentiate(n.graph, sum, n.seed);
+    all[soft_cap == 0 ? "log_prob, entropy" : "log_prob, entropy, soft-capped"] = std::move(n.graph);
+  }
   {
     Net n;
     all["matmul"] = n.finish(n.b.matmul("up", n.trained("x"), n.weight("up.weight", {5, kNetWidth})));

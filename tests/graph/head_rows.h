@@ -42,6 +42,15 @@ inline std::vector<InputSpec> head_inputs(std::int64_t t) {
           {Shape::tokens(t), Stored::ids, 1, kVocabulary, true}};
 }
 
+/// Sets lse, and the entropies, to those of the operands.
+inline void set_statistics(Operands& in, Case& c, const Attributes& attributes) {
+  Operands first(in.begin(), in.begin() + 3), out{in[4], in[3]};
+  if (attributes.flag("entropy")) out.push_back(in[5]);
+  find_op("log_prob").reference({c.extent(), first, out, attributes});
+  in[3] = out[1];
+  if (attributes.flag("entropy")) in[5] = out[2];
+}
+
 inline void add_head_rows(std::vector<OpRow>& rows, const std::string& label, double cap) {
   using T = std::int64_t;
   const Attributes attributes{{"soft_cap", cap}};
@@ -54,11 +63,7 @@ inline void add_head_rows(std::vector<OpRow>& rows, const std::string& label, do
                     return in;
                   },
                   [cap](const Case& c) { return log_prob_grad_bound(c, 4, cap); }, attributes, 0,
-                  [attributes](Operands& in, Case& c) {
-                    Operands first(in.begin(), in.begin() + 3), out{in[4], in[3]};
-                    find_op("log_prob").reference({c.extent(), first, out, attributes});
-                    in[3] = out[1];
-                  }});
+                  [attributes](Operands& in, Case& c) { set_statistics(in, c, attributes); }});
   rows.push_back({"log_prob.training", label,
                   [](T t, T) {
                     std::vector<InputSpec> in = head_inputs(t);
@@ -75,6 +80,16 @@ inline void add_head_rows(std::vector<OpRow>& rows, const std::string& label, do
                   attributes});
 }
 
+/// In addition to log_prob_grad_bound(), e · p · (log p + H): |log p| and H are at most 2 · logit + log
+/// vocabulary, and err by that times the error of a p.
+inline Bound entropy_grad_bound(const Case& c) {
+  Bound b = log_prob_grad_bound(c, 4, 0);
+  const double t = 2 * (2 * largest_logit(c) + std::log(static_cast<double>(kVocabulary)));
+  const double share = 1 + c.largest(6) * (t + t / 2 + 2) / c.largest(4);
+  for (double& m : b.magnitude) m *= share;
+  return b;
+}
+
 inline void add_head_rows(std::vector<OpRow>& rows) {
   using T = std::int64_t;
   add_head_rows(rows, "", 0);
@@ -88,6 +103,15 @@ inline void add_head_rows(std::vector<OpRow>& rows) {
                     return b;
                   },
                   {{"entropy", true}}});
+  const Attributes entropy{{"entropy", true}};
+  rows.push_back({"log_prob.grad", "entropy",
+                  [](T t, T) {
+                    std::vector<InputSpec> in = head_inputs(t);
+                    in.insert(in.end(), 4, {Shape::tokens(t), Stored::arithmetic});
+                    return in;
+                  },
+                  entropy_grad_bound, entropy, 0,
+                  [entropy](Operands& in, Case& c) { set_statistics(in, c, entropy); }});
 }
 
 }  // namespace mantissa::graph::testing

@@ -32,6 +32,22 @@ TEST_P(ModelGradients, AreTheDerivatives) {
   check_gradients(c, "log_prob", data.d, rows, 256);
 }
 
+TEST_P(ModelGradients, OfScoresAreTheDerivatives) {
+  const model::ModelConfig config =
+      model::reward_model(model::parse_model_config(GetParam().config, GetParam().name));
+  const Segments rows({10, 7});
+  Graph graph = model::build_scores(config, rows.tokens, 10, true);
+  graph.value(graph.find("score.weight")).init.std = 0.5;
+  Compiled c(std::move(graph), precision::Policy::parse("64-true"), options_for(rows));
+  c.randomise_vectors();
+  const Data data(rows.tokens, config.vocab_size, 3);
+  for (std::size_t t = 0; t < data.ids.size(); ++t) {
+    c.integers("ids")[t] = data.ids[t];
+    c.set(c.program.required("dvalue"), t, data.d[t]);
+  }
+  check_gradients(c, "value", data.d, rows, 256);
+}
+
 // DoRA's norms are constants of its gradient, which is therefore not the derivative.
 TEST_P(ModelGradients, OfAdaptersAreTheDerivativesAndThoseOfTheBaseAreNotComputed) {
   model::ModelConfig config = model::parse_model_config(GetParam().config, GetParam().name);

@@ -16,12 +16,13 @@ struct Head {
   Scalar arithmetic;
   std::int64_t vocabulary;
   Batch batch;
-  Tensor x, weight, d;
+  Tensor x, weight, d, e;
   std::vector<std::int32_t> ids;
   Scalar softmax = Scalar::f64;
   Scalar rounded = Scalar::f32;  // format of the logits; f32: no rounding
   double soft_cap = 0;
-  Factor operand;  // of dlogits, and of x and the weights as well if in several parts
+  bool differentiates_entropy = false;  // with the upstream gradient `e`
+  Factor operand;                       // of dlogits, and of x and the weights as well if in several parts
   SumOrder order = SumOrder::chain;
 
   Head(Scalar a, Scalar storage, std::int64_t v, const Batch& b)
@@ -31,16 +32,19 @@ struct Head {
         x(storage, b.tokens, kChannels),
         weight(storage, v, kChannels),
         d(a, b.tokens, 1),
+        e(a, b.tokens, 1),
         operand(a) {
     std::mt19937 random(kSeed);
     x.fill_normal(random);
     weight.fill_normal(random);
     d.fill_normal(random);
+    e.fill_normal(random);
     for (std::int64_t t = 0; t < b.tokens; ++t)
       ids.push_back(t % 5 == 4 ? -1 : static_cast<std::int32_t>((t * 397 + v - 1) % v));
   }
-  /// Returns log_prob, lse, entropy, dx, dweight: from two calls, or all but the entropy from one if
-  /// `joined`. The last two are in the arithmetic, or if `before` is given, in its format and added to it.
+  /// Returns log_prob, lse, entropy, dx, dweight: from two calls, or if `joined` from one, which computes the
+  /// entropy only if it is differentiated. The last two are in the arithmetic, or if `before` is given, in
+  /// its format and added to it.
   std::vector<Tensor> run(Context ctx, const Tensor* before = nullptr, bool joined = false,
                           std::int64_t longest_leaf = 0) const {
     const Scalar gradients = before == nullptr ? arithmetic : before->type;
@@ -86,7 +90,12 @@ struct Head {
     g.dx = out[3];
     g.dweight = out[4];
     g.accumulate = before != nullptr;
-    if (joined) f.entropy.data = nullptr;
+    if (differentiates_entropy) {
+      g.entropy = out[2];
+      g.dentropy = e;
+    } else if (joined) {
+      f.entropy.data = nullptr;
+    }
     joined ? log_prob_training(ctx, extent, f, g) : log_prob_backward(ctx, extent, g);
     return out;
   }

@@ -124,7 +124,7 @@ TEST(HeadSoftCap, AgreesWithItsReference) {
                                             std::vector<double>(n), std::vector<double>(x.size()),
                                             std::vector<double>(w.size())};
       reference::log_prob(head, want[0].data(), want[1].data(), want[2].data());
-      reference::log_prob_backward(head, want[1].data(), d.data(), want[3].data(), want[4].data());
+      reference::log_prob_backward(head, want[1].data(), {d.data()}, want[3].data(), want[4].data());
       const auto largest = [](const std::vector<double>& v) {
         double m = 0;
         for (const double e : v) m = std::max(m, std::abs(e));

@@ -29,7 +29,8 @@ TEST(Head, AgreesWithItsReferenceAcrossChunks) {
                                             std::vector<double>(n), std::vector<double>(x.size()),
                                             std::vector<double>(w.size())};
       reference::log_prob(head, want[0].data(), want[1].data(), want[2].data());
-      reference::log_prob_backward(head, want[1].data(), h.d.values().data(), want[3].data(), want[4].data());
+      reference::log_prob_backward(head, want[1].data(), {h.d.values().data()}, want[3].data(),
+                                   want[4].data());
       double mx = 0, mw = 0, md = 0;
       for (const double e : x) mx = std::max(mx, std::abs(e));
       for (const double e : w) mw = std::max(mw, std::abs(e));

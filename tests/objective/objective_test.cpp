@@ -20,12 +20,12 @@ constexpr std::int64_t kVocabulary = 29, kLength = 9;
 /// A training session of a small Llama over its own weights.
 class Model {
  public:
-  explicit Model(const char* policy, bool join_head) {
+  explicit Model(const char* policy, bool join_head, const model::Extras& extras = {}) {
     plan::CompileOptions options;
     options.longest_row = options.longest_leaf = kLength;
     options.join_head = join_head;
-    const graph::Graph graph =
-        model::build_log_prob(testing::tiny_llama(false, kVocabulary), 4 * kLength, kLength, true);
+    const graph::Graph graph = model::build_log_prob(testing::tiny_llama(false, kVocabulary), 4 * kLength,
+                                                     kLength, true, {}, extras);
     const auto program =
         runtime::compile(graph, precision::Policy::parse(policy), options, testing::best_device());
     auto weights = std::make_shared<runtime::WeightSet>(*program, testing::best_device());
@@ -134,6 +134,31 @@ class SquaredProbability final : public Objective {
   double scale_ = 1, loss_ = 0;
 };
 
+/// Σ w · (p² + 2 · H + v³ + v), with the entropy H and the value v after a token.
+class EveryOutput final : public Objective {
+ public:
+  bool seeds_known() const override { return false; }
+  void begin(const Step& step) override { scale_ = step.loss_scale, loss_ = 0; }
+  void seeds(const MicroBatch& micro, const Outputs* outputs, const Seeds& seeds) override {
+    for (std::size_t t = 0; t < micro.batch.weights().size(); ++t) {
+      const double weight = scale_ * micro.batch.weights()[t], v = (*outputs->value)[t];
+      seeds.log_prob[t] = weight * 2 * std::exp(2 * outputs->log_prob[t]);
+      seeds.entropy[t] = weight * 2;
+      seeds.value[t] = weight * (3 * v * v + 1);
+    }
+  }
+  void observe(const MicroBatch& micro, const Outputs& outputs) override {
+    for (std::size_t t = 0; t < micro.batch.weights().size(); ++t) {
+      const double weight = micro.batch.weights()[t], v = (*outputs.value)[t];
+      loss_ += weight * (std::exp(2 * outputs.log_prob[t]) + 2 * (*outputs.entropy)[t] + v * v * v + v);
+    }
+  }
+  Outcome end() override { return {loss_}; }
+
+ private:
+  double scale_ = 1, loss_ = 0;
+};
+
 TEST(Objectives, WhoseSeedsAreKnownLaterGiveTheBitsOfTheFusedHead) {
   for (const char* policy : {"32-true", "bf16-mixed", "16-mixed", "64-true"}) {
     for (const bool weighted : {false, true}) {
@@ -151,13 +176,12 @@ TEST(Objectives, WhoseSeedsAreKnownLaterGiveTheBitsOfTheFusedHead) {
   }
 }
 
-TEST(Objectives, AreDifferentiatedThroughWhatTheyMakeOfLogProbabilities) {
+/// Compares the gradients of every 40th weight with central differences. With h = 1e-5 their error is h²
+/// times a third derivative, and 2^-52 of the loss over 2 h from rounding: below 1e-8 where the loss is
+/// about 1.
+void check_gradients(Model& model, Objective& objective) {
   const runtime::Batch batch = batch_of(true);
-  Model model("64-true", false);
-  SquaredProbability objective;
   model.run(objective, batch, Pass::train);
-  // Central differences of every 40th weight. With h = 1e-5 their error is h² times a third derivative, and
-  // 2^-52 of the loss over 2 h from rounding: below 1e-8 where the loss is about 1.
   constexpr double kStep = 1e-5;
   int compared = 0;
   for (std::size_t s = 0; s < model.session->program().slots.size(); ++s) {
@@ -173,11 +197,24 @@ TEST(Objectives, AreDifferentiatedThroughWhatTheyMakeOfLogProbabilities) {
       weights[i] = before - kStep;
       const double below = model.run(objective, batch, Pass::evaluate).loss;
       weights[i] = before;
-      EXPECT_NEAR(gradient, (above - below) / (2 * kStep), 1e-8) << model.session->program().slots[s].name;
+      EXPECT_NEAR(gradient, (above - below) / (2 * kStep), 1e-8 * std::max(1.0, std::abs(above)))
+          << model.session->program().slots[s].name;
       ++compared;
     }
   }
   EXPECT_GT(compared, 60);
+}
+
+TEST(Objectives, AreDifferentiatedThroughWhatTheyMakeOfLogProbabilities) {
+  Model model("64-true", false);
+  SquaredProbability objective;
+  check_gradients(model, objective);
+}
+
+TEST(Objectives, AreDifferentiatedThroughEntropiesAndValues) {
+  Model model("64-true", false, {.entropy = model::Entropy::trained, .value = true});
+  EveryOutput objective;
+  check_gradients(model, objective);
 }
 
 TEST(Objectives, ThatNeedLogProbabilitiesRefuseAProgramThatComputesThemLater) {

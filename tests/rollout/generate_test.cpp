@@ -107,6 +107,36 @@ TEST(Streams, GiveTheBitsOfEachAloneUnderEveryPreset) {
   }
 }
 
+/// Counts the tokens that a program runs.
+struct FedTokens final : runtime::StepObserver {
+  void before(const plan::Step& step, graph::Call& call) override {
+    if (step.scope == "model.embed_tokens") count += call.extent.tokens;
+  }
+  std::int64_t count = 0;
+};
+
+TEST(Streams, OfOnePromptFeedItOnce) {
+  constexpr std::int64_t kPrompt = 300, kNew = 3;
+  std::vector<Request> all;
+  for (std::int64_t s = 0; s < 8; ++s) all.push_back({prompt_of(kPrompt, 3), s});
+  GenerateOptions options = drawing();
+  options.stop.clear();
+  options.max_new_tokens = kNew;
+  for (const auto& [policy, prompts] :
+       {std::pair{"bf16-mixed", 1}, {"bf16-mixed; *: rounding=stochastic", 8}}) {
+    for (const std::int64_t streams : {3, 8}) {
+      SCOPED_TRACE(::testing::Message() << policy << ", " << streams);
+      Model model(policy, kCapacity, streams);
+      FedTokens fed;
+      model.session.executor().attach(fed);
+      model(all, options);
+      model.session.executor().detach(fed);
+      // The last token of a shared prompt is fed for each sequence, and all new tokens but the last.
+      EXPECT_EQ(fed.count, prompts * kPrompt + (8 - prompts) + 8 * (kNew - 1));
+    }
+  }
+}
+
 TEST(Streams, GiveTheBitsOfEachAloneWithEveryFilter) {
   const std::vector<Request> all = requests();
   GenerateOptions options = drawing();

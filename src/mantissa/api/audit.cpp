@@ -12,6 +12,7 @@
 #include "mantissa/lab/audit/run.h"
 #include "mantissa/numeric/philox.h"
 #include "mantissa/precision/supported.h"
+#include "mantissa/run/work.h"
 
 namespace mantissa::api {
 namespace {
@@ -22,15 +23,15 @@ struct Replay {
   std::int64_t from = 1;
 };
 
-AuditReport report_of(const Config& config, const weights::ModelSource& model, data::Memory data,
+AuditReport report_of(const Config& config, weights::ModelSource model, data::Memory data,
                       const Replay& replay, const AuditOptions& options, const OnAuditStep& on_step,
                       const std::stop_token& stop, std::int64_t more = 0) {
   const config::RunConfig& run = config.impl().run;
   precision::check_supported(run.policy);
   const auto device = device_for(options.hardware, run.run.threads);
-  const text::Dataset rows = data::load_dataset(run, model.config, std::move(data));
+  const run::Work work = run::work_of(run, model, std::move(data), *device, nullptr);
   const lab::Audit audit = lab::audit_run(
-      {run, model, rows, *device, replay.run, replay.state, replay.from},
+      {work.config, model, *work.task, *device, replay.run, replay.state, replay.from},
       {.steps = options.steps,
        .more = more,
        .tries_cures = options.try_cures,

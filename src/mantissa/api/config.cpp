@@ -54,6 +54,9 @@ std::string Config::toml() const {
 std::filesystem::path Config::out() const {
   return impl_->run.run.out;
 }
+std::string Config::objective() const {
+  return impl_->run.train.objective;
+}
 std::string Config::policy() const {
   return fmt::format("{}: {}", impl_->run.policy.preset(), impl_->run.policy.line());
 }

@@ -8,6 +8,7 @@
 #include "mantissa/config/options.h"
 #include "mantissa/data/rows.h"
 #include "mantissa/precision/supported.h"
+#include "mantissa/run/work.h"
 
 namespace mantissa::api {
 namespace {
@@ -67,12 +68,13 @@ Plan explain(const Config& config, const Hardware& hardware, const std::vector<s
   const std::vector<cost::Target> there = find_targets(targets);
   precision::check_supported(run.policy);
   const auto device = device_for(hardware, run.run.threads);
-  const weights::ModelSource source = weights::find_run_model(run);
+  weights::ModelSource source = weights::find_run_model(run);
   // The forecast counts the data, which a run holds before it allocates anything else.
   config::Told told = config.impl().told;
-  const text::Dataset rows = data::load_dataset(run, source.config, memory_of(data), &told.notes);
+  const run::Work work = run::work_of(run, source, memory_of(data), *device, &told.notes);
   if (!in_memory(data)) data::add_note(run, source.config, told);
-  return plan_of(explain::explain_training(run, source.config, *device, told, there));
+  return plan_of(
+      explain::explain_training(work.config, source.config, *device, told, there, 0, work.task->passes()));
 }
 
 Plan explain_model(const std::filesystem::path& model, const Precision& precision, const Hardware& hardware,

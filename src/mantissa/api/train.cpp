@@ -3,13 +3,16 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <memory>
 #include <string_view>
 
 #include "mantissa/api/internal.h"
 #include "mantissa/data/rows.h"
 #include "mantissa/data/tokenizer.h"
 #include "mantissa/precision/supported.h"
+#include "mantissa/rl/samples.h"
 #include "mantissa/run/run.h"
+#include "mantissa/run/work.h"
 
 namespace mantissa::api {
 namespace {
@@ -22,6 +25,8 @@ Step step_of(const train::StepReport& r, std::int64_t steps, double seconds_left
     const auto found = std::ranges::find(r.metrics, name, &objective::Metric::name);
     return found == r.metrics.end() ? std::nullopt : std::optional(found->value);
   };
+  std::vector<std::pair<std::string, double>> metrics;
+  for (const objective::Metric& m : r.metrics) metrics.emplace_back(m.name, m.value);
   return {r.step,
           steps,
           r.loss,
@@ -36,7 +41,8 @@ Step step_of(const train::StepReport& r, std::int64_t steps, double seconds_left
           r.seconds,
           seconds_left,
           metric("masked_share"),
-          metric("padding_share")};
+          metric("padding_share"),
+          std::move(metrics)};
 }
 
 run::Events events_of(const Events& events, std::int64_t steps) {
@@ -104,9 +110,12 @@ Summary train(const Config& config, const TrainOptions& options, const Events& e
   if (options.weights != nullptr) weights::use_memory(source, memory_of(options.weights));
   config::Told told = config.impl().told;
   if (!in_memory(options.data)) data::add_note(run, source.config, told);
-  text::Dataset rows = data::load_dataset(run, source.config, memory_of(options.data), &told.notes);
+  const auto samples = std::make_shared<rl::SamplesFile>(out / "samples.jsonl");
+  run::Work work = run::work_of(
+      run, source, memory_of(options.data), *device, &told.notes,
+      [samples](std::int64_t step, std::span<const rl::Sampled> sampled) { samples->write(step, sampled); });
   run::DirectoryOptions directory{out, options.overwrite, options.resume};
-  return summary_of(run::train({run, std::move(told), std::move(source), train::corpus_task(std::move(rows)),
+  return summary_of(run::train({work.config, std::move(told), std::move(source), std::move(work.task),
                                 std::move(directory), options.return_weights, data::files_of_tokenizer(run)},
                                events_of(events, run.run.steps), *device, std::move(stop)));
 }

@@ -38,6 +38,8 @@ struct Step {
   // Of supervised fine-tuning: the share of computed tokens that are not predicted, and of the places of the
   // step's rows or packs that hold no token, which are not computed.
   std::optional<double> masked_share, padding_share;
+  /// Other measurements of the objective, as in metrics.jsonl: "reward", "accuracy".
+  std::vector<std::pair<std::string, double>> metrics = {};
 };
 
 /// Events of a run. All are optional, and are called on the thread that called train(). An exception ends the

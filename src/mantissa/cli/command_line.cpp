@@ -56,6 +56,7 @@ int run_command(const Arguments& a) {
   using Run = int (*)(const Arguments&);
   static constexpr std::pair<std::string_view, Run> kRuns[] = {
       {"train", train},
+      {"rl", rl},
       {"generate", generate},
       {"chat", chat},
       {"eval", eval},
@@ -68,6 +69,7 @@ int run_command(const Arguments& a) {
       {"convert", convert},
       {"merge", merge},
       {"loss-scale", loss_scale},
+      {"objective", objective},
       {"reward", reward},
       {"data kk", data_kk},
       {"data inspect", data_inspect},

@@ -38,6 +38,7 @@ std::string name_of_run(const std::filesystem::path& path);
 
 // Each function runs a command and returns the exit code.
 int train(const Arguments& a);
+int rl(const Arguments& a);
 int generate(const Arguments& a);
 int chat(const Arguments& a);
 int eval(const Arguments& a);
@@ -51,6 +52,7 @@ int diff(const Arguments& a);
 int convert(const Arguments& a);
 int merge(const Arguments& a);
 int loss_scale(const Arguments& a);
+int objective(const Arguments& a);
 int reward(const Arguments& a);
 int data_kk(const Arguments& a);
 int data_inspect(const Arguments& a);

@@ -1,4 +1,4 @@
-// mantissa inspect, diff, convert, merge, loss-scale
+// mantissa inspect, diff, convert, merge, loss-scale, objective
 #include <fmt/format.h>
 
 #include <cstdio>
@@ -110,6 +110,20 @@ int merge(const Arguments& a) {
   tell(a, {}, m.warnings);
   if (m.interrupted) return report_interrupt(signals, fmt::format("{} was not written", o.out.string()));
   fmt::print("{}\n", a.has("--json") ? m.json : fit(m.text, terminal_columns()));
+  return 0;
+}
+
+int objective(const Arguments& a) {
+  for (const char* option : {"--in", "--out"}) {
+    if (!a.has(option)) throw ConfigError(fmt::format("objective: requires {} FILE.safetensors", option));
+  }
+  const api::ObjectiveReplay r = api::replay_objective({.name = a.at(0),
+                                                        .in = a.text("--in"),
+                                                        .out = a.text("--out"),
+                                                        .changes = a.texts("--set"),
+                                                        .overwrite = a.has("--overwrite")});
+  tell(a, r.notes, {});
+  fmt::print("{}\n", a.has("--json") ? r.json : fit(r.text, terminal_columns()));
   return 0;
 }
 

@@ -21,7 +21,8 @@ std::string row(std::string_view name, std::string_view meaning, std::size_t lef
 std::string usage(const Command& command) {
   std::string text = fmt::format("usage: mantissa {}", command.name);
   for (const Positional& p : command.positionals) text += fmt::format(" {}", p.name);
-  return text + (options_of(command).size() > 1 ? " [OPTIONS]\n" : "\n");
+  if (options_of(command).size() > 1) text += " [OPTIONS]";
+  return wrapped(text, 4, kColumns) + "\n";
 }
 
 }  // namespace

@@ -8,14 +8,16 @@ namespace {
 
 // Commands with a policy, those with only one, commands that use hardware options, and commands that print
 // results.
-constexpr std::string_view kPolicy = "train, generate, chat, eval, trace, explain, audit, convert";
-constexpr std::string_view kOnePolicy = "train, generate, chat, trace, explain, audit, convert";
+constexpr std::string_view kPolicy = "train, rl, generate, chat, eval, trace, explain, audit, convert";
+constexpr std::string_view kOnePolicy = "train, rl, generate, chat, trace, explain, audit, convert";
 constexpr std::string_view kHardware =
-    "train, generate, chat, eval, trace, explain, audit, compare, inspect, diff, convert, merge, "
+    "train, rl, generate, chat, eval, trace, explain, audit, compare, inspect, diff, convert, merge, "
     "doctor";
 constexpr std::string_view kResults =
-    "train, generate, chat, eval, trace, explain, audit, compare, inspect, diff, convert, merge, loss-scale, "
-    "reward, data kk, data inspect, data shard, tokenizer encode, tokenizer decode, tokenizer info, "
+    "train, rl, generate, chat, eval, trace, explain, audit, compare, inspect, diff, convert, merge, "
+    "loss-scale, "
+    "reward, objective, data kk, data inspect, data shard, tokenizer encode, tokenizer decode, tokenizer "
+    "info, "
     "tokenizer train, "
     "doctor";
 
@@ -23,13 +25,14 @@ const std::vector<Option>& option_rows() {
   using enum Takes;
   static const std::vector<Option> rows = {
       // train
-      {"--out", one, "DIR", "", "run directory; default: run.out of the config", "train"},
-      {"--resume", maybe, "STEP", "", "continue from the newest state, or from the state of a step", "train"},
+      {"--out", one, "DIR", "", "run directory; default: run.out of the config", "train, rl"},
+      {"--resume", maybe, "STEP", "", "continue from the newest state, or from the state of a step",
+       "train, rl"},
       {"--overwrite", nothing, "", "", "start from the beginning in a directory that contains a state",
-       "train"},
-      {"--on-nonfinite", one, "stop|skip|continue", "", "as --set run.on_nonfinite=…", "train"},
-      {"--skip-batches", one, "STEPS", "", "as --set run.skip_batches=…: 7,9-12", "train"},
-      {"--dry-run", nothing, "", "", "print the plan without training", "train"},
+       "train, rl"},
+      {"--on-nonfinite", one, "stop|skip|continue", "", "as --set run.on_nonfinite=…", "train, rl"},
+      {"--skip-batches", one, "STEPS", "", "as --set run.skip_batches=…: 7,9-12", "train, rl"},
+      {"--dry-run", nothing, "", "", "print the plan without training", "train, rl"},
       // audit
       {"--steps", one, "N", "20", "steps from the beginning of the run; 3 for a model", "audit"},
       {"--out", one, "DIR", "", "directory of the report; default: the name of CONFIG or MODEL with -audit",
@@ -161,6 +164,11 @@ const std::vector<Option>& option_rows() {
       {"--min-scale", one, "M", "1", "smallest scale", "loss-scale"},
       {"--no-raise-error-at-min-scale", nothing, "", "", "stay at the minimum instead of stopping",
        "loss-scale"},
+      // objective
+      {"--in", one, "FILE", "", "safetensors file with the input tensors", "objective"},
+      {"--out", one, "FILE", "", "safetensors file to write", "objective"},
+      {"--overwrite", nothing, "", "", "replace an existing file that is not a result of objective",
+       "objective"},
       // reward
       {"--responses", one, "FILE", "", "JSON lines with \"response\" and the fields of the data row",
        "reward"},
@@ -207,9 +215,11 @@ const std::vector<Option>& option_rows() {
       {"--deepspeed", one, "FILE", "", "DeepSpeed JSON, as in train, for all runs", "compare"},
       {"--deepspeed", one, "FILE", "", "DeepSpeed JSON with the loss scaler to replay", "loss-scale"},
       {"--set", list, "KEY=VALUE", "", "set a key of the config to a value; repeatable",
-       "train, eval, explain, audit, compare, data inspect"},
+       "train, rl, eval, explain, audit, compare, data inspect"},
+      {"--set", list, "KEY=VALUE", "", "set a key of [rl], or of [dpo] for dpo; repeatable", "objective"},
       {"--target", each, "HARDWARE", "",
-       "also explain another machine: v100, a100, h100, tpu-v5e or FILE.toml; repeatable", "train, explain"},
+       "also explain another machine: v100, a100, h100, tpu-v5e or FILE.toml; repeatable",
+       "train, rl, explain"},
       // machine and output
       {"--threads", one, "N", "0", "number of threads, 0 for all cores; changes no bit", kHardware},
       {"--threads", one, "N", "0", "number of threads, 0 for all cores; changes no bit",
@@ -231,6 +241,11 @@ const std::vector<Command>& command_rows() {
        {{"CONFIG", "the run's config, a TOML file"}},
        "A run directory that contains a state is overwritten only with --overwrite. Ctrl-C ends the run "
        "after writing its state; the same command with --resume continues it and ends with the same bytes."},
+      {"rl",
+       "train by reinforcement learning: sample responses, reward them by a rule, and optimize the policy",
+       {{"CONFIG", "the run's config, a TOML file with [rl]"}},
+       "Like train, with samples.jsonl in the run directory: the responses of every rollout and their "
+       "rewards."},
       {"generate",
        "generate text, with the log-probability of each token",
        {{"MODEL", "a Hugging Face directory, a GGUF file, or a run"}},
@@ -287,6 +302,12 @@ const std::vector<Command>& command_rows() {
        "replay overflows, and print the loss scale after every step",
        {},
        "Give exactly one of --overflows and --from."},
+      {"objective",
+       "compute a post-training objective and its gradients from saved tensors, for comparison",
+       {{"ppo|grpo|dr-grpo|reinforce++|reinforce++-baseline|rloo|dpo|reward", "the objective"}},
+       "Requires --in and --out. Tensors of [N, T]: log_probs, old_log_probs, ref_log_probs, mask, values, "
+       "old_values, rewards (or [N]); groups [N]. dpo: rows 2i are chosen, rows 2i + 1 rejected. reward: "
+       "scores [N] in such pairs, margin [N/2]."},
       {"reward",
        "score responses by a rule, and print one reward for each row",
        {{"RULE", "kk, exact, regex:PATTERN or program:COMMAND, as in rl.reward"}},

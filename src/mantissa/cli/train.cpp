@@ -120,6 +120,9 @@ api::Events events_of(const Arguments& a, StepTable& table, const SignalStop& si
   events.on_validation = [&](std::int64_t step, double loss) {
     table.say(fmt::format("{:>6} {:>8.4f} on held-out rows", step, loss));
   };
+  events.on_measurement = [&](std::int64_t step, const std::string& name, double value) {
+    table.say(fmt::format("{:>6} {:>8.4f} {} on held-out prompts", step, value, name));
+  };
   events.on_state = [&](std::int64_t step, const std::filesystem::path& path) {
     if (!signals.token().stop_requested()) return;
     table.say(fmt::format("{:<7} state of step {} saved in {}; to continue:\n        {}", signals.reason(),
@@ -143,14 +146,29 @@ api::Summary trained(const Arguments& a, const api::Config& config, const api::T
   }
 }
 
-}  // namespace
+/// Reads the config of a run. `train` has every objective but rl, and `rl` only that one, which it also gives
+/// to a config without an objective.
+api::Config load_run(const Arguments& a, bool online) {
+  std::vector<std::string> settings = settings_of(a);
+  const auto load = [&] { return api::Config::load(a.at(0), settings, precision_of(a)); };
+  api::Config config = load();
+  if (online && config.objective() == "pretrain") {
+    settings.emplace_back("train.objective=rl");
+    config = load();
+  }
+  if (online == (config.objective() == "rl")) return config;
+  throw ConfigError(online ? fmt::format("{}: train.objective is \"{}\". Fix: mantissa train {}", a.at(0),
+                                         config.objective(), a.at(0))
+                           : fmt::format("{}: the objective is reinforcement learning. Fix: mantissa rl {}",
+                                         a.at(0), a.at(0)));
+}
 
-int train(const Arguments& a) {
+int run(const Arguments& a, bool online) {
   if (a.has("--resume") && a.has("--overwrite"))
     throw ConfigError("--resume continues a run and --overwrite restarts it; give only one of them");
   if (a.has("--target") && !a.has("--dry-run"))
     throw ConfigError("--target: not available for runs; use explain, or train --dry-run");
-  const api::Config config = api::Config::load(a.at(0), settings_of(a), precision_of(a));
+  const api::Config config = load_run(a, online);
   if (a.has("--dry-run")) return dry_run(a, config);
   api::TrainOptions options;
   options.out = a.text("--out");
@@ -173,6 +191,16 @@ int train(const Arguments& a) {
     for (const Warning& finding : summary.findings) fmt::print("warn        {}\n", with_cures(a, finding));
   }
   return summary.interrupted ? kInterrupted : 0;
+}
+
+}  // namespace
+
+int train(const Arguments& a) {
+  return run(a, false);
+}
+
+int rl(const Arguments& a) {
+  return run(a, true);
 }
 
 }  // namespace mantissa::cli

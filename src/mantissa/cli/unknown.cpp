@@ -109,8 +109,8 @@ constexpr std::array<std::string_view, 8> kSubjects = {"--model",     "--model-p
                                                        "--config",    "--checkpoint", "-m",
                                                        "--ckpt-path", "--path"};
 
-/// Commands that are planned, or known from other versions.
-constexpr std::array kLater = {"rl", "audit", "search", "diff", "reward", "merge", "chat", "objective"};
+/// Commands that are planned.
+constexpr std::array kLater = {"search"};
 constexpr std::pair<std::string_view, std::string_view> kForeignCommands[] = {
     {"run", "train"},        {"fit", "train"},         {"finetune", "train"}, {"pretrain", "train"},
     {"infer", "generate"},   {"complete", "generate"}, {"evaluate", "eval"},  {"test", "eval"},

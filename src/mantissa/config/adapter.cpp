@@ -72,7 +72,8 @@ precision::Policy adapted_policy(const precision::Policy& policy, const AdapterS
   }
   const precision::Fields& fields = policy.fields();
   precision::Rule rule;
-  rule.match = "*.lora_{A,B,magnitude_vector}";
+  // Also heads that are trained as a whole (model/graphs.h).
+  rule.match = "{*.lora_A,*.lora_B,*.lora_magnitude_vector,score,value_head}";
   rule.origin = "adapter";
   // At least the policy's own format, which adapter.base may have replaced.
   rule.fields.params = at_least_f32(*fields.params).value_or(*fields.params);

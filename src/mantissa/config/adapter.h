@@ -22,7 +22,8 @@ std::optional<Scalar> base_format(const AdapterSection& adapter);
 std::optional<QuantFormat> base_blocks(const AdapterSection& adapter);
 
 /// Returns `policy` as it applies to a run with this adapter. The frozen weights have base_format(). The
-/// adapter's parameters, their gradients and moments are f32 or wider. Rules apply after both. Without an
+/// adapter's parameters and those of new heads, their gradients and moments are f32 or wider. Rules apply
+/// after both. Without an
 /// adapter returns `policy`.
 precision::Policy adapted_policy(const precision::Policy& policy, const AdapterSection& adapter);
 

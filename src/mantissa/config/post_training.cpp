@@ -54,6 +54,11 @@ void settle_rl_batch(RunConfig& config, const Entries& entries) {
   config.batch.global_batch_size = rows;
 }
 
+void check_clip(const RlSection& rl, const Entries& entries) {
+  if (rl.dual_clip != 0 && rl.dual_clip <= 1)
+    refuse(*entries.find("rl", "dual_clip"), "must be above 1, or 0 for none");
+}
+
 void check_rl(const RunConfig& config, const Entries& entries) {
   const RlSection& rl = config.rl;
   const bool group = rl.algorithm == "grpo" || rl.algorithm == "dr-grpo" || rl.algorithm == "rloo" ||
@@ -74,8 +79,7 @@ void check_rl(const RunConfig& config, const Entries& entries) {
   } catch (const ConfigError& e) {
     refuse(*entries.find("rl", "reward"), e.what());
   }
-  if (rl.dual_clip != 0 && rl.dual_clip <= 1)
-    refuse(*entries.find("rl", "dual_clip"), "must be above 1, or 0 for none");
+  check_clip(rl, entries);
   if (!config.run.stages.empty())
     refuse(*first_entry(entries, "run"), "stages are for train.objective = \"pretrain\"");
 }
@@ -267,7 +271,25 @@ void settle_post_training(RunConfig& config, const Entries& entries) {
   for (const Owner& owner : kOwners) check_owner(config, entries, owner);
   if (config.train.objective != "rl") return;
   check_rl(config, entries);
+  // Until the prompts are read.
+  if (entries.find("data", "sequence_length") == nullptr) config.data.sequence_length = 0;
   settle_rl_batch(config, entries);
+}
+
+void override_section(RunConfig& config, std::string_view command, std::string_view section,
+                      std::span<const std::string> overrides) {
+  const Entries entries = read_entries("", "--set", overrides);
+  for (const Entry& entry : entries.all) {
+    if (entry.section == section) continue;
+    refuse(entry, section.empty() ? fmt::format("{} has no keys; remove it", command)
+                                  : fmt::format("{} uses only the keys of [{}]", command, section));
+  }
+  set_options(config, entries);
+  check_clip(config.rl, entries);
+}
+
+std::int64_t rows_per_unit(const RunConfig& config) {
+  return config.train.objective == "dpo" || config.train.objective == "reward" ? 2 : 1;
 }
 
 std::int64_t steps_per_rollout(const RlSection& rl) {

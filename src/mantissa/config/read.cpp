@@ -265,6 +265,13 @@ std::string read_config_file(const std::filesystem::path& path) {
   return text;
 }
 
+void set_options(RunConfig& config, const Entries& entries) {
+  for (const Entry& entry : entries.all) {
+    if (const Option* option = find_option(entry.section, entry.key))
+      std::visit(Reader{entry, *option}, option->slot(config));
+  }
+}
+
 RunConfig parse_config(std::string_view text, const std::filesystem::path& file,
                        std::span<const std::string> overrides, const PrecisionArguments& precision,
                        Told* told) {
@@ -277,12 +284,10 @@ RunConfig parse_config(std::string_view text, const std::filesystem::path& file,
     entries = read_entries(text, file, overrides, deepspeed, precision.policy.has_value());
   }
   RunConfig config;
+  set_options(config, entries);
   for (const Entry& entry : entries.all) {
-    if (const Option* option = find_option(entry.section, entry.key)) {
-      std::visit(Reader{entry, *option}, option->slot(config));
-    } else if (entry.section == "model") {
+    if (entry.section == "model" && find_option(entry.section, entry.key) == nullptr)
       config.model.fields[entry.key] = model_value(entry, *find_model_field(entry.key));
-    }
   }
   check_model_fields(entries);
   config.deepspeed.clear();

@@ -10,6 +10,9 @@ namespace mantissa::config {
 /// the file cannot be read.
 std::string read_config_file(const std::filesystem::path& path);
 
+/// Sets the values of the entries that are options. Throws ConfigError for invalid values.
+void set_options(RunConfig& config, const Entries& entries);
+
 /// Returns the policy of the entries of [precision], changed by --precision, fields from --set, and --rule,
 /// in this order. Throws ConfigError.
 precision::Policy read_policy(const Entries& entries, const PrecisionArguments& arguments,

@@ -103,32 +103,38 @@ void check_template(const RunConfig& config, const Entry& entry) {
                             did_you_mean(path.filename().string(), option.choices), list_of(option.choices)));
 }
 
-/// The keys of [data] about conversations, and the objectives that use them.
+/// The keys of rows that are conversations, by the objectives that read such rows.
 struct ConversationKey {
-  const char* key;
-  std::vector<std::string> objectives;
+  std::string_view key;
+  std::vector<std::string_view> objectives;
 };
 const std::vector<ConversationKey>& conversation_keys() {
   static const std::vector<ConversationKey> keys = {{"template", {"sft", "reward", "dpo", "rl"}},
+                                                    {"train_on", {"sft", "dpo"}},
                                                     {"truncate", {"sft", "reward", "dpo", "rl"}},
-                                                    {"train_on", {"sft"}},
-                                                    {"masked_rows", {"sft"}},
-                                                    {"empty_answers", {"sft"}}};
+                                                    {"masked_rows", {"sft", "reward", "dpo"}},
+                                                    {"empty_answers", {"sft", "reward", "dpo"}}};
   return keys;
 }
 
-/// Refuses keys about conversations that the objective does not use.
+/// Refuses keys that the run's objective does not use. A printed config has all keys.
 void check_conversation_keys(RunConfig& config, const Entries& entries) {
-  for (const auto& [key, objectives] : conversation_keys()) {
-    if (std::ranges::find(objectives, config.train.objective) != objectives.end()) continue;
-    // A printed config has all keys.
-    const Option* option = find_option("data", key);
-    RunConfig defaults;
-    const bool changed = toml_text(option->slot(config)) != toml_text(option->slot(defaults));
-    const Entry* entry = entries.find("data", key);
-    if (entry == nullptr || !changed) continue;
-    refuse(*entry, fmt::format("only train.objective = \"{}\" uses it; set the objective, or remove the key",
-                               fmt::join(objectives, "\", \"")));
+  RunConfig defaults;
+  for (const ConversationKey& k : conversation_keys()) {
+    const Entry* entry = entries.find("data", k.key);
+    if (entry == nullptr || std::ranges::find(k.objectives, config.train.objective) != k.objectives.end())
+      continue;
+    const Option* option = find_option("data", k.key);
+    if (toml_text(option->slot(config)) == toml_text(option->slot(defaults))) continue;
+    std::string all;
+    for (const std::string_view objective : k.objectives)
+      all += fmt::format("{}\"{}\"",
+                         all.empty()                        ? ""
+                         : objective == k.objectives.back() ? " and "
+                                                            : ", ",
+                         objective);
+    refuse(*entry, fmt::format("only train.objective = {} {} it; set the objective, or remove the key", all,
+                               k.objectives.size() == 1 ? "uses" : "use"));
   }
 }
 
@@ -147,15 +153,15 @@ void settle_conversations(RunConfig& config, const Entries& entries) {
       entry != nullptr && config.data.truncate != "refuse" && config.data.truncate != "skip") {
     refuse(*entry, "a prompt of rl is not truncated; write \"refuse\" or \"skip\"");
   }
-  if (const Entry* entry = entries.find("data", "packing"); entry != nullptr && config.data.packing)
-    refuse(*entry, "the samples of rl are not packed; remove the key");
 }
 
-/// Sets the defaults that users of supervised fine-tuning expect.
-void settle_sft(RunConfig& config, const Entries& entries) {
-  constexpr double kLearningRate = 5e-6, kWarmUp = 0.03;
-  if (config.train.objective != "sft") return;
-  if (entries.find("optimizer", "lr") == nullptr) config.optimizer.lr = kLearningRate;
+/// Sets the defaults that users of fine-tuning expect.
+void settle_fine_tuning(RunConfig& config, const Entries& entries) {
+  constexpr double kWarmUp = 0.03;
+  const std::string& objective = config.train.objective;
+  if (objective != "sft" && objective != "reward" && objective != "dpo") return;
+  if (entries.find("optimizer", "lr") == nullptr)
+    config.optimizer.lr = objective == "sft" ? 5e-6 : objective == "reward" ? 9e-6 : 5e-7;
   if (entries.find("schedule", "warmup_steps") == nullptr) {
     config.schedule.warmup_steps =
         static_cast<std::int64_t>(std::ceil(kWarmUp * static_cast<double>(config.run.steps)));
@@ -163,6 +169,14 @@ void settle_sft(RunConfig& config, const Entries& entries) {
 }
 
 void check_packing(const RunConfig& config, const Entries& entries) {
+  const std::string& objective = config.train.objective;
+  if (config.data.packing && objective != "pretrain" && objective != "sft") {
+    refuse(
+        *entries.find("data", "packing"),
+        fmt::format("train.objective = \"{}\" does not pack rows, whose places stay empty without any cost; "
+                    "remove the key",
+                    objective));
+  }
   if (!config.data.packing || config.batch.leaf == 1) return;
   refuse(*entries.find("batch", "leaf"),
          fmt::format("with data.packing every {} is a leaf; remove the key",
@@ -235,7 +249,6 @@ void settle_run(RunConfig& config, const std::filesystem::path& file) {
 void settle(RunConfig& config, const Entries& entries, bool policy_replaced, bool divided) {
   check_present(config, entries);
   check_model(config, entries);
-  check_adapter(config, entries);
   check_text(entries, "run", "skip_batches", [&] { parse_steps(config.run.skip_batches); });
   check_text(entries, "log", "observe", [&] { parse_observed(config.log.observe); });
   check_puzzles(config, entries);
@@ -244,8 +257,9 @@ void settle(RunConfig& config, const Entries& entries, bool policy_replaced, boo
   settle_post_training(config, entries);
   settle_batch(config, entries, divided);
   settle_conversations(config, entries);
-  settle_sft(config, entries);
+  settle_fine_tuning(config, entries);
   settle_optimizer(config, entries);
+  check_adapter(config, entries);  // reads the groups
   settle_schedule(config, entries);
   settle_stages(config, entries);
   settle_run(config, entries.file);

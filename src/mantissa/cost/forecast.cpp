@@ -8,6 +8,7 @@
 #include "mantissa/base/words.h"
 #include "mantissa/comm/shard_sum.h"
 #include "mantissa/config/adapter.h"
+#include "mantissa/config/post_training.h"
 #include "mantissa/config/stages.h"
 #include "mantissa/model/graphs.h"
 #include "mantissa/objective/objective.h"
@@ -20,15 +21,27 @@
 namespace mantissa::cost {
 namespace {
 
-/// Returns the graph of `config` for micro-batches of `rows` rows, differentiated by all parameters that are
-/// not frozen.
+/// Returns the results that the objective of `config` needs besides log-probabilities.
+model::Extras extras_of(const config::RunConfig& config) {
+  if (config.train.objective != "rl") return {};
+  return {config.rl.entropy_coef > 0 ? model::Entropy::trained : model::Entropy::none,
+          config.rl.algorithm == "ppo"};
+}
+
+/// Returns the tokens of micro-batches of `units` units.
+std::int64_t tokens_of(const config::RunConfig& config, std::int64_t units) {
+  return units * config::rows_per_unit(config) * config.data.sequence_length;
+}
+
+/// Returns the graph of `config` for micro-batches of `units` units, differentiated by all parameters that
+/// are not frozen.
 graph::Graph training_graph(const config::RunConfig& config, const model::ModelConfig& model,
-                            std::int64_t rows) {
-  const std::int64_t length = config.data.sequence_length;
+                            std::int64_t units) {
+  const std::int64_t length = config.data.sequence_length, tokens = tokens_of(config, units);
   const std::span<const optim::Group> groups = config.optimizer.groups;
-  return model::build_log_prob(model, rows * length, length, true, [groups](std::string_view name) {
-    return optim::settings_of(groups, name).freeze;
-  });
+  const auto frozen = [groups](std::string_view name) { return optim::settings_of(groups, name).freeze; };
+  if (model.scores) return model::build_scores(model, tokens, length, true, frozen);
+  return model::build_log_prob(model, tokens, length, true, frozen, extras_of(config));
 }
 
 /// Returns the formats of the blocks that hold frozen weights: those of an adapter's base, or of groups.
@@ -111,7 +124,7 @@ plan::Program compile_alone(const config::RunConfig& config, const model::ModelC
   options.fold = fold;
   options.fuse = fuse;
   options.quantised = quantised_slots(config, model);
-  options.join_head = fuse && objective::pretraining()->seeds_known();
+  options.join_head = fuse && objective::seeds_known(config.train.objective);
   const precision::Policy policy = config::adapted_policy(config.policy.at_step(step), config.adapter);
   return plan::compile(training_graph(config, model, rows), policy, options, device.host());
 }
@@ -124,6 +137,18 @@ plan::Program compile_training(const config::RunConfig& config, const model::Mod
   plan::Program program = compile_alone(config, model, rows, device, fold, fuse, step);
   add_update(program, update_source(config, model), device);
   return program;
+}
+
+plan::Program compile_log_probs(const config::RunConfig& config, const model::ModelConfig& model,
+                                const runtime::Device& device, std::int64_t step, bool value) {
+  const std::int64_t length = config.data.sequence_length;
+  plan::CompileOptions options;
+  options.longest_row = options.longest_leaf = length;
+  options.quantised = model::held_in_blocks(model);
+  const precision::Policy policy = config::adapted_policy(config.policy.at_step(step), config.adapter);
+  const graph::Graph graph = model::build_log_prob(model, tokens_of(config, config.batch.micro_batch_size),
+                                                   length, false, {}, {model::Entropy::none, value});
+  return plan::compile(graph, policy, options, device.host());
 }
 
 plan::Lower lower_run(const config::RunConfig& config, const model::ModelConfig& model) {
@@ -183,6 +208,12 @@ std::vector<Part> compile_parts(const config::RunConfig& config, const model::Mo
   return parts;
 }
 
+std::size_t largest_arena(std::span<const Part> parts) {
+  std::size_t most = 0;
+  for (const Part& part : parts) most = std::max(most, part.program->memory.arena());
+  return most;
+}
+
 MemoryForecast forecast_memory(std::span<const Part> parts, std::size_t data_bytes) {
   MemoryForecast most, before;
   for (const Part& part : parts) {
@@ -204,6 +235,7 @@ std::size_t peak_with_rows(const config::RunConfig& config, const model::ModelCo
                            std::int64_t rows, const MemoryForecast& run, const runtime::Device& device) {
   MemoryForecast f = forecast_memory(compile_training(config, model, rows, device), run.data);
   f.process = run.process;
+  f.reference = run.reference;
   return f.peak();
 }
 
@@ -227,7 +259,7 @@ std::int64_t largest_micro_batch(const config::RunConfig& config, const model::M
 std::int64_t rows_that_fit(const config::RunConfig& config, const model::ModelConfig& model,
                            std::size_t memory_bytes, const MemoryForecast& run,
                            const runtime::Device& device) {
-  const std::int64_t most = (std::int64_t{1} << 30) / config.data.sequence_length;  // 32-bit counts of ids
+  const std::int64_t most = (std::int64_t{1} << 30) / tokens_of(config, 1);  // 32-bit counts of ids
   const auto peak = [&](std::int64_t rows) { return peak_with_rows(config, model, rows, run, device); };
   const std::size_t one = peak(1), two = peak(2);
   if (one > memory_bytes) return 0;

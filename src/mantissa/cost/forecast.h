@@ -17,14 +17,14 @@
 namespace mantissa::cost {
 
 /// Bytes by purpose. `frozen` are weights in quantised blocks and those of an adapter's base, of which a run
-/// holds what steps read; mapped files count. `peak` is the peak memory of the process, including its code
-/// and the data.
+/// holds what steps read; mapped files count. `reference` are the weights of other models. `peak` is the peak
+/// memory of the process, including its code and the data.
 struct MemoryForecast {
-  std::size_t masters = 0, copies = 0, frozen = 0, moments = 0, compensation = 0, gradients = 0,
-              activations = 0, shard_sums = 0, work = 0, tables = 0, data = 0, process = 0;
+  std::size_t masters = 0, copies = 0, frozen = 0, reference = 0, moments = 0, compensation = 0,
+              gradients = 0, activations = 0, shard_sums = 0, work = 0, tables = 0, data = 0, process = 0;
   std::size_t peak() const {
-    return masters + copies + frozen + moments + compensation + gradients + shard_sums + activations + work +
-           tables + data + process;
+    return masters + copies + frozen + reference + moments + compensation + gradients + shard_sums +
+           activations + work + tables + data + process;
   }
 };
 
@@ -45,11 +45,17 @@ struct Machine {
 /// waits only once.
 Machine measure_machine(const runtime::Device& device, const plan::Program& program, int rests = 0);
 
-/// Returns the training program of `config`, with its update, for micro-batches of `rows` rows under the
-/// policy of step `step`, counted from 0.
+/// Returns the training program of `config`, with its update, for micro-batches of `rows` sequences, packs or
+/// pairs under the policy of step `step`, counted from 0.
 plan::Program compile_training(const config::RunConfig& config, const model::ModelConfig& model,
                                std::int64_t rows, const runtime::Device& device, bool fold = true,
                                bool fuse = true, std::int64_t step = 0);
+
+/// Returns the program of a forward pass over micro-batches of `config`, without gradients, under the policy
+/// of step `step`, counted from 0. Its log-probabilities have the bits of the training program's. `model` is
+/// that of the run, or the base of its adapter. `value`: with a value head.
+plan::Program compile_log_probs(const config::RunConfig& config, const model::ModelConfig& model,
+                                const runtime::Device& device, std::int64_t step = 0, bool value = false);
 
 /// A range of steps with the same rules, within a stage of the run.
 struct Part {
@@ -60,6 +66,9 @@ struct Part {
 };
 std::vector<Part> compile_parts(const config::RunConfig& config, const model::ModelConfig& model,
                                 const runtime::Device& device);
+
+/// Returns the bytes of the largest arena of the parts.
+std::size_t largest_arena(std::span<const Part> parts);
 
 /// Returns the training program of `config` under a policy, with its update, to check the rules against.
 plan::Lower lower_run(const config::RunConfig& config, const model::ModelConfig& model);

@@ -5,6 +5,7 @@
 
 #include "mantissa/comm/shard_sum.h"
 #include "mantissa/cost/forecast.h"
+#include "mantissa/cost/other_passes.h"
 #include "mantissa/kernels/formulas.h"
 #include "mantissa/kernels/head.h"
 #include "mantissa/plan/products.h"
@@ -212,16 +213,66 @@ double update_seconds(const plan::Program& program, const Machine& machine) {
   return products + std::max(moved / machine.bytes_per_second, computed / machine.flops_per_second);
 }
 
-double forecast_seconds(const plan::Program& program, const config::RunConfig& config,
-                        const Machine& machine) {
+namespace {
+
+/// Returns the seconds of all micro-batches of an optimizer step at the rates of the machine.
+double micro_batch_seconds(const plan::Program& program, const config::RunConfig& config,
+                           const Machine& machine) {
   const std::int64_t leaf = config.batch.leaf * config.data.sequence_length;
   double micro = 0;
   for (const plan::Step& s : program.steps) {
     if (s.phase != graph::Phase::evaluate) micro += step_seconds(program, s, leaf, machine);
   }
-  const double micros = static_cast<double>(config.batch.global_batch_size) /
-                        static_cast<double>(config.batch.micro_batch_size);
-  return (micros * micro + update_seconds(program, machine)) / kRunShare;
+  return micro * static_cast<double>(config.batch.global_batch_size) /
+         static_cast<double>(config.batch.micro_batch_size);
+}
+
+}  // namespace
+
+double forecast_seconds(const plan::Program& program, const config::RunConfig& config,
+                        const Machine& machine) {
+  return (micro_batch_seconds(program, config, machine) + update_seconds(program, machine)) / kRunShare;
+}
+
+void add_memory(MemoryForecast& forecast, std::span<const OtherPass> passes, std::size_t training_arena) {
+  std::size_t arena = training_arena;
+  for (const OtherPass& pass : passes) {
+    forecast.reference += pass.weights;
+    arena = std::max(arena, pass.program->memory.arena());
+  }
+  forecast.work += arena - training_arena;
+}
+
+namespace {
+
+/// Returns the seconds of generating the tokens of a pass with all streams of its program. A step that reads
+/// a weight takes at least the time of reading it.
+double decoding_seconds(const OtherPass& pass, const Machine& machine) {
+  const plan::Program& program = *pass.program;
+  const auto streams = static_cast<double>(program.buffer(program.required("rows")).shape.count());
+  const double share = streams / static_cast<double>(program.token_capacity);
+  double seconds = 0;
+  for (const plan::Step& s : program.steps) {
+    double weights = 0;
+    for (const plan::Operand& o : s.inputs) {
+      const plan::Buffer& b = program.buffer(o.buffer);
+      if (b.home == plan::Home::master || b.home == plan::Home::copy) weights += static_cast<double>(b.bytes);
+    }
+    const double reading = s.op->kind == graph::OpKind::lookup ? 0 : weights / machine.bytes_per_second;
+    seconds += std::max(reading, share * step_seconds(program, s, program.token_capacity, machine));
+  }
+  return seconds * pass.generated / streams;
+}
+
+}  // namespace
+
+double forecast_seconds(std::span<const OtherPass> passes, const config::RunConfig& config,
+                        const Machine& machine) {
+  double seconds = 0;
+  for (const OtherPass& pass : passes)
+    seconds += pass.generated > 0 ? decoding_seconds(pass, machine)
+                                  : pass.runs * micro_batch_seconds(*pass.program, config, machine);
+  return seconds / kRunShare;
 }
 
 }  // namespace mantissa::cost

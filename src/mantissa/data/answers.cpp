@@ -31,10 +31,6 @@ Messages first_messages(const Messages& messages, std::size_t count) {
   return first;
 }
 
-bool is_assistant(const Messages& message) {
-  return message.contains("role") && message["role"] == "assistant";
-}
-
 /// Finds the answers of a template without generation blocks.
 class PrefixParts {
  public:
@@ -194,6 +190,10 @@ class Places {
 };
 
 }  // namespace
+
+bool is_assistant(const Messages& message) {
+  return message.contains("role") && message["role"] == "assistant";
+}
 
 TrainOn parse_train_on(std::string_view name) {
   if (name == "last") return TrainOn::last;

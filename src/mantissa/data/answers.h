@@ -18,6 +18,9 @@ namespace mantissa::data {
 /// A part [first, second) of a text in bytes, or of ids.
 using Span = std::pair<std::size_t, std::size_t>;
 
+/// Returns true for a message of the assistant.
+bool is_assistant(const nlohmann::ordered_json& message);
+
 /// Which messages are trained: all of the assistant, the last of these, or the whole conversation.
 enum class TrainOn : std::uint8_t { assistant, last, all };
 TrainOn parse_train_on(std::string_view name);

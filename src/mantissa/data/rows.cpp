@@ -168,8 +168,15 @@ text::Dataset training_set(const config::RunConfig& config, const model::ModelCo
   check_one_kind(memory);
   if (memory.source) return {std::move(memory.source), model.vocab_size, options, "rows of the source"};
   if (memory.any()) return stored_set(model, std::move(memory), options);
+  const std::string& objective = config.train.objective;
+  if (objective != "pretrain" && objective != "sft") {
+    throw ConfigError(
+        fmt::format("train.objective = \"{}\": expected pretrain or sft here, whose rows are predicted. Fix: "
+                    "`mantissa {} CONFIG` trains this objective",
+                    objective, objective == "rl" ? "rl" : "train"));
+  }
   check_bytes(config, model);
-  if (config.train.objective == "sft") return sft_set(config, model, options, notes);
+  if (objective == "sft") return sft_set(config, model, options, notes);
   const std::unique_ptr<tokenizer::Tokenizer> tokenizer = source_tokenizer(config, model);
   text::Dataset set(source_parts(config, model, *tokenizer, stages), options, source_name(config));
   if (!config.data.validation.files.empty())

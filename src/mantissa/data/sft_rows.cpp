@@ -9,8 +9,8 @@
 
 #include "mantissa/base/counted.h"
 #include "mantissa/base/error.h"
+#include "mantissa/data/encoded_row.h"
 #include "mantissa/data/on_all_processors.h"
-#include "mantissa/data/prompt_text.h"
 #include "mantissa/data/puzzles.h"
 #include "mantissa/data/tokenizer.h"
 #include "mantissa/text/known_ids.h"
@@ -19,24 +19,6 @@
 
 namespace mantissa::data {
 namespace {
-
-bool is_blank_text(const std::string& text) {
-  return text.find_first_not_of(" \t\r\n") == std::string::npos;
-}
-
-bool is_empty_message(const nlohmann::ordered_json& message) {
-  const auto content = message.find("content");
-  if (content == message.end() || !content->is_string() || !is_blank_text(content->get<std::string>()))
-    return false;
-  const auto calls = message.find("tool_calls");
-  return calls == message.end() || calls->is_null();
-}
-
-/// Returns the number of tokens that are predicted.
-std::int64_t trained_of(const text::Row& row) {
-  return std::count_if(row.labels.begin() + 1, row.labels.end(),
-                       [](std::int32_t label) { return label != text::kIgnoredLabel; });
-}
 
 /// Encodes conversations on all processors, and appends those that are used.
 void append_encoded(SftEncoder& encoder, const std::vector<PlacedConversation>& some,
@@ -87,31 +69,8 @@ SftEncoder::SftEncoder(const SftRules& rules, const ChatFormat* format, const to
 
 bool SftEncoder::has_empty_answer(const text::ConversationRow& row) const {
   if (row.tokens) return false;
-  if (format_ == nullptr) return row.texts && is_blank_text(row.texts->second);
-  std::vector<bool> empty;
-  for (const auto& message : row.messages) {
-    if (message.contains("role") && message["role"] == "assistant")
-      empty.push_back(is_empty_message(message));
-  }
-  if (rules_.train_on == TrainOn::last && !empty.empty()) return empty.back();
-  return std::ranges::find(empty, true) != empty.end();
-}
-
-text::Row SftEncoder::plain(const text::ConversationRow& row, const std::string& where) const {
-  require_texts(row, where);
-  const std::string text = row.texts->first + row.texts->second;
-  const BegunIds begun = begun_ids(tokenizer_, text);
-  const std::span<const std::int32_t> ids = std::span(begun.ids).subspan(begun.first);
-  const bool all = rules_.train_on == TrainOn::all;
-  const Span part{all ? 0 : row.texts->first.size(), text.size()};
-  const std::vector<Span> spans = token_spans(tokenizer_, ids, text, std::span(&part, 1));
-  text::Row out;
-  out.ids = begun.ids;
-  out.ids.push_back(text::known_separator(tokenizer_, vocabulary_));
-  out.labels.assign(out.ids.size(), text::kIgnoredLabel);
-  const auto answer = static_cast<std::ptrdiff_t>(begun.first + spans[0].first);
-  std::copy(out.ids.begin() + answer, out.ids.end(), out.labels.begin() + answer);
-  return out;
+  if (format_ == nullptr) return row.texts && is_blank(row.texts->second);
+  return has_empty_message(row.messages, 0, rules_.train_on);
 }
 
 text::Row SftEncoder::encode(const text::ConversationRow& row, const std::string& where) const {
@@ -119,14 +78,9 @@ text::Row SftEncoder::encode(const text::ConversationRow& row, const std::string
   if (row.tokens) {
     out = *row.tokens;
   } else if (format_ == nullptr) {
-    out = plain(row, where);
+    out = plain_row(row, tokenizer_, vocabulary_, rules_.train_on, where);
   } else {
-    AnswerIds found = answer_ids(*format_, tokenizer_, row.messages, row.tools, rules_.train_on, where);
-    out.ids = std::move(found.ids);
-    out.labels.assign(out.ids.size(), text::kIgnoredLabel);
-    for (const auto& [begin, end] : found.answers) {
-      for (std::size_t t = begin; t < end; ++t) out.labels[t] = out.ids[t];
-    }
+    out = labelled(answer_ids(*format_, tokenizer_, row.messages, row.tools, rules_.train_on, where));
   }
   if (row.tokens && out.ids.size() >= 2)
     text::check_row(out, static_cast<std::int64_t>(out.ids.size()), vocabulary_, where);
@@ -135,22 +89,9 @@ text::Row SftEncoder::encode(const text::ConversationRow& row, const std::string
 }
 
 void SftEncoder::truncate(text::Row& row) {
-  const auto most = static_cast<std::size_t>(rules_.sequence_length) + 1;
   const std::size_t before = row.ids.size();
   const std::int64_t trained = trained_of(row);
-  if (rules_.truncate == "left") {
-    // What follows the last answer changes nothing that is trained.
-    const auto last = std::find_if(row.labels.rbegin(), row.labels.rend(),
-                                   [](std::int32_t label) { return label != text::kIgnoredLabel; });
-    if (last != row.labels.rend()) row.ids.resize(static_cast<std::size_t>(row.labels.rend() - last));
-    row.labels.resize(row.ids.size());
-    const auto extra = static_cast<std::ptrdiff_t>(row.ids.size() - std::min(row.ids.size(), most));
-    row.ids.erase(row.ids.begin(), row.ids.begin() + extra);
-    row.labels.erase(row.labels.begin(), row.labels.begin() + extra);
-  } else {
-    row.ids.resize(most);
-    row.labels.resize(most);
-  }
+  truncate_row(row, static_cast<std::size_t>(rules_.sequence_length) + 1, rules_.truncate);
   if (trained_of(row) == 0) return;
   ++counts_.truncated;
   counts_.cut += trained_of(row) < trained ? 1 : 0;

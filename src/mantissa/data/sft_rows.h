@@ -64,7 +64,6 @@ class SftEncoder {
 
  private:
   bool has_empty_answer(const text::ConversationRow& row) const;
-  text::Row plain(const text::ConversationRow& row, const std::string& where) const;
   void truncate(text::Row& row);
 
   const SftRules& rules_;

@@ -95,14 +95,15 @@ Explained describe_training(const config::RunConfig& run, const model::ModelConf
                             std::span<const cost::Part> parts, std::size_t part,
                             const cost::MemoryForecast& memory, const cost::Machine& machine,
                             const runtime::Device& device, const config::Told& told,
-                            std::span<const cost::Target> targets) {
+                            std::span<const cost::Target> targets, std::span<const cost::OtherPass> passes) {
   const plan::Program& program = *parts[part].program;
   const config::RunConfig config = config::stage_config(run, parts[part].stage);
   const model::ModelConfig model = config::stage_model(run, base, parts[part].stage);
   Explained e = begin(model, config.policy, program, machine, device);
   e.peak_bytes = memory.peak();
   e.fits = e.peak_bytes <= e.here.memory_bytes;
-  e.seconds = cost::forecast_seconds(program, config, machine);
+  e.seconds =
+      cost::forecast_seconds(program, config, machine) + cost::forecast_seconds(passes, config, machine);
   Training& t = e.training.emplace();
   t.config = run;
   t.stage_config = config;
@@ -138,13 +139,16 @@ Explained describe_training(const config::RunConfig& run, const model::ModelConf
 
 Explained explain_training(const config::RunConfig& config, const model::ModelConfig& model,
                            const runtime::Device& device, const config::Told& told,
-                           std::span<const cost::Target> targets, std::size_t data_bytes) {
+                           std::span<const cost::Target> targets, std::size_t data_bytes,
+                           std::span<const cost::OtherPass> passes) {
   const std::vector<cost::Part> parts = cost::compile_parts(config, model, device);
   const plan::Program& program = *parts.front().program;
   if (config.native_only) cost::check_native(program, device, targets);
-  const cost::MemoryForecast memory = cost::forecast_memory(parts, data_bytes);
-  Explained e = describe_training(config, model, parts, 0, memory,
-                                  cost::measure_machine(device, program, kRests), device, told, targets);
+  cost::MemoryForecast memory = cost::forecast_memory(parts, data_bytes);
+  cost::add_memory(memory, passes, cost::largest_arena(parts));
+  Explained e =
+      describe_training(config, model, parts, 0, memory, cost::measure_machine(device, program, kRests),
+                        device, told, targets, passes);
   for (const cost::Part& part : parts) {
     const std::vector<std::string> refused = plan::rule_warnings(*part.program);
     if (e.refusal.empty() && !refused.empty()) e.refusal = refused.front();

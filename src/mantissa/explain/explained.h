@@ -11,6 +11,7 @@
 
 #include "mantissa/config/run_config.h"
 #include "mantissa/cost/forecast.h"
+#include "mantissa/cost/other_passes.h"
 #include "mantissa/cost/target.h"
 #include "mantissa/explain/units.h"
 #include "mantissa/kernels/processor.h"
@@ -111,18 +112,20 @@ struct Explained {
 };
 
 /// Compiles the run of `config` and explains the plan of its first step. `data_bytes` is the size of data
-/// that is not yet in memory. Measures the machine. Throws ConfigError if precision.native_only is true and
-/// this machine, or one of `targets`, lacks a format.
+/// that is not yet in memory, `passes` are those of the run's objective. Measures the machine. Throws
+/// ConfigError if precision.native_only is true and this machine, or one of `targets`, lacks a format.
 Explained explain_training(const config::RunConfig& config, const model::ModelConfig& model,
                            const runtime::Device& device, const config::Told& told,
-                           std::span<const cost::Target> targets = {}, std::size_t data_bytes = 0);
+                           std::span<const cost::Target> targets = {}, std::size_t data_bytes = 0,
+                           std::span<const cost::OtherPass> passes = {});
 
 /// Explains part `part` of a run of `config`, with the memory and the time of all its stages.
 Explained describe_training(const config::RunConfig& config, const model::ModelConfig& model,
                             std::span<const cost::Part> parts, std::size_t part,
                             const cost::MemoryForecast& memory, const cost::Machine& machine,
                             const runtime::Device& device, const config::Told& told,
-                            std::span<const cost::Target> targets = {});
+                            std::span<const cost::Target> targets = {},
+                            std::span<const cost::OtherPass> passes = {});
 
 /// Explains the generation of one sequence of up to the model's number of positions. Measures the machine.
 Explained explain_generation(const weights::ModelSource& source, const precision::Policy& policy,

@@ -11,9 +11,10 @@
 namespace mantissa::explain {
 
 /// Returns bytes by purpose, in the order of display.
-inline std::array<std::pair<std::string_view, std::size_t>, 12> purposes(const cost::MemoryForecast& m) {
+inline std::array<std::pair<std::string_view, std::size_t>, 13> purposes(const cost::MemoryForecast& m) {
   return {{{"masters", m.masters},
            {"frozen", m.frozen},
+           {"reference", m.reference},
            {"moments", m.moments},
            {"compensation", m.compensation},
            {"copies", m.copies},

@@ -117,6 +117,10 @@ ValueId Builder::logits(const std::string& scope, ValueId x, ValueId weight) {
   return one("matmul", scope, {x, weight}, {{"logits", true}});
 }
 
+ValueId Builder::score(const std::string& scope, ValueId x, ValueId weight) {
+  return one("matmul", scope, {x, weight}, {{"score", true}});
+}
+
 Builder::QueryKey Builder::rope(const std::string& scope, QueryKey qk, ValueId cos, ValueId sin,
                                 std::int64_t head_dim) {
   const NodeId id = graph_.add_node("rope", scope, {qk.q, qk.k, cos, sin}, {{"head_dim", head_dim}});
@@ -196,8 +200,9 @@ ValueId Builder::concat(const std::string& scope, std::vector<ValueId> parts) {
   return one("concat", scope, std::move(parts));
 }
 
-ValueId Builder::log_prob(const std::string& scope, ValueId x, ValueId weight, ValueId ids, double soft_cap) {
-  return one("log_prob", scope, {x, weight, ids}, {{"soft_cap", soft_cap}});
+ValueId Builder::log_prob(const std::string& scope, ValueId x, ValueId weight, ValueId ids, double soft_cap,
+                          bool entropy) {
+  return one("log_prob", scope, {x, weight, ids}, {{"soft_cap", soft_cap}, {"entropy", entropy}});
 }
 
 }  // namespace mantissa::graph

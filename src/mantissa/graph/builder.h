@@ -61,6 +61,8 @@ class Builder {
   ValueId magnitude(const std::string& scope, ValueId x, ValueId magnitude, ValueId norms, ValueId bias);
   /// Returns the complete logits of the head [·, vocabulary], unrounded, for traces and sampling.
   ValueId logits(const std::string& scope, ValueId x, ValueId weight);
+  /// x·Wᵀ [·, outputs] of a head that returns numbers instead of logits, unrounded: values and scores.
+  ValueId score(const std::string& scope, ValueId x, ValueId weight);
   struct QueryKey {
     ValueId q, k;
   };
@@ -109,8 +111,17 @@ class Builder {
   ValueId concat(const std::string& scope, std::vector<ValueId> parts);
 
   /// Returns the log-probabilities of `ids` [tokens]. The seed of their gradient is the input "dlog_prob".
-  /// With soft_cap c > 0 the logits become c·tanh(logit / c).
-  ValueId log_prob(const std::string& scope, ValueId x, ValueId weight, ValueId ids, double soft_cap = 0);
+  /// With soft_cap c > 0 the logits become c·tanh(logit / c). `entropy`: the node also has the output
+  /// "entropy" [tokens], of the distribution after each token (entropy_of()).
+  ValueId log_prob(const std::string& scope, ValueId x, ValueId weight, ValueId ids, double soft_cap = 0,
+                   bool entropy = false);
+  /// Return the log-sum-exp of the logits, and the entropy, of the node that computes `log_prob`.
+  ValueId lse_of(ValueId log_prob) const {
+    return graph_.node(graph_.value(log_prob).producer).outputs.at(1);
+  }
+  ValueId entropy_of(ValueId log_prob) const {
+    return graph_.node(graph_.value(log_prob).producer).outputs.at(2);
+  }
 
  private:
   ValueId one(std::string_view op, const std::string& scope, std::vector<ValueId> inputs,

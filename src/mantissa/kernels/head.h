@@ -40,12 +40,15 @@ std::size_t log_prob_workspace(const Context& ctx, std::int64_t tokens, std::int
                                int parts = 1);
 void log_prob(const Context& ctx, const Extent& extent, const LogProb& h);
 
-/// Gradients for the upstream gradient d = dL/dlog_prob [tokens] per token: dlogits = d · (onehot(id) − p),
-/// with a `soft_cap` times 1 − (l / soft_cap)² (a quotient r, fma(−r, r, 1), a product), rounded to `operand`
-/// as a matmul operand; dx = dlogits·W (k = vocabulary, blocks in order, through the chunks; with operands in
-/// several parts in tile order each chunk is a row), rounded once to dx.type; dweight += dlogitsᵀ·x over
-/// leaves, rounded once after all leaves if dweight is narrower than the arithmetic. The logits are
-/// recomputed in chunks. Tokens with id −1 contribute exact zeros.
+/// Gradients for the upstream gradients d = dL/dlog_prob [tokens] and, if `dentropy` is given, e =
+/// dL/dentropy [tokens]: dlogits = d · (onehot(id) − p). Tokens with e ≠ 0 get −e · p · (log p + H) in
+/// addition, with log p = l − lse and H of `entropy` [tokens]: p · fma(−e, log p + H, −d), and for the id
+/// fma(−e · (log p + H), p, d · (1 − p)). With a `soft_cap` times 1 − (l / soft_cap)² (a quotient r,
+/// fma(−r, r, 1), a product); rounded to `operand` as a matmul operand. dx = dlogits·W (k = vocabulary,
+/// blocks in order, through the chunks; with operands in several parts in tile order each chunk is a row),
+/// rounded once to dx.type; dweight += dlogitsᵀ·x over leaves, rounded once after all leaves if dweight is
+/// narrower than the arithmetic. The logits are recomputed in chunks. Tokens with id −1 contribute exact
+/// zeros.
 struct LogProbBackward {
   std::int64_t channels = 0;
   std::int64_t vocabulary = 0;
@@ -54,6 +57,7 @@ struct LogProbBackward {
   const std::int32_t* ids = nullptr;
   ConstMatrix lse;
   ConstMatrix dlog_prob;
+  ConstMatrix entropy = {}, dentropy = {};  // dentropy.data == nullptr: none
   Factor operand = Scalar::f32;
   Accumulator accumulator = {};  // of all three products; for dx, every chunk starts a new block
   Scalar rounded = Scalar::f32;  // of the logits
@@ -69,10 +73,10 @@ std::size_t log_prob_backward_workspace(const Context& ctx, std::int64_t tokens,
                                         Scalar dx_type, Scalar dweight_type, int parts = 1);
 void log_prob_backward(const Context& ctx, const Extent& extent, const LogProbBackward& h);
 
-/// Runs log_prob(forward), then log_prob_backward(backward) with its lse, with the same bits. The logits of a
-/// few leaves at a time, at most 128 MB in f32, are computed once and kept between the two. They are computed
-/// twice if one leaf needs more (keeps_logits() is false), if the workspace is too small, or if dweight is
-/// narrower than the arithmetic and there are several groups of leaves.
+/// Runs log_prob(forward), then log_prob_backward(backward) with its lse and entropy, with the same bits. The
+/// logits of a few leaves at a time, at most 128 MB in f32, are computed once and kept between the two. They
+/// are computed twice if one leaf needs more (keeps_logits() is false), if the workspace is too small, or if
+/// dweight is narrower than the arithmetic and there are several groups of leaves.
 bool keeps_logits(std::int64_t longest_leaf, std::int64_t vocabulary);
 std::size_t log_prob_training_workspace(const Context& ctx, std::int64_t tokens, std::int64_t longest_leaf,
                                         std::int64_t channels, std::int64_t vocabulary, Scalar arithmetic,

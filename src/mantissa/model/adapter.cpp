@@ -23,6 +23,7 @@ bool Adapter::owns(std::string_view parameter) const {
   constexpr std::string_view kEnd = ".weight";
   if (!parameter.ends_with(kEnd)) return false;
   const std::string_view name = parameter.substr(0, parameter.size() - kEnd.size());
+  if (std::ranges::find(heads, name) != heads.end()) return true;
   const auto is = [&](std::string_view part) {
     return name.ends_with(part) && find(name.substr(0, name.size() - part.size())) != nullptr;
   };
@@ -32,10 +33,10 @@ bool Adapter::owns(std::string_view parameter) const {
 std::vector<LinearLayer> linear_layers(const ModelConfig& config) {
   ModelConfig plain = config;
   plain.adapter.reset();
-  const graph::Graph graph = build_log_prob(plain, 1, 1, false);
+  const graph::Graph graph = build_forward(plain);
   std::vector<LinearLayer> layers;
   for (const graph::Node& node : graph.nodes()) {
-    if (node.op->kind != graph::OpKind::product) continue;
+    if (node.op->kind != graph::OpKind::product || node.attributes.flag("score")) continue;
     const bool in_out = node.attributes.flag("transposed");
     const Shape& weight = graph.value(node.inputs[1]).shape;
     layers.push_back({node.scope, weight.dim(in_out ? 0 : 1).size, weight.dim(in_out ? 1 : 0).size, in_out});

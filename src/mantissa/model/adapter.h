@@ -29,12 +29,15 @@ struct Adapter {
   std::map<std::string, AdapterLayer, std::less<>> layers;  // by the scope of the linear layer
   bool rslora = false;
   bool dora = false;
+  /// Scopes of heads that are trained as a whole, with the adapter: kScoreHead, kValueHead (model/graphs.h).
+  std::vector<std::string> heads = {};
 
   /// Returns the adapter of the layer `scope`, or null.
   const AdapterLayer* find(std::string_view scope) const;
   /// Returns s.
   double scale(const AdapterLayer& layer) const;
-  /// Returns true if `parameter` is a parameter of this adapter, such as "SCOPE.lora_A.weight".
+  /// Returns true if `parameter` is a parameter of this adapter, such as "SCOPE.lora_A.weight", or of its
+  /// heads.
   bool owns(std::string_view parameter) const;
 };
 

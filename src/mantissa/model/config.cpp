@@ -4,6 +4,8 @@
 #include <fmt/ranges.h>
 
 #include <algorithm>
+#include <functional>
+#include <set>
 
 #include "mantissa/base/error.h"
 #include "mantissa/model/adapter.h"
@@ -41,6 +43,30 @@ void check_end_of_text(const FieldReader& fields) {
   fields.fail("eos_token_id", fmt::format("is {}, but must be an id or a list of ids", shown(*ids)));
 }
 
+/// Returns true for a classifier of one label, which is a reward model. Throws for other numbers of labels.
+bool reads_scores(const FieldReader& fields, const ModelConfig& c) {
+  const json* architectures = fields.find("architectures");
+  if (architectures == nullptr || !architectures->is_array()) return false;
+  const bool classifies = std::ranges::any_of(
+      *architectures, [&](const json& name) { return name.is_string() && name == c.family->classifier; });
+  if (!classifies) return false;
+  constexpr std::int64_t kDefault = 2;  // of transformers
+  const json *labels = fields.find("id2label"), *number = fields.find("num_labels");
+  std::int64_t count = kDefault;
+  if (labels != nullptr && labels->is_object()) {
+    count = static_cast<std::int64_t>(labels->size());
+  } else if (number != nullptr && number->is_number_integer()) {
+    count = number->get<std::int64_t>();
+  }
+  if (count != 1) {
+    fields.fail("architectures",
+                fmt::format("is {} with {} labels; only classifiers of one label, reward models, are "
+                            "supported",
+                            c.family->classifier, count));
+  }
+  return true;
+}
+
 void note_dropout(const FieldReader& fields, ModelConfig& c) {
   for (const char* key :
        {"attention_dropout", "hidden_dropout", "dropout", "attn_pdrop", "embd_pdrop", "resid_pdrop"}) {
@@ -52,7 +78,7 @@ void note_dropout(const FieldReader& fields, ModelConfig& c) {
 
 std::int64_t ModelConfig::parameters() const {
   std::int64_t count = 0;
-  const graph::Graph graph = build_log_prob(*this, 1, 1, false);
+  const graph::Graph graph = build_forward(*this);
   for (const graph::ValueId p : graph.parameters()) {
     if (adapter == nullptr || !adapter->owns(graph.value(p).name)) count += graph.value(p).shape.count();
   }
@@ -61,8 +87,11 @@ std::int64_t ModelConfig::parameters() const {
 
 std::function<std::optional<QuantFormat>(std::string_view)> held_in_blocks(const ModelConfig& config) {
   if (!config.base) return {};
-  return [base = config.base, adapter = config.adapter](std::string_view parameter) {
-    return adapter != nullptr && adapter->owns(parameter) ? std::nullopt : base;
+  // The head is a product too where all logits are computed, but no linear layer.
+  std::set<std::string, std::less<>> held;
+  for (const LinearLayer& layer : linear_layers(config)) held.insert(layer.scope + ".weight");
+  return [base = config.base, held = std::move(held)](std::string_view parameter) {
+    return held.contains(parameter) ? base : std::nullopt;
   };
 }
 
@@ -80,15 +109,26 @@ ModelConfig parse_model_config(const json& object, const std::string& where) {
   c.initializer_range = fields.number("initializer_range", 0.02);
   check_end_of_text(fields);
   c.network = c.family->read(fields, c);
+  c.scores = reads_scores(fields, c);
   note_dropout(fields, c);
   return c;
+}
+
+ModelConfig reward_model(ModelConfig config) {
+  config.scores = true;
+  return config;
 }
 
 json to_json(const ModelConfig& c, const std::string& dtype) {
   json out = c.source;
   out.erase("dtype");
   out["model_type"] = c.model_type;
-  out["architectures"] = {c.family->architecture};
+  out["architectures"] = {c.scores ? c.family->classifier : c.family->architecture};
+  if (c.scores) {
+    out.erase("num_labels");
+    out["id2label"] = {{"0", "LABEL_0"}};
+    out["label2id"] = {{"LABEL_0", 0}};
+  }
   out["vocab_size"] = c.vocab_size;
   out["initializer_range"] = c.initializer_range;
   out["tie_word_embeddings"] = c.tie_word_embeddings;

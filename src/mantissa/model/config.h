@@ -29,6 +29,8 @@ struct ModelConfig {
   bool positions_are_limited = false;        // learned positions limit the length of sequences
   bool tie_word_embeddings = false;
   double initializer_range = 0.02;
+  /// A reward model: its head gives a score (model/graphs.h, kScoreHead) in place of logits.
+  bool scores = false;
 
   const Family* family = nullptr;
   std::shared_ptr<const Network> network;
@@ -47,9 +49,12 @@ struct ModelConfig {
   std::int64_t parameters() const;
 };
 
-/// Returns a function of parameter names: the format of the blocks that hold a parameter of the base, or null
-/// for those of the policy and for parameters of the adapter.
+/// Returns a function of parameter names: the format of the blocks that hold a weight of linear_layers(), or
+/// null for the other parameters, which have the policy's formats.
 std::function<std::optional<QuantFormat>(std::string_view)> held_in_blocks(const ModelConfig& config);
+
+/// Returns the reward model with the trunk of a language model, or of a reward model.
+ModelConfig reward_model(ModelConfig config);
 
 /// Reads a config of transformers 4 (rope_theta, rope_scaling, torch_dtype) or 5 (rope_parameters, dtype).
 /// `where` is the file's name in messages. Throws ConfigError for a field that is missing, of the wrong type,
@@ -57,7 +62,7 @@ std::function<std::optional<QuantFormat>(std::string_view)> held_in_blocks(const
 ModelConfig parse_model_config(const nlohmann::json& json, const std::string& where);
 
 /// Returns the config.json of this model with weights in `dtype` ("float32"), in a form that transformers 4
-/// and 5 both read.
+/// and 5 both read. A reward model is one of the family's classifiers with one label.
 nlohmann::json to_json(const ModelConfig& config, const std::string& dtype);
 
 }  // namespace mantissa::model

@@ -15,6 +15,7 @@ namespace mantissa::model {
 struct Family {
   std::string_view model_type;    // config.json's "model_type"
   std::string_view architecture;  // config.json's "architectures": "LlamaForCausalLM"
+  std::string_view classifier;    // the same of a reward model: "LlamaForSequenceClassification"
   /// The fields that are read, in addition to those of every family (common_fields()).
   std::vector<Field> fields;
   /// The prefix of tensor names in files of the whole model, absent in files of the bare trunk.

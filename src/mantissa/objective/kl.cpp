@@ -14,7 +14,7 @@ KlTerm kl_term(Kl estimator, double log_prob, double ref_log_prob) {
     case Kl::k2:
       return {0.5 * d * d, d};
     case Kl::k3: {
-      const double above = std::expm1(-d);  // e^(q − p) − 1, without cancellation for close values
+      const double above = std::expm1(-d);  // e^(q − p) − 1, exact also for close values
       const double value = above + d;
       if (value > kLargestK3) return {kLargestK3, 0};
       return {value, -above};

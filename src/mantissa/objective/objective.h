@@ -23,7 +23,7 @@ struct MicroBatch {
 
 /// Outputs of a pass for each token of a micro-batch.
 struct Outputs {
-  runtime::Values log_prob;                     // of the token's target
+  runtime::Values log_prob;                     // of the token's target; empty if the program has none
   std::optional<runtime::Values> entropy = {};  // of its distribution, if the program has this output
   std::optional<runtime::Values> value = {};    // of a value head, if the program has this output
 };
@@ -71,6 +71,9 @@ class Objective {
 /// Returns the objective of pretraining and of supervised fine-tuning: Σ weight · (−log p) / Σ weight over
 /// the targets. Sums are f64: each chunk of 4096 tokens in order, then the chunks in order.
 std::unique_ptr<Objective> pretraining();
+
+/// Returns true if the seeds of the objective called `name` (train.objective) depend only on the batch.
+bool seeds_known(std::string_view name);
 
 enum class Pass : std::uint8_t { train, evaluate };
 

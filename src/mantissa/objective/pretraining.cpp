@@ -44,4 +44,8 @@ std::unique_ptr<Objective> pretraining() {
   return std::make_unique<Pretraining>();
 }
 
+bool seeds_known(std::string_view name) {
+  return name == "pretrain" || name == "sft";
+}
+
 }  // namespace mantissa::objective

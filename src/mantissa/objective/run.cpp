@@ -11,7 +11,8 @@ Outputs outputs_of(const runtime::Session& session, std::int64_t tokens) {
     if (session.program().find(name) == plan::kNoBuffer) return std::nullopt;
     return session.read(name, tokens);
   };
-  return {session.read("log_prob", tokens), optional("entropy"), optional("value")};
+  const runtime::Values none({}, session.program().arithmetic, 1, nullptr);
+  return {optional("log_prob").value_or(none), optional("entropy"), optional("value")};
 }
 
 /// Writes the seeds of one micro-batch to the program's inputs.

@@ -15,8 +15,8 @@ std::vector<Parameter> trained_parameters(const graph::Graph& model) {
     bool linear = value.shape.rank() == 2;
     for (const graph::Node& node : model.nodes()) {
       const bool reads = std::ranges::find(node.inputs, id) != node.inputs.end();
-      linear =
-          linear && (!reads || (node.op->kind == graph::OpKind::product && !node.attributes.flag("logits")));
+      const bool head = node.attributes.flag("logits") || node.attributes.flag("score");
+      linear = linear && (!reads || (node.op->kind == graph::OpKind::product && !head));
     }
     all.push_back({.name = value.name, .shape = value.shape, .hidden_matrix = linear});
   }

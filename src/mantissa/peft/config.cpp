@@ -22,8 +22,6 @@ struct Unsupported {
 };
 constexpr const char* kMergeInPeft = "merge the adapter into its base in peft (merge_and_unload)";
 constexpr std::array kUnsupported = {
-    Unsupported{"modules_to_save",
-                "train the adapter without whole modules, or merge it into its base in peft"},
     Unsupported{"layer_replication", kMergeInPeft},
     Unsupported{"lora_bias", kMergeInPeft},
     Unsupported{"trainable_token_indices", kMergeInPeft},
@@ -154,6 +152,24 @@ double PeftConfig::alpha_of(std::string_view module) const {
   return alpha;
 }
 
+namespace {
+
+/// Throws for modules that were trained as a whole, but for the head of a reward model. peft lists both names
+/// that such heads have.
+void check_saved_modules(const Reader& fields, const std::filesystem::path& where, bool scores) {
+  const json* modules = fields.find("modules_to_save");
+  if (modules == nullptr || is_absent(*modules)) return;
+  const bool head = scores && modules->is_array() && std::ranges::all_of(*modules, [](const json& name) {
+                      return name == "score" || name == "classifier";
+                    });
+  if (head) return;
+  fail(where, fmt::format("modules_to_save is {}, which is not supported; train the adapter without whole "
+                          "modules, or merge it into its base in peft",
+                          in_quotes(modules->dump())));
+}
+
+}  // namespace
+
 PeftConfig parse_config(const json& object, const std::filesystem::path& where) {
   if (!object.is_object()) fail(where, "must hold a JSON object with the adapter's settings");
   const Reader fields(object, where);
@@ -182,6 +198,8 @@ PeftConfig parse_config(const json& object, const std::filesystem::path& where) 
   config.rslora = fields.flag("use_rslora");
   config.dora = fields.flag("use_dora");
   config.base = fields.text("base_model_name_or_path", "");
+  config.scores = fields.text("task_type", "") == "SEQ_CLS";
+  check_saved_modules(fields, where, config.scores);
   read_alpha_pattern(fields, where, config);
   if (const json* dropout = fields.find("lora_dropout");
       dropout != nullptr && fields.number("lora_dropout", *dropout) != 0)

@@ -17,6 +17,7 @@ struct PeftConfig {
   bool rslora = false;
   bool dora = false;
   std::string base = {};                // base_model_name_or_path
+  bool scores = false;                  // task_type SEQ_CLS: the adapter of a reward model, with its head
   std::vector<std::string> notes = {};  // for the user
 
   /// Returns the alpha of a module: of the first pattern that matches its name or a dotted end of it.

@@ -14,6 +14,7 @@
 #include "mantissa/io/pth/torch_file.h"
 #include "mantissa/io/safetensors.h"
 #include "mantissa/model/family.h"
+#include "mantissa/model/graphs.h"
 #include "mantissa/numeric/frozen_formats.h"
 #include "mantissa/peft/config.h"
 #include "mantissa/peft/targets.h"
@@ -93,11 +94,15 @@ class Reading {
   PeftAdapter operator()() {
     adapter_->rslora = config_.rslora;
     adapter_->dora = config_.dora;
+    if (config_.scores) adapter_->heads = {std::string(model::kScoreHead)};
     for (const io::TensorInfo& tensor : source_->tensors()) add(tensor);
     if (parts_.empty()) fail("contains no adapter; train one with [adapter] kind = \"lora\", or in peft");
     for (const auto& [scope, parts] : parts_) check(scope, parts);
     const auto base = source_->metadata().find(kBaseKey);
-    return {adapter_, tensors_, config_.base,
+    return {adapter_,
+            tensors_,
+            config_.base,
+            config_.scores,
             base == source_->metadata().end() ? std::nullopt : parse_frozen_format(base->second),
             std::move(config_.notes)};
   }
@@ -129,7 +134,18 @@ class Reading {
                      nearest_layer(module, linear_)));
   }
 
+  /// Adds a head that was trained as a whole. Returns false for other tensors.
+  bool add_head(const io::TensorInfo& tensor) {
+    const std::string name = std::string(model::kScoreHead) + ".weight";
+    if (!config_.scores || !tensor.name.ends_with(name)) return false;
+    if (tensor.shape != std::vector<std::int64_t>{1, base_.hidden_size})
+      fail_shape(tensor, fmt::format("a score is one product with {} numbers", base_.hidden_size));
+    tensors_->add(name, tensor);
+    return true;
+  }
+
   void add(const io::TensorInfo& tensor) {
+    if (add_head(tensor)) return;
     const std::optional<Place> place = place_of(tensor.name);
     if (!place) {
       fail(

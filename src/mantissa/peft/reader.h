@@ -28,7 +28,8 @@ struct PeftAdapter {
   std::shared_ptr<const model::Adapter> adapter;
   /// Its tensors, named as the parameters of the graph.
   std::shared_ptr<const io::TensorSource> tensors;
-  std::string base;  // base_model_name_or_path; "" if not given
+  std::string base;     // base_model_name_or_path; "" if not given
+  bool scores = false;  // it is the adapter of a reward model, with its head
   /// The format of the blocks that held the base's linear layers, by the file's metadata. Null: none, or the
   /// file is not of a run.
   std::optional<QuantFormat> base_blocks;

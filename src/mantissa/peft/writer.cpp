@@ -9,6 +9,7 @@
 #include "mantissa/io/atomic.h"
 #include "mantissa/io/hash.h"
 #include "mantissa/io/safetensors_stream.h"
+#include "mantissa/model/graphs.h"
 #include "mantissa/peft/reader.h"
 
 namespace mantissa::peft {
@@ -84,8 +85,10 @@ std::string config_text(const model::ModelConfig& config, const std::string& bas
   const std::vector<model::LinearLayer> all = model::linear_layers(config);
   const bool in_out = std::ranges::any_of(
       all, [&](const model::LinearLayer& l) { return l.in_out && adapter.find(l.scope) != nullptr; });
+  json saved = nullptr;
+  if (config.scores) saved = json::array({model::kScoreHead});
   const json out = {{"peft_type", "LORA"},
-                    {"task_type", "CAUSAL_LM"},
+                    {"task_type", config.scores ? "SEQ_CLS" : "CAUSAL_LM"},
                     {"base_model_name_or_path", base},
                     {"inference_mode", true},
                     {"r", rank},
@@ -99,7 +102,7 @@ std::string config_text(const model::ModelConfig& config, const std::string& bas
                     {"bias", "none"},
                     {"fan_in_fan_out", in_out},
                     {"init_lora_weights", true},
-                    {"modules_to_save", nullptr},
+                    {"modules_to_save", saved},
                     {"layers_to_transform", nullptr},
                     {"layers_pattern", nullptr},
                     {"layer_replication", nullptr}};

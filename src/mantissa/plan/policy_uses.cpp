@@ -133,7 +133,7 @@ bool makes_logits(const Node& node) {
 }
 
 bool is_linear(const Node& node) {
-  return node.op->kind == graph::OpKind::product && !makes_logits(node);
+  return node.op->kind == graph::OpKind::product && !makes_logits(node) && !node.attributes.flag("score");
 }
 
 Read read_of(const Node& node, std::size_t i) {

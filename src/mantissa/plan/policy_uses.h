@@ -54,7 +54,7 @@ std::string_view factors_name(const graph::Node& node, const precision::Resolved
 
 /// Returns true for the head, and for the product that returns its logits.
 bool makes_logits(const graph::Node& node);
-/// Returns true for all other products: those of Linear layers.
+/// Returns true for products of Linear layers: all others but those of heads that return scores.
 bool is_linear(const graph::Node& node);
 /// Returns how `node` reads its input i.
 graph::Read read_of(const graph::Node& node, std::size_t i);

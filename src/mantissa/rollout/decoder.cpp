@@ -5,12 +5,18 @@
 
 namespace mantissa::rollout {
 
-Decoder::Decoder(runtime::Session& session)
+Decoder::Decoder(runtime::Session& session, std::uint64_t seed)
     : session_(session),
+      seed_(seed),
       capacity_(session.program().positions),
       vocabulary_(session.program().buffer(session.program().required("logits")).shape.last()),
       slots_(static_cast<std::size_t>(
-          session.program().buffer(session.program().required("rows")).shape.count())) {}
+          session.program().buffer(session.program().required("rows")).shape.count())) {
+  const std::vector<plan::Buffer>& buffers = session.program().buffers;
+  for (std::size_t b = 0; b < buffers.size(); ++b) {
+    if (buffers[b].home == plan::Home::state) caches_.push_back(static_cast<plan::BufferId>(b));
+  }
+}
 
 runtime::Values Decoder::logits() const {
   return session_.read("logits", static_cast<std::int64_t>(asked_.size()) * vocabulary_);
@@ -19,6 +25,17 @@ runtime::Values Decoder::logits() const {
 void Decoder::open(std::size_t slot, std::span<const std::int32_t> prompt, std::int64_t sequence,
                    std::int64_t cached) {
   slots_[slot] = {{prompt.begin() + cached, prompt.end()}, 0, cached, sequence};
+}
+
+void Decoder::share(std::size_t from, std::size_t to, std::int64_t tokens) {
+  for (const plan::BufferId id : caches_) {
+    const plan::Buffer& cache = session_.program().buffer(id);
+    const std::size_t position = static_cast<std::size_t>(cache.shape.last()) * bytes_of(cache.type);
+    const std::size_t slot = position * static_cast<std::size_t>(capacity_);
+    auto* memory = static_cast<std::byte*>(session_.executor().buffer(id).data);
+    session_.device().copy(memory + to * slot, memory + from * slot,
+                           position * static_cast<std::size_t>(tokens));
+  }
 }
 
 void Decoder::append(std::size_t slot, std::int32_t id) {
@@ -41,7 +58,7 @@ void Decoder::step() {
   for (std::size_t s = 0; s < slots_.size(); ++s) {
     if (slots_[s].left() > 1 && tokens_ < most) take(s, most - tokens_);
   }
-  session_.run(graph::Phase::forward, {tokens_, rows_, segments_, 1});
+  session_.run(graph::Phase::forward, {tokens_, rows_, segments_, 1, seed_});
 }
 
 void Decoder::take(std::size_t slot, std::int64_t most) {

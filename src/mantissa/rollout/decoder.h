@@ -15,8 +15,9 @@ namespace mantissa::rollout {
 /// feeds all slots with one waiting token, and prompts within the program's token capacity.
 class Decoder {
  public:
-  /// `session` must outlive the decoder.
-  explicit Decoder(runtime::Session& session);
+  /// `session` must outlive the decoder. `seed` is a key of the random numbers of its ops, as that of a
+  /// batch.
+  explicit Decoder(runtime::Session& session, std::uint64_t seed = 0);
 
   std::size_t slots() const { return slots_.size(); }
   /// Returns the number of positions of a slot.
@@ -26,6 +27,11 @@ class Decoder {
   /// cache holds the first `cached` tokens of the prompt, which are not fed.
   void open(std::size_t slot, std::span<const std::int32_t> prompt, std::int64_t sequence,
             std::int64_t cached = 0);
+  /// Returns the number of tokens of the sequence in `slot` whose keys and values the cache holds.
+  std::int64_t fed(std::size_t slot) const { return slots_[slot].position; }
+  /// Copies the keys and values of the first `tokens` positions of slot `from`, which fed() them, to slot
+  /// `to`.
+  void share(std::size_t from, std::size_t to, std::int64_t tokens);
   /// Appends one token to the sequence in `slot`, whose earlier tokens must all have been fed.
   void append(std::size_t slot, std::int32_t id);
 
@@ -48,8 +54,10 @@ class Decoder {
   void take(std::size_t slot, std::int64_t most);
 
   runtime::Session& session_;
+  std::uint64_t seed_;
   std::int64_t capacity_ = 0;
   std::int64_t vocabulary_ = 0;
+  std::vector<plan::BufferId> caches_;  // [slots, capacity, width]
   std::vector<Slot> slots_;
   std::vector<std::size_t> asked_;
   std::vector<Row> rows_;  // one for each asked token

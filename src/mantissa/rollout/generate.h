@@ -32,14 +32,18 @@ struct Request {
 struct Generation {
   std::vector<std::int32_t> ids;  // generated, with the stop token
   std::vector<double> log_probs;  // of each, without temperature, with the bits of a trace
-  double seconds = 0;             // from the call of generate() to the end of this sequence
-  bool ended = false;             // completely or by on_token, not by an interrupt
+  std::vector<double> entropies =
+      {};              // in nats, of the distribution of each, if GenerateOptions asks for them
+  double seconds = 0;  // from the call of generate() to the end of this sequence
+  bool ended = false;  // completely or by on_token, not by an interrupt
 };
 
 struct GenerateOptions {
   std::int64_t max_new_tokens = 128;
   std::vector<std::int32_t> stop;  // ids that end the text
   SamplingOptions sampling;
+  bool entropies = false;
+  std::uint64_t rounding_seed = 0;  // a key of activations that are rounded stochastically, as run.seed is
   /// Called for each token on the caller's thread. Returns false to end the sequence of this request.
   std::function<bool(std::size_t request, std::int32_t id, double log_prob)> on_token;
   /// Ends all sequences. Their completed tokens are returned.
@@ -53,9 +57,10 @@ std::shared_ptr<const plan::Program> compile_decode(const model::ModelConfig& co
 
 /// Continues the prompt of each request and returns the results in the order of the requests. `session` runs
 /// the program of compile_decode(). It decodes as many sequences at once as the program has slots; when one
-/// ends, the next takes its slot. The result of a request does not depend on the others. Throws ConfigError
-/// if a prompt is empty, has ids outside the vocabulary, or leaves no room for one new token. Throws
-/// RunStopped if logits are not finite, with the first such value.
+/// ends, the next takes its slot. Requests with equal prompts share the work on them: the keys and values of
+/// a prompt in the cache are copied. The result of a request does not depend on the others. Throws
+/// ConfigError if a prompt is empty, has ids outside the vocabulary, or leaves no room for one new token.
+/// Throws RunStopped if logits are not finite, with the first such value.
 std::vector<Generation> generate(runtime::Session& session, const model::ModelConfig& config,
                                  std::span<const Request> requests, const GenerateOptions& options);
 /// Continues one prompt as sequence 0.

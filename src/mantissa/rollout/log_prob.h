@@ -1,12 +1,15 @@
 // The log-probability of a token from its row of logits.
 #pragma once
 
+#include <algorithm>
 #include <cmath>
 #include <cstdint>
 #include <span>
+#include <vector>
 
 #include "mantissa/kernels/head.h"
 #include "mantissa/numeric/round.h"
+#include "mantissa/numeric/row_math.h"
 #include "mantissa/runtime/device.h"
 
 namespace mantissa::rollout {
@@ -18,6 +21,21 @@ bool all_finite(std::span<const T> logits) {
     if (!std::isfinite(logit)) return false;
   }
   return true;
+}
+
+/// Returns the entropy of softmax(logits) in nats, computed in T with sums in double.
+template <class T>
+double entropy_of(std::span<const T> logits) {
+  const T max = *std::max_element(logits.begin(), logits.end());
+  std::vector<T> weights(logits.size());
+  for (std::size_t i = 0; i < logits.size(); ++i) weights[i] = logits[i] - max;
+  map_row(MathFunction::exp, weights.data(), weights.size(), weights.data());
+  double total = 0, moment = 0;
+  for (std::size_t i = 0; i < logits.size(); ++i) {
+    total += static_cast<double>(weights[i]);
+    moment += static_cast<double>(weights[i]) * static_cast<double>(logits[i] - max);
+  }
+  return std::log(total) - moment / total;
 }
 
 /// Returns logits[id] − log-sum-exp, rounded to the arithmetic's format: the bits of a trace. `type` is T,

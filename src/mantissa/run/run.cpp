@@ -105,9 +105,9 @@ class Run {
   void begin_directory() {
     // Removes states of steps that will run again. An existing model is replaced once the new one is on disk.
     if (directory_.overwrite || directory_.resume) io::remove_states_after(out_, trainer_.step());
-    const explain::Explained plan =
-        explain::describe_training(config_, trainer_.source().config, trainer_.parts(), trainer_.part(),
-                                   trainer_.memory(), trainer_.machine(), trainer_.device(), told_);
+    const explain::Explained plan = explain::describe_training(
+        config_, trainer_.source().config, trainer_.parts(), trainer_.part(), trainer_.memory(),
+        trainer_.machine(), trainer_.device(), told_, {}, trainer_.task().passes());
     io::write_file_atomic(out_ / "config.toml", config_.to_toml());
     io::write_file_atomic(out_ / "plan.txt", explain::to_text(plan));
     write_tokenizer();

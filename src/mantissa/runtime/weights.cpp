@@ -22,6 +22,27 @@ bool is_weight(const plan::Buffer& b) {
   return b.home == plan::Home::master || b.home == plan::Home::copy;
 }
 
+/// Computes elements [first, first + values.size()) of a parameter's initial values.
+void initial_values(const graph::Init& init, const RandomStream& stream, std::uint64_t first,
+                    std::span<double> values, SimdTarget simd) {
+  switch (init.kind) {
+    case graph::Init::Kind::zeros:
+      std::ranges::fill(values, 0);
+      break;
+    case graph::Init::Kind::ones:
+      std::ranges::fill(values, 1);
+      break;
+    case graph::Init::Kind::uniform:
+      for (std::size_t i = 0; i < values.size(); ++i)
+        values[i] = init.std * (2 * uniform(stream, first + i) - 1);
+      break;
+    case graph::Init::Kind::normal:
+      normal_row(stream, first, values.size(), values.data(), simd);
+      for (double& x : values) x *= init.std;
+      break;
+  }
+}
+
 }  // namespace
 
 std::vector<bool> read_weights(const plan::Program& program) {
@@ -230,45 +251,42 @@ Matrix WeightSet::copy(std::size_t slot, std::size_t c) const {
 }
 
 void WeightSet::initialise(std::uint64_t seed) {
+  for (std::size_t i = 0; i < parameters_.size(); ++i) {
+    if (!parameters_[i].fixed) draw(i, seed);
+  }
+}
+
+void WeightSet::draw(std::size_t parameter, std::uint64_t seed) {
   constexpr std::int64_t kPart = 4096;
   const kernels::Context& ctx = device_->host();
-  for (const Parameter& p : parameters_) {
-    if (p.fixed) continue;
-    const Slot& slot = *p.slot;
-    if (p.quants) throw InternalError(fmt::format("\"{}\" is quantised, so it has a source", slot.name));
-    const RandomStream stream(seed, RandomUse::initial_weights, hash_name(slot.name), 0);
-    const std::int64_t count = slot.shape.count();
-    kernels::parallel_for(ctx, (count + kPart - 1) / kPart, [&](std::int64_t part, int) {
-      std::array<double, kPart> values;
-      std::array<std::byte, kPart * sizeof(double)> rounded;
-      const std::int64_t from = part * kPart;
-      const std::int64_t n = std::min(kPart, count - from);
-      switch (slot.init.kind) {
-        case graph::Init::Kind::zeros:
-          values.fill(0);
-          break;
-        case graph::Init::Kind::ones:
-          values.fill(1);
-          break;
-        case graph::Init::Kind::uniform:
-          for (std::int64_t i = 0; i < n; ++i) {
-            values[static_cast<std::size_t>(i)] =
-                slot.init.std * (2 * uniform(stream, static_cast<std::uint64_t>(from + i)) - 1);
-          }
-          break;
-        case graph::Init::Kind::normal:
-          normal_row(stream, static_cast<std::uint64_t>(from), static_cast<std::size_t>(n), values.data(),
-                     kernels::simd_target(ctx.simd));
-          for (double& x : std::span(values).first(static_cast<std::size_t>(n))) x *= slot.init.std;
-          break;
-      }
-      kernels::cast({.simd = ctx.simd}, n, values.data(), Scalar::f64, rounded.data(), slot.master);
-      const std::size_t width = bytes_of(slot.master);
-      device_->upload(p.master + static_cast<std::size_t>(from) * width,
-                      std::span(rounded).first(static_cast<std::size_t>(n) * width));
-    });
+  const Parameter& p = parameters_.at(parameter);
+  const Slot& slot = *p.slot;
+  if (p.quants) throw InternalError(fmt::format("\"{}\" is quantised, so it has a source", slot.name));
+  const RandomStream stream(seed, RandomUse::initial_weights, hash_name(slot.name), 0);
+  const std::int64_t count = slot.shape.count();
+  kernels::parallel_for(ctx, (count + kPart - 1) / kPart, [&](std::int64_t part, int) {
+    std::array<double, kPart> values;
+    std::array<std::byte, kPart * sizeof(double)> rounded, copied;
+    const std::int64_t from = part * kPart;
+    const std::int64_t n = std::min(kPart, count - from);
+    initial_values(slot.init, stream, static_cast<std::uint64_t>(from),
+                   std::span(values).first(static_cast<std::size_t>(n)), kernels::simd_target(ctx.simd));
+    kernels::cast({.simd = ctx.simd}, n, values.data(), Scalar::f64, rounded.data(), slot.master);
+    const auto store = [&](std::byte* to, Scalar type, std::span<const std::byte> elements) {
+      const std::size_t width = bytes_of(type);
+      device_->upload(to + static_cast<std::size_t>(from) * width,
+                      elements.first(static_cast<std::size_t>(n) * width));
+    };
+    if (p.master != nullptr) store(p.master, slot.master, rounded);
+    for (const Copy& c : p.copies) {
+      if (c.data == nullptr || c.buffer->quantization) continue;
+      kernels::cast({.simd = ctx.simd}, n, rounded.data(), slot.master, copied.data(), c.buffer->type);
+      store(c.data, c.buffer->type, copied);
+    }
+  });
+  for (const Copy& c : p.copies) {
+    if (c.data != nullptr && c.buffer->quantization) refresh(p, c);
   }
-  refresh_copies();
 }
 
 void WeightSet::assign(const WeightSet& other) {
@@ -284,6 +302,20 @@ void WeightSet::assign(const WeightSet& other) {
   }
   scales_->take_histories(*other.scales_);
   refresh_copies();
+}
+
+void WeightSet::take_scales(const WeightSet& other) {
+  std::vector<float> before;
+  for (std::size_t i = 0; i < scales_->size(); ++i) before.push_back(scales_->scale(i).scale);
+  scales_->take_histories(*other.scales_);
+  for (std::size_t i = 0; i < scales_->size(); ++i) {
+    if (scales_->scale(i).scale == before[i]) continue;
+    for (const Parameter& p : parameters_) {
+      for (const Copy& c : p.copies) {
+        if (c.data != nullptr && c.scale != nullptr && c.scale->name == scales_->slot(i).name) refresh(p, c);
+      }
+    }
+  }
 }
 
 void WeightSet::refresh(const Parameter& p, const Copy& copy) {

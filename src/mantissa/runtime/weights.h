@@ -76,12 +76,18 @@ class WeightSet {
   /// Initialises every master by its slot's Init, rounded to the master's format, and writes the copies.
   /// Random numbers are keyed by (seed, the parameter's name, element index).
   void initialise(std::uint64_t seed);
+  /// Does the same for the parameter of one slot of the first program, also if it is fixed, in as much of its
+  /// memory as the set has.
+  void draw(std::size_t slot, std::uint64_t seed);
   // In a set that holds only some weights, initialise(), assign() and refresh_copies() leave fixed parameters
   // as they are.
 
   /// Copies the masters and the histories of the scales from another set of the same model, and writes the
   /// copies. Throws InternalError if `other` lacks a master or has it in another shape or format.
   void assign(const WeightSet& other);
+  /// Copies the histories of the scales from another set of the same model, and writes the copies whose
+  /// scales change by this.
+  void take_scales(const WeightSet& other);
   /// Writes every copy from its master.
   void refresh_copies();
   /// Writes the copies that the first program's update does not write: those stored under scales, and those

@@ -8,6 +8,7 @@
 #include <utility>
 
 #include "mantissa/text/row.h"
+#include "mantissa/text/row_fields.h"
 
 namespace mantissa::text {
 
@@ -31,6 +32,11 @@ struct ConversationRow {
 /// Reads a row (docs/fine-tuning.md lists the fields). `where` is its file and line. Throws FileError if a
 /// field is missing or has the wrong type.
 ConversationRow read_conversation(const nlohmann::ordered_json& row, const std::string& where);
+
+/// Returns the conversation of a prompt and what follows it, fields of `row` that are each a text or an array
+/// of messages. The row's `system` comes first. Throws FileError as above.
+ConversationRow read_exchange(const nlohmann::ordered_json& row, const FoundField& prompt,
+                              const FoundField& completion, const std::string& where);
 
 /// Reads the prompt of a row for online objectives: `messages` that end with the user's turn, or `prompt` (a
 /// text or such messages), and rows of Logic-RL. An answer in another field is not read: `messages` end

@@ -51,16 +51,14 @@ class Sequences final : public RowStore {
   std::int64_t length_;
 };
 
-class Listed final : public RowStore {
+class Listed : public RowStore {
  public:
   explicit Listed(std::vector<Row> rows) : rows_(std::move(rows)) {}
 
   std::int64_t rows() const override { return std::ssize(rows_); }
-  std::int64_t length(std::int64_t row) const override {
-    return std::ssize(rows_[static_cast<std::size_t>(row)].ids) - 1;
-  }
+  std::int64_t length(std::int64_t row) const override { return std::ssize(at(row).ids) - 1; }
   void append(std::int64_t row, std::int64_t origin, StepData& step) const override {
-    append_row(rows_[static_cast<std::size_t>(row)], origin, step);
+    append_row(at(row), origin, step);
   }
   std::vector<std::int64_t> document_lengths() const override {
     std::vector<std::int64_t> lengths;
@@ -87,8 +85,30 @@ class Listed final : public RowStore {
     return fmt::format("{}, and {} needs at least {}", counted(rows(), "row"), purpose, wanted);
   }
 
+ protected:
+  const Row& at(std::int64_t row) const { return rows_[static_cast<std::size_t>(row)]; }
+
  private:
   std::vector<Row> rows_;
+};
+
+class Paired final : public Listed {
+ public:
+  using Listed::Listed;
+
+  std::int64_t rows() const override { return Listed::rows() / 2; }
+  std::int64_t length(std::int64_t pair) const override {
+    return Listed::length(2 * pair) + Listed::length(2 * pair + 1);
+  }
+  void append(std::int64_t pair, std::int64_t origin, StepData& step) const override {
+    if (step.packs.empty()) step.packs.push_back(0);
+    for (const std::int64_t row : {2 * pair, 2 * pair + 1}) append_row(at(row), origin, step);
+    step.rows = std::ssize(step.origin);
+    step.packs.push_back(step.rows);
+  }
+  std::string shortage(std::int64_t wanted, const std::string& purpose) const override {
+    return fmt::format("{}, and {} needs at least {}", counted(rows(), "pair"), purpose, wanted);
+  }
 };
 
 class Packed final : public RowStore {
@@ -171,6 +191,10 @@ std::shared_ptr<const RowStore> sequences(Corpus corpus, std::int64_t sequence_l
 
 std::shared_ptr<const RowStore> listed(std::vector<Row> rows) {
   return std::make_shared<Listed>(std::move(rows));
+}
+
+std::shared_ptr<const RowStore> paired(std::vector<Row> rows) {
+  return std::make_shared<Paired>(std::move(rows));
 }
 
 std::shared_ptr<const RowStore> packed(Corpus corpus, std::int64_t sequence_length) {

@@ -42,6 +42,9 @@ std::shared_ptr<const RowStore> sequences(Corpus corpus, std::int64_t sequence_l
 /// Rows in memory.
 std::shared_ptr<const RowStore> listed(std::vector<Row> rows);
 
+/// Pairs of rows: row i is the pack of rows[2·i] and rows[2·i + 1].
+std::shared_ptr<const RowStore> paired(std::vector<Row> rows);
+
 /// Rows of whole documents, by pack(). A document of more than T + 1 ids becomes parts [j·T, j·T + T], which
 /// share one id, and a shorter last part. Parts of one id are left out, because they predict nothing.
 std::shared_ptr<const RowStore> packed(Corpus corpus, std::int64_t sequence_length);

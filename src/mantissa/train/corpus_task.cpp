@@ -17,15 +17,14 @@ class CorpusTask final : public Task {
                                      const std::stop_token& /*stop*/) override {
     return data_.step(step, units);
   }
-  std::optional<text::StepData> held_out(std::int64_t step) override {
+  std::optional<text::StepData> held_out(std::int64_t step, const std::stop_token& /*stop*/) override {
     const text::Dataset& data = data_.at_step(step);
     const std::int64_t rows = data.validation_rows();
     return rows == 0 ? std::nullopt : std::optional(data.validation(0, rows));
   }
 
-  std::unique_ptr<Task> again() const override {
-    return data_.training_rows() > 0 ? corpus_task(data_) : nullptr;  // a callback's rows may come only once
-  }
+  std::unique_ptr<Task> again() const override { return corpus_task(data_); }
+  bool repeats() const override { return data_.training_rows() > 0; }  // not from a callback
   const text::Dataset* dataset() const override { return &data_; }
 
  private:

@@ -23,7 +23,7 @@ Change kind_of(const config::Option& option) {
     return Change::unimportant;
   // The model is compared separately.
   if (option.section == "model") return Change::unimportant;
-  static constexpr std::array kRefused = {"run.seed", "optimizer.name"};
+  static constexpr std::array kRefused = {"run.seed", "optimizer.name", "dpo.reference"};
   if (std::find(kRefused.begin(), kRefused.end(), key) != kRefused.end()) return Change::refused;
   static constexpr std::array kRefusedSections = {"data", "batch", "train", "adapter"};
   return std::find(kRefusedSections.begin(), kRefusedSections.end(), option.section) != kRefusedSections.end()

@@ -10,6 +10,7 @@
 #include <string>
 #include <vector>
 
+#include "mantissa/cost/other_passes.h"
 #include "mantissa/io/dtype.h"
 #include "mantissa/objective/objective.h"
 #include "mantissa/plan/program.h"
@@ -54,28 +55,34 @@ class Task {
   /// which are those before the step. Returns null if a stop came first.
   virtual std::optional<text::StepData> step(std::int64_t step, std::int64_t units,
                                              const std::stop_token& stop) = 0;
-  /// Returns the rows whose loss is measured after `step` steps, or null if there are none.
-  virtual std::optional<text::StepData> held_out(std::int64_t step) = 0;
+  /// Returns the rows whose loss is measured after `step` steps, or null if there are none, or if a stop came
+  /// first.
+  virtual std::optional<text::StepData> held_out(std::int64_t step, const std::stop_token& stop) = 0;
   /// Returns other measurements on held-out data after `step` steps.
   virtual std::vector<objective::Metric> measure(std::int64_t /*step*/, const std::stop_token& /*stop*/) {
     return {};
   }
 
-  /// Returns the programs besides the training program that read the weights in training. They are compiled
-  /// once, and must live as long as the task.
-  virtual std::vector<const plan::Program*> programs() const { return {}; }
+  /// Begins the part of the run after `step` steps, with its own policy. Returns the programs besides the
+  /// training program that read the weights in training. They live until the next part begins.
+  virtual std::vector<const plan::Program*> begin_part(std::int64_t /*step*/) { return {}; }
   /// Gives the task the weights in training and an arena of at least TaskMemory::arena bytes, or null for
   /// both when a part of the run ends. Called again when the next part begins.
   virtual void bind(std::shared_ptr<runtime::WeightSet> /*weights*/,
                     std::shared_ptr<runtime::Arena> /*arena*/) {}
   virtual TaskMemory memory() const { return {}; }
+  /// Returns the passes of other programs that step() runs, for forecasts of time.
+  virtual std::vector<cost::OtherPass> passes() const { return {}; }
 
   virtual TaskState save() const { return {}; }
   /// Restores the state that save() returned after `step` steps. Throws FileError if it is not one.
   virtual void restore(std::int64_t /*step*/, const TaskState& /*state*/) {}
 
-  /// Returns a task at its beginning for a repetition of the run, or null if the rows come only once.
-  virtual std::unique_ptr<Task> again() const { return nullptr; }
+  /// Returns a task at its beginning, for a repetition of the run.
+  virtual std::unique_ptr<Task> again() const = 0;
+  /// Returns false if a repetition may have other rows, or none: those of a callback, or rewards of a
+  /// program.
+  virtual bool repeats() const { return true; }
   /// Returns the data set of a task that is one, or null.
   virtual const text::Dataset* dataset() const { return nullptr; }
 };

@@ -43,15 +43,9 @@ void check_drawn(const runtime::WeightSet& weights) {
   }
 }
 
-std::size_t largest_arena(std::span<const cost::Part> parts) {
-  std::size_t most = 0;
-  for (const cost::Part& part : parts) most = std::max(most, part.program->memory.arena());
-  return most;
-}
-
 /// Adds the memory of a task. Its programs use the arena of training, which may have to be larger for them.
 void add_task_memory(cost::MemoryForecast& forecast, const TaskMemory& task, std::size_t training_arena) {
-  forecast.frozen += task.weights;
+  forecast.reference += task.weights;
   forecast.work += task.arena - std::min(task.arena, training_arena);
   forecast.data += task.data;
 }
@@ -88,7 +82,7 @@ Trainer::Trainer(const config::RunConfig& config, weights::ModelSource source, s
   if (const std::optional<precision::ScalerOptions> scaler = config::scaler_options(config_))
     scaler_.emplace(*scaler);
   memory_ = cost::forecast_memory(parts_, 0);  // the data is already in memory
-  add_task_memory(memory_, task_->memory(), largest_arena(parts_));
+  add_task_memory(memory_, task_->memory(), cost::largest_arena(parts_));
   if (const std::size_t there = runtime::machine_memory_bytes(); memory_.peak() > there) {
     throw ResourceError(
         fmt::format("this run needs {:.1f} GB of memory, and the machine has {:.1f} GB; lower "
@@ -105,7 +99,7 @@ Trainer::Trainer(const config::RunConfig& config, weights::ModelSource source, s
     weights_->initialise(config_.run.seed);
     check_drawn(*weights_);
   } else {
-    notes_ = weights::load_weights(*weights_, source_);
+    notes_ = weights::load_weights(*weights_, source_, config_.run.seed);
   }
   frozen_hash_ = weights::hash_of_quantised(*weights_);
   notes_.insert(notes_.end(), source_.config.notes.begin(), source_.config.notes.end());
@@ -116,11 +110,9 @@ Trainer::Trainer(const config::RunConfig& config, weights::ModelSource source, s
 
 /// The weights of an adapter's base are read here, in the formats of this program.
 std::shared_ptr<runtime::WeightSet> Trainer::allocate_weights(std::vector<std::string>* notes) const {
-  if (source_.config.adapter == nullptr) {
-    std::vector<const plan::Program*> programs = task_->programs();
-    programs.insert(programs.begin(), &program());
-    return std::make_shared<runtime::WeightSet>(programs, device_);
-  }
+  std::vector<const plan::Program*> programs = task_->begin_part(parts_[part_].first);
+  programs.insert(programs.begin(), &program());
+  if (source_.config.adapter == nullptr) return std::make_shared<runtime::WeightSet>(programs, device_);
   return std::make_shared<runtime::WeightSet>(
       weights::open_weights(program(), source_, device_, config_.run.seed, notes));
 }
@@ -265,8 +257,7 @@ std::optional<StepReport> Trainer::advance(const std::stop_token& stop) {
   r.seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
   r.tokens_per_second = static_cast<double>(predicted) / r.seconds;
   const std::int64_t places = rows.units() * rows.sequence_length;
-  const double micros = static_cast<double>(computed) /
-                        static_cast<double>(stage_config().batch.micro_batch_size * rows.sequence_length);
+  const double micros = static_cast<double>(computed) / static_cast<double>(program().token_capacity);
   if (config_.train.objective == "sft") {
     r.metrics.push_back({"masked_share", share_below(predicted, computed)});
     r.metrics.push_back({"padding_share", share_below(computed, places)});
@@ -314,7 +305,7 @@ StepReport Trainer::skip_batch() {
 std::optional<Validation> Trainer::validate(const std::stop_token& stop) {
   enter(part_of(std::max<std::int64_t>(0, step_ - 1)));  // also if a run resumes at the end of a part
   Validation result{{}, task_->measure(step_, stop)};
-  if (const std::optional<text::StepData> held_out = task_->held_out(step_)) {
+  if (const std::optional<text::StepData> held_out = task_->held_out(step_, stop)) {
     objective::Outcome outcome = run_rows(*held_out, objective::Pass::evaluate, stop);
     if (stop.stop_requested()) return std::nullopt;
     result.loss = outcome.loss;

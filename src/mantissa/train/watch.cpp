@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <cmath>
 
 namespace mantissa::train {
@@ -46,9 +47,14 @@ void Watch::see_gradients(const StepReport& step, std::vector<Warning>& said) {
   if (step.grad_norm == 0 && !said_zero_) {
     said_zero_ = true;
     const std::string text = fmt::format("step {}: every gradient is 0, so no weight changes; ", step.step);
+    const auto equal = std::ranges::find(step.metrics, "equal_reward_share", &objective::Metric::name);
     const char* why =
-        step.loss_scale ? "they fell below the smallest number of their format: a new run with a higher "
-                          "precision.loss_scale.initial_scale_power keeps them"
+        equal != step.metrics.end() && equal->value == 1
+            ? "all responses to each prompt have the same reward, so their advantages are 0: give prompts "
+              "that "
+              "the model sometimes answers, or a reward with more values"
+        : step.loss_scale ? "they fell below the smallest number of their format: a new run with a higher "
+                            "precision.loss_scale.initial_scale_power keeps them"
         : below_f32_
             ? "a format below f32 may have flushed them; a run with --precision 32-true shows whether "
               "it did"

@@ -11,6 +11,8 @@
 #include "mantissa/io/json.h"
 #include "mantissa/kernels/row_norms.h"
 #include "mantissa/kernels/update.h"
+#include "mantissa/model/family.h"
+#include "mantissa/model/graphs.h"
 #include "mantissa/peft/config.h"
 #include "mantissa/peft/reader.h"
 #include "mantissa/peft/targets.h"
@@ -31,11 +33,31 @@ void note_other_base(ModelSource& source, const config::AdapterSection& section)
       section.path, traits(*before).name, section.base, traits(*before).name));
 }
 
+/// Makes the model a reward model under the objective that trains these, and refuses one under others.
+void check_scores(ModelSource& source, const config::RunConfig& config) {
+  if (config.train.objective == "reward") {
+    source.config = model::reward_model(std::move(source.config));
+  } else if (source.config.scores) {
+    throw ConfigError(fmt::format(
+        "model.path: {} is a reward model ({}), which train.objective = \"{}\" cannot train. Fix: "
+        "give a language model, or set train.objective = \"reward\"",
+        config.model.path, source.config.family->classifier, config.train.objective));
+  }
+}
+
+/// Returns the heads that are trained as a whole beside an adapter.
+std::vector<std::string> trained_heads(const config::RunConfig& config) {
+  if (config.train.objective == "reward") return {std::string(model::kScoreHead)};
+  if (config.train.objective == "rl" && config.rl.algorithm == "ppo") return {std::string(model::kValueHead)};
+  return {};
+}
+
 }  // namespace
 
 ModelSource find_run_model(const config::RunConfig& config) {
   ModelSource source = find_model(config.model);
   source.config = config::overridden(config, source.config);
+  check_scores(source, config);
   const config::AdapterSection& section = config.adapter;
   if (section.kind == "none") return source;
   if (source.config.adapter != nullptr) {
@@ -46,14 +68,19 @@ ModelSource find_run_model(const config::RunConfig& config) {
   }
   if (!section.path.empty()) {
     use_adapter(source, section.path);
+    check_scores(source, config);
     note_other_base(source, section);
     source.config.base = config::base_blocks(section);
+    auto adapter = std::make_shared<model::Adapter>(*source.config.adapter);
+    adapter->heads = trained_heads(config);
+    source.config.adapter = std::move(adapter);
     return source;
   }
   source.config.base = config::base_blocks(section);
   auto adapter = std::make_shared<model::Adapter>();
   adapter->rslora = section.rslora;
   adapter->dora = section.dora;
+  adapter->heads = trained_heads(config);
   adapter->layers =
       peft::select_layers(source.config, section.target, {section.rank, section.alpha}, "adapter.target");
   source.config.adapter = std::move(adapter);
@@ -63,6 +90,7 @@ ModelSource find_run_model(const config::RunConfig& config) {
 void use_adapter(ModelSource& source, const fs::path& directory) {
   peft::PeftAdapter read = peft::read_adapter(directory, source.config);
   source.config.base = read.base_blocks;
+  if (read.scores) source.config = model::reward_model(std::move(source.config));
   source.config.adapter = std::move(read.adapter);
   source.adapter = std::move(read.tensors);
   source.notes.insert(source.notes.end(), read.notes.begin(), read.notes.end());

@@ -18,6 +18,7 @@
 #include "mantissa/kernels/update.h"
 #include "mantissa/model/adapter.h"
 #include "mantissa/model/family.h"
+#include "mantissa/model/graphs.h"
 #include "mantissa/weights/adapted.h"
 #include "mantissa/weights/any_nonfinite.h"
 #include "mantissa/weights/model_files.h"
@@ -29,6 +30,15 @@ namespace mantissa::weights {
 namespace {
 
 using plan::Slot;
+
+std::string weight_of(std::string_view scope) {
+  return std::string(scope) + ".weight";
+}
+
+/// Returns true for the weight of a head that files may lack. It then begins with random values.
+bool is_new_head(const Slot& slot) {
+  return slot.name == weight_of(model::kScoreHead) || slot.name == weight_of(model::kValueHead);
+}
 
 /// Maps the names of the model's slots to tensors of a file. Files of the bare trunk omit its prefix.
 class StoredNames {
@@ -45,10 +55,11 @@ class StoredNames {
     return slot;
   }
 
-  /// Returns true for tensors that the model computes from its config, and for a stored head that is tied to
-  /// the embedding.
-  bool may_be_ignored(std::string_view name, bool tied_head) const {
-    if (tied_head && name == family_.head_weight) return true;
+  /// Returns true for tensors that the model computes from its config, for a stored head that is tied to the
+  /// embedding or that a reward model replaces, and for the value head of a critic's state.
+  bool may_be_ignored(std::string_view name, const model::ModelConfig& config) const {
+    if ((config.tie_word_embeddings || config.scores) && name == family_.head_weight) return true;
+    if (name == weight_of(model::kValueHead)) return true;
     return std::ranges::any_of(family_.derived, [&](std::string_view end) { return name.ends_with(end); });
   }
 
@@ -99,7 +110,7 @@ void check_names(const plan::Program& program, const io::WeightFiles& files, con
       check_dtype(slot, *tensor, files, program);
   }
   for (const io::TensorInfo& t : files.tensors()) {
-    if (!used.contains(t.name) && !names.may_be_ignored(t.name, config.tie_word_embeddings)) {
+    if (!used.contains(t.name) && !names.may_be_ignored(t.name, config)) {
       throw FileError(
           fmt::format("{}: tensor {} is not a weight of this {} model; check the number of layers and "
                       "tie_word_embeddings in config.json",
@@ -315,7 +326,8 @@ std::string quantised_origin(const io::WeightFiles& files) {
 
 }  // namespace
 
-std::vector<std::string> load_weights(runtime::WeightSet& weights, const ModelSource& source) {
+std::vector<std::string> load_weights(runtime::WeightSet& weights, const ModelSource& source,
+                                      std::uint64_t seed) {
   const io::WeightFiles files = files_of(source);
   const plan::Program& program = weights.program();
   check_names(program, files, source.config, source.weights);
@@ -323,6 +335,10 @@ std::vector<std::string> load_weights(runtime::WeightSet& weights, const ModelSo
   QuantisationErrors errors;
   for (std::size_t i = 0; i < program.slots.size(); ++i) {
     const Slot& slot = program.slots[i];
+    if (is_new_head(slot) && files.find(slot.name) == nullptr) {
+      weights.draw(i, seed);
+      continue;
+    }
     const io::TensorInfo& tensor = tensor_of(slot, files, program, source);
     if (is_quantised(weights, i)) {
       load_quantised(weights, i, files, tensor, errors);
@@ -352,6 +368,45 @@ std::vector<std::string> load_weights(runtime::WeightSet& weights, const ModelSo
   return notes;
 }
 
+namespace {
+
+/// The tensors of a program's slots: of the model's files, or of an adapter's. A slot without one begins with
+/// random values.
+class SlotTensors {
+ public:
+  SlotTensors(const plan::Program& program, const ModelSource& source) : program_(program), source_(source) {
+    if (!source.weights.empty()) files_.emplace(files_of(source));
+    if (files_) check_names(program, *files_, source.config, source.weights);
+    if (source.adapter != nullptr) adapter_.emplace(source.adapter);
+  }
+
+  /// The files that have a tensor, and the tensor; null: there is none.
+  struct Place {
+    io::WeightFiles* files = nullptr;
+    const io::TensorInfo* tensor = nullptr;
+  };
+  Place of(const Slot& slot) {
+    const bool adapters = is_adapters(source_.config, slot);
+    if (adapters && adapter_) {
+      if (const io::TensorInfo* tensor = adapter_->find(slot.name); tensor != nullptr)
+        return {&*adapter_, tensor};
+    }
+    if (!files_ || (adapters && !is_new_head(slot))) return {};
+    if (is_new_head(slot) && files_->find(slot.name) == nullptr) return {};
+    return {&*files_, &tensor_of(slot, *files_, program_, source_)};
+  }
+  /// Returns the model's files, or null.
+  const io::WeightFiles* files() const { return files_ ? &*files_ : nullptr; }
+  bool is_base(const Slot& slot) const { return files_ && !is_adapters(source_.config, slot); }
+
+ private:
+  const plan::Program& program_;
+  const ModelSource& source_;
+  std::optional<io::WeightFiles> files_, adapter_;
+};
+
+}  // namespace
+
 runtime::WeightSet open_weights(const plan::Program& program, const ModelSource& source,
                                 const runtime::Device& device, std::uint64_t seed,
                                 std::vector<std::string>* notes) {
@@ -361,34 +416,32 @@ runtime::WeightSet open_weights(const plan::Program& program, const ModelSource&
         "of "
         "them with adapter.kind = \"none\"");
   }
-  io::WeightFiles files = files_of(source);
-  check_names(program, files, source.config, source.weights);
-  std::optional<io::WeightFiles> adapter;
-  if (source.adapter != nullptr) adapter.emplace(source.adapter);
+  SlotTensors tensors(program, source);
   const QuantisedViews quantised(program);
   std::vector<runtime::WeightSet::View> views;
   std::vector<std::optional<TensorLoad>> loads(program.slots.size());
   for (std::size_t i = 0; i < program.slots.size(); ++i) {
     const Slot& slot = program.slots[i];
-    if (is_adapters(source.config, slot)) {
-      if (adapter) loads[i].emplace(*adapter, *adapter->find(slot.name), slot);
+    const SlotTensors::Place place = tensors.of(slot);
+    if (place.tensor == nullptr) continue;                    // drawn below
+    if (program.buffer(slot.master_buffer).quants) continue;  // quantised below
+    if (!tensors.is_base(slot)) {
+      loads[i].emplace(*place.files, *place.tensor, slot);
       continue;
     }
-    const io::TensorInfo& tensor = tensor_of(slot, files, program, source);
-    if (program.buffer(slot.master_buffer).quants) continue;  // quantised below
     // A tensor that is not finite is loaded, which reports its element.
-    if (auto in_blocks = quantised.of(slot, files, tensor.name);
+    if (auto in_blocks = quantised.of(slot, *place.files, place.tensor->name);
         !in_blocks.empty() && is_finite(in_blocks.front(), slot.shape.count(), device)) {
       std::ranges::move(in_blocks, std::back_inserter(views));
       continue;
     }
-    TensorLoad& load = loads[i].emplace(files, tensor, slot);
+    TensorLoad& load = loads[i].emplace(*place.files, *place.tensor, slot);
     const auto view = [&](plan::BufferId id) {
       const Scalar type = program.buffer(id).type;
       if (program.buffer(id).quantization) return;
       // If the master's format represents the stored values, a copy in the stored format needs no conversion.
       if (type != load.stored() || !holds(slot.master, type)) return;
-      const io::WeightFiles::Mapped file = files.map(tensor.name);
+      const io::WeightFiles::Mapped file = place.files->map(place.tensor->name);
       if (reinterpret_cast<std::uintptr_t>(file.bytes.data()) % mantissa::bytes_of(type) != 0) return;
       load.mapped = file.bytes.data();
       views.push_back({id, load.mapped, file.keep});
@@ -399,13 +452,15 @@ runtime::WeightSet open_weights(const plan::Program& program, const ModelSource&
   std::vector<bool> own(program.buffers.size(), true);
   for (const auto& v : views) own[static_cast<std::size_t>(v.buffer)] = false;
   runtime::WeightSet weights(program, std::move(views), device);
-  const bool begins = source.config.adapter != nullptr && !adapter;
-  if (begins) weights.initialise(seed);
   QuantisationErrors errors;
   for (std::size_t i = 0; i < program.slots.size(); ++i) {
     const Slot& slot = program.slots[i];
-    if (is_quantised(weights, i))
-      load_quantised(weights, i, files, tensor_of(slot, files, program, source), errors);
+    const SlotTensors::Place place = tensors.of(slot);
+    if (place.tensor == nullptr) {
+      weights.draw(i, seed);
+    } else if (is_quantised(weights, i)) {
+      load_quantised(weights, i, *place.files, *place.tensor, errors);
+    }
     if (!loads[i]) continue;
     const auto fills = [&](plan::BufferId id) {
       return own[static_cast<std::size_t>(id)] && weights.has(id);
@@ -417,8 +472,9 @@ runtime::WeightSet open_weights(const plan::Program& program, const ModelSource&
     }
     loads[i]->run(device);
   }
+  const bool begins = source.config.adapter != nullptr && source.adapter == nullptr;
   if (begins && source.config.adapter->dora) start_magnitudes(weights);
-  read_scales(weights, files, source);
+  if (tensors.files() != nullptr) read_scales(weights, *tensors.files(), source);
   weights.refresh_derived();
   if (notes != nullptr) std::ranges::move(errors.notes(), std::back_inserter(*notes));
   return weights;

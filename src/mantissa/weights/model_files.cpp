@@ -14,6 +14,7 @@
 #include "mantissa/io/json.h"
 #include "mantissa/io/state.h"
 #include "mantissa/kernels/update.h"
+#include "mantissa/model/graphs.h"
 #include "mantissa/numeric/convert.h"
 #include "mantissa/numeric/error_stats.h"
 #include "mantissa/peft/reader.h"
@@ -70,11 +71,12 @@ std::vector<io::TensorToWrite> tensors_of(const runtime::WeightSet& weights,
   const Scalar format = *policy.fields().checkpoint;
   std::vector<io::TensorToWrite> tensors;
   const std::vector<Slot>& slots = weights.program().slots;
+  const std::string value_head = std::string(model::kValueHead) + ".weight";  // part of states alone
   // Of an adapter's run, what it trains; all weights of a program that does not train.
   const bool trains = !std::ranges::all_of(slots, &Slot::fixed);
   for (std::size_t i = 0; i < slots.size(); ++i) {
     const Slot& slot = slots[i];
-    if (trains && slot.fixed) continue;
+    if (trains && (slot.fixed || slot.name == value_head)) continue;
     io::TensorToWrite t;
     t.name = slot.name;
     t.dtype = io::dtype_of(format);

@@ -52,12 +52,15 @@ ModelSource find_model(const std::filesystem::path& path);
 /// Fills every master from the files, rounded to nearest through f32 (f64 for f64 masters), and refreshes the
 /// copies; scaled copies use the magnitudes in the files (weights/model_scales.h). Throws FileError or
 /// ShapeError with the tensor that is missing, has the wrong shape, is not finite, exceeds the range of its
-/// master, or is not part of the model. Returns notes for the user, such as the dtype of files narrower than
-/// the masters.
-std::vector<std::string> load_weights(runtime::WeightSet& weights, const ModelSource& source);
+/// master, or is not part of the model. The heads of critics and reward models (model/graphs.h) are
+/// initialised from `seed` if the files lack them. Returns notes for the user, such as the dtype of files
+/// narrower than the masters.
+std::vector<std::string> load_weights(runtime::WeightSet& weights, const ModelSource& source,
+                                      std::uint64_t seed = 0);
 
 /// Returns weights for a program whose parameters are fixed, or fixed but for those of an adapter, with the
-/// same bits as load_weights(). An adapter without tensors is initialised from `seed`. Weights that a step
+/// same bits as load_weights(). An adapter without tensors, and all weights of a source without files, are
+/// initialised from `seed`. Weights that a step
 /// reads in the format of the file are used in the mapped file (io/mapping.h), and matrices of a GGUF file in
 /// their quantised blocks, which steps dequantise while they read them. Weights that no step reads,
 /// such as the f32 masters of matrices that are read as bf16, use no memory. Weights that the program holds

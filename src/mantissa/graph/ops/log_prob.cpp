@@ -114,18 +114,20 @@ void run_forward(const Call& c) {
 }
 
 void gradient_forward(GradientBuilder& b) {
-  const std::vector<ValueId> d =
-      b.emit("log_prob.grad", {b.input(0), b.input(1), b.input(2), b.output(1), b.gradient(0)},
-             {{"soft_cap", soft_cap(b.node().attributes)},
-              {"frozen_input", !b.needed(0)},
-              {"frozen_weight", !b.needed(1)}});
+  std::vector<ValueId> inputs = {b.input(0), b.input(1), b.input(2), b.output(1), b.gradient(0)};
+  if (b.node().outputs.size() > 2 && b.gradient(2) != kNone)
+    inputs.insert(inputs.end(), {b.output(2), b.gradient(2)});
+  const std::vector<ValueId> d = b.emit("log_prob.grad", std::move(inputs),
+                                        {{"soft_cap", soft_cap(b.node().attributes)},
+                                         {"frozen_input", !b.needed(0)},
+                                         {"frozen_weight", !b.needed(1)}});
   std::size_t next = 0;
   for (const std::size_t i : {0U, 1U}) {
     if (b.needed(i)) b.contribute(i, d[next++]);
   }
 }
 
-// Inputs x, W, ids, lse, dlog_prob; outputs dx and dweight as selected.
+// Inputs x, W, ids, lse, dlog_prob, optionally entropy and dentropy; outputs dx and dweight as selected.
 std::vector<OutputSpec> infer_grad(const NodeView& n) {
   const Wanted wanted(n.attributes);
   std::vector<OutputSpec> specs;
@@ -158,7 +160,12 @@ kernels::LogProbBackward backward_of(const Call& c, const Argument& lse, const A
 }
 
 void run_grad(const Call& c) {
-  kernels::log_prob_backward(c.ctx, c.extent, backward_of(c, c.inputs[3], c.inputs[4]));
+  kernels::LogProbBackward h = backward_of(c, c.inputs[3], c.inputs[4]);
+  if (c.inputs.size() > 5) {
+    h.entropy = c.inputs[5].in();
+    h.dentropy = c.inputs[6].in();
+  }
+  kernels::log_prob_backward(c.ctx, c.extent, h);
 }
 
 // Forward and backward in one op. Inputs x, W, ids, dlog_prob; outputs dx, dweight, log_prob, lse.
@@ -211,20 +218,25 @@ void reference_forward(const ReferenceCall& c) {
 }
 
 void reference_backward(const ReferenceCall& c, const std::vector<std::int32_t>& ids, const double* lse,
-                        const double* dlog_prob) {
+                        const kernels::reference::HeadSeeds& seeds) {
   const Wanted wanted(c.attributes);
   std::vector<double> unwanted(
       static_cast<std::size_t>(std::max(c.inputs[0].rows, c.inputs[1].rows) * c.inputs[0].width));
   ReferenceOperand* dx = wanted.dx_of(c.outputs);
   ReferenceOperand* dweight = wanted.dweight_of(c.outputs);
-  kernels::reference::log_prob_backward(head_of(c, ids), lse, dlog_prob,
+  kernels::reference::log_prob_backward(head_of(c, ids), lse, seeds,
                                         dx != nullptr ? dx->data() : unwanted.data(),
                                         dweight != nullptr ? dweight->data() : unwanted.data());
 }
 
 void reference_grad(const ReferenceCall& c) {
   const std::vector<std::int32_t> ids = whole(c.inputs[2]);
-  reference_backward(c, ids, c.inputs[3].data(), c.inputs[4].data());
+  kernels::reference::HeadSeeds seeds{c.inputs[4].data()};
+  if (c.inputs.size() > 5) {
+    seeds.entropy = c.inputs[5].data();
+    seeds.dentropy = c.inputs[6].data();
+  }
+  reference_backward(c, ids, c.inputs[3].data(), seeds);
 }
 
 void reference_training(const ReferenceCall& c) {
@@ -232,7 +244,7 @@ void reference_training(const ReferenceCall& c) {
   const std::size_t first = Wanted(c.attributes).count();
   double* lse = c.outputs[first + 1].data();
   kernels::reference::log_prob(head_of(c, ids), c.outputs[first].data(), lse, nullptr);
-  reference_backward(c, ids, lse, c.inputs[3].data());
+  reference_backward(c, ids, lse, {c.inputs[3].data()});
 }
 
 }  // namespace
@@ -262,9 +274,8 @@ const OpDef kLogProbGrad = {
     .id = "log_prob.grad",
     .op = "log_prob",
     .doc =
-        "dlogits = d·(onehot − p), times the soft cap's slope, in f32, rounded to compute as a factor; dx "
-        "and dW from recomputed logits, "
-        "chunked",
+        "dlogits = d·(onehot − p) − e·p·(log p + entropy), times the soft cap's slope, in f32, rounded to "
+        "compute as a factor; dx and dW from recomputed logits, chunked",
     .kind = OpKind::head,
     .reads = {Read::matmul, Read::matmul, Read::value},
     .operands = {"input", "weight"},

@@ -1,5 +1,6 @@
 // y = x·Wᵀ + b: a Linear layer, and its gradients. Attributes: "transposed": the weight is [in, out], y = x·W
-// + b. "unrounded": the result is a term of a sum that is rounded once.
+// + b. "unrounded": the result is a term of a sum that is rounded once. "logits", "score": the result is an
+// output of the model.
 #include "mantissa/kernels/gemm.h"
 
 #include <fmt/format.h>
@@ -45,9 +46,8 @@ std::vector<OutputSpec> infer_forward(const NodeView& n) {
   }
   std::vector<Dim> dims = n.shape(0).dims();
   dims.back().size = out;
-  const Role role = n.attributes.flag("logits")      ? Role::output
-                    : n.attributes.flag("unrounded") ? Role::arithmetic
-                                                     : Role::compute;
+  const bool output = n.attributes.flag("logits") || n.attributes.flag("score");
+  const Role role = output ? Role::output : n.attributes.flag("unrounded") ? Role::arithmetic : Role::compute;
   return {{Shape(std::move(dims)), role}};
 }
 
@@ -86,7 +86,8 @@ void run_forward(const Call& c) {
 
 void gradient_forward(GradientBuilder& b) {
   const ValueId dy = b.gradient(0);
-  const Attributes layout{{"transposed", is_transposed(b.node().attributes)}};
+  const Attributes layout{{"transposed", is_transposed(b.node().attributes)},
+                          {"score", b.node().attributes.flag("score")}};
   if (b.needed(0)) b.contribute(0, b.emit("matmul.dx", {dy, b.input(1)}, layout).front());
   if (b.needed(1)) b.contribute(1, b.emit("matmul.dw", {dy, b.input(0)}, layout).front());
   if (b.node().inputs.size() > 2 && b.needed(2)) b.contribute(2, b.emit("token_sum", {dy}).front());

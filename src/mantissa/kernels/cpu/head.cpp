@@ -181,7 +181,6 @@ void backward_part(const Context& ctx, const LogProbBackward& h, const BackwardS
   for_rows(ctx, group.count, [&](std::int64_t i) {
     const std::int64_t t = group.begin + i;
     const std::int32_t id = h.ids[t];
-    const double d = id < 0 ? 0.0 : read_number(h.dlog_prob.data, h.dlog_prob.type, t);
     if (id < 0) {
       std::fill_n(static_cast<std::byte*>(row_of(chunk, i)),
                   static_cast<std::size_t>(n) * bytes_of(arithmetic), std::byte{0});
@@ -191,8 +190,13 @@ void backward_part(const Context& ctx, const LogProbBackward& h, const BackwardS
     if (!kept && h.soft_cap != 0) {
       head_rows::soft_cap(ctx, arithmetic, logits, static_cast<std::size_t>(n), h.soft_cap);
     }
+    head_rows::Upstream upstream{read_number(h.dlog_prob.data, h.dlog_prob.type, t)};
+    if (h.dentropy.data != nullptr) {
+      upstream.entropy = read_number(h.dentropy.data, h.dentropy.type, t);
+      upstream.entropy_value = read_number(h.entropy.data, h.entropy.type, t);
+    }
     head_rows::gradient(ctx, arithmetic, logits, static_cast<std::size_t>(n),
-                        read_number(h.lse.data, h.lse.type, t), d, id - v, h.softmax, h.soft_cap);
+                        read_number(h.lse.data, h.lse.type, t), upstream, id - v, h.softmax, h.soft_cap);
     if (factors.type != chunk.type) narrow(ctx, logits, n, factors.type);
   });
   if (h.dx.data != nullptr) add_dx(ctx, h, h.dx.type == arithmetic ? h.dx : s.dx, group, factors, v, n);

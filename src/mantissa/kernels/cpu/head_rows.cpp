@@ -76,40 +76,92 @@ void SoftCap(T* logits, std::size_t n, T cap) {
   }
 }
 
-/// `through_cap(d, l, g)` turns the gradient of l into that of the value before the soft cap.
-template <class T, class ThroughCap>
-void GradientOf(T* logits, std::size_t n, T lse, T d_log_prob, std::int64_t id, Scalar softmax,
+/// The gradient of a logit from that of the log-probability, d · (onehot(id) − p).
+template <class T>
+struct OfLogProb {
+  T d_log_prob;
+
+  /// The gradient of an entry's logit, from its log-probability and its probability.
+  template <class D, class V>
+  HWY_INLINE V Entry(D d, V /*log_p*/, V p) const {
+    return hn::Mul(hn::Set(d, -d_log_prob), p);
+  }
+  /// The gradient of the id's logit.
+  template <class D, class V>
+  HWY_INLINE V Id(D d, V /*log_p*/, V p) const {
+    return hn::Mul(hn::Set(d, d_log_prob), hn::Sub(hn::Set(d, T{1}), p));
+  }
+};
+
+/// The same with the gradient of the entropy H, which adds −e · p · (log p + H).
+template <class T>
+struct OfLogProbAndEntropy {
+  T d_log_prob, d_entropy, entropy;
+
+  template <class D, class V>
+  HWY_INLINE V Entry(D d, V log_p, V p) const {
+    const auto e = hn::Set(d, d_entropy);
+    return hn::Mul(hn::NegMulAdd(e, hn::Add(log_p, hn::Set(d, entropy)), hn::Set(d, -d_log_prob)), p);
+  }
+  template <class D, class V>
+  HWY_INLINE V Id(D d, V log_p, V p) const {
+    const auto weight = hn::Mul(hn::Set(d, d_entropy), hn::Add(log_p, hn::Set(d, entropy)));
+    return hn::NegMulAdd(weight, p, hn::Mul(hn::Set(d, d_log_prob), hn::Sub(hn::Set(d, T{1}), p)));
+  }
+};
+
+/// `upstream` gives the gradients of the logits (OfLogProb). `through_cap(d, l, g)` turns the gradient of l
+/// into that of the value before the soft cap.
+template <class T, class Upstream, class ThroughCap>
+void GradientOf(T* logits, std::size_t n, T lse, const Upstream& upstream, std::int64_t id, Scalar softmax,
                 const ThroughCap& through_cap) {
   const bool lowered = !inl::IsRowScalar<T>(softmax);
   if (lowered) inl::RoundRow<T>(logits, n, softmax);
   const hn::ScalableTag<T> d;
   const hn::CappedTag<T, 1> one;
   const std::size_t lanes = hn::Lanes(d);
-  const auto minus = hn::Set(d, -d_log_prob);
   const auto shift = hn::Set(d, lse);
   const bool here = id >= 0 && id < static_cast<std::int64_t>(n);
   T* const at = logits + (here ? id : 0);
-  const T asked = here ? d_log_prob * (T{1} - inl::RoundNumber(ExpOne(*at - lse), softmax)) : T{0};
-  const T hit = hn::GetLane(through_cap(one, hn::Set(one, *at), hn::Set(one, asked)));
+  T hit{0};
+  if (here) {
+    const T p = inl::RoundNumber(ExpOne(*at - lse), softmax);
+    const auto g = upstream.Id(one, hn::Set(one, *at - lse), hn::Set(one, p));
+    hit = hn::GetLane(through_cap(one, hn::Set(one, *at), g));
+  }
   for (std::size_t i = 0; i < n; i += lanes) {
     const auto mask = hn::FirstN(d, n - i);
     const auto l = hn::MaskedLoad(mask, d, logits + i);
-    auto p = inl::Exp(d, hn::Sub(l, shift));
+    const auto log_p = hn::Sub(l, shift);
+    auto p = inl::Exp(d, log_p);
     if (lowered) p = inl::RoundVector(d, p, softmax);
-    hn::BlendedStore(through_cap(d, l, hn::Mul(minus, p)), mask, d, logits + i);
+    hn::BlendedStore(through_cap(d, l, upstream.Entry(d, log_p, p)), mask, d, logits + i);
   }
   if (here) *at = hit;
 }
 
-template <class T>
-void Gradient(T* logits, std::size_t n, T lse, T d_log_prob, std::int64_t id, Scalar softmax, T cap) {
+template <class T, class Upstream>
+void GradientThroughCap(T* logits, std::size_t n, T lse, const Upstream& upstream, std::int64_t id,
+                        Scalar softmax, T cap) {
   if (cap == 0) {
-    return GradientOf(logits, n, lse, d_log_prob, id, softmax, [](auto, auto, auto g) HWY_ATTR { return g; });
+    return GradientOf(logits, n, lse, upstream, id, softmax, [](auto, auto, auto g) HWY_ATTR { return g; });
   }
-  GradientOf(logits, n, lse, d_log_prob, id, softmax, [cap](auto d, auto l, auto g) HWY_ATTR {
+  GradientOf(logits, n, lse, upstream, id, softmax, [cap](auto d, auto l, auto g) HWY_ATTR {
     const auto r = hn::Div(l, hn::Set(d, cap));
     return hn::Mul(g, hn::NegMulAdd(r, r, hn::Set(d, T{1})));
   });
+}
+
+template <class T>
+void Gradient(T* logits, std::size_t n, double lse, const Upstream& u, std::int64_t id, Scalar softmax,
+              double cap) {
+  const OfLogProb<T> of_log_prob{static_cast<T>(u.log_prob)};
+  if (u.entropy == 0) {
+    return GradientThroughCap(logits, n, static_cast<T>(lse), of_log_prob, id, softmax, static_cast<T>(cap));
+  }
+  const OfLogProbAndEntropy<T> of_both{static_cast<T>(u.log_prob), static_cast<T>(u.entropy),
+                                       static_cast<T>(u.entropy_value)};
+  GradientThroughCap(logits, n, static_cast<T>(lse), of_both, id, softmax, static_cast<T>(cap));
 }
 
 void MergeImpl(Scalar type, void* logits, std::size_t n, bool entropy, Scalar softmax, Running& r) {
@@ -131,14 +183,10 @@ void SoftCapImpl(Scalar type, void* logits, std::size_t n, double cap) {
                       : SoftCap(static_cast<float*>(logits), n, static_cast<float>(cap));
 }
 
-void GradientImpl(Scalar type, void* logits, std::size_t n, double lse, double d_log_prob, std::int64_t id,
-                  Scalar softmax, double soft_cap) {
-  if (type == Scalar::f64) {
-    Gradient(static_cast<double*>(logits), n, lse, d_log_prob, id, softmax, soft_cap);
-  } else {
-    Gradient(static_cast<float*>(logits), n, static_cast<float>(lse), static_cast<float>(d_log_prob), id,
-             softmax, static_cast<float>(soft_cap));
-  }
+void GradientImpl(Scalar type, void* logits, std::size_t n, double lse, const Upstream& upstream,
+                  std::int64_t id, Scalar softmax, double soft_cap) {
+  type == Scalar::f64 ? Gradient(static_cast<double*>(logits), n, lse, upstream, id, softmax, soft_cap)
+                      : Gradient(static_cast<float*>(logits), n, lse, upstream, id, softmax, soft_cap);
 }
 
 }  // namespace HWY_NAMESPACE
@@ -166,9 +214,9 @@ double log_sum_exp(const Context& ctx, Scalar type, const Running& r, Scalar sof
   return HWY_DISPATCH_TABLE(LogSumExpImpl)[ctx.target()](type, r, softmax);
 }
 
-void gradient(const Context& ctx, Scalar type, void* logits, std::size_t n, double lse, double d_log_prob,
-              std::int64_t id, Scalar softmax, double soft_cap) {
-  HWY_DISPATCH_TABLE(GradientImpl)[ctx.target()](type, logits, n, lse, d_log_prob, id, softmax, soft_cap);
+void gradient(const Context& ctx, Scalar type, void* logits, std::size_t n, double lse,
+              const Upstream& upstream, std::int64_t id, Scalar softmax, double soft_cap) {
+  HWY_DISPATCH_TABLE(GradientImpl)[ctx.target()](type, logits, n, lse, upstream, id, softmax, soft_cap);
 }
 
 }  // namespace mantissa::kernels::head_rows

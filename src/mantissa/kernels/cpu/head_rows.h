@@ -29,9 +29,18 @@ void merge(const Context& ctx, Scalar type, void* logits, std::size_t n, bool en
 
 double log_sum_exp(const Context& ctx, Scalar type, const Running& r, Scalar softmax);
 
-/// logits → d · (onehot(id) − exp(logits − lse)), in place, times 1 − (logits / soft_cap)² for capped logits.
-/// `id` is relative to the first of these `n`; outside [0, n) the id is in another chunk.
-void gradient(const Context& ctx, Scalar type, void* logits, std::size_t n, double lse, double d_log_prob,
-              std::int64_t id, Scalar softmax, double soft_cap);
+/// The gradients that a token's logits receive.
+struct Upstream {
+  double log_prob = 0;       // dL/dlog_prob
+  double entropy = 0;        // dL/dentropy; 0: `entropy_value` is not read
+  double entropy_value = 0;  // the entropy
+};
+
+/// logits → d · (onehot(id) − p) − e · p · (log p + H) with log p = logits − lse and p = exp(log p), in
+/// place; d and e are the gradients of the log-probability and of the entropy H. For capped logits, times 1 −
+/// (logits / soft_cap)². `id` is relative to the first of these `n`; outside [0, n) the id is in another
+/// chunk.
+void gradient(const Context& ctx, Scalar type, void* logits, std::size_t n, double lse,
+              const Upstream& upstream, std::int64_t id, Scalar softmax, double soft_cap);
 
 }  // namespace mantissa::kernels::head_rows

@@ -42,7 +42,7 @@ void log_prob(const Head& head, double* log_prob, double* lse, double* entropy) 
   }
 }
 
-void log_prob_backward(const Head& head, const double* lse, const double* dlog_prob, double* dx,
+void log_prob_backward(const Head& head, const double* lse, const HeadSeeds& seeds, double* dx,
                        double* dweight) {
   std::fill_n(dx, head.tokens * head.channels, 0.0);
   std::fill_n(dweight, head.vocabulary * head.channels, 0.0);
@@ -52,7 +52,9 @@ void log_prob_backward(const Head& head, const double* lse, const double* dlog_p
     for (std::int64_t v = 0; v < head.vocabulary; ++v) {
       const double l = logits[static_cast<std::size_t>(v)];
       const double p = std::exp(l - lse[t]);
-      const double d = dlog_prob[t] * ((v == head.ids[t] ? 1.0 : 0.0) - p) * slope(head, l);
+      double d = seeds.dlog_prob[t] * ((v == head.ids[t] ? 1.0 : 0.0) - p);
+      if (seeds.dentropy != nullptr) d -= seeds.dentropy[t] * p * (l - lse[t] + seeds.entropy[t]);
+      d *= slope(head, l);
       for (std::int64_t c = 0; c < head.channels; ++c) {
         dx[t * head.channels + c] += d * head.weight[v * head.channels + c];
         dweight[v * head.channels + c] += d * head.x[t * head.channels + c];

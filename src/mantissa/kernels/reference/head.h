@@ -21,9 +21,16 @@ struct Head {
 /// 0 if id is −1; entropy = lse − Σ p·l. All [tokens]; `entropy` may be null.
 void log_prob(const Head& head, double* log_prob, double* lse, double* entropy);
 
-/// dlogits = d · (onehot(id) − exp(l − lse)), zero if id is −1, times 1 − (l / soft_cap)²; dx = dlogits·W;
-/// dweight = dlogitsᵀ·x.
-void log_prob_backward(const Head& head, const double* lse, const double* dlog_prob, double* dx,
+/// Upstream gradients [tokens]. `entropy` holds the entropies; both are null without a gradient of them.
+struct HeadSeeds {
+  const double* dlog_prob = nullptr;
+  const double* dentropy = nullptr;
+  const double* entropy = nullptr;
+};
+
+/// dlogits = d · (onehot(id) − p) − e · p · (log p + entropy) with log p = l − lse, zero if id is −1, times
+/// 1 − (l / soft_cap)²; dx = dlogits·W; dweight = dlogitsᵀ·x.
+void log_prob_backward(const Head& head, const double* lse, const HeadSeeds& seeds, double* dx,
                        double* dweight);
 
 }  // namespace mantissa::kernels::reference

@@ -181,7 +181,8 @@ void try_finding(Finding& finding, const Audit& audit, const AuditSource& source
 
 std::vector<Finding> data_findings(const AuditSource& source, std::int64_t last) {
   std::vector<Finding> found;
-  if (source.data.training_rows() == 0) return found;  // from a callback
+  const text::Dataset* rows_in_files = source.task.dataset();
+  if (rows_in_files == nullptr || rows_in_files->training_rows() == 0) return found;
   std::int64_t empty = 0, rows = 0;
   Finding masked;
   for (std::int64_t step = source.from; step <= last; ++step) {
@@ -189,7 +190,7 @@ std::vector<Finding> data_findings(const AuditSource& source, std::int64_t last)
     try {
       const config::RunConfig stage =
           config::stage_config(source.config, config::stage_at(source.config, step - 1));
-      data = source.data.step(step, stage.batch.global_batch_size);
+      data = rows_in_files->step(step, stage.batch.global_batch_size);
     } catch (const ConfigError& e) {
       Finding none;
       none.kind = "no_labels";

@@ -8,9 +8,9 @@
 
 #include "mantissa/base/error.h"
 #include "mantissa/cost/native.h"
-#include "mantissa/data/rows.h"
 #include "mantissa/lab/masters.h"
 #include "mantissa/lab/median.h"
+#include "mantissa/run/work.h"
 #include "mantissa/train/health_watch.h"
 #include "mantissa/weights/adapted.h"
 
@@ -33,8 +33,9 @@ std::unique_ptr<train::Trainer> trainer_for(const PlannedRun& run, std::int64_t 
   if (config.log.health_interval > 0)
     config.log.health_interval = std::min(config.log.health_interval, steps);
   weights::ModelSource model = weights::find_run_model(config);
-  text::Dataset data = data::load_dataset(config, model.config);
-  auto trainer = std::make_unique<train::Trainer>(config, std::move(model), std::move(data), *run.device);
+  run::Work work = run::work_of(config, model, {}, *run.device, nullptr);
+  auto trainer =
+      std::make_unique<train::Trainer>(work.config, std::move(model), std::move(work.task), *run.device);
   if (config.native_only) {
     for (const cost::Part& part : trainer->parts()) cost::check_native(*part.program, *run.device);
   }

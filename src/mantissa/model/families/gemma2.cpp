@@ -66,6 +66,7 @@ std::shared_ptr<const Network> read(const FieldReader& fields, ModelConfig& c) {
 const Family kGemma2 = {
     .model_type = "gemma2",
     .architecture = "Gemma2ForCausalLM",
+    .classifier = "Gemma2ForSequenceClassification",
     .fields = gemma_fields({{"attn_logit_softcapping", Field::Kind::any, "bound of the scores"}}),
     .trunk_prefix = "model.",
     .derived = {"rotary_emb.inv_freq"},

@@ -65,6 +65,7 @@ std::shared_ptr<const Network> read(const FieldReader& fields, ModelConfig& c) {
 const Family kGemma3 = {
     .model_type = "gemma3_text",
     .architecture = "Gemma3ForCausalLM",
+    .classifier = "Gemma3TextForSequenceClassification",
     .fields =
         gemma_fields({{"rope_local_base_freq", Field::Kind::number, "base of the windowed layers' angles"},
                       {"sliding_window_pattern", Field::Kind::whole,

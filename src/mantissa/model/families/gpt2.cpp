@@ -173,6 +173,7 @@ std::shared_ptr<const Network> read(const FieldReader& fields, ModelConfig& c) {
 const Family kGpt2 = {
     .model_type = "gpt2",
     .architecture = "GPT2LMHeadModel",
+    .classifier = "GPT2ForSequenceClassification",
     .fields = {{"n_embd", Field::Kind::whole, "width of the residual stream"},
                {"n_layer", Field::Kind::whole, "layers"},
                {"n_head", Field::Kind::whole, "heads"},

@@ -23,6 +23,7 @@ std::shared_ptr<const Network> read(const FieldReader& fields, ModelConfig& c) {
 const Family kLlama = {
     .model_type = "llama",
     .architecture = "LlamaForCausalLM",
+    .classifier = "LlamaForSequenceClassification",
     .fields = decoder_fields({{"hidden_act", Field::Kind::text, "activation of the MLP"},
                               {"attention_bias", Field::Kind::flag, "q, k, v and o have biases"},
                               {"mlp_bias", Field::Kind::flag, "the MLP has biases"}}),

@@ -24,6 +24,7 @@ std::shared_ptr<const Network> read(const FieldReader& fields, ModelConfig& c) {
 const Family kMistral = {
     .model_type = "mistral",
     .architecture = "MistralForCausalLM",
+    .classifier = "MistralForSequenceClassification",
     .fields =
         decoder_fields({{"hidden_act", Field::Kind::text, "activation of the MLP"},
                         {"sliding_window", Field::Kind::any, "keys visible to a query, including its own"}}),

@@ -42,6 +42,7 @@ std::shared_ptr<const Network> read(const FieldReader& fields, ModelConfig& c) {
 const Family kPhi3 = {
     .model_type = "phi3",
     .architecture = "Phi3ForCausalLM",
+    .classifier = "Phi3ForSequenceClassification",
     .fields =
         decoder_fields({{"hidden_act", Field::Kind::text, "activation of the MLP"},
                         {"sliding_window", Field::Kind::any, "keys visible to a query, including its own"}}),

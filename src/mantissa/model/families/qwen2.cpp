@@ -58,6 +58,7 @@ std::shared_ptr<const Network> read(const FieldReader& fields, ModelConfig& c) {
 const Family kQwen2 = {
     .model_type = "qwen2",
     .architecture = "Qwen2ForCausalLM",
+    .classifier = "Qwen2ForSequenceClassification",
     .fields = qwen_fields({}),
     .trunk_prefix = "model.",
     .derived = {"rotary_emb.inv_freq"},

@@ -22,6 +22,7 @@ std::shared_ptr<const Network> read(const FieldReader& fields, ModelConfig& c) {
 const Family kQwen3 = {
     .model_type = "qwen3",
     .architecture = "Qwen3ForCausalLM",
+    .classifier = "Qwen3ForSequenceClassification",
     .fields = qwen_fields({{"attention_bias", Field::Kind::flag, "q, k, v and o have biases"}}),
     .trunk_prefix = "model.",
     .derived = {"rotary_emb.inv_freq"},

@@ -1,0 +1,73 @@
+#include "mantissa/rl/sampler.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <utility>
+
+#include "mantissa/config/adapter.h"
+#include "mantissa/numeric/format.h"
+#include "mantissa/runtime/process.h"
+
+namespace mantissa::rl {
+
+precision::Policy sampling_policy(const config::RunConfig& config, std::int64_t step) {
+  const precision::Policy training = config.policy.at_step(step);
+  if (config.rl.rollout_precision.empty()) return training;
+  precision::Policy sampling = precision::Policy::parse(config.rl.rollout_precision);
+  precision::Fields fields = sampling.fields();
+  fields.params = training.fields().params;
+  return sampling.with_fields(fields);
+}
+
+std::shared_ptr<const plan::Program> compile_sampling(const config::RunConfig& config,
+                                                      const model::ModelConfig& model,
+                                                      const runtime::Device& device, std::int64_t step) {
+  constexpr std::size_t kShare = 4;  // of the machine's memory, as its inverse
+  const precision::Policy policy = config::adapted_policy(sampling_policy(config, step), config.adapter);
+  std::int64_t streams = config.rl.prompts_per_step * config.rl.samples_per_prompt;
+  for (;; streams = (streams + 1) / 2) {
+    auto program = rollout::compile_decode(model, policy, config.data.sequence_length, device, streams);
+    if (streams == 1 || program->memory.arena() <= runtime::machine_memory_bytes() / kShare) return program;
+  }
+}
+
+Sampler::Sampler(const config::RunConfig& config, const model::ModelConfig& model,
+                 std::vector<std::int32_t> ends, const runtime::Device& device)
+    : config_(config), model_(model), ends_(std::move(ends)), device_(device) {
+  begin_part(0);
+}
+
+void Sampler::begin_part(std::int64_t step) {
+  session_.reset();
+  program_ = compile_sampling(config_, model_, device_, step);
+}
+
+void Sampler::bind(std::shared_ptr<runtime::WeightSet> weights, std::shared_ptr<runtime::Arena> arena) {
+  session_.reset();
+  if (weights != nullptr) session_.emplace(program_, std::move(weights), std::move(arena));
+}
+
+std::optional<std::vector<rollout::Generation>> Sampler::respond(std::span<const rollout::Request> requests,
+                                                                 bool greedy, const std::stop_token& stop) {
+  session_->weights().scales().record(false);
+  rollout::GenerateOptions options;
+  options.max_new_tokens = config_.rl.max_new_tokens;
+  options.stop = ends_;
+  options.entropies = !greedy;
+  options.interrupt = stop;
+  options.sampling.seed = options.rounding_seed = config_.run.seed;
+  if (!greedy) {
+    options.sampling.temperature = config_.rl.temperature;
+    options.sampling.top_p = config_.rl.top_p;
+  }
+  std::vector<rollout::Generation> all = rollout::generate(*session_, model_, requests, options);
+  if (stop.stop_requested()) return std::nullopt;
+  return all;
+}
+
+bool Sampler::complete(const rollout::Generation& generation) const {
+  return !generation.ids.empty() && std::ranges::find(ends_, generation.ids.back()) != ends_.end();
+}
+
+}  // namespace mantissa::rl

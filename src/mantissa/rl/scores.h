@@ -1,0 +1,30 @@
+// What the rewards of a rollout say about it.
+#pragma once
+
+#include <span>
+#include <vector>
+
+#include "mantissa/objective/objective.h"
+#include "mantissa/rl/experience.h"
+#include "mantissa/rl/task.h"
+#include "mantissa/rollout/generate.h"
+
+namespace mantissa::rl {
+
+/// Returns the means of the rewards and of their parts, the share of right answers, also by the number of
+/// people in a puzzle, the lengths of the responses, and the share that is truncated.
+std::vector<objective::Metric> metrics_of(std::span<const Sampled> samples);
+
+/// Returns the share of prompts whose `samples` responses, one after the other, all have the same reward:
+/// they teach nothing where the samples of a prompt are compared.
+double equal_reward_share(std::span<const Sampled> responses, std::int64_t samples);
+
+/// Returns the mean entropy of the tokens' distributions.
+double mean_entropy(std::span<const rollout::Generation> generations);
+
+/// Returns how far the policy that sampled is from the one in training: the mean of k3 over the tokens, the
+/// range of the ratios of token probabilities, and the effective sample size of the responses as a share of
+/// their number.
+std::vector<objective::Metric> mismatch(const Experience& experience);
+
+}  // namespace mantissa::rl

@@ -1,0 +1,211 @@
+// Reinforcement learning by the program: rollouts with the bits of training, resumption, rewards, and
+// mistakes.
+#include <gtest/gtest.h>
+
+#include <csignal>
+#include <nlohmann/json.hpp>
+#include <regex>
+#include <sstream>
+#include <thread>
+
+#include "cli/run_program.h"
+
+namespace mantissa {
+namespace {
+
+using testing::has;
+using testing::mantissa;
+using testing::read_all;
+using testing::Result;
+using testing::TemporaryFolder;
+using testing::timeless;
+using testing::write;
+
+/// A tiny model that is rewarded for letters, by a program.
+class Rl : public ::testing::Test {
+ protected:
+  void SetUp() override {
+    put("");
+    // One line of output for each line of input: the number of letters of the response.
+    write(folder / "letters.sh",
+          "#!/bin/sh\nwhile read -r line; do\n  response=${line#*'\"response\":\"'}\n"
+          "  response=${response%%'\",\"row\"'*}\n"
+          "  letters=$(printf %s \"$response\" | tr -cd a-m | wc -c)\n"
+          "  echo \"{\\\"reward\\\":$letters,\\\"parts\\\":{\\\"letters\\\":$letters}}\"\ndone\n");
+  }
+  /// Writes run.toml with lines of [rl], and other sections.
+  void put(const std::string& rl, const std::string& more = "", int steps = 6) {
+    write(folder / "run.toml",
+          "[run]\nsteps = " + std::to_string(steps) +
+              "\n[model]\nhidden_size = 32\nintermediate_size = 48\nnum_hidden_layers = 2\n"
+              "num_attention_heads = 4\nnum_key_value_heads = 2\nvocab_size = 256\n"
+              "[data]\nsource = \"kk\"\npeople_max = 2\ntemplate = \"none\"\nvalidation = 0.0\n"
+              "[optimizer]\nlr = 1e-2\n[schedule]\nwarmup_steps = 1\n[checkpoint]\ninterval = 2\nkeep = 9\n"
+              "[rl]\nreward = \"program:sh letters.sh\"\nprompts_per_step = 3\nsamples_per_prompt = 4\n"
+              "max_new_tokens = 12\n" +
+              rl + more);
+  }
+  Result run(const std::string& out, const std::string& options = "") {
+    return mantissa(folder, "rl run.toml --quiet --out " + out + " " + options);
+  }
+  std::string refusal(const std::string& arguments) {
+    const Result r = mantissa(folder, arguments);
+    EXPECT_EQ(r.code, 2) << arguments << r.err;
+    return r.err;
+  }
+  std::vector<nlohmann::json> metrics(const std::string& out) {
+    std::vector<nlohmann::json> all;
+    std::istringstream lines(read_all(folder / (out + "/metrics.jsonl")));
+    for (std::string line; std::getline(lines, line);) all.push_back(nlohmann::json::parse(line));
+    return all;
+  }
+  std::string model(const std::string& out) { return read_all(folder / (out + "/model/model.safetensors")); }
+
+  TemporaryFolder folder;
+};
+
+TEST_F(Rl, SampledLogProbabilitiesAreThoseOfTrainingUnderEveryPolicy) {
+  for (const char* policy :
+       {"32-true", "bf16-mixed", "16-mixed", "bf16-true", "fp8-hybrid", "64-true", "bf16-mixed compute=nvfp4",
+        "bf16-matmul-x3", "tf32", "bf16-mixed; *: rounding=stochastic"}) {
+    SCOPED_TRACE(policy);
+    put("", "", 3);
+    const Result r = run("r", std::string("--overwrite --precision '") + policy + "'");
+    ASSERT_EQ(r.code, 0) << r.err;
+    const std::vector<nlohmann::json> all = metrics("r");
+    ASSERT_EQ(all.size(), 3U);
+    for (const nlohmann::json& m : all) {
+      EXPECT_EQ(m["rollout_difference"], 0.0);
+      EXPECT_EQ(m["ratio_min"], 1.0);
+      EXPECT_EQ(m["ratio_max"], 1.0);
+    }
+    EXPECT_EQ(all[0]["kl"], 0.0) << "the reference has the starting weights";
+    EXPECT_GT(all[2]["kl"], 0.0);
+  }
+}
+
+TEST_F(Rl, RewardsRise) {
+  put("", "", 40);
+  ASSERT_EQ(run("r").code, 0) << read_all(folder / "err");
+  const std::vector<nlohmann::json> all = metrics("r");
+  const auto mean = [&](std::size_t first) {
+    double sum = 0;
+    for (std::size_t i = first; i < first + 5; ++i) sum += all[i]["reward"].get<double>();
+    return sum / 5;
+  };
+  // Letters a to m are 13 of 256 bytes, so twelve random bytes have 0.6 of them.
+  EXPECT_LT(mean(0), 1.5);
+  EXPECT_GT(mean(35), 4);
+}
+
+TEST_F(Rl, ResumesWithTheSameBytesWithinARolloutToo) {
+  put("epochs = 2\nminibatches = 3\n", "", 14);
+  for (const char* algorithm : {"grpo", "ppo"}) {
+    const std::string option = std::string(" --set rl.algorithm=") + algorithm;
+    ASSERT_EQ(run("whole", "--overwrite" + option).code, 0) << read_all(folder / "err");
+    std::filesystem::remove_all(folder / "parts");
+    std::filesystem::copy(folder / "whole", folder / "parts", std::filesystem::copy_options::recursive);
+    // The state of step 8 lies within the second rollout, which has steps 7 to 12.
+    for (const char* later : {"10", "12", "14"})
+      std::filesystem::remove_all(folder / ("parts/state/step-000000" + std::string(later)));
+    ASSERT_EQ(run("parts", "--resume --threads 1 --simd avx2" + option).code, 0) << read_all(folder / "err");
+    EXPECT_FALSE(model("whole").empty());
+    EXPECT_EQ(model("parts"), model("whole")) << algorithm;
+    EXPECT_EQ(read_all(folder / "parts/samples.jsonl"), read_all(folder / "whole/samples.jsonl"));
+    EXPECT_EQ(timeless(read_all(folder / "parts/metrics.jsonl")),
+              timeless(read_all(folder / "whole/metrics.jsonl")));
+  }
+}
+
+TEST_F(Rl, MicroBatchesChangeNoBit) {
+  put("kl_in = \"reward\"\nalgorithm = \"reinforce++\"\n");
+  ASSERT_EQ(run("a", "--precision bf16-mixed").code, 0) << read_all(folder / "err");
+  ASSERT_EQ(run("b", "--precision bf16-mixed --set batch.micro_batch_size=1 --threads 1").code, 0);
+  EXPECT_FALSE(model("a").empty());
+  EXPECT_EQ(model("a"), model("b"));
+  EXPECT_EQ(read_all(folder / "a/samples.jsonl"), read_all(folder / "b/samples.jsonl"));
+}
+
+TEST_F(Rl, SamplesAreInSamplesJsonl) {
+  ASSERT_EQ(run("r").code, 0);
+  std::istringstream lines(read_all(folder / "r/samples.jsonl"));
+  int count = 0;
+  for (std::string line; std::getline(lines, line); ++count) {
+    const auto sample = nlohmann::json::parse(line);
+    EXPECT_EQ(sample["step"], 1 + count / 12);
+    EXPECT_TRUE(sample["prompt"].get<std::string>().ends_with("Assistant:")) << line;
+    EXPECT_EQ(sample["people"], 2);
+    EXPECT_EQ(sample["reward"], sample["parts"]["letters"]);
+    if (sample["truncated"]) EXPECT_EQ(sample["tokens"], 12) << line;
+  }
+  EXPECT_EQ(count, 6 * 12);
+}
+
+TEST_F(Rl, AnotherRolloutPrecisionShowsTheMismatch) {
+  put("rollout_precision = \"fp8-hybrid scaling=current\"\n");
+  ASSERT_EQ(run("plain").code, 0) << read_all(folder / "err");
+  ASSERT_EQ(run("corrected", "--set rl.importance_cap=2").code, 0) << read_all(folder / "err");
+  for (const nlohmann::json& m : metrics("plain")) {
+    EXPECT_GT(m["rollout_difference"], 1e-4);
+    EXPECT_GT(m["rollout_kl"], 0.0);
+    EXPECT_LT(m["rollout_ratio_min"], 1.0);
+    EXPECT_GT(m["rollout_ratio_max"], 1.0);
+    EXPECT_LT(m["effective_sample_share"], 1.0);
+    EXPECT_EQ(m["ratio_max"], 1.0) << "the old policy is that of training";
+  }
+  EXPECT_LE(metrics("corrected")[0]["importance_max"], 2.0);
+  EXPECT_NE(model("plain"), model("corrected"));
+}
+
+TEST_F(Rl, AnAdaptersReferenceIsItsBase) {
+  ASSERT_EQ(run("base").code, 0);
+  write(folder / "lora.toml",
+        std::regex_replace(read_all(folder / "run.toml"), std::regex(R"(\[model\][^\[]*)"),
+                           "[model]\npath = \"base/model\"\n[adapter]\nkind = \"lora\"\nrank = 2\n"));
+  const Result r = mantissa(folder, "rl lora.toml --quiet --out r --precision bf16-mixed");
+  ASSERT_EQ(r.code, 0) << r.err;
+  const std::vector<nlohmann::json> all = metrics("r");
+  EXPECT_EQ(all[0]["kl"], 0.0);
+  EXPECT_GT(all[5]["kl"], 0.0);
+  for (const nlohmann::json& m : all) EXPECT_EQ(m["rollout_difference"], 0.0);
+  EXPECT_TRUE(std::filesystem::exists(folder / "r/adapter/adapter_model.safetensors"));
+}
+
+TEST_F(Rl, ValidationAnswersHeldOutPrompts) {
+  put("", "", 2);
+  ASSERT_EQ(run("r", "--set rl.reward=kk --set data.validation=0.1").code, 0) << read_all(folder / "err");
+  const std::vector<nlohmann::json> all = metrics("r");
+  ASSERT_EQ(all.size(), 3U);
+  EXPECT_TRUE(all[2]["validation_loss"].is_null());
+  EXPECT_GE(all[2]["validation_reward"], -3.0);
+  EXPECT_TRUE(all[2].contains("validation_accuracy_2_people"));
+}
+
+TEST_F(Rl, AFailingRewardProgramLosesNothing) {
+  write(folder / "fails.sh",
+        "n=0\nwhile read -r line; do n=$((n+1)); if [ $n -gt 30 ]; then echo oops >&2; "
+        "exit 3; fi; echo '{\"reward\":1}'; done\n");
+  const Result r = run("r", "--set 'rl.reward=program:sh fails.sh'");
+  EXPECT_EQ(r.code, 1);
+  EXPECT_TRUE(has(r.err, "oops")) << r.err;
+  EXPECT_TRUE(std::filesystem::exists(folder / "r/state/step-00000002"));
+  ASSERT_EQ(run("whole", "--set 'rl.reward=program:sh letters.sh'").code, 0);
+}
+
+TEST_F(Rl, RefusesWhatDoesNotFit) {
+  EXPECT_TRUE(has(refusal("train run.toml --out x"), "mantissa rl run.toml"));
+  EXPECT_TRUE(has(refusal("rl run.toml --out x --set train.objective=sft"), "only train.objective = \"rl\""));
+  EXPECT_TRUE(has(refusal("rl run.toml --out x --set rl.samples_per_prompt=1"), "at least 2"));
+  EXPECT_TRUE(has(refusal("rl run.toml --out x --set rl.minibatches=5"), "must divide the 12 samples"));
+  EXPECT_TRUE(has(refusal("rl run.toml --out x --set batch.global_batch_size=8"), "= 12 sequences"));
+  EXPECT_TRUE(has(refusal("rl run.toml --out x --set rl.rollout_precision=fp7"), "rl.rollout_precision"));
+  EXPECT_TRUE(has(refusal("rl run.toml --out x --set rl.reference=none"), "rl.kl = \"none\""));
+  EXPECT_TRUE(has(refusal("rl run.toml --out x --set data.sequence_length=40"), "max_new_tokens"));
+  EXPECT_TRUE(has(refusal("rl run.toml --out x --set rl.algorithm=gppo"), "did you mean"));
+  EXPECT_TRUE(has(refusal("rl run.toml --out x --set rl.rollout_precision=bf16-mixed --set adapter.kind=lora "
+                          "--set model.path=b"),
+                  "model"));
+}
+
+}  // namespace
+}  // namespace mantissa
