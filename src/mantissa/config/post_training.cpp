@@ -7,6 +7,7 @@
 
 #include "mantissa/base/error.h"
 #include "mantissa/config/read.h"
+#include "mantissa/reward/rule.h"
 
 namespace mantissa::config {
 namespace {
@@ -72,6 +73,11 @@ void check_rl(const RunConfig& config, const Entries& entries) {
     } catch (const ConfigError& e) {
       refuse(*entries.find("rl", "rollout_precision"), e.what());
     }
+  }
+  try {
+    reward::check_rule(rl.reward);
+  } catch (const ConfigError& e) {
+    refuse(*entries.find("rl", "reward"), e.what());
   }
   check_clip(rl, entries);
   if (!config.run.stages.empty())
