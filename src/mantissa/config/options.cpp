@@ -143,7 +143,8 @@ std::vector<Option> fixed_table() {
       {"data",
        "train_on",
        [](RunConfig& c) -> Slot { return &c.data.train_on; },
-       "messages that sft trains: assistant (every answer), last (the last answer), or all (every token)",
+       "messages that sft and dpo train: assistant (every answer), last (the last answer), or all (every "
+       "token)",
        {},
        {"assistant", "last", "all"}},
       {"data",
@@ -157,13 +158,14 @@ std::vector<Option> fixed_table() {
       {"data",
        "masked_rows",
        [](RunConfig& c) -> Slot { return &c.data.masked_rows; },
-       "rows of sft without a token to train: skip the row, or refuse the data",
+       "rows of sft, or of pairs, without a token to train: skip the row or pair, or refuse the data",
        {},
        {"skip", "refuse"}},
       {"data",
        "empty_answers",
        [](RunConfig& c) -> Slot { return &c.data.empty_answers; },
-       "rows of sft with an empty answer: skip the row, train the end of the turn, or refuse the data",
+       "rows of sft, or of pairs, with an empty answer: skip the row or pair, train the end of the turn, or "
+       "refuse the data",
        {},
        {"skip", "train", "refuse"}},
 
