@@ -29,14 +29,6 @@ bool has_file(const fs::path& path) {
   return fs::exists(path, error);
 }
 
-/// Returns a number of a JSON object, or null if it is missing or not a number.
-std::optional<double> number_in(const nlohmann::json& object, const char* key) {
-  if (!object.is_object()) return std::nullopt;
-  const auto found = object.find(key);
-  if (found == object.end() || !found->is_number()) return std::nullopt;
-  return found->get<double>();
-}
-
 /// A run directory: the measurements, and the shares of lost updates by tensor.
 struct ReadRun {
   fs::path path;
