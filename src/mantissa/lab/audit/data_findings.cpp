@@ -74,8 +74,8 @@ std::vector<Finding> data_findings(const AuditSource& source, std::int64_t last)
   const std::int64_t left_out = rows_in_files->left_out();
   Finding unused;
   unused.step = source.from;
-  add(std::move(unused), left_out, left_out + rows_in_files->training_rows() + rows_in_files->validation_rows(),
-      "they are not used");
+  add(std::move(unused), left_out,
+      left_out + rows_in_files->training_rows() + rows_in_files->validation_rows(), "they are not used");
   return found;
 }
 
