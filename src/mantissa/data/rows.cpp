@@ -16,6 +16,7 @@
 #include "mantissa/text/known_ids.h"
 #include "mantissa/text/readers.h"
 #include "mantissa/text/sources.h"
+#include "mantissa/text/unicode.h"
 #include "mantissa/tokenizer/kinds.h"
 
 namespace mantissa::data {
@@ -319,12 +320,13 @@ void add_note(const config::RunConfig& config, const model::ModelConfig& model, 
 
 namespace {
 
-/// Returns the stream of files, or of held-out puzzles, for a model without a config.
-std::vector<std::int32_t> file_tokens(const weights::ModelSource& source,
-                                      const std::vector<std::string>& files, const std::string& format) {
-  const bool kk = names_puzzles(files), text = kk || text::holds_text(files, format);
+/// Returns the tokenizer of files, or of held-out puzzles, for a model without a config.
+std::unique_ptr<tokenizer::Tokenizer> tokenizer_for(const weights::ModelSource& source,
+                                                    const std::vector<std::string>& files,
+                                                    const std::string& format) {
+  const bool text = names_puzzles(files) || text::holds_text(files, format);
   // Ids need no tokenizer, so a file that cannot be read does not matter.
-  const std::unique_ptr<tokenizer::Tokenizer> tokenizer =
+  std::unique_ptr<tokenizer::Tokenizer> tokenizer =
       text ? tokenizer_of(source) : tokenizer::make_tokenizer("byte");
   if (tokenizer == nullptr) {
     throw ConfigError(
@@ -332,11 +334,30 @@ std::vector<std::int32_t> file_tokens(const weights::ModelSource& source,
                     "the format tokens",
                     files.front(), why_no_tokenizer(source)));
   }
+  return tokenizer;
+}
+
+/// Returns the stream of files, or of held-out puzzles, for a model without a config.
+std::vector<std::int32_t> file_tokens(const weights::ModelSource& source,
+                                      const std::vector<std::string>& files, const std::string& format) {
+  const std::unique_ptr<tokenizer::Tokenizer> tokenizer = tokenizer_for(source, files, format);
   const std::int64_t vocabulary = source.config.vocab_size;
-  std::vector<std::int32_t> ids = kk ? puzzle_tokens(held_out_puzzles(), *tokenizer)
-                                     : text::read_tokens(files, format, *tokenizer, vocabulary);
-  if (kk) text::check_known_ids(ids, *tokenizer, vocabulary, kPuzzles);
+  if (!names_puzzles(files)) return text::read_tokens(files, format, *tokenizer, vocabulary);
+  std::vector<std::int32_t> ids = puzzle_tokens(held_out_puzzles(), *tokenizer);
+  text::check_known_ids(ids, *tokenizer, vocabulary, kPuzzles);
   return ids;
+}
+
+/// Returns the number of parts between white space, at least 1.
+std::int64_t count_words(std::string_view text) {
+  std::int64_t words = 1;
+  bool in_space = false;
+  for (std::size_t at = 0; at < text.size();) {
+    const bool space = text::is_space(text::decode_utf8(text, at));
+    if (space && !in_space) ++words;
+    in_space = space;
+  }
+  return words;
 }
 
 }  // namespace
@@ -376,6 +397,35 @@ text::StepData windows_of(std::span<const std::int32_t> ids, std::int64_t window
     predicted = end;
     text::append_row(row, w, data);
   }
+  return data;
+}
+
+text::StepData document_rows(const weights::ModelSource& source, const std::vector<std::string>& files,
+                             const std::string& format, std::int64_t window, std::int64_t& words) {
+  if (names_puzzles(files) || !text::holds_text(files, format))
+    throw ConfigError(fmt::format("--documents: {} holds no text", files.front()));
+  const std::unique_ptr<tokenizer::Tokenizer> tokenizer = tokenizer_for(source, files, format);
+  const text::Corpus corpus = text::read_corpus(files, format, *tokenizer, source.config.vocab_size);
+  const std::int32_t separator = tokenizer->separator();
+  std::vector<text::Row> rows;
+  std::int64_t begin = 0, longest = 0;
+  for (const std::int64_t length : corpus.document_lengths()) {
+    std::vector<std::int32_t> ids(static_cast<std::size_t>(length) + 1, tokenizer->bos().value_or(separator));
+    corpus.read(begin, std::span(ids).subspan(1));
+    begin += length;
+    if (ids.back() == separator) ids.pop_back();
+    if (ids.size() < 2) continue;  // an empty document
+    words += count_words(tokenizer->decode(std::span(ids).subspan(1)));
+    for (std::size_t at = 0; at + 1 < ids.size(); at += static_cast<std::size_t>(window)) {
+      const std::size_t count = std::min(static_cast<std::size_t>(window) + 1, ids.size() - at);
+      rows.push_back({.ids = {ids.begin() + static_cast<std::ptrdiff_t>(at),
+                              ids.begin() + static_cast<std::ptrdiff_t>(at + count)}});
+      longest = std::max(longest, static_cast<std::int64_t>(count) - 1);
+    }
+  }
+  if (rows.empty()) throw ConfigError(fmt::format("{}: all documents are empty", files.front()));
+  text::StepData data = text::empty_step(std::ssize(rows), longest);
+  for (std::size_t r = 0; r < rows.size(); ++r) text::append_row(rows[r], static_cast<std::int64_t>(r), data);
   return data;
 }
 
