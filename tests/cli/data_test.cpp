@@ -161,7 +161,19 @@ TEST_F(DataCommands, DocumentsAreEvaluatedAlone) {
                      std::exp(alone["loss"].get<double>() * 120 / 11));
     EXPECT_NEAR(alone["byte_perplexity"].get<double>(), alone["perplexity"].get<double>(), 1e-9);
   }
-  // The last part of a document is shorter, and another document changes nothing.
+  // The last part predicts one byte, from the 119 before it.
+  write(folder / "less.jsonl", json{{"text", text.substr(0, 119)}}.dump() + "\n");
+  write(folder / "all.txt", text);
+  write(folder / "less.txt", text.substr(0, 119));
+  const auto sum = [&](const std::string& arguments) {
+    const json e = json_of("eval r " + arguments);
+    return e["loss"].get<double>() * e["tokens"].get<double>();
+  };
+  EXPECT_NEAR(sum("--data d.jsonl --documents --window 119"),
+              sum("--data less.jsonl --documents --window 119") +
+                  sum("--data all.txt --sequence-length 119") - sum("--data less.txt --sequence-length 118"),
+              1e-9);
+  // Another document changes nothing.
   write(folder / "two.jsonl",
         json{{"text", text}}.dump() + "\n" + json{{"text", text + "y z"}}.dump() + "\n");
   write(folder / "second.jsonl", json{{"text", text + "y z"}}.dump() + "\n");
@@ -173,7 +185,7 @@ TEST_F(DataCommands, DocumentsAreEvaluatedAlone) {
   EXPECT_NEAR(both["loss"].get<double>() * 243,
               first["loss"].get<double>() * 120 + second["loss"].get<double>() * 123, 1e-9);
   EXPECT_TRUE(has(mantissa(folder, "eval r --data d.jsonl --documents --window 50").out, "words       11, "));
-  expect_refused("eval r --data d.jsonl --documents --window 8 --stride 9",
+  expect_refused("eval r --data d.jsonl --documents --window 8 --stride 4",
                  "--stride: --documents has its own");
   expect_refused("eval r --documents --last-word d.jsonl", "--documents: requires --data");
   expect_refused("eval r --data kk --documents", "holds no text");

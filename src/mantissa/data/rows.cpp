@@ -348,6 +348,20 @@ std::vector<std::int32_t> file_tokens(const weights::ModelSource& source,
   return ids;
 }
 
+/// Appends the parts of a document of data::document_rows().
+void add_parts(std::span<const std::int32_t> ids, std::int64_t window, std::vector<text::Row>& rows) {
+  const std::int64_t size = std::ssize(ids);
+  for (std::int64_t predicted = 1; predicted < size;) {
+    const std::int64_t end = std::min(predicted + window, size),
+                       begin = std::max<std::int64_t>(0, end - window - 1);
+    text::Row& row = rows.emplace_back();
+    row.ids.assign(ids.begin() + begin, ids.begin() + end);
+    row.labels = row.ids;
+    std::fill_n(row.labels.begin(), predicted - begin, text::kIgnoredLabel);
+    predicted = end;
+  }
+}
+
 /// Returns the number of parts between white space, at least 1.
 std::int64_t count_words(std::string_view text) {
   std::int64_t words = 1;
@@ -416,14 +430,10 @@ text::StepData document_rows(const weights::ModelSource& source, const std::vect
     if (ids.back() == separator) ids.pop_back();
     if (ids.size() < 2) continue;  // an empty document
     words += count_words(tokenizer->decode(std::span(ids).subspan(1)));
-    for (std::size_t at = 0; at + 1 < ids.size(); at += static_cast<std::size_t>(window)) {
-      const std::size_t count = std::min(static_cast<std::size_t>(window) + 1, ids.size() - at);
-      rows.push_back({.ids = {ids.begin() + static_cast<std::ptrdiff_t>(at),
-                              ids.begin() + static_cast<std::ptrdiff_t>(at + count)}});
-      longest = std::max(longest, static_cast<std::int64_t>(count) - 1);
-    }
+    add_parts(ids, window, rows);
   }
   if (rows.empty()) throw ConfigError(fmt::format("{}: all documents are empty", files.front()));
+  for (const text::Row& row : rows) longest = std::max(longest, std::ssize(row.ids) - 1);
   text::StepData data = text::empty_step(std::ssize(rows), longest);
   for (std::size_t r = 0; r < rows.size(); ++r) text::append_row(rows[r], static_cast<std::int64_t>(r), data);
   return data;
