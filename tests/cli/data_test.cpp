@@ -143,6 +143,54 @@ TEST_F(DataCommands, WindowsAndChoicesAreEvaluated) {
   EXPECT_EQ(puzzles["by_people"][0]["puzzles"], 4);
 }
 
+TEST_F(DataCommands, DocumentsAreEvaluatedAlone) {
+  ASSERT_EQ(train_tiny(folder, 3, "32-true").code, 0);
+  std::string text = "A text of five words.\n\tThis is its second line. ";
+  while (text.size() < 120) text += "x";
+  write(folder / "d.jsonl", json{{"text", text}}.dump() + "\n");
+  // The separator, which is 0, begins a document; the rows of a stream that begins with it are the same.
+  write(folder / "t.txt", std::string(1, '\0') + text);
+  for (const char* length : {"40", "120"}) {
+    const json rows = json_of(std::string("eval r --data t.txt --sequence-length ") + length),
+               alone = json_of(std::string("eval r --data d.jsonl --documents --window ") + length);
+    EXPECT_EQ(alone["loss"], rows["loss"]) << length;
+    EXPECT_EQ(alone["tokens"], 120);
+    EXPECT_EQ(alone["bytes"], 120);
+    EXPECT_EQ(alone["words"], 11) << "as many as re.split(r'\\s+', text) of Python returns";
+    EXPECT_DOUBLE_EQ(alone["word_perplexity"].get<double>(),
+                     std::exp(alone["loss"].get<double>() * 120 / 11));
+    EXPECT_NEAR(alone["byte_perplexity"].get<double>(), alone["perplexity"].get<double>(), 1e-9);
+  }
+  // The last part predicts one byte, from the 119 before it.
+  write(folder / "less.jsonl", json{{"text", text.substr(0, 119)}}.dump() + "\n");
+  write(folder / "all.txt", text);
+  write(folder / "less.txt", text.substr(0, 119));
+  const auto sum = [&](const std::string& arguments) {
+    const json e = json_of("eval r " + arguments);
+    return e["loss"].get<double>() * e["tokens"].get<double>();
+  };
+  EXPECT_NEAR(sum("--data d.jsonl --documents --window 119"),
+              sum("--data less.jsonl --documents --window 119") +
+                  sum("--data all.txt --sequence-length 119") - sum("--data less.txt --sequence-length 118"),
+              1e-9);
+  // Another document changes nothing.
+  write(folder / "two.jsonl",
+        json{{"text", text}}.dump() + "\n" + json{{"text", text + "y z"}}.dump() + "\n");
+  write(folder / "second.jsonl", json{{"text", text + "y z"}}.dump() + "\n");
+  const json first = json_of("eval r --data d.jsonl --documents --window 50"),
+             second = json_of("eval r --data second.jsonl --documents --window 50"),
+             both = json_of("eval r --data two.jsonl --documents --window 50");
+  EXPECT_EQ(second["tokens"], 123);
+  EXPECT_EQ(both["words"], 11 + 12);
+  EXPECT_NEAR(both["loss"].get<double>() * 243,
+              first["loss"].get<double>() * 120 + second["loss"].get<double>() * 123, 1e-9);
+  EXPECT_TRUE(has(mantissa(folder, "eval r --data d.jsonl --documents --window 50").out, "words       11, "));
+  expect_refused("eval r --data d.jsonl --documents --window 8 --stride 4",
+                 "--stride: --documents has its own");
+  expect_refused("eval r --documents --last-word d.jsonl", "--documents: requires --data");
+  expect_refused("eval r --data kk --documents", "holds no text");
+}
+
 TEST_F(DataCommands, PuzzlesAreMixedWithFiles) {
   std::string rows;
   for (int i = 0; i < 60; ++i)

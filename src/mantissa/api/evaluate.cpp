@@ -15,6 +15,7 @@ Evaluation evaluation_of(const eval::Evaluation& e) {
   of.perplexity = e.perplexity;
   of.bytes = e.bytes;
   of.bits_per_byte = e.bits_per_byte;
+  of.words = e.words;
   for (const eval::RowLoss& row : e.rows) of.rows.push_back({row.loss, row.weight});
   for (const eval::LastWord& word : e.last_words.words) of.last_words.push_back({word.right, word.log_prob});
   of.last_words_right = e.last_words.right();
@@ -71,6 +72,7 @@ Evaluation evaluate(const Model& model, const EvaluateOptions& options, const Pr
   files.choices = {options.multiple_choice, options.passage_limit};
   files.window = options.window;
   files.stride = options.stride > 0 ? options.stride : (options.window + 1) / 2;
+  files.documents = options.documents;
   files.people_min = options.people_min;
   files.people_max = options.people_max;
   if (options.longest_answer > 0) files.longest_answer = options.longest_answer;

@@ -53,6 +53,7 @@ struct Evaluation {
   double perplexity = 0;
   std::int64_t bytes = 0;    // of the text of the predicted tokens; 0 if the data are not text
   double bits_per_byte = 0;  // 0 without bytes
+  std::int64_t words = 0;    // of documents that are measured alone; otherwise 0
   std::vector<RowLoss> rows;
   std::vector<LastWord> last_words;  // of the passages, in their order
   std::int64_t last_words_right = 0;
@@ -96,6 +97,9 @@ struct EvaluateOptions {
   // Above 0: instead of rows, windows of this many tokens that begin every `stride` tokens (0: half a
   // window).
   std::int64_t window = 0, stride = 0;
+  // Instead, each document alone, after the token that begins a text, in parts of `window` tokens (0: of the
+  // model's positions), as lm-evaluation-harness measures texts.
+  bool documents = false;
   int people_min = 0, people_max = 0;  // in the puzzles; 0: 2 and 3 for {"kk"}, all of a file
   std::int64_t longest_answer = 0;     // tokens of an answer to a puzzle; 0: 768
 };

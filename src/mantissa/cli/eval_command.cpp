@@ -92,8 +92,8 @@ class Subject {
         throw ConfigError(fmt::format(
             "{}: a run has its own adapter and base; give a model directory, or remove {}", option, option));
       }
-      for (const char* option : {"--data", "--last-word", "--multiple-choice", "--window", "--people-min",
-                                 "--people-max", "--template", "--max-new-tokens"}) {
+      for (const char* option : {"--data", "--last-word", "--multiple-choice", "--window", "--documents",
+                                 "--people-min", "--people-max", "--template", "--max-new-tokens"}) {
         if (!a.has(option)) continue;
         throw ConfigError(fmt::format("{}: a config has its own data; give a model directory, or remove {}",
                                       option, option));
@@ -141,6 +141,15 @@ class Subject {
         throw ConfigError("--sequence-length: --window replaces the rows; remove one of them");
       options_.window = a.integer("--window", 2, std::int64_t{1} << 24);
       if (a.has("--stride")) options_.stride = a.integer("--stride", 1, options_.window);
+    }
+    if (a.has("--documents")) {
+      if (options_.data.empty()) throw ConfigError("--documents: requires --data FILES");
+      for (const char* option : {"--stride", "--sequence-length", "--template", "--puzzles"}) {
+        if (!a.has(option)) continue;
+        throw ConfigError(fmt::format(
+            "{}: --documents has its own rows, of --window W tokens; remove one of them", option));
+      }
+      options_.documents = true;
     }
     if (a.has("--limit")) options_.passage_limit = a.integer("--limit", 1, kMany);
     for (const api::Precision& precision : precisions) {

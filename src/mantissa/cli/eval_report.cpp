@@ -20,11 +20,20 @@ using nlohmann::json;
 constexpr std::size_t kTableColumns = 80, kName = 24;
 constexpr const char* kNone = "–";
 
+double word_perplexity(const api::Evaluation& e) {
+  return std::exp(e.loss * static_cast<double>(e.tokens) / static_cast<double>(e.words));
+}
+
 /// Times are only in the JSON of several policies: that of one is the same in every run.
 json to_json(const api::Evaluation& e) {
   json out = json::object();
   if (e.tokens > 0) out = {{"tokens", e.tokens}, {"loss", e.loss}, {"perplexity", e.perplexity}};
   if (e.bytes > 0) out.update({{"bytes", e.bytes}, {"bits_per_byte", e.bits_per_byte}});
+  if (e.words > 0) {
+    out.update({{"words", e.words},
+                {"word_perplexity", word_perplexity(e)},
+                {"byte_perplexity", std::exp2(e.bits_per_byte)}});
+  }
   if (!e.last_words.empty()) {
     json right = json::array(), log_probs = json::array();
     for (const api::LastWord& word : e.last_words) {
@@ -261,6 +270,10 @@ std::string evaluation_text(const api::Evaluation& e) {
                         counted(e.tokens, "token"), interrupted, e.perplexity);
   }
   if (e.bits_per_byte > 0) text += fmt::format("bits/byte   {:.3f}\n", e.bits_per_byte);
+  if (e.words > 0) {
+    text +=
+        fmt::format("words       {}, perplexity {} of each\n", e.words, perplexity_text(word_perplexity(e)));
+  }
   if (!e.last_words.empty()) {
     text += fmt::format("last words  {:.1f} % of {} right{}, perplexity {}\n", 100 * e.last_word_accuracy,
                         counted(e.last_words.size(), "passage"), interrupted,

@@ -106,6 +106,8 @@ const std::vector<Option>& option_rows() {
       {"--limit", one, "N", "", "only the first N passages and questions", "eval"},
       {"--window", one, "W", "", "perplexity by a sliding window of W tokens, instead of rows", "eval"},
       {"--stride", one, "S", "", "tokens between the beginnings of windows; default: half a window", "eval"},
+      {"--documents", nothing, "", "",
+       "each document alone, in parts of W tokens, as lm-evaluation-harness measures texts", "eval"},
       {"--precision", each, "A,B,…", "", "one or several policies; changes are from the first; repeatable",
        "eval"},
       {"--needle", nothing, "", "", "whether the model finds a number in a long text, by length and depth",

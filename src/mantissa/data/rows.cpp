@@ -16,6 +16,7 @@
 #include "mantissa/text/known_ids.h"
 #include "mantissa/text/readers.h"
 #include "mantissa/text/sources.h"
+#include "mantissa/text/unicode.h"
 #include "mantissa/tokenizer/kinds.h"
 
 namespace mantissa::data {
@@ -332,12 +333,13 @@ void add_note(const config::RunConfig& config, const model::ModelConfig& model, 
 
 namespace {
 
-/// Returns the stream of files, or of held-out puzzles, for a model without a config.
-std::vector<std::int32_t> file_tokens(const weights::ModelSource& source,
-                                      const std::vector<std::string>& files, const std::string& format) {
-  const bool kk = names_puzzles(files), text = kk || text::holds_text(files, format);
+/// Returns the tokenizer of files, or of held-out puzzles, for a model without a config.
+std::unique_ptr<tokenizer::Tokenizer> tokenizer_for(const weights::ModelSource& source,
+                                                    const std::vector<std::string>& files,
+                                                    const std::string& format) {
+  const bool text = names_puzzles(files) || text::holds_text(files, format);
   // Ids need no tokenizer, so a file that cannot be read does not matter.
-  const std::unique_ptr<tokenizer::Tokenizer> tokenizer =
+  std::unique_ptr<tokenizer::Tokenizer> tokenizer =
       text ? tokenizer_of(source) : tokenizer::make_tokenizer("byte");
   if (tokenizer == nullptr) {
     throw ConfigError(
@@ -345,11 +347,44 @@ std::vector<std::int32_t> file_tokens(const weights::ModelSource& source,
                     "the format tokens",
                     files.front(), why_no_tokenizer(source)));
   }
+  return tokenizer;
+}
+
+/// Returns the stream of files, or of held-out puzzles, for a model without a config.
+std::vector<std::int32_t> file_tokens(const weights::ModelSource& source,
+                                      const std::vector<std::string>& files, const std::string& format) {
+  const std::unique_ptr<tokenizer::Tokenizer> tokenizer = tokenizer_for(source, files, format);
   const std::int64_t vocabulary = source.config.vocab_size;
-  std::vector<std::int32_t> ids = kk ? puzzle_tokens(held_out_puzzles(), *tokenizer)
-                                     : text::read_tokens(files, format, *tokenizer, vocabulary);
-  if (kk) text::check_known_ids(ids, *tokenizer, vocabulary, kPuzzles);
+  if (!names_puzzles(files)) return text::read_tokens(files, format, *tokenizer, vocabulary);
+  std::vector<std::int32_t> ids = puzzle_tokens(held_out_puzzles(), *tokenizer);
+  text::check_known_ids(ids, *tokenizer, vocabulary, kPuzzles);
   return ids;
+}
+
+/// Appends the parts of a document of data::document_rows().
+void add_parts(std::span<const std::int32_t> ids, std::int64_t window, std::vector<text::Row>& rows) {
+  const std::int64_t size = std::ssize(ids);
+  for (std::int64_t predicted = 1; predicted < size;) {
+    const std::int64_t end = std::min(predicted + window, size),
+                       begin = std::max<std::int64_t>(0, end - window - 1);
+    text::Row& row = rows.emplace_back();
+    row.ids.assign(ids.begin() + begin, ids.begin() + end);
+    row.labels = row.ids;
+    std::fill_n(row.labels.begin(), predicted - begin, text::kIgnoredLabel);
+    predicted = end;
+  }
+}
+
+/// Returns the number of parts between white space, at least 1.
+std::int64_t count_words(std::string_view text) {
+  std::int64_t words = 1;
+  bool in_space = false;
+  for (std::size_t at = 0; at < text.size();) {
+    const bool space = text::is_space(text::decode_utf8(text, at));
+    if (space && !in_space) ++words;
+    in_space = space;
+  }
+  return words;
 }
 
 }  // namespace
@@ -389,6 +424,31 @@ text::StepData windows_of(std::span<const std::int32_t> ids, std::int64_t window
     predicted = end;
     text::append_row(row, w, data);
   }
+  return data;
+}
+
+text::StepData document_rows(const weights::ModelSource& source, const std::vector<std::string>& files,
+                             const std::string& format, std::int64_t window, std::int64_t& words) {
+  if (names_puzzles(files) || !text::holds_text(files, format))
+    throw ConfigError(fmt::format("--documents: {} holds no text", files.front()));
+  const std::unique_ptr<tokenizer::Tokenizer> tokenizer = tokenizer_for(source, files, format);
+  const text::Corpus corpus = text::read_corpus(files, format, *tokenizer, source.config.vocab_size);
+  const std::int32_t separator = tokenizer->separator();
+  std::vector<text::Row> rows;
+  std::int64_t begin = 0, longest = 0;
+  for (const std::int64_t length : corpus.document_lengths()) {
+    std::vector<std::int32_t> ids(static_cast<std::size_t>(length) + 1, tokenizer->bos().value_or(separator));
+    corpus.read(begin, std::span(ids).subspan(1));
+    begin += length;
+    if (ids.back() == separator) ids.pop_back();
+    if (ids.size() < 2) continue;  // an empty document
+    words += count_words(tokenizer->decode(std::span(ids).subspan(1)));
+    add_parts(ids, window, rows);
+  }
+  if (rows.empty()) throw ConfigError(fmt::format("{}: all documents are empty", files.front()));
+  for (const text::Row& row : rows) longest = std::max(longest, std::ssize(row.ids) - 1);
+  text::StepData data = text::empty_step(std::ssize(rows), longest);
+  for (std::size_t r = 0; r < rows.size(); ++r) text::append_row(rows[r], static_cast<std::int64_t>(r), data);
   return data;
 }
 

@@ -68,6 +68,15 @@ text::StepData file_windows(const weights::ModelSource& source, const std::vecto
 text::StepData windows_of(std::span<const std::int32_t> ids, std::int64_t window, std::int64_t stride,
                           const std::string& name);
 
+/// Returns the documents of files, each alone, as lm-evaluation-harness measures them
+/// (loglikelihood_rolling): the begin-of-text token, or the separator without one, and the document's ids are
+/// divided into parts of `window` + 1 ids that share one id. The last part ends with the document, is as long
+/// if the document is, and predicts only what the parts before it have not. Adds the number of words, which
+/// are what white space separates and as many as Python's re.split(r"\s+", text) returns, to `words`. Throws
+/// ConfigError as file_rows().
+text::StepData document_rows(const weights::ModelSource& source, const std::vector<std::string>& files,
+                             const std::string& format, std::int64_t window, std::int64_t& words);
+
 /// Returns tokens or rows in memory in order: sequences of `sequence_length` tokens, or rows with at most one
 /// more. Throws ConfigError as load_dataset() does.
 text::StepData memory_rows(const model::ModelConfig& model, Memory memory, std::int64_t sequence_length);

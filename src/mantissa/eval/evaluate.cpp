@@ -106,6 +106,13 @@ void add_puzzles(const weights::ModelSource& source, const precision::Policy& po
   e.interrupted = e.puzzles.interrupted;
 }
 
+/// Returns the largest number of tokens of a part of a document.
+std::int64_t document_window(const weights::ModelSource& source, const Files& files) {
+  constexpr std::int64_t kUnlimited = 2048;  // a model without a number of positions
+  const std::int64_t positions = source.config.max_position_embeddings;
+  return files.window > 0 ? files.window : positions > 0 ? positions : kUnlimited;
+}
+
 /// Returns the puzzles of `files` that are to be answered.
 std::vector<data::PlacedConversation> puzzles_of(const Files& files) {
   if (files.puzzles == 0 || files.names.empty()) return {};
@@ -143,7 +150,7 @@ Evaluation evaluate_model(const weights::ModelSource& source, const precision::P
   const std::vector<data::PlacedConversation> puzzles = puzzles_of(files);
   Evaluation e;
   const bool kk = data::names_puzzles(files.names);
-  const bool answers = !files.names.empty() &&
+  const bool answers = !files.names.empty() && !files.documents &&
                        (!files.chat_template.empty() || data::holds_conversations(files.names, files.format));
   const std::string chat_template = !files.chat_template.empty() ? files.chat_template
                                     : answers                    ? "auto"
@@ -159,12 +166,16 @@ Evaluation evaluate_model(const weights::ModelSource& source, const precision::P
   } else if (!files.names.empty()) {
     constexpr std::int64_t kTextLength = 256;
     const std::int64_t length = files.sequence_length > 0 ? files.sequence_length : kTextLength;
+    std::int64_t words = 0;
     const text::StepData all =
-        files.window > 0 ? data::file_windows(source, files.names, files.format, files.window, files.stride)
-                         : data::file_rows(source, files.names, files.format, length);
+        files.documents
+            ? data::document_rows(source, files.names, files.format, document_window(source, files), words)
+        : files.window > 0 ? data::file_windows(source, files.names, files.format, files.window, files.stride)
+                           : data::file_rows(source, files.names, files.format, length);
     const bool text = kk || text::holds_text(files.names, files.format);
     const std::unique_ptr<tokenizer::Tokenizer> tokenizer = text ? data::tokenizer_of(source) : nullptr;
     e = loss_over(source, policy, all, tokenizer.get(), device, stop);
+    if (!e.interrupted) e.words = words;
   }
   if (!passages.empty() && !e.interrupted)
     add_last_words(source, policy, files.passages, passages, device, stop, e);

@@ -31,6 +31,7 @@ struct Evaluation {
   double perplexity = 0;
   std::int64_t bytes = 0;     // of the tokens' text; 0 if they have no known text
   double bits_per_byte = 0;   // 0 without bytes
+  std::int64_t words = 0;     // of documents that are measured alone; otherwise 0
   std::vector<RowLoss> rows;  // of the completed rows
   LastWords last_words;       // none without passages
   ChoiceScores choices;       // none without questions
@@ -60,6 +61,9 @@ struct Files {
   /// tokens; each token is predicted once, by the first window with tokens before it.
   std::int64_t window = 0;
   std::int64_t stride = 0;
+  /// Instead, each document alone in parts of `window` tokens, or if that is 0 of the model's positions
+  /// (data::document_rows()).
+  bool documents = false;
   int people_min = 0, people_max = 0;            // in the puzzles; 0: 2 and 3 for {"kk"}, all of a file
   std::int64_t longest_answer = kLongestAnswer;  // tokens of an answer to a puzzle
 };
