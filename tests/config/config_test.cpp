@@ -305,13 +305,14 @@ TEST(Config, KeysOfFineTuningAreErrorsWithoutIt) {
   EXPECT_NE(with(kSmallest + sft, "truncate = \"both\"").find("unknown choice"), std::string::npos);
   EXPECT_NE(with(kSmallest + sft, "format = \"text\"").find("reads JSON lines"), std::string::npos);
   const std::string rl = kSmallest + std::string("[train]\nobjective = \"rl\"\n");
-  EXPECT_NE(
-      with(rl, "train_on = \"all\"").find("data.train_on = \"all\": only train.objective = \"sft\" uses it"),
-      std::string::npos);
+  EXPECT_NE(with(rl, "train_on = \"all\"")
+                .find("data.train_on = \"all\": only train.objective = \"sft\" and \"dpo\" use it"),
+            std::string::npos);
   EXPECT_NE(
       with(rl, "truncate = \"left\"").find("a prompt of rl is not truncated; write \"refuse\" or \"skip\""),
       std::string::npos);
-  EXPECT_NE(with(rl, "packing = true").find("the samples of rl are not packed"), std::string::npos);
+  EXPECT_NE(with(rl, "packing = true").find("train.objective = \"rl\" does not pack rows"),
+            std::string::npos);
   EXPECT_NE(with(rl, "format = \"tokens\"").find("train.objective = \"rl\" reads JSON lines"),
             std::string::npos);
   EXPECT_NE(with(kSmallest + sft + "[batch]\nleaf = 2\n", "packing = true").find("batch.leaf = 2"),
