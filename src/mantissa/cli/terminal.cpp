@@ -24,15 +24,48 @@ std::string scale_text(const std::optional<double>& scale) {
   return scale ? fmt::format(" {:>6}", power_text(*scale)) : "";
 }
 
-/// Returns the shares of masked and padded tokens, right-aligned under "mask" and "pad".
-std::string shares_text(const api::Step& s) {
-  if (!s.masked_share || !s.padding_share) return "";
-  return fmt::format(" {:>3.0f}% {:>3.0f}%", 100 * *s.masked_share, 100 * *s.padding_share);
+/// A measurement of an objective with a column of its own.
+struct Column {
+  std::string_view metric;  // in metrics.jsonl
+  std::string_view heading;
+  bool share;  // in percent
+};
+constexpr Column kColumns[] = {
+    {"masked_share", "mask", true},
+    {"padding_share", "pad", true},
+    {"accuracy", "acc", true},
+    {"margin", "margin", false},
+};
+
+/// Calls body(column, value) for each column that the step has.
+template <class Body>
+void for_columns(const api::Step& s, const Body& body) {
+  for (const Column& column : kColumns) {
+    for (const auto& [name, value] : s.metrics) {
+      if (name == column.metric) body(column, value);
+    }
+  }
+}
+
+std::string headings(const api::Step& s) {
+  std::string text;
+  for_columns(s,
+              [&](const Column& c, double) { text += fmt::format(" {:>{}}", c.heading, c.share ? 4 : 8); });
+  return text;
+}
+
+/// Returns the values, right-aligned under headings().
+std::string columns_text(const api::Step& s) {
+  std::string text;
+  for_columns(s, [&](const Column& c, double value) {
+    text += c.share ? fmt::format(" {:>3.0f}%", 100 * value) : fmt::format(" {:>8.4f}", value);
+  });
+  return text;
 }
 
 std::string row(const api::Step& s) {
   return fmt::format("{:>6} {:>8.4f} {:>7.3f} {:>9.2e}{}{} {:>8.0f} {:>4.0f}% {:>8}", s.step, s.loss,
-                     std::abs(s.grad_norm), s.lr, scale_text(s.loss_scale), shares_text(s),
+                     std::abs(s.grad_norm), s.lr, scale_text(s.loss_scale), columns_text(s),
                      s.tokens_per_second, 100 * s.peak_share, clock_text(s.seconds_left));
 }
 
@@ -77,11 +110,11 @@ void StepTable::beat(const std::stop_token& over) {
   }
 }
 
-void StepTable::header(bool scaled, bool shares) {
+void StepTable::header(const api::Step& s) {
   if (begun_) return;
   begun_ = true;
   write(fmt::format("{:>6} {:>8} {:>7} {:>9}{}{} {:>8} {:>5} {:>8}\n", "step", "loss", "gnorm", "lr",
-                    scaled ? "  scale" : "", shares ? " mask  pad" : "", "tok/s", "peak", "left"));
+                    s.loss_scale ? "  scale" : "", headings(s), "tok/s", "peak", "left"));
 }
 
 void StepTable::write(const std::string& text) {
@@ -100,7 +133,7 @@ void StepTable::show(const api::Step& s) {
   if (quiet_) return;
   const std::lock_guard lock(mutex_);
   step_ = s.step;
-  header(s.loss_scale.has_value(), s.masked_share.has_value());
+  header(s);
   if (s.skipped) print(fmt::format("skip    {}: {}", s.step, s.overflow));
   if (has_line(s) || (!live_ && is_overdue())) {
     print(row(s));

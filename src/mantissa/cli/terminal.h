@@ -34,7 +34,7 @@ class StepTable {
   using Clock = std::chrono::steady_clock;
 
   // The caller of these functions holds mutex_.
-  void header(bool scaled, bool shares);
+  void header(const api::Step& step);
   void write(const std::string& text);
   void print(const std::string& line);
   void end_live_line();

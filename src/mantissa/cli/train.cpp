@@ -121,7 +121,7 @@ api::Events events_of(const Arguments& a, StepTable& table, const SignalStop& si
     table.say(fmt::format("{:>6} {:>8.4f} on held-out rows", step, loss));
   };
   events.on_measurement = [&](std::int64_t step, const std::string& name, double value) {
-    table.say(fmt::format("{:>6} {:>8.4f} {} on held-out prompts", step, value, name));
+    table.say(fmt::format("{:>6} {:>8.4f} {} on held-out data", step, value, name));
   };
   events.on_state = [&](std::int64_t step, const std::filesystem::path& path) {
     if (!signals.token().stop_requested()) return;

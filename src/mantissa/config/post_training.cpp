@@ -269,7 +269,11 @@ void settle_post_training(RunConfig& config, const Entries& entries) {
   if (entries.find("train", "objective") == nullptr && first_entry(entries, "rl") != nullptr)
     config.train.objective = "rl";
   for (const Owner& owner : kOwners) check_owner(config, entries, owner);
-  if (config.train.objective != "rl") return;
+  if (config.train.objective != "rl") {
+    if (config.data.sequence_length == 0)
+      refuse(*entries.find("data", "sequence_length"), "must be at least 1 and at most 16777216");
+    return;
+  }
   check_rl(config, entries);
   // Until the prompts are read.
   if (entries.find("data", "sequence_length") == nullptr) config.data.sequence_length = 0;

@@ -8,6 +8,7 @@
 
 #include "mantissa/base/error.h"
 #include "mantissa/cost/native.h"
+#include "mantissa/lab/compare/curves.h"
 #include "mantissa/lab/masters.h"
 #include "mantissa/lab/median.h"
 #include "mantissa/run/work.h"
@@ -114,8 +115,11 @@ class ComparisonTraining {
         health.see(*r);
         tell(result.name, *r, steps);
       }
-      if (const std::optional<train::Validation> v = trainer.validate(stop_))
+      if (const std::optional<train::Validation> v = trainer.validate(stop_)) {
         result.validation_loss = v->loss;
+        for (const objective::Metric& m : v->metrics)
+          add_to_curves(result, trainer.step(), "validation_" + m.name, m.value);
+      }
     } catch (const RunStopped& e) {
       result.stopped = e.message();
       result.stopped_at = std::min(trainer.step() + 1, steps);
