@@ -145,6 +145,23 @@ TEST_F(Adapter, ARunAndItsStatesStandForTheBaseWithTheAdapter) {
   EXPECT_TRUE(has(refusal("generate r --adapter r --prompt a"), "has an adapter already"));
 }
 
+TEST_F(Adapter, ARunThatReplacesAnotherLeavesNothingOfItThatTheDirectoryWouldStandFor) {
+  put_run("");
+  const std::string with = read_all(folder / "run.toml");
+  const auto train_without = [&] {
+    write(folder / "run.toml", with.substr(0, with.find("[adapter]")));
+    ASSERT_EQ(train("r", "--overwrite").code, 0) << read_all(folder / "err");
+  };
+  train_without();
+  EXPECT_TRUE(std::filesystem::exists(folder / "r/model"));
+  write(folder / "run.toml", with);
+  ASSERT_EQ(train("r", "--overwrite").code, 0) << read_all(folder / "err");
+  EXPECT_FALSE(std::filesystem::exists(folder / "r/model")) << "generate would use it";
+  EXPECT_TRUE(std::filesystem::exists(folder / "r/adapter"));
+  train_without();
+  EXPECT_FALSE(std::filesystem::exists(folder / "r/adapter"));
+}
+
 TEST_F(Adapter, EvalOfARunRepeatsItsLossOnHeldOutRows) {
   for (const std::string settings :
        {"base = \"bf16\"\n", "base = \"int8\"\n", "base = \"int8\"\ndora = true\n"}) {

@@ -2,6 +2,7 @@
 #include <gtest/gtest.h>
 
 #include <nlohmann/json.hpp>
+#include <sstream>
 
 #include "cli/run_program.h"
 
@@ -66,10 +67,25 @@ TEST_P(Examples, Runs) {
   EXPECT_TRUE(std::filesystem::exists(folder_ / "r" / e.result));
 }
 
+TEST(ExampleFiles, TheDemosTokenizerIsThatOfTheCommandsInItsConfig) {
+  const TemporaryFolder folder;
+  ASSERT_EQ(mantissa(folder, "data kk --count 4000 --people-max 2 --out kk.jsonl").code, 0);
+  std::istringstream rows(read_all(folder / "kk.jsonl"));
+  std::string text;
+  for (std::string row; std::getline(rows, row);) text += json::parse(row)["text"].get<std::string>() + "\n";
+  write(folder / "kk.txt", text);
+  ASSERT_EQ(mantissa(folder, "tokenizer train kk.txt --out tokenizer --vocab-size 512").code, 0);
+  EXPECT_EQ(read_all(MANTISSA_SOURCE_DIR "/examples/demo-tokenizer.json"),
+            read_all(folder / "tokenizer/tokenizer.json"));
+}
+
 INSTANTIATE_TEST_SUITE_P(
     All, Examples,
     ::testing::Values(
-        Example{"demo", "", "--set run.steps=2 --set schedule.warmup_steps=1 --set data.sequence_length=64",
+        Example{"demo", "", "--set run.steps=2 --set schedule.warmup_steps=1 --set data.sequence_length=128",
+                "params=f32 compute=bf16", "model"},
+        Example{"laboratory", "",
+                "--set run.steps=2 --set schedule.warmup_steps=1 --set data.sequence_length=64",
                 "params=f32 compute=bf16", "model"},
         Example{"logic-rl-sft", "puzzles.jsonl",
                 "--set run.steps=2 --set schedule.warmup_steps=1 --set batch.global_batch_size=2",

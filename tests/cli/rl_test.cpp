@@ -136,7 +136,9 @@ TEST_F(Rl, SamplesAreInSamplesJsonl) {
     EXPECT_TRUE(sample["prompt"].get<std::string>().ends_with("Assistant:")) << line;
     EXPECT_EQ(sample["people"], 2);
     EXPECT_EQ(sample["reward"], sample["parts"]["letters"]);
-    if (sample["truncated"]) EXPECT_EQ(sample["tokens"], 12) << line;
+    if (sample["truncated"]) {
+      EXPECT_EQ(sample["tokens"], 12) << line;
+    }
   }
   EXPECT_EQ(count, 6 * 12);
 }

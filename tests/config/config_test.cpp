@@ -276,6 +276,17 @@ TEST(Config, FineTuningHasItsKeysAndDefaults) {
   EXPECT_EQ(parse(own.to_toml()), own);
 }
 
+TEST(Config, PromptsOfRlHaveATemplateAndALimit) {
+  const RunConfig c = parse(
+      "[run]\nsteps = 10\n[model]\nhidden_size = 64\n[data]\nsource = \"kk\"\ntemplate = \"none\"\n"
+      "truncate = \"skip\"\n[rl]\nreward = \"regex:^a\"\n");
+  EXPECT_EQ(c.train.objective, "rl") << "as a key of [rl] says";
+  EXPECT_EQ(c.data.chat_template, "none");
+  EXPECT_EQ(c.data.truncate, "skip");
+  EXPECT_EQ(c.rl.reward, "regex:^a");
+  EXPECT_EQ(parse(c.to_toml()), c);
+}
+
 TEST(Config, TheExampleOfFineTuningIsRead) {
   const RunConfig c = load_config(std::filesystem::path(MANTISSA_SOURCE_DIR) / "examples/logic-rl-sft.toml");
   EXPECT_EQ(c.train.objective, "sft");
@@ -293,6 +304,17 @@ TEST(Config, KeysOfFineTuningAreErrorsWithoutIt) {
             std::string::npos);
   EXPECT_NE(with(kSmallest + sft, "truncate = \"both\"").find("unknown choice"), std::string::npos);
   EXPECT_NE(with(kSmallest + sft, "format = \"text\"").find("reads JSON lines"), std::string::npos);
+  const std::string rl = kSmallest + std::string("[train]\nobjective = \"rl\"\n");
+  EXPECT_NE(with(rl, "train_on = \"all\"")
+                .find("data.train_on = \"all\": only train.objective = \"sft\" and \"dpo\" use it"),
+            std::string::npos);
+  EXPECT_NE(
+      with(rl, "truncate = \"left\"").find("a prompt of rl is not truncated; write \"refuse\" or \"skip\""),
+      std::string::npos);
+  EXPECT_NE(with(rl, "packing = true").find("train.objective = \"rl\" does not pack rows"),
+            std::string::npos);
+  EXPECT_NE(with(rl, "format = \"tokens\"").find("train.objective = \"rl\" reads JSON lines"),
+            std::string::npos);
   EXPECT_NE(with(kSmallest + sft + "[batch]\nleaf = 2\n", "packing = true").find("batch.leaf = 2"),
             std::string::npos);
 }

@@ -189,6 +189,17 @@ TEST(ConfigErrors, WrongTypesAndRangesNameKeyAndValue) {
       {"[dpo]\nbeta = 0.2",
        "dir/run.toml:8: dpo.beta = 0.2: only train.objective = \"dpo\" uses [dpo]; set the "
        "objective, or remove the key"},
+      {"[train]\nobjective = \"rl\"\n[rl]\nreward = \"regex:a(b\"",
+       "dir/run.toml:10: rl.reward = \"regex:a(b\": the pattern is invalid at byte 4: missing closing "
+       "parenthesis; "
+       "it is \"a(b\""},
+      {"[train]\nobjective = \"rl\"\n[rl]\nreward = \"exakt\"",
+       "dir/run.toml:10: rl.reward = \"exakt\": expected kk, exact, \"regex:PATTERN\" or "
+       "\"program:COMMAND\"; "
+       "did you mean \"exact\"?"},
+      {"[train]\nobjective = \"rl\"\n[rl]\nreward = \"program:\"",
+       "dir/run.toml:10: rl.reward = \"program:\": the command is empty; write \"program:COMMAND\", such as "
+       "\"program:python3 score.py\""},
       {"[checkpoint]\nkeep = 0", "dir/run.toml:8: checkpoint.keep = 0: must be at least 1"},
       {"[batch]\nglobal_batch_size = -8",
        "dir/run.toml:8: batch.global_batch_size = -8: must be at least 1 and at most 16777216"},

@@ -303,13 +303,14 @@ TEST(SftData, OfAConfigHasItsCountsInANote) {
   std::vector<std::string> notes;
   const text::Dataset set = load_dataset(config_of(""), model, {}, &notes);
   EXPECT_EQ(set.training_rows(), 2);
+  EXPECT_EQ(set.left_out(), 1) << "the row with an empty answer";
   ASSERT_EQ(notes.size(), 1U);
   EXPECT_TRUE(has(notes[0], "rows.jsonl: 3 rows, 2 used")) << notes[0];
   const text::StepData step = load_dataset(config_of("shuffle = false\n"), model).step(1, 2);
   EXPECT_EQ(step.length(0) + 2, step.length(1)) << "rows have their own lengths";
   EXPECT_EQ(step.predicted(), 24);  // of b<|im_end|> and efg<|im_end|>
   std::ofstream(folder / "rows.jsonl") << R"({"messages": [{"role": "user", "content": "q"}]})";
-  const std::string none = error_of<ConfigError>([&] { load_dataset(config_of(""), model); });
+  const std::string none = error_of<NoLabels>([&] { load_dataset(config_of(""), model); });
   EXPECT_TRUE(has(none, "rows.jsonl: 1 row, 0 used")) << none;
   EXPECT_TRUE(has(none, "not used: 1 without a token to train")) << none;
   std::ofstream(folder / "rows.jsonl") << R"({"prompt": "a", "completion": "b"})"
@@ -318,6 +319,48 @@ TEST(SftData, OfAConfigHasItsCountsInANote) {
   const std::string cut = error_of<FileError>([&] { load_dataset(config_of(""), model); });
   EXPECT_TRUE(has(cut, "rows.jsonl:2: not JSON at byte")) << cut;
   EXPECT_TRUE(has(cut, "check that it is complete")) << cut;
+}
+
+TEST(SftData, IdsNeedNoTemplate) {
+  const TemporaryFolder folder;
+  std::ofstream(folder / "rows.jsonl") << R"({"input_ids": [1, 2, 3], "labels": [-100, 2, 3]})"
+                                       << "\n";
+  const config::RunConfig config = config::parse_config(
+      "[run]\nsteps = 1\n[model]\nhidden_size = 16\nvocab_size = 256\n[train]\nobjective = \"sft\"\n"
+      "[data]\nsource = \"rows.jsonl\"\nvalidation = 0\nsequence_length = 64\n[batch]\nglobal_batch_size = "
+      "1\n",
+      folder / "run.toml");
+  model::ModelConfig model;
+  model.vocab_size = 256;
+  EXPECT_EQ(load_dataset(config, model).step(1, 1).predicted(), 2);
+  std::ofstream(folder / "rows.jsonl") << R"({"messages": [{"role": "user", "content": "q"}]})";
+  const std::string text = error_of<ConfigError>([&] { load_dataset(config, model); });
+  EXPECT_TRUE(has(text, "no chat template")) << text;
+}
+
+TEST(SftData, OffersToTruncateOnTheLeftIfThatKeepsTheAnswers) {
+  const TemporaryFolder folder;
+  std::ofstream(folder / "rows.jsonl")
+      << R"({"prompt": ")" << std::string(100, 'p') << R"(", "completion": "answer"})"
+      << "\n";
+  const auto config_of = [&](const std::string& side) {
+    return config::parse_config(
+        "[run]\nsteps = 1\n[model]\nhidden_size = 16\nvocab_size = 256\n[train]\nobjective = \"sft\"\n"
+        "[data]\nsource = \"rows.jsonl\"\nvalidation = 0\ntemplate = \"none\"\nsequence_length = "
+        "32\ntruncate = \"" +
+            side + "\"\n[batch]\nglobal_batch_size = 1\n",
+        folder / "run.toml");
+  };
+  model::ModelConfig model;
+  model.vocab_size = 256;
+  try {
+    load_dataset(config_of("right"), model);
+    ADD_FAILURE() << "no error";
+  } catch (const NoLabels& e) {
+    ASSERT_EQ(e.cures().size(), 1U);
+    EXPECT_EQ(e.cures()[0].arguments, (std::vector<std::string>{"--set", "data.truncate=left"}));
+  }
+  EXPECT_EQ(load_dataset(config_of("left"), model).training_rows(), 1);
 }
 
 }  // namespace

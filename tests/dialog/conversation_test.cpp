@@ -98,6 +98,8 @@ TEST_F(Conversations, EndIdsComeFromTheFilesAndTheTemplate) {
   EXPECT_EQ(PromptFormat(source, "auto").ends(), std::vector<std::int32_t>{kEnd}) << "of the template";
   write("generation_config.json", R"({"eos_token_id": [3, 5]})");
   EXPECT_EQ(PromptFormat(source, "auto").ends(), (std::vector<std::int32_t>{3, 5, kEnd}));
+  EXPECT_EQ(answer_ends(*tokenizer::make_tokenizer("byte"), nullptr, source), std::vector<std::int32_t>{0})
+      << "without a template an answer ends as a document does";
   write("generation_config.json", "[");
   EXPECT_TRUE(has(error_of_format("auto"), "generation_config.json"));
 }

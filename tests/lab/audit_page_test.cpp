@@ -95,6 +95,24 @@ TEST(AuditPage, EmptyAuditIsAPage) {
   EXPECT_TRUE(has(html, "Nothing was observed"));
 }
 
+TEST(AuditPage, ShowsTheRunBeforeTheReplay) {
+  Audit audit = test::synthetic_audit({.layers = 1, .steps = 2, .stops = false});
+  EXPECT_FALSE(has(to_html(audit), "the run before"));
+  for (StepPoint& p : audit.points) p.step += 30;
+  for (int s = 1; s <= 30; ++s)
+    audit.earlier.push_back(
+        {.step = s, .loss = 5.0 - 0.1 * s, .grad_norm = 1, .loss_scale = 4096, .skipped = s == 7});
+  for (const bool stopped : {false, true}) {
+    if (stopped) audit.points.clear();
+    const std::string html = to_html(audit);
+    EXPECT_EQ(fault_of(html), "");
+    EXPECT_TRUE(has(html, "wrote to metrics.jsonl"));
+    EXPECT_EQ(has(html, "it stopped at the first step of the replay"), stopped);
+    EXPECT_FALSE(has(html, "No step was skipped."));
+    EXPECT_FALSE(has(html, "No step was completed."));
+  }
+}
+
 TEST(AuditPage, OneStepAndAHundredLayersArePages) {
   EXPECT_EQ(fault_of(to_html(test::synthetic_audit({.layers = 1, .steps = 1, .stops = false}))), "");
   EXPECT_EQ(fault_of(to_html(test::synthetic_audit({.layers = 100, .steps = 2, .stops = true}))), "");

@@ -125,6 +125,8 @@ TEST(RegexRule, TheAnswerOfTheRowHasItsPlaceInThePattern) {
   EXPECT_EQ(reward("^{answer}$", odd, odd), 1);
   EXPECT_EQ(reward("(?x) ^ {answer} $ # comment", odd, odd), 1);
   EXPECT_EQ(reward("^\\Q{answer}!\\E$", odd + "!", odd), 1) << "also in a quotation";
+  EXPECT_EQ(reward(R"(\\boxed\{{answer}\})", R"(so \boxed{1.5})", 1.5), 1);
+  EXPECT_EQ(reward(R"(\\boxed\{{answer}\})", R"(so \boxed{1x5})", 1.5), 0);
   EXPECT_EQ(reward("^{answer}{answer}$", "xx", "x"), 1);
   EXPECT_EQ(reward("^\\{answer}$", "{answer}", "x"), 1) << "a backslash makes it a text";
   EXPECT_EQ(reward("^\\\\{answer}$", "\\x", "x"), 1) << "which a backslash of its own does not";
@@ -150,9 +152,18 @@ TEST(RegexRule, OnlyAPatternWithAnAnswerNeedsOneInTheRow) {
 
 TEST(RegexRule, AnInvalidPatternIsRefusedWithItsPlace) {
   EXPECT_TRUE(has(error_of<ConfigError>([] { check_rule("regex:a(b"); }),
-                  "reward \"regex:…\": the pattern is invalid at byte 4: missing closing parenthesis"));
+                  "the pattern is invalid at byte 4: missing closing parenthesis"));
   EXPECT_TRUE(has(error_of<ConfigError>([] { check_rule("regex:[z-a]"); }), "is invalid"));
   EXPECT_TRUE(has(error_of<ConfigError>([] { check_rule("regex:\xff"); }), "is invalid"));
+}
+
+TEST(RegexRule, AnAnswerThatMakesThePatternInvalidIsAFaultOfItsRow) {
+  const auto rule = make_rule("regex:(?<{answer}>x)");
+  rule->check_row({{"answer", "name"}}, "f:1");
+  EXPECT_TRUE(has(error_of<FileError>([&] {
+                    rule->check_row({{"answer", "a b"}}, "f:2");
+                  }),
+                  "f:2: with the answer of the row, the pattern is invalid"));
 }
 
 TEST(RegexRule, AnEndlessSearchIsGivenUp) {

@@ -193,5 +193,45 @@ TEST(LogicRl, AFieldOfTheWrongTypeIsNamed) {
   EXPECT_TRUE(has(refusal(row.dump()), "f.jsonl:7: \"prompt\" has an element without"));
 }
 
+TEST(PromptOfARow, EndsBeforeTheAnswer) {
+  const auto prompt = [](const std::string& json) { return read_prompt(Json::parse(json), "f.jsonl:7"); };
+  const Json user = Json::parse(R"([{"role":"user","content":"a"}])");
+  for (const char* json :
+       {R"({"prompt": "a"})", R"({"prompt": "a", "completion": "b"})", R"({"question": "a", "answer": 3})",
+        R"({"instruction": "a", "input": null, "output": {}})"}) {
+    const ConversationRow row = prompt(json);
+    EXPECT_EQ(row.messages, user) << json;
+    EXPECT_EQ(row.texts, std::pair(std::string("a"), std::string())) << json;
+  }
+  EXPECT_EQ(prompt(R"({"messages": [{"role": "user", "content": "a"}], "answer": "b"})").messages, user);
+  EXPECT_FALSE(prompt(R"({"messages": [{"role": "user", "content": "a"}]})").texts);
+  EXPECT_EQ(prompt(R"({"prompt": [{"role": "user", "content": "a"}], "completion": "b"})").messages, user);
+  EXPECT_EQ(prompt(R"({"system": "s", "prompt": "a"})").texts->first, "s\n\na");
+  EXPECT_EQ(prompt(R"({"prompt": "a", "tools": [{"name": "t"}]})").tools.size(), 1U);
+  const ConversationRow logic =
+      prompt(R"({"quiz": "q", "solution_text_format": "(1) A is a knight\n(2) B is a knave"})");
+  EXPECT_EQ(logic.messages, Json::parse(R"([{"role":"user","content":"q"}])"));
+  EXPECT_EQ(logic.puzzle->people, 2);
+  EXPECT_EQ(logic.texts->second, "");
+}
+
+TEST(PromptOfARow, FaultsAreNamed) {
+  const auto fault = [](const std::string& json) {
+    return error_of<FileError>([&] { read_prompt(Json::parse(json), "f.jsonl:7"); });
+  };
+  EXPECT_TRUE(has(
+      fault(R"({"text": "a", "x": 1})"),
+      "f.jsonl:7: no prompt; a row has \"messages\", or one of prompt, instruction, question. Its fields: "
+      "text, x"));
+  EXPECT_TRUE(has(fault(R"({"input_ids": [1, 2]})"), "f.jsonl:7: no prompt"));
+  EXPECT_TRUE(has(fault(R"({"prompt": {"a": 1}})"), "f.jsonl:7: \"prompt\" is an object"));
+  EXPECT_TRUE(has(fault(R"({"prompt": []})"), "f.jsonl:7: \"prompt\" is empty"));
+  EXPECT_TRUE(has(fault(R"({"prompt": "a", "tools": 1})"), "f.jsonl:7: \"tools\" is a number"));
+  const std::string answered = R"([{"role": "user", "content": "a"}, {"role": "assistant", "content": "b"}])";
+  EXPECT_TRUE(
+      has(fault("{\"messages\": " + answered + "}"), "f.jsonl:7: the last of \"messages\" is an answer"));
+  EXPECT_TRUE(has(fault("{\"prompt\": " + answered + "}"), "f.jsonl:7: the last of \"prompt\" is an answer"));
+}
+
 }  // namespace
 }  // namespace mantissa::text

@@ -111,6 +111,15 @@ TEST(KkReward, RolesAreCountedInsideWordsAndInAnyCase) {
   EXPECT_EQ(answer_part("zoey IS A KNIGHT, oLiVeR Is a kNaVe"), 2);
 }
 
+TEST(KkReward, LettersOfAnyScriptMatchInEitherCase) {
+  const std::string solution = "(1) \u00c9mile is a knight\n(2) \u041e\u043b\u044c\u0433\u0430 is a knave";
+  EXPECT_EQ(answer_part("\u00e9mile is a knight, \u041e\u041b\u042c\u0413\u0410 IS A KNAVE", solution), 2);
+  EXPECT_EQ(answer_part("Emile is a knight, \u043e\u043b\u044c\u0433\u0430 is a knave", solution), -2);
+  EXPECT_EQ(answer_part("Zoey \u0130s a \u212aNIGHT, Oliver \u0131\u017f a knave"), 2)
+      << "as under re.IGNORECASE";
+  EXPECT_EQ(answer_part("Zoey is a kn\u0131ght, Oliver is a knave"), -2) << "not a knight to str.lower()";
+}
+
 TEST(KkReward, EachNameMustBeGivenItsRoleInWholeWords) {
   EXPECT_EQ(answer_part("Zoey is a knight. Oliver is the knave"), -2);
   EXPECT_EQ(answer_part("Zoey is a knight. Oliver: knave"), -2);
@@ -155,6 +164,8 @@ TEST(KkReward, NamesAreTheFirstWordsOfLinesWithARole) {
   EXPECT_EQ(answer_part("Mia is a knave", "\n(1) Mia is a knave\nno more\n\n"), 2);
   EXPECT_EQ(answer_part("Mia is a knave", "1. Mia, whom we met, is surely a KNAVE\r\n"), 2);
   EXPECT_EQ(answer_part("Jos\u00e9 is a knave", "(1) Jos\u00e9 is a knave"), 2);
+  EXPECT_EQ(answer_part("Mia is a knave", "\u0663) Mia is a knave"), 2) << "a digit of any script is no name";
+  EXPECT_EQ(answer_part("Mia is a knave", "M1a Mia is a knave"), 2);
   EXPECT_EQ(answer_part("Mia is a knave", "Mia is a knaves"), -2);  // no role, so no names
   EXPECT_EQ(answer_part("Mia is a knave", ""), -2);
 }

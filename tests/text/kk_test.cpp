@@ -185,6 +185,16 @@ TEST(Kk, TrainAndTestOfAllSeedsShareNoStatements) {
   for (const std::string& statements : test) EXPECT_EQ(train.count(statements), 0U) << statements;
 }
 
+TEST(Kk, OnePuzzleIsThatOfTheList) {
+  KkOptions options;
+  options.seed = 5;
+  options.count = 4;
+  options.split = KkSplit::test;
+  const std::vector<KkPuzzle> all = generate(options);
+  for (std::size_t i = 0; i < all.size(); ++i)
+    EXPECT_EQ(to_jsonl_row(generate_one(options, static_cast<std::int64_t>(i))), to_jsonl_row(all[i]));
+}
+
 TEST(Kk, AShorterListIsAPrefixOfALongerOne) {
   KkOptions options;
   options.count = 50;

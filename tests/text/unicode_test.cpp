@@ -41,6 +41,25 @@ TEST(UnicodeClasses, WordsAreLettersNumbersAndTheUnderscoreOfAnyScript) {
   }
 }
 
+TEST(UnicodeClasses, LettersAreThoseOfAnyScriptWithoutNumbers) {
+  for (const char32_t c : {U'a', U'Z', U'\u00e9', U'\u0416', U'\u4e2d', U'\u00df', U'\u01c5', U'\u02b0'})
+    EXPECT_TRUE(is_letter(c)) << std::hex << static_cast<unsigned>(c);
+  for (const char32_t c : {U'_', U'1', U'\u0663', U'\u00bd', U'\u2167', U'\u0301', U' ', U'\ufffd', U'-'})
+    EXPECT_FALSE(is_letter(c)) << std::hex << static_cast<unsigned>(c);
+}
+
+TEST(UnicodeClasses, AllCasesOfALetterAreAlike) {
+  const std::u32string_view alike[] = {
+      U"aA",           U"iI\u0130\u0131",     U"sS\u017f",           U"kK\u212a", U"\u00e9\u00c9",
+      U"\u0436\u0416", U"\u03c3\u03c2\u03a3", U"\u01c6\u01c5\u01c4", U"\u4e2d",   U"\u00b5\u03bc\u039c"};
+  for (const std::u32string_view letters : alike) {
+    for (const char32_t c : letters)
+      EXPECT_EQ(caseless(c), caseless(letters.front())) << std::hex << static_cast<unsigned>(c);
+  }
+  EXPECT_NE(caseless(U'e'), caseless(U'\u00e9'));
+  EXPECT_NE(caseless(U'1'), caseless(U'\u00b9'));
+}
+
 TEST(UnicodeClasses, WhiteSpaceIncludesTheInformationSeparators) {
   int count = 0;
   for (char32_t c = 0; c <= 0x10ffff; ++c) count += is_space(c) ? 1 : 0;

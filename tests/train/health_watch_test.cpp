@@ -47,6 +47,37 @@ TEST(HealthWatch, JoinsLayersAndNamesTheSpacing) {
             (std::vector<std::string>{"--overwrite", "--set", "precision.rounding=stochastic"}));
 }
 
+/// A rule may give one layer another format.
+TEST(HealthWatch, NamesTheLayerIfItIsTheOnlyOne) {
+  HealthWatch watch(policy("bf16-true"));
+  runtime::ParameterHealth other = matrix("model.layers.0.mlp.up_proj.weight", 0);
+  other.master = Scalar::f32;
+  watch.see(step(1e-5, {other, matrix("model.layers.1.mlp.up_proj.weight", 0.9),
+                        matrix("model.layers.1.mlp.down_proj.weight", 0.9)}));
+  const std::vector<HealthFinding> found = watch.findings();
+  ASSERT_EQ(found.size(), 1U);
+  EXPECT_EQ(
+      found[0].warning.text.find("90 % of the updates of the 2 matrices model.layers.1.mlp.up_proj.weight, "
+                                 "model.layers.1.mlp.down_proj.weight were lost"),
+      0U)
+      << found[0].warning.text;
+  EXPECT_EQ(found[0].warning.cures[0].arguments,
+            (std::vector<std::string>{"--overwrite", "--rule", "model.layers.1.mlp.up_proj: params=f32",
+                                      "--rule", "model.layers.1.mlp.down_proj: params=f32"}));
+}
+
+/// Layers in one format lose about the same share, so the limit would otherwise choose among them.
+TEST(HealthWatch, CuresAllLayersInTheFormat) {
+  HealthWatch watch(policy("bf16-true"));
+  watch.see(step(1e-5, {matrix("model.layers.0.mlp.up_proj.weight", 0.49),
+                        matrix("model.layers.1.mlp.up_proj.weight", 0.51)}));
+  const std::vector<HealthFinding> found = watch.findings();
+  ASSERT_EQ(found.size(), 1U);
+  EXPECT_NE(found[0].warning.text.find("the matrix model.layers.1.mlp.up_proj.weight"), std::string::npos);
+  EXPECT_EQ(found[0].warning.cures[0].arguments,
+            (std::vector<std::string>{"--overwrite", "--rule", "model.layers.*.mlp.up_proj: params=f32"}));
+}
+
 TEST(HealthWatch, CountsOnlyUpdatesThatAreNotZero) {
   HealthWatch watch(policy("bf16-true"));
   runtime::ParameterHealth rare = matrix("model.embed_tokens.weight", 0.3);

@@ -9,9 +9,11 @@
 #include "mantissa/base/words.h"
 #include "mantissa/config/options.h"
 #include "mantissa/io/state.h"
+#include "mantissa/lab/audit/data_findings.h"
 #include "mantissa/lab/audit/run.h"
 #include "mantissa/numeric/philox.h"
 #include "mantissa/precision/supported.h"
+#include "mantissa/run/work.h"
 
 namespace mantissa::api {
 namespace {
@@ -22,31 +24,42 @@ struct Replay {
   std::int64_t from = 1;
 };
 
-AuditReport report_of(const Config& config, const weights::ModelSource& model, data::Memory data,
-                      const Replay& replay, const AuditOptions& options, const OnAuditStep& on_step,
-                      const std::stop_token& stop, std::int64_t more = 0) {
-  const config::RunConfig& run = config.impl().run;
-  precision::check_supported(run.policy);
-  const auto device = device_for(options.hardware, run.run.threads);
-  const text::Dataset rows = data::load_dataset(run, model.config, std::move(data));
-  const lab::Audit audit = lab::audit_run(
-      {run, model, rows, *device, replay.run, replay.state, replay.from},
-      {.steps = options.steps,
-       .more = more,
-       .tries_cures = options.try_cures,
-       .command = options.command,
-       .cure_command = options.cure_command},
-      [&](const train::StepReport& step, std::int64_t steps) {
-        if (on_step) on_step(step.step, steps, step.loss);
-      },
-      stop);
+AuditReport report_of(const lab::Audit& audit, const Config& config) {
   return {.text = lab::to_text(audit),
           .json = lab::to_json(audit),
           .html = lab::to_html(audit),
           .notes = config.impl().told.notes,
           .findings = static_cast<std::int64_t>(audit.findings.size()),
           .steps = audit.steps,
-          .interrupted = stop.stop_requested()};
+          .interrupted = false};
+}
+
+AuditReport report_of(const Config& config, weights::ModelSource model, data::Memory data,
+                      const Replay& replay, const AuditOptions& options, const OnAuditStep& on_step,
+                      const std::stop_token& stop, std::int64_t more = 0) {
+  const config::RunConfig& run = config.impl().run;
+  precision::check_supported(run.policy);
+  const auto device = device_for(options.hardware, run.run.threads);
+  const lab::AuditOptions details{.steps = options.steps,
+                                  .more = more,
+                                  .tries_cures = options.try_cures,
+                                  .command = options.command,
+                                  .cure_command = options.cure_command};
+  std::optional<run::Work> work;
+  try {
+    work.emplace(run::work_of(run, model, std::move(data), *device, nullptr));
+  } catch (const data::NoLabels& e) {
+    return report_of(lab::audit_without_labels(run, model.config, e, details), config);
+  }
+  const lab::Audit audit = lab::audit_run(
+      {work->config, model, *work->task, *device, replay.run, replay.state, replay.from}, details,
+      [&](const train::StepReport& step, std::int64_t steps) {
+        if (on_step) on_step(step.step, steps, step.loss);
+      },
+      stop);
+  AuditReport report = report_of(audit, config);
+  report.interrupted = stop.stop_requested();
+  return report;
 }
 
 /// Returns ids that are drawn uniformly, enough for some steps.

@@ -71,9 +71,10 @@ Plan explain(const Config& config, const Hardware& hardware, const std::vector<s
   weights::ModelSource source = weights::find_run_model(run);
   // The forecast counts the data, which a run holds before it allocates anything else.
   config::Told told = config.impl().told;
-  const auto task = run::task_of(run, source, memory_of(data), *device, &told.notes);
+  const run::Work work = run::work_of(run, source, memory_of(data), *device, &told.notes);
   if (!in_memory(data)) data::add_note(run, source.config, told);
-  return plan_of(explain::explain_training(run, source.config, *device, told, there, 0, task->passes()));
+  return plan_of(
+      explain::explain_training(work.config, source.config, *device, told, there, 0, work.task->passes()));
 }
 
 Plan explain_model(const std::filesystem::path& model, const Precision& precision, const Hardware& hardware,

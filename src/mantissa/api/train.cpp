@@ -3,7 +3,6 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <iterator>
 #include <memory>
 #include <string_view>
 
@@ -12,7 +11,6 @@
 #include "mantissa/data/tokenizer.h"
 #include "mantissa/precision/supported.h"
 #include "mantissa/rl/samples.h"
-#include "mantissa/rl/task.h"
 #include "mantissa/run/run.h"
 #include "mantissa/run/work.h"
 
@@ -101,29 +99,6 @@ Summary summary_of(run::Result r) {
   return s;
 }
 
-/// What a run trains on, and the config with what the data determines.
-struct Work {
-  config::RunConfig config;
-  std::unique_ptr<train::Task> task;
-};
-
-Work work_of(const config::RunConfig& run, weights::ModelSource& source, const Data& data,
-             const std::filesystem::path& out, const runtime::Device& device, config::Told& told) {
-  if (run.train.objective != "rl") {
-    if (!in_memory(data)) data::add_note(run, source.config, told);
-    return {run, run::task_of(run, source, memory_of(data), device, &told.notes)};
-  }
-  if (in_memory(data)) throw ConfigError("train: the objective rl reads its prompts from data.source");
-  rl::Prepared prepared = rl::prepare(run, source.config);
-  std::ranges::move(prepared.notes, std::back_inserter(told.notes));
-  const auto samples = std::make_shared<rl::SamplesFile>(out / "samples.jsonl");
-  const auto write = [samples](std::int64_t step, std::span<const rl::Sampled> sampled) {
-    samples->write(step, sampled);
-  };
-  std::unique_ptr<train::Task> task = rl::task(prepared.config, source, prepared.prompts, write, device);
-  return {std::move(prepared.config), std::move(task)};
-}
-
 }  // namespace
 
 Summary train(const Config& config, const TrainOptions& options, const Events& events, std::stop_token stop) {
@@ -134,7 +109,11 @@ Summary train(const Config& config, const TrainOptions& options, const Events& e
   weights::ModelSource source = weights::find_run_model(run);
   if (options.weights != nullptr) weights::use_memory(source, memory_of(options.weights));
   config::Told told = config.impl().told;
-  Work work = work_of(run, source, options.data, out, *device, told);
+  if (!in_memory(options.data)) data::add_note(run, source.config, told);
+  const auto samples = std::make_shared<rl::SamplesFile>(out / "samples.jsonl");
+  run::Work work = run::work_of(
+      run, source, memory_of(options.data), *device, &told.notes,
+      [samples](std::int64_t step, std::span<const rl::Sampled> sampled) { samples->write(step, sampled); });
   run::DirectoryOptions directory{out, options.overwrite, options.resume};
   return summary_of(run::train({work.config, std::move(told), std::move(source), std::move(work.task),
                                 std::move(directory), options.return_weights, data::files_of_tokenizer(run)},

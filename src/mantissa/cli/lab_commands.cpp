@@ -25,7 +25,9 @@ bool is_run(const std::filesystem::path& what) {
 std::string with_cure(const Arguments& a, const Cure& cure) {
   const std::filesystem::path what = a.at(0);
   if (!is_config(what) && !is_run(what)) return a.with(cure);
-  std::vector<std::string> words = {"train"};
+  const api::Config config =
+      api::Config::load(is_config(what) ? what : what / "config.toml", a.texts("--set"), precision_of(a));
+  std::vector<std::string> words = {config.objective() == "rl" ? "rl" : "train"};
   if (is_config(what)) {
     words.push_back(a.at(0));
   } else {

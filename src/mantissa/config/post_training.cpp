@@ -7,6 +7,7 @@
 
 #include "mantissa/base/error.h"
 #include "mantissa/config/read.h"
+#include "mantissa/reward/rule.h"
 
 namespace mantissa::config {
 namespace {
@@ -72,6 +73,11 @@ void check_rl(const RunConfig& config, const Entries& entries) {
     } catch (const ConfigError& e) {
       refuse(*entries.find("rl", "rollout_precision"), e.what());
     }
+  }
+  try {
+    reward::check_rule(rl.reward);
+  } catch (const ConfigError& e) {
+    refuse(*entries.find("rl", "reward"), e.what());
   }
   check_clip(rl, entries);
   if (!config.run.stages.empty())
@@ -263,7 +269,11 @@ void settle_post_training(RunConfig& config, const Entries& entries) {
   if (entries.find("train", "objective") == nullptr && first_entry(entries, "rl") != nullptr)
     config.train.objective = "rl";
   for (const Owner& owner : kOwners) check_owner(config, entries, owner);
-  if (config.train.objective != "rl") return;
+  if (config.train.objective != "rl") {
+    if (config.data.sequence_length == 0)
+      refuse(*entries.find("data", "sequence_length"), "must be at least 1 and at most 16777216");
+    return;
+  }
   check_rl(config, entries);
   // Until the prompts are read.
   if (entries.find("data", "sequence_length") == nullptr) config.data.sequence_length = 0;

@@ -253,8 +253,8 @@ void settle(RunConfig& config, const Entries& entries, bool policy_replaced, boo
   check_text(entries, "log", "observe", [&] { parse_observed(config.log.observe); });
   check_puzzles(config, entries);
   check_mixture(config, entries);
-  check_packing(config, entries);
   settle_post_training(config, entries);
+  check_packing(config, entries);
   settle_batch(config, entries, divided);
   settle_conversations(config, entries);
   settle_fine_tuning(config, entries);

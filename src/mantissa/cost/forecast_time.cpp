@@ -243,11 +243,35 @@ void add_memory(MemoryForecast& forecast, std::span<const OtherPass> passes, std
   forecast.work += arena - training_arena;
 }
 
+namespace {
+
+/// Returns the seconds of generating the tokens of a pass with all streams of its program. A step that reads
+/// a weight takes at least the time of reading it.
+double decoding_seconds(const OtherPass& pass, const Machine& machine) {
+  const plan::Program& program = *pass.program;
+  const auto streams = static_cast<double>(program.buffer(program.required("rows")).shape.count());
+  const double share = streams / static_cast<double>(program.token_capacity);
+  double seconds = 0;
+  for (const plan::Step& s : program.steps) {
+    double weights = 0;
+    for (const plan::Operand& o : s.inputs) {
+      const plan::Buffer& b = program.buffer(o.buffer);
+      if (b.home == plan::Home::master || b.home == plan::Home::copy) weights += static_cast<double>(b.bytes);
+    }
+    const double reading = s.op->kind == graph::OpKind::lookup ? 0 : weights / machine.bytes_per_second;
+    seconds += std::max(reading, share * step_seconds(program, s, program.token_capacity, machine));
+  }
+  return seconds * pass.generated / streams;
+}
+
+}  // namespace
+
 double forecast_seconds(std::span<const OtherPass> passes, const config::RunConfig& config,
                         const Machine& machine) {
   double seconds = 0;
   for (const OtherPass& pass : passes)
-    seconds += pass.runs * micro_batch_seconds(*pass.program, config, machine);
+    seconds += pass.generated > 0 ? decoding_seconds(pass, machine)
+                                  : pass.runs * micro_batch_seconds(*pass.program, config, machine);
   return seconds / kRunShare;
 }
 

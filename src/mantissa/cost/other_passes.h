@@ -14,7 +14,8 @@ namespace mantissa::cost {
 struct OtherPass {
   std::shared_ptr<const plan::Program> program;
   std::size_t weights = 0;  // bytes that it reads, besides the weights in training
-  double runs = 1;          // over all rows, in an optimizer step
+  double runs = 1;          // over all rows, in an optimizer step; not of decoding
+  double generated = 0;     // tokens that a decoding program generates in an optimizer step
 };
 
 /// Adds the memory of the passes. They use the arena of training, of `training_arena` bytes, which may have

@@ -14,13 +14,18 @@ namespace {
 constexpr std::string_view kThink = "<think>";
 
 /// Returns the conversation up to the beginning of the answer that the row has, as the template renders it in
-/// an answer; null if the template changes it.
-std::optional<PromptText> rendered_beginning(const ChatFormat& format, const text::ConversationRow& row) {
+/// an answer; null if the template rejects or changes it.
+std::optional<PromptText> rendered_beginning(const ChatFormat& format, const text::ConversationRow& row,
+                                             const std::string& before) {
   const std::string& begun = row.puzzle->begun;
   nlohmann::ordered_json messages = row.messages;
   messages.push_back({{"role", "assistant"}, {"content", begun}});
-  const std::string before = format.render(row.messages, false, row.tools).text,
-                    text = format.render(messages, false, row.tools).text;
+  std::string text;
+  try {
+    text = format.render(messages, false, row.tools).text;
+  } catch (const chat::TemplateError&) {  // such as one for a model's end token, without that model
+    return std::nullopt;
+  }
   const std::size_t at = text.starts_with(before) ? text.find(begun, before.size()) : text.rfind(begun);
   if (at == std::string::npos) return std::nullopt;
   return PromptText{{}, text.substr(0, at + begun.size()), at};
@@ -31,10 +36,10 @@ PromptText rendered(const ChatFormat& format, const text::ConversationRow& row, 
   PromptText out;
   const bool begun = row.puzzle && !row.puzzle->begun.empty();
   try {
-    if (begun) {
-      if (const std::optional<PromptText> found = rendered_beginning(format, row)) return *found;
-    }
     const std::string before = format.render(row.messages, false, row.tools).text;
+    if (begun) {
+      if (const std::optional<PromptText> found = rendered_beginning(format, row, before)) return *found;
+    }
     out.text = format.render(row.messages, true, row.tools).text;
     // What the template adds for the answer: the header of a turn, and for some models the answer's
     // beginning.

@@ -151,12 +151,20 @@ text::Dataset sft_set(const config::RunConfig& config, const model::ModelConfig&
                       const text::Dataset::Options& options, std::vector<std::string>* notes) {
   const config::DataSection& data = config.data;
   std::vector<text::Dataset::Part> parts;
-  if (data.weights.empty()) parts.push_back({text::listed(sft_rows(config, model, data.source, notes))});
+  std::int64_t left_out = 0;
+  const auto rows = [&](const std::vector<std::string>& files) {
+    SftCounts counts;
+    auto list = text::listed(sft_rows(config, model, files, notes, &counts));
+    left_out += counts.masked + counts.empty;
+    return list;
+  };
+  if (data.weights.empty()) parts.push_back({rows(data.source)});
   for (std::size_t s = 0; s < data.weights.size(); ++s) {
     const std::string& files = data.source[s];
-    parts.push_back({text::listed(sft_rows(config, model, {files}, notes)), data.weights[s], files});
+    parts.push_back({rows({files}), data.weights[s], files});
   }
   text::Dataset set(std::move(parts), options, source_name(config));
+  set.leave_out(left_out);
   if (!data.validation.files.empty())
     set.hold_out(text::listed(sft_rows(config, model, data.validation.files, notes)));
   return set;

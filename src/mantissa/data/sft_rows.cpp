@@ -197,11 +197,27 @@ std::vector<text::Row> encode_all(SftEncoder& encoder, const std::vector<PlacedC
   return encoded;
 }
 
+namespace {
+
+/// True if the first row of the files has ids, which need no template.
+bool begins_with_ids(const std::vector<std::string>& source) {
+  bool ids = false;
+  if (names_puzzles(source)) return false;
+  for_each_conversation(source, {}, [&](const PlacedConversation& first) {
+    ids = first.row.tokens.has_value();
+    return false;
+  });
+  return ids;
+}
+
+}  // namespace
+
 std::vector<text::Row> sft_rows(const config::RunConfig& config, const model::ModelConfig& model,
-                                const std::vector<std::string>& source, std::vector<std::string>* notes) {
+                                const std::vector<std::string>& source, std::vector<std::string>* notes,
+                                SftCounts* counts) {
   const std::unique_ptr<tokenizer::Tokenizer> tokenizer = tokenizer_of(config, model);
   std::optional<ChatFormat> format;
-  if (config.data.chat_template != "none") {
+  if (config.data.chat_template != "none" && !begins_with_ids(source)) {
     format.emplace(chat_source(config, model), config.data.chat_template, "data.template =");
     format->fix_date();
   }
@@ -220,9 +236,14 @@ std::vector<text::Row> sft_rows(const config::RunConfig& config, const model::Mo
   SftEncoder encoder(rules, format ? &*format : nullptr, *tokenizer, model.vocab_size);
   std::vector<text::Row> rows = encode_all(encoder, source, puzzles);
   const std::string text = describe(encoder.counts(), rules, fmt::format("{}", fmt::join(source, ", ")));
+  if (counts != nullptr) *counts = encoder.counts();
   if (rows.empty()) {
-    throw ConfigError(
-        fmt::format("{}. Fix: the rows need answers, or labels other than {}", text, text::kIgnoredLabel));
+    std::vector<Cure> cures;
+    if (rules.truncate == "right" && encoder.counts().too_long > 0)
+      cures.push_back({{"--set", "data.truncate=left"}, "the ends of long rows are kept"});
+    throw NoLabels(
+        fmt::format("{}. Fix: the rows need answers, or labels other than {}", text, text::kIgnoredLabel),
+        std::move(cures));
   }
   if (notes != nullptr) notes->push_back(text);
   return rows;

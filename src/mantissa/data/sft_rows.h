@@ -44,6 +44,12 @@ struct SftCounts {
 /// Returns one line about the rows of `name`.
 std::string describe(const SftCounts& counts, const SftRules& rules, const std::string& name);
 
+/// No row of the data has a token to train.
+class NoLabels : public ConfigError {
+ public:
+  using ConfigError::ConfigError;
+};
+
 /// Turns conversations into rows.
 class SftEncoder {
  public:
@@ -90,8 +96,10 @@ std::vector<text::Row> encode_all(SftEncoder& encoder, const std::vector<std::st
 /// Returns the used ones of `rows`.
 std::vector<text::Row> encode_all(SftEncoder& encoder, const std::vector<PlacedConversation>& rows);
 
-/// Returns the rows of `source` for the config, and adds a line about them to `notes` unless it is null.
+/// Returns the rows of `source` for the config, adds a line about them to `notes` unless it is null, and sets
+/// their `counts` unless it is null. Throws NoLabels if no row can be used.
 std::vector<text::Row> sft_rows(const config::RunConfig& config, const model::ModelConfig& model,
-                                const std::vector<std::string>& source, std::vector<std::string>* notes);
+                                const std::vector<std::string>& source, std::vector<std::string>* notes,
+                                SftCounts* counts = nullptr);
 
 }  // namespace mantissa::data

@@ -148,7 +148,7 @@ Files own_files(const config::RunConfig& config) {
 Files files_of_tokenizer(const config::RunConfig& config) {
   Files files = own_files(config);
   const std::string& name = config.data.chat_template;
-  if (config.train.objective != "sft" || name == "auto" || name == "none") return files;
+  if (config.train.objective == "pretrain" || name == "auto" || name == "none") return files;
   // The model answers under the template that it was trained with.
   constexpr const char* kFile = "chat_template.jinja";
   constexpr std::uint64_t kLargestTemplate = std::uint64_t{16} << 20;

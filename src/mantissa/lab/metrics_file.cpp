@@ -9,6 +9,13 @@
 
 namespace mantissa::lab {
 
+std::optional<double> number_in(const nlohmann::json& metrics, const char* key) {
+  if (!metrics.is_object()) return std::nullopt;
+  const auto found = metrics.find(key);
+  if (found == metrics.end() || !found->is_number()) return std::nullopt;
+  return found->get<double>();
+}
+
 MetricsFile::MetricsFile(const std::filesystem::path& path) : path_(path), in_(path, std::ios::binary) {
   std::error_code error;
   if (!in_ || !std::filesystem::is_regular_file(path, error))

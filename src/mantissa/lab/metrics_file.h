@@ -15,6 +15,10 @@ struct StepLine {
   nlohmann::json metrics;
 };
 
+/// Returns a number of a line, or null if it is missing or not a number: metrics that are not finite are
+/// null.
+std::optional<double> number_in(const nlohmann::json& metrics, const char* key);
+
 class MetricsFile {
  public:
   /// Throws FileError if the file cannot be read.

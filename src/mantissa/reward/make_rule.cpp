@@ -12,43 +12,46 @@ namespace {
 
 constexpr std::string_view kRegex = "regex:", kProgram = "program:";
 
-/// Calls one of the functions for the kind of the rule: `plain` with its name, the others with what follows
-/// the colon.
-template <class Plain, class Regex, class Program>
-auto of_kind(const std::string& rule, const Plain& plain, const Regex& regex, const Program& program) {
-  if (rule == "kk" || rule == "exact") return plain(rule);
-  if (rule.starts_with(kRegex)) return regex(rule.substr(kRegex.size()));
+/// Returns the command of a program. Throws ConfigError if the rule has another kind.
+std::string command_of(const std::string& rule) {
   if (!rule.starts_with(kProgram)) {
     static const std::vector<std::string> kNames = {"kk", "exact", "regex", "program"};
     const bool known = rule == "regex" || rule == "program";
-    throw ConfigError(fmt::format("reward {}: expected kk, exact, \"regex:PATTERN\" or \"program:COMMAND\"{}",
-                                  in_quotes(rule),
-                                  known ? "" : did_you_mean(rule.substr(0, rule.find(':')), kNames)));
+    throw ConfigError(
+        fmt::format("expected kk, exact, \"regex:PATTERN\" or \"program:COMMAND\"{}",
+                    known ? "" : did_you_mean(std::string_view(rule).substr(0, rule.find(':')), kNames)));
   }
-  const std::string command = rule.substr(kProgram.size());
+  std::string command = rule.substr(kProgram.size());
   if (trimmed(command).empty()) {
-    throw ConfigError(fmt::format(
-        "reward {}: the command is empty; write \"program:COMMAND\", such as \"program:python3 score.py\"",
-        in_quotes(rule)));
+    throw ConfigError(
+        "the command is empty; write \"program:COMMAND\", such as \"program:python3 score.py\"");
   }
-  if (command.find('\0') != std::string::npos)
-    throw ConfigError(fmt::format("reward {}: the command has a NUL byte", in_quotes(rule)));
-  return program(command);
+  if (command.find('\0') != std::string::npos) throw ConfigError("the command has a NUL byte");
+  return command;
+}
+
+/// Returns the rule, or null for a program.
+std::unique_ptr<Rule> rule_within(const std::string& rule, const RuleOptions& options) {
+  if (rule == "kk") return kk_rule(options.marked);
+  if (rule == "exact") return exact_rule();
+  return rule.starts_with(kRegex) ? regex_rule(std::string_view(rule).substr(kRegex.size())) : nullptr;
 }
 
 }  // namespace
 
 void check_rule(const std::string& rule) {
-  of_kind(
-      rule, [](const std::string&) {}, [](const std::string& pattern) { regex_rule(pattern); },
-      [](const std::string&) {});
+  if (rule_within(rule, {}) == nullptr) command_of(rule);
 }
 
 std::unique_ptr<Rule> make_rule(const std::string& rule, const RuleOptions& options) {
-  return of_kind(
-      rule, [&](const std::string& name) { return name == "kk" ? kk_rule(options.marked) : exact_rule(); },
-      [](const std::string& pattern) { return regex_rule(pattern); },
-      [&](const std::string& command) { return program_rule(command, options); });
+  std::string command;
+  try {
+    if (auto made = rule_within(rule, options)) return made;
+    command = command_of(rule);
+  } catch (const ConfigError& e) {
+    throw ConfigError(fmt::format("reward {}: {}", in_quotes(rule), e.what()));
+  }
+  return program_rule(std::move(command), options);
 }
 
 }  // namespace mantissa::reward

@@ -25,15 +25,15 @@ std::string pcre2_message(int code) {
 }
 
 /// Compiles without JIT, whose limits are those of its stack: so the same steps are given up everywhere.
-/// Throws ConfigError, beginning with `where`.
-Code compile(std::string_view pattern, const std::string& where) {
+/// Throws ConfigError.
+Code compile(std::string_view pattern) {
   int error = 0;
   PCRE2_SIZE at = 0;
   Code code(pcre2_compile_8(reinterpret_cast<PCRE2_SPTR8>(pattern.data()), pattern.size(),
                             PCRE2_UTF | PCRE2_UCP | PCRE2_MATCH_INVALID_UTF, &error, &at, nullptr),
             pcre2_code_free_8);
   if (code != nullptr) return code;
-  throw ConfigError(fmt::format("{}: the pattern is invalid at byte {}: {}; it is {}", where, at + 1,
+  throw ConfigError(fmt::format("the pattern is invalid at byte {}: {}; it is {}", at + 1,
                                 pcre2_message(error), in_quotes(pattern)));
 }
 
@@ -117,8 +117,7 @@ class Matcher {
 
 class RegexRule final : public Rule {
  public:
-  explicit RegexRule(std::string_view pattern)
-      : pattern_(pattern), code_(compile(pattern_.with("answer"), "reward \"regex:…\"")) {}
+  explicit RegexRule(std::string_view pattern) : pattern_(pattern), code_(compile(pattern_.with("answer"))) {}
 
   void check_row(const nlohmann::ordered_json& row, const std::string& where) const override {
     if (pattern_.has_place()) code_of(row, where);
@@ -135,7 +134,12 @@ class RegexRule final : public Rule {
 
  private:
   Code code_of(const nlohmann::ordered_json& row, const std::string& where) const {
-    return compile(pattern_.with(reference_answer(row, where)), where);
+    const std::string pattern = pattern_.with(reference_answer(row, where));
+    try {
+      return compile(pattern);
+    } catch (const ConfigError& e) {  // such as an answer in the name of a group
+      throw FileError(fmt::format("{}: with the answer of the row, {}", where, e.what()));
+    }
   }
 
   Template pattern_;

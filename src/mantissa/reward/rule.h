@@ -54,12 +54,12 @@ struct RuleOptions {
   bool marked = false;        // of kk: responses contain "Assistant:" or the chat marker, as Logic-RL's do
 };
 
-/// Throws ConfigError, unless `rule` is "kk", "exact", "regex:PATTERN" with a
+/// Throws ConfigError, with the fault as its message, unless `rule` is "kk", "exact", "regex:PATTERN" with a
 /// valid pattern, or "program:COMMAND" with a command. Starts nothing.
 void check_rule(const std::string& rule);
 
 /// Returns the rule. Starts the program of "program:COMMAND" through the shell, in the current directory; it
-/// ends with the rule. Throws ConfigError as check_rule() does, and ResourceError if no process can be
+/// ends with the rule. Throws ConfigError that names the rule, and ResourceError if no process can be
 /// started.
 std::unique_ptr<Rule> make_rule(const std::string& rule, const RuleOptions& options = {});
 

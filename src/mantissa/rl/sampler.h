@@ -38,6 +38,7 @@ class Sampler {
   /// Compiles the program for the part of the run that begins with `step`, counted from 0.
   void begin_part(std::int64_t step);
   const plan::Program& program() const { return *program_; }
+  std::shared_ptr<const plan::Program> shared_program() const { return program_; }
   /// Sets the weights and the memory; null releases them.
   void bind(std::shared_ptr<runtime::WeightSet> weights, std::shared_ptr<runtime::Arena> arena);
 

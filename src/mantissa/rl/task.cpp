@@ -124,6 +124,7 @@ class RlTask final : public train::Task {
     if (step != part_) {
       sampler_.begin_part(step);
       if (old_) compile_old(step);
+      if (reference_) reference_->begin_part(step);
       part_ = step;
     }
     std::vector<const plan::Program*> programs = {&sampler_.program()};
@@ -139,14 +140,31 @@ class RlTask final : public train::Task {
   }
 
   train::TaskMemory memory() const override {
-    train::TaskMemory memory{0, sampler_.program().memory.arena(), prompts_->bytes()};
-    if (old_) memory.arena = std::max(memory.arena, old_->program().memory.arena());
-    if (reference_) {
-      memory.weights = reference_->bytes();
-      memory.arena = std::max(memory.arena, reference_->program().memory.arena());
+    train::TaskMemory memory{0, 0, prompts_->bytes()};
+    for (const cost::OtherPass& pass : passes()) {
+      memory.weights += pass.weights;
+      memory.arena = std::max(memory.arena, pass.program->memory.arena());
     }
     return memory;
   }
+
+  std::vector<cost::OtherPass> passes() const override {
+    const double tokens = static_cast<double>(responses() * config_.rl.max_new_tokens) /
+                          static_cast<double>(config::steps_per_rollout(config_.rl));
+    const double runs = 1 / static_cast<double>(config_.rl.epochs);
+    std::vector<cost::OtherPass> all = {
+        {.program = sampler_.shared_program(), .weights = 0, .runs = 0, .generated = tokens}};
+    if (old_) all.push_back({.program = old_->shared_program(), .runs = runs});
+    if (reference_) {
+      all.push_back({.program = reference_->shared_program(), .weights = reference_->bytes(), .runs = runs});
+    }
+    return all;
+  }
+
+  std::unique_ptr<train::Task> again() const override {
+    return task(config_, source_, prompts_, {}, device_);
+  }
+  bool repeats() const override { return !config_.rl.reward.starts_with("program:"); }
 
   train::TaskState save() const override {
     train::TaskState state;

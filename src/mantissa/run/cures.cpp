@@ -144,7 +144,7 @@ config::RunConfig with_cure(const config::RunConfig& config, const Cure& cure,
 
 Tried tried(const std::vector<Cure>& cures, const Replay& replay, const std::stop_token& stop) {
   Tried result;
-  const bool repeats = replay.task.again() != nullptr;
+  const bool repeats = replay.task.repeats();
   const text::Dataset* data = replay.task.dataset();
   const std::size_t data_bytes = data == nullptr ? 0 : data->bytes();
   const bool fits = 2 * (replay.used_bytes + data_bytes) <= runtime::machine_memory_bytes();

@@ -78,6 +78,7 @@ class Run {
 
   Result operator()(const std::optional<io::FoundState>& state) {
     if (directory_.resume) load_state(state);
+    begins_ = trainer_.step() == 0;
     begin_directory();
     for (const std::string& note : trainer_.notes()) tell(note);
     keep_start();
@@ -147,8 +148,23 @@ class Run {
   bool adapts() const { return trainer_.model().adapter != nullptr; }
 
   std::uint64_t save_adapter() const {
-    return weights::save_adapter(out_ / peft::kRunFolder, trainer_.weights(), trainer_.source(),
-                                 config_.policy, files_);
+    const std::uint64_t hash = weights::save_adapter(out_ / peft::kRunFolder, trainer_.weights(),
+                                                     trainer_.source(), config_.policy, files_);
+    remove_earlier("model");
+    return hash;
+  }
+
+  std::uint64_t save_model() const {
+    const std::uint64_t hash =
+        weights::save_model(out_ / "model", trainer_.weights(), trainer_.model(), config_.policy, files_);
+    remove_earlier(peft::kRunFolder);
+    return hash;
+  }
+
+  /// Removes what a run that this one replaces has left, and this one does not write: the directory would
+  /// stand for the earlier run's model or adapter.
+  void remove_earlier(const char* part) const {
+    if (begins_) std::filesystem::remove_all(out_ / part);
   }
 
   /// Saves a state, and an adapter as it is then, which takes little space.
@@ -318,9 +334,7 @@ class Run {
     result.model_format = *config_.policy.fields().checkpoint;
     const std::string loss = weights::checkpoint_loss(trainer_.weights(), result.model_format);
     if (!loss.empty()) tell(loss);
-    const std::uint64_t hash = adapts() ? save_adapter()
-                                        : weights::save_model(result.model, trainer_.weights(),
-                                                              trainer_.model(), config_.policy, files_);
+    const std::uint64_t hash = adapts() ? save_adapter() : save_model();
     result.weights_xxh64 = fmt::format("{:016x}", hash);
     if (returns_weights_) {
       result.weights = weights::save_to_memory(trainer_.weights(), trainer_.model(), config_.policy);
@@ -365,6 +379,7 @@ class Run {
   std::size_t predicted_peak_ = 0;
   std::vector<explain::StagePlan> stages_;  // empty: all steps are alike
   std::int64_t saved_ = 0;
+  bool begins_ = true;  // at its first step, with no state
   std::optional<weights::StartWeights> start_;
   std::optional<Observations> observations_;
 };

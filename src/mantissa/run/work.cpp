@@ -2,6 +2,8 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
+#include <iterator>
 #include <utility>
 
 #include "mantissa/base/error.h"
@@ -36,21 +38,27 @@ void settle_padding(weights::ModelSource& source, const std::set<std::int32_t>& 
 
 }  // namespace
 
-std::unique_ptr<train::Task> task_of(const config::RunConfig& config, weights::ModelSource& source,
-                                     data::Memory memory, const runtime::Device& device,
-                                     std::vector<std::string>* notes) {
-  if (!is_on_pairs(config))
-    return train::corpus_task(data::load_dataset(config, source.config, std::move(memory), notes));
+Work work_of(const config::RunConfig& config, weights::ModelSource& source, data::Memory memory,
+             const runtime::Device& device, std::vector<std::string>* notes, rl::OnRollout on_rollout) {
+  const bool online = config.train.objective == "rl";
+  if (!online && !is_on_pairs(config))
+    return {config, train::corpus_task(data::load_dataset(config, source.config, std::move(memory), notes))};
   if (memory.any()) {
-    throw ConfigError(
-        fmt::format("train.objective = \"{}\" reads its pairs from data.source, not from memory",
-                    config.train.objective));
+    throw ConfigError(fmt::format("train.objective = \"{}\" reads its {} from data.source, not from memory",
+                                  config.train.objective, online ? "prompts" : "pairs"));
+  }
+  if (online) {
+    rl::Prepared p = rl::prepare(config, source.config);
+    if (notes != nullptr) std::ranges::move(p.notes, std::back_inserter(*notes));
+    auto task = rl::task(p.config, source, p.prompts, std::move(on_rollout), device);
+    return {std::move(p.config), std::move(task)};
   }
   data::PairSet pairs = data::load_pairs(config, source.config, notes);
   if (source.config.scores) settle_padding(source, pairs.last_ids, notes);
-  return train::preference_task(
-      config, source, {std::move(pairs.rows), std::move(pairs.margins), std::move(pairs.held_out_margins)},
-      device);
+  return {config,
+          train::preference_task(
+              config, source,
+              {std::move(pairs.rows), std::move(pairs.margins), std::move(pairs.held_out_margins)}, device)};
 }
 
 }  // namespace mantissa::run

@@ -7,18 +7,24 @@
 
 #include "mantissa/config/run_config.h"
 #include "mantissa/data/rows.h"
+#include "mantissa/rl/task.h"
 #include "mantissa/runtime/device.h"
 #include "mantissa/train/task.h"
 #include "mantissa/weights/model_files.h"
 
 namespace mantissa::run {
 
-/// Reads the data of every objective but rl, or takes `memory` unless it is empty, and returns the task. Adds
-/// lines about the data to `notes` unless it is null. `source` is the run's model; what its config.json says
-/// of padding is removed if rows of a reward model end with that token. Throws ConfigError and FileError for
-/// data that the objective cannot use, and ConfigError for the objective rl.
-std::unique_ptr<train::Task> task_of(const config::RunConfig& config, weights::ModelSource& source,
-                                     data::Memory memory, const runtime::Device& device,
-                                     std::vector<std::string>* notes);
+/// The task of a run, and its config with what the data determines: under rl, the sequence length.
+struct Work {
+  config::RunConfig config;
+  std::unique_ptr<train::Task> task;
+};
+
+/// Reads the data of the objective, or takes `memory` unless it is empty. Adds lines about the data to
+/// `notes` unless it is null. `source` is the run's model; what its config.json says of padding is removed if
+/// rows of a reward model end with that token. `on_rollout` is called under rl. Throws ConfigError and
+/// FileError for data that the objective cannot use.
+Work work_of(const config::RunConfig& config, weights::ModelSource& source, data::Memory memory,
+             const runtime::Device& device, std::vector<std::string>* notes, rl::OnRollout on_rollout = {});
 
 }  // namespace mantissa::run

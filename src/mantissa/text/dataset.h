@@ -67,6 +67,10 @@ class Dataset {
   void begin_at(std::int64_t row) { first_row_ = row; }
   std::int64_t first_row() const { return first_row_; }
 
+  /// Tells of rows of the files that are not among the data, as no token of them is trained.
+  void leave_out(std::int64_t rows) { left_out_ = rows; }
+  std::int64_t left_out() const { return left_out_; }
+
   /// Returns the number of training rows; 0 with a source.
   std::int64_t training_rows() const;
   std::int64_t validation_rows() const;
@@ -120,7 +124,8 @@ class Dataset {
   std::string name_;
   std::int64_t train_ = 0, held_out_ = 0;  // of all sources
   std::int64_t first_row_ = 0;             // of a stage, among its training rows over all epochs
-  std::vector<Dataset> later_;             // stages
+  std::int64_t left_out_ = 0;
+  std::vector<Dataset> later_;  // stages
 };
 
 }  // namespace mantissa::text

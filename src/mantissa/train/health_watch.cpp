@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <cctype>
 #include <cmath>
+#include <map>
 
 #include "mantissa/base/quantities.h"
 #include "mantissa/numeric/round.h"
@@ -26,12 +27,35 @@ std::string pattern_of(std::string_view name) {
   return pattern;
 }
 
-/// Returns the arguments that give every parameter in `names` f32 in `field`.
-std::vector<std::string> rules_for(const std::vector<std::string>& names, std::string_view field) {
-  std::vector<std::string> scopes, arguments;
+/// Returns the names, each once, with a pattern in place of those that have one of several layers in `among`.
+std::vector<std::string> grouped(const std::vector<std::string>& names,
+                                 const std::vector<std::string>& among) {
+  std::map<std::string, int> layers;
+  for (const std::string& name : among) ++layers[pattern_of(name)];
+  std::vector<std::string> groups;
   for (const std::string& name : names) {
-    const std::string scope = pattern_of(name.substr(0, name.rfind('.')));
-    if (std::ranges::find(scopes, scope) == scopes.end()) scopes.push_back(scope);
+    std::string pattern = pattern_of(name);
+    const std::string& group = layers[pattern] > 1 ? pattern : name;
+    if (std::ranges::find(groups, group) == groups.end()) groups.push_back(group);
+  }
+  return groups;
+}
+
+std::string listed(std::vector<std::string> names) {
+  constexpr std::size_t kMost = 4;
+  const std::size_t more = names.size() > kMost ? names.size() - kMost : 0;
+  names.resize(names.size() - more);
+  return fmt::format("{}{}", fmt::join(names, ", "), more > 0 ? fmt::format(" and {} more", more) : "");
+}
+
+/// Returns the arguments that give every parameter in `names` f32 in `field`: one rule for all layers if a
+/// parameter of another layer is in `alike` too.
+std::vector<std::string> rules_for(const std::vector<std::string>& names, std::string_view field,
+                                   const std::vector<std::string>& alike) {
+  std::vector<std::string> scopes, arguments;
+  for (const std::string& name : grouped(names, alike)) {
+    std::string scope = name.substr(0, name.rfind('.'));
+    if (std::ranges::find(scopes, scope) == scopes.end()) scopes.push_back(std::move(scope));
   }
   constexpr std::size_t kMost = 3;
   if (scopes.size() > kMost) scopes = {"*"};
@@ -55,16 +79,13 @@ std::string patterns_of(const std::vector<std::string>& names) {
     const std::string pattern = pattern_of(name);
     if (std::ranges::find(patterns, pattern) == patterns.end()) patterns.push_back(pattern);
   }
-  constexpr std::size_t kMost = 4;
-  const std::size_t more = patterns.size() > kMost ? patterns.size() - kMost : 0;
-  patterns.resize(patterns.size() - more);
-  return fmt::format("{}{}", fmt::join(patterns, ", "), more > 0 ? fmt::format(" and {} more", more) : "");
+  return listed(std::move(patterns));
 }
 
 std::string HealthWatch::who(const Found& f) {
   const std::string_view one = f.vectors ? "vector" : "matrix", many = f.vectors ? "vectors" : "matrices";
   if (f.names.size() == 1) return fmt::format("the {} {}", one, f.names.front());
-  return fmt::format("the {} {} {}", f.names.size(), many, patterns_of(f.names));
+  return fmt::format("the {} {} {}", f.names.size(), many, listed(grouped(f.names, f.names)));
 }
 
 HealthWatch::Found& HealthWatch::add(std::vector<Found>& found, const runtime::ParameterHealth& p,
@@ -82,6 +103,14 @@ HealthWatch::Found& HealthWatch::add(std::vector<Found>& found, const runtime::P
     group->worst_share = share;
   }
   return *group;
+}
+
+std::vector<std::string> HealthWatch::with_format(Scalar master) const {
+  std::vector<std::string> names;
+  for (const Sums& s : parameters_) {
+    if (s.last.master == master) names.push_back(s.last.name);
+  }
+  return names;
 }
 
 HealthFinding HealthWatch::finding(const Found& f, std::string kind, std::string pass, std::string text,
@@ -160,7 +189,7 @@ void HealthWatch::find_lost(std::vector<HealthFinding>& said) const {
       text += fmt::format(", and {} of the elements equal their start", percent_text(f.never / f.counted));
     text += fmt::format(": numbers in {} near {:.2g} are {:.2g} apart, and the learning rate is {:.2g}",
                         name(f.master), f.absmax, ulp(f.absmax, f.master), lr_);
-    std::vector<Cure> cures = {{started_over(rules_for(f.names, "params"))},
+    std::vector<Cure> cures = {{started_over(rules_for(f.names, "params", with_format(f.master)))},
                                {started_over({"--set", "precision.rounding=stochastic"})}};
     if (bytes_of(f.master) >= 4)
       cures = {{started_over({"--set", fmt::format("optimizer.lr={:g}", lr_ * 100)})}};
@@ -173,7 +202,7 @@ void HealthWatch::find_gradients(std::vector<HealthFinding>& said) const {
     said.push_back(
         finding(f, kind, "backward",
                 fmt::format("{} of the gradients of {} {}", percent_text(f.part / f.of), who(f), what),
-                {{started_over(rules_for(f.names, "grads"))}}));
+                {{started_over(rules_for(f.names, "grads", f.names))}}));
   };
   for (const Found& f :
        above([](const Sums& s) { return s.flushed; }, [&](const Sums&) { return limits_.grads_flushed; }))
@@ -193,7 +222,7 @@ void HealthWatch::find_saturated(std::vector<HealthFinding>& said) const {
     std::string text = fmt::format("{} of {} exceed the range of the format in which products read them",
                                    percent_text(f.part / f.of), who(f));
     said.push_back(finding(f, "saturation", "forward", std::move(text),
-                           {{started_over(rules_for(f.names, "compute"))}}));
+                           {{started_over(rules_for(f.names, "compute", f.names))}}));
   }
 }
 
@@ -203,8 +232,8 @@ void HealthWatch::find_vanished(std::vector<HealthFinding>& said) const {
     std::string text = fmt::format(
         "{} of {} become zero in the blocks in which products read them; the largest weight is {:.2g}",
         percent_text(f.part / f.of), who(f), f.absmax);
-    said.push_back(
-        finding(f, "underflow", "forward", std::move(text), {{started_over(rules_for(f.names, "compute"))}}));
+    said.push_back(finding(f, "underflow", "forward", std::move(text),
+                           {{started_over(rules_for(f.names, "compute", f.names))}}));
   }
 }
 

@@ -69,6 +69,8 @@ class HealthWatch {
   static std::string who(const Found& found);
   /// Adds `p` to its group, a new one if there is none, and returns the group.
   static Found& add(std::vector<Found>& found, const runtime::ParameterHealth& p, double share);
+  /// Returns the names of the parameters with masters in a format.
+  std::vector<std::string> with_format(Scalar master) const;
   /// Returns the parameters whose mean share loss(sums) / steps is above limit(sums).
   template <class Loss, class Limit>
   std::vector<Found> above(const Loss& loss, const Limit& limit) const;

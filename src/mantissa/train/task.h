@@ -78,8 +78,11 @@ class Task {
   /// Restores the state that save() returned after `step` steps. Throws FileError if it is not one.
   virtual void restore(std::int64_t /*step*/, const TaskState& /*state*/) {}
 
-  /// Returns a task at its beginning for a repetition of the run, or null if the rows come only once.
-  virtual std::unique_ptr<Task> again() const { return nullptr; }
+  /// Returns a task at its beginning, for a repetition of the run.
+  virtual std::unique_ptr<Task> again() const = 0;
+  /// Returns false if a repetition may have other rows, or none: those of a callback, or rewards of a
+  /// program.
+  virtual bool repeats() const { return true; }
   /// Returns the data set of a task that is one, or null.
   virtual const text::Dataset* dataset() const { return nullptr; }
 };

@@ -120,7 +120,8 @@ struct Audit {
   std::int64_t steps = 0, parameters = 0;
   std::vector<std::int64_t> observed;  // steps
   std::vector<StepPoint> points;
-  std::vector<ValueSeries> values;  // in the order of the plan
+  std::vector<StepPoint> earlier = {};  // steps of the run before those, from its metrics
+  std::vector<ValueSeries> values;      // in the order of the plan
   std::vector<ParameterSeries> weights;
   std::vector<plan::PlanRow> plan;
   std::vector<Finding> findings;  // the worst first; none for a healthy run

@@ -7,9 +7,9 @@
 
 #include "mantissa/base/counted.h"
 #include "mantissa/base/words.h"
-#include "mantissa/config/stages.h"
 #include "mantissa/lab/audit/findings.h"
 #include "mantissa/lab/audit/trials.h"
+#include "mantissa/run/cures.h"
 #include "mantissa/train/health_watch.h"
 
 namespace mantissa::lab {
@@ -39,11 +39,30 @@ std::string for_all_layers(const std::string& rule, const std::string& scope) {
   return wide;
 }
 
-/// True if the arguments have the rule, or the same for the whole model.
-bool contains_rule(const std::vector<std::string>& arguments, const std::string& rule) {
-  return std::ranges::any_of(arguments, [&](const std::string& a) {
-    return a == rule || (a.starts_with("*: ") && rule.ends_with(a.substr(1)));
-  });
+/// Returns the scope of "SCOPE: compute=f32" or {match = "SCOPE", …}.
+std::string scope_of(const std::string& rule) {
+  constexpr std::string_view kMatch = "{match = \"";
+  if (!rule.starts_with(kMatch)) return rule.substr(0, rule.find(": "));
+  return rule.substr(kMatch.size(), rule.find('"', kMatch.size()) - kMatch.size());
+}
+
+/// True if `wide` is `rule`, or the same for all layers or the whole model.
+bool covers(const std::string& wide, const std::string& rule) {
+  return wide == rule || wide == for_all_layers(rule, scope_of(rule)) ||
+         (wide.starts_with("*: ") && rule.ends_with(wide.substr(1)));
+}
+
+/// Adds a rule, unless another one covers it, in place of those that it covers.
+void add_rule(std::vector<std::string>& rules, const std::string& rule) {
+  if (std::ranges::any_of(rules, [&](const std::string& r) { return covers(r, rule); })) return;
+  std::erase_if(rules, [&](const std::string& r) { return covers(rule, r); });
+  rules.push_back(rule);
+}
+
+std::vector<std::string> as_arguments(const std::vector<std::string>& rules) {
+  std::vector<std::string> arguments;
+  for (const std::string& rule : rules) arguments.insert(arguments.end(), {"--rule", rule});
+  return arguments;
 }
 
 /// Returns the rules that the finding proposes.
@@ -71,24 +90,21 @@ std::vector<Cure> candidates_of(const Finding& f, const Audit& audit, const conf
   const bool range = f.kind == "overflow" || f.kind == "saturation" || f.kind == "underflow";
   const bool unscaled = (range || f.kind == "nonfinite") && lacks_scales(f, config.policy);
   if (unscaled) add({"--rule", "*: scaling=delayed"});
-  if (f.kind == "underflow" && f.pass == "backward" && !adapts && !unscaled)
-    add({"--set", scaler ? "precision.loss_scale.loss_scale=0"  // dynamic
-                         : "precision.loss_scale=dynamic"});
-  std::vector<std::string>
-      together;  // the rules of all findings of this kind, those for the whole model first
-  const auto collect = [&](bool whole) {
-    for (const Finding& other : audit.findings) {
-      if (other.kind != f.kind) continue;
-      for (const std::string& rule : rules_of(other)) {
-        if (rule.starts_with("*: ") == whole && !contains_rule(together, rule))
-          together.insert(together.end(), {"--rule", rule});
-      }
-    }
-  };
-  collect(true);
-  collect(false);
-  const bool alone = together.size() <= 2;
-  if (!together.empty()) add(std::move(together));
+  if (f.kind == "underflow" && f.pass == "backward" && !unscaled) {
+    constexpr double kHigh = 0x1p24;  // above which the first steps of most runs overflow
+    if (!scaler) add({"--set", "precision.loss_scale=dynamic"});
+    if (!scaler) add({"--set", "precision.loss_scale=dynamic:2^24"});
+    if (scaler && !adapts) add({"--set", "precision.loss_scale.loss_scale=0"});  // dynamic
+    if (adapts && scaler->initial_scale < kHigh)
+      add({"--set", "precision.loss_scale.initial_scale_power=24"});
+  }
+  std::vector<std::string> rules;  // of all findings of this kind
+  for (const Finding& other : audit.findings) {
+    if (other.kind != f.kind) continue;
+    for (const std::string& rule : rules_of(other)) add_rule(rules, rule);
+  }
+  const bool alone = rules.size() <= 1;
+  if (!rules.empty()) add(as_arguments(rules));
   if (f.cure && alone) add(f.cure->arguments);
   if (is_stop(f) || range) add({"--precision", "bf16-mixed"});
   if (f.rule && f.rule->find(f.scope) != std::string::npos && !f.scope.empty()) {
@@ -96,6 +112,10 @@ std::vector<Cure> candidates_of(const Finding& f, const Audit& audit, const conf
     if (f.rule->ends_with(": compute=f32") && !is_stop(f)) add({"--rule", "*: compute=f32"});
   } else if (f.cure) {
     add(f.cure->arguments);
+  }
+  if (f.kind == "rounded_away" && f.rule && f.rule->ends_with(": params=f32")) {
+    add({"--set", "precision.rounding=stochastic"});
+    add({"--set", "precision.kahan=true"});
   }
   if (is_stop(f) || range) add({"--precision", "32-true"});
   return all;
@@ -110,7 +130,10 @@ void try_learning_rates(Finding& finding, const AuditSource& source, Trials& tri
     const double lower = source.config.optimizer.lr * factor;
     const Cure cure{{"--set", fmt::format("optimizer.lr={:g}", lower)}, {}, true};
     const Trial* trial = trials.under(cure, false);
-    if (trial == nullptr) return;
+    if (trial == nullptr) {
+      finding.remark = "there was no time to try a lower learning rate";
+      return;
+    }
     const bool fails = std::ranges::any_of(trial->findings, is_stop);
     if (!trial->runs || fails) continue;
     finding.cure = cure;
@@ -136,6 +159,17 @@ std::optional<Cure> joined(const Cure& cure, const Trial& trial) {
     return both;
   }
   return std::nullopt;
+}
+
+/// Returns the tested cure of the step that an overflow at the same place stopped: as the step is applied
+/// under it, the overflow is gone too.
+const Finding* cured_stop(const Finding& finding, const Audit& audit) {
+  if (finding.kind != "overflow") return nullptr;
+  for (const Finding& f : audit.findings) {
+    const bool same = f.scope == finding.scope && f.op == finding.op && f.pass == finding.pass;
+    if (f.kind == "nonfinite" && same && f.cure && f.cure->tested) return &f;
+  }
+  return nullptr;
 }
 
 /// Keeps the first cure that works, or tells which ones do not.
@@ -179,50 +213,6 @@ void try_finding(Finding& finding, const Audit& audit, const AuditSource& source
 
 }  // namespace
 
-std::vector<Finding> data_findings(const AuditSource& source, std::int64_t last) {
-  std::vector<Finding> found;
-  if (source.data.training_rows() == 0) return found;  // from a callback
-  std::int64_t empty = 0, rows = 0;
-  Finding masked;
-  for (std::int64_t step = source.from; step <= last; ++step) {
-    text::StepData data;
-    try {
-      const config::RunConfig stage =
-          config::stage_config(source.config, config::stage_at(source.config, step - 1));
-      data = source.data.step(step, stage.batch.global_batch_size);
-    } catch (const ConfigError& e) {
-      Finding none;
-      none.kind = "no_labels";
-      none.pass = "forward";
-      none.step = step;
-      none.severity = 110;
-      none.text = fmt::format("step {}: {}", step, e.message());
-      return {none};
-    }
-    for (std::int64_t r = 0; r < data.rows; ++r, ++rows) {
-      const std::span<const float> weights = data.weights_of(r);
-      const std::span<const std::int32_t> targets = data.targets_of(r);
-      bool counts = weights.empty() && targets.empty();
-      for (std::size_t i = 0; i < std::max(weights.size(), targets.size()); ++i) {
-        const bool target = targets.empty() || targets[i] >= 0, weight = weights.empty() || weights[i] != 0;
-        counts = counts || (target && weight);
-      }
-      if (counts) continue;
-      if (empty++ == 0) masked.step = step;
-      if (masked.step == step) masked.rows.push_back(data.origin[static_cast<std::size_t>(r)]);
-    }
-  }
-  if (empty == 0) return found;
-  masked.kind = "masked_row";
-  masked.pass = "forward";
-  masked.share = static_cast<double>(empty) / static_cast<double>(rows);
-  masked.severity = 35;
-  masked.text = fmt::format("{} of {} of the data have no label that counts: they train nothing", empty,
-                            counted(rows, "row"));
-  found.push_back(std::move(masked));
-  return found;
-}
-
 void try_cures(Audit& audit, const AuditSource& source, const CureTrials& options,
                const std::stop_token& stop) {
   const Audit before = [&] {  // without its values, which no trial needs
@@ -242,6 +232,9 @@ void try_cures(Audit& audit, const AuditSource& source, const CureTrials& option
       f.cure.reset();
       f.rule.reset();
       f.remark = "cure the learning rate first: this may follow from it";
+    } else if (const Finding* cured = cured_stop(f, audit)) {
+      f.cure = cured->cure;
+      f.rule = cured->rule;
     } else if (tried++ < kMostTried && !stop.stop_requested()) {
       try_finding(f, before, source, trials);
       rate = f.kind == "learning_rate" && f.cure;

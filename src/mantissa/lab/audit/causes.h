@@ -1,4 +1,4 @@
-// Causes and cures of findings: faults of the data, cures that are tried by replay, and what to tell first.
+// Cures of findings, which are tried by replay, and what to tell first.
 #pragma once
 
 #include <cstdint>
@@ -10,9 +10,6 @@
 #include "mantissa/lab/audit/trials.h"
 
 namespace mantissa::lab {
-
-/// Returns the findings of the data of the audit's steps up to `last`: no labels, or rows without any.
-std::vector<Finding> data_findings(const AuditSource& source, std::int64_t last);
 
 /// Repeats the audit's steps with cures, for the first findings, and keeps those under which no finding of
 /// the kind is left. A cure that does not work is removed, and the finding tells it. What remains in f32 has

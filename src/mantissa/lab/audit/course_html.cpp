@@ -12,19 +12,32 @@
 namespace mantissa::lab {
 namespace {
 
-report::LineChart chart_of(const Audit& audit, const std::string& name, double (*value)(const StepPoint&)) {
-  report::Series series{.name = name, .x = {}, .y = {}};
-  report::LineChart chart{.label = name + " by step", .y_name = name, .series = {}};
-  for (const StepPoint& p : audit.points) {
+using Figure = double (*)(const StepPoint&);
+
+/// Adds a line of the points, and marks their skipped steps.
+void add_line(report::LineChart& chart, std::string name, const std::vector<StepPoint>& points,
+              Figure figure) {
+  report::Series series{.name = std::move(name), .x = {}, .y = {}};
+  for (const StepPoint& p : points) {
     series.x.push_back(static_cast<double>(p.step));
-    series.y.push_back(value(p));
+    series.y.push_back(figure(p));
     if (p.skipped)
       chart.marks.push_back(
           {static_cast<double>(p.step), "skipped" + (p.overflow.empty() ? "" : ": " + p.overflow)});
   }
-  chart.marks_name = "skipped step";
   chart.series.push_back(std::move(series));
+}
+
+report::LineChart chart_of(const Audit& audit, const std::string& name, Figure figure) {
+  report::LineChart chart{.label = name + " by step", .y_name = name, .series = {}};
+  chart.marks_name = "skipped step";
+  if (!audit.earlier.empty()) add_line(chart, "the run before", audit.earlier, figure);
+  if (!audit.points.empty()) add_line(chart, audit.earlier.empty() ? name : "replayed", audit.points, figure);
   return chart;
+}
+
+bool any_of(const Audit& audit, bool (*holds)(const StepPoint&)) {
+  return std::ranges::any_of(audit.earlier, holds) || std::ranges::any_of(audit.points, holds);
 }
 
 std::string threshold_name(std::string name) {
@@ -40,16 +53,20 @@ report::Section course_section(const Audit& audit) {
                           .heading = "The run, step by step",
                           .intro = "A red flag marks a step that was skipped because a value was not finite.",
                           .body = {}};
-  if (audit.points.empty()) {
+  if (audit.points.empty() && audit.earlier.empty()) {
     section.intro = "No step was completed.";
     return section;
   }
-  const auto skipped = std::ranges::count_if(audit.points, [](const StepPoint& p) { return p.skipped; });
-  if (skipped == 0) section.intro = "No step was skipped.";
-  const auto finite = [](const StepPoint& p) { return std::isfinite(p.loss) || std::isfinite(p.grad_norm); };
-  if (std::ranges::none_of(audit.points, finite)) {
+  if (!any_of(audit, [](const StepPoint& p) { return p.skipped; })) section.intro = "No step was skipped.";
+  if (!any_of(audit,
+              [](const StepPoint& p) { return std::isfinite(p.loss) || std::isfinite(p.grad_norm); })) {
     section.intro = "No step had a finite loss or gradient, so there is no course to show.";
     return section;
+  }
+  if (!audit.earlier.empty()) {
+    section.intro +=
+        fmt::format(" The steps before the replay are those that the run wrote to metrics.jsonl{}.",
+                    audit.points.empty() ? "; it stopped at the first step of the replay" : "");
   }
   report::LineChart loss = chart_of(audit, "loss", [](const StepPoint& p) { return p.loss; });
   loss.height = 260;
@@ -59,7 +76,7 @@ report::Section course_section(const Audit& audit) {
                      .body = to_html(loss),
                      .legend = ""});
   section.body += "<div class=\"grid\">";
-  if (std::ranges::any_of(audit.points, [](const StepPoint& p) { return p.loss_scale.has_value(); })) {
+  if (any_of(audit, [](const StepPoint& p) { return p.loss_scale.has_value(); })) {
     report::LineChart scale = chart_of(
         audit, "loss scale", [](const StepPoint& p) { return p.loss_scale ? *p.loss_scale : std::nan(""); });
     scale.spacing = report::Spacing::log2;

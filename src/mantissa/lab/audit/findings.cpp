@@ -126,16 +126,22 @@ void find_overflow(Search& search, const Thresholds& t) {
                              percent_text(share));
       });
   search.find(
-      t.saturation, true,
-      [](const ValueSeries&, const ValueStep& s) -> std::optional<double> {
-        return s.inf + s.nan == 0 ? s.overflowed : std::nullopt;
+      0, true,
+      [&](const ValueSeries&, const ValueStep& s) -> std::optional<double> {
+        // One channel that is too large can be most of a value.
+        const bool loses = s.overflowed > t.saturation || s.error_rms > t.clipped;
+        return s.inf + s.nan == 0 && loses ? s.overflowed : std::nullopt;
       },
-      [](Finding& f, const ValueSeries& v, const ValueStep&, double share) {
+      [&](Finding& f, const ValueSeries& v, const ValueStep& s, double share) {
         f.kind = "saturation";
         f.severity = severity_of(f.kind, share);
         f.rule = rule_for(v);
+        if (s.error_rms) f.evidence["error_rms"] = *s.error_rms;
         f.text = fmt::format("{} of {} is beyond {:g}, the largest {}, and becomes that number",
                              percent_text(share), place(v), traits(v.rounded).max_finite, name(v.rounded));
+        if (share <= t.saturation && s.error_rms) {
+          f.text += fmt::format(": an rms error of {} of the rms of the value", percent_text(*s.error_rms));
+        }
       });
 }
 
@@ -346,7 +352,9 @@ bool scale_searches(const Audit& audit) {
   constexpr double kHigh = 65536;  // where a run usually begins
   if (audit.points.empty() || !audit.stopped.empty()) return false;
   const StepPoint &first = audit.points.front(), &last = audit.points.back();
-  if (!first.loss_scale || !last.loss_scale || !(*last.loss_scale < *first.loss_scale)) return false;
+  if (!first.loss_scale || !last.loss_scale || *last.loss_scale > *first.loss_scale) return false;
+  // A hysteresis keeps the scale at the first overflows.
+  if (*last.loss_scale == *first.loss_scale && first.step != 1) return false;
   return !last.skipped || *last.loss_scale >= kHigh;
 }
 

@@ -14,6 +14,7 @@ namespace mantissa::lab {
 struct Thresholds {
   double overflow = 0;        // share of a value's elements, in any step
   double saturation = 0.01;   // the same
+  double clipped = 0.25;      // or any share, if the rms error of the value is above this share of its rms
   double underflow = 0.25;    // the same: not zero before rounding, zero after it
   double vanished = 0.5;      // the same for values in blocks, whose smaller elements become zero by design
   double updates_lost = 0.5;  // of updates that are not zero, over the steps near the highest learning rate
@@ -29,8 +30,8 @@ struct Thresholds {
 std::vector<Finding> find_problems(const Audit& audit, const config::RunConfig& config,
                                    std::int64_t vocabulary, const Thresholds& thresholds = {});
 
-/// Returns true if steps were skipped only because the loss scale began too high: it fell, and the last step
-/// was applied, or the scale is still high.
+/// Returns true if steps were skipped only because the loss scale began too high: it fell, or a hysteresis
+/// kept it at the beginning of the run, and the last step was applied, or the scale is still high.
 bool scale_searches(const Audit& audit);
 
 /// Returns true if a step changes most matrices by more than a tenth of their largest elements, as far as the

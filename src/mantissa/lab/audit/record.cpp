@@ -1,6 +1,9 @@
 #include "mantissa/lab/audit/record.h"
 
 #include <algorithm>
+#include <limits>
+
+#include "mantissa/lab/metrics_file.h"
 
 namespace mantissa::lab {
 namespace {
@@ -93,6 +96,26 @@ void Record::add_values(std::int64_t step, const plan::Program& program,
     s.binades.merge(value.counts.binades);
     if (value.counts.compared > 0) s.before.merge(value.counts.before);
   }
+}
+
+std::vector<StepPoint> earlier_points(const std::filesystem::path& run, std::int64_t first) {
+  const std::filesystem::path path = run / "metrics.jsonl";
+  if (!std::filesystem::exists(path)) return {};
+  constexpr double kNan = std::numeric_limits<double>::quiet_NaN();
+  std::vector<StepPoint> points;
+  MetricsFile file(path);
+  for (std::optional<StepLine> line = file.next(); line && line->step < first; line = file.next()) {
+    const nlohmann::json& m = line->metrics;
+    if (!m.contains("loss")) continue;  // of held-out rows only
+    StepPoint& p = points.emplace_back();
+    p.step = line->step;
+    p.loss = number_in(m, "loss").value_or(kNan);
+    p.grad_norm = number_in(m, "grad_norm").value_or(kNan);
+    p.lr = number_in(m, "lr").value_or(kNan);
+    p.loss_scale = number_in(m, "loss_scale");
+    p.skipped = m.contains("skipped") && m["skipped"] == true;
+  }
+  return points;
 }
 
 }  // namespace mantissa::lab

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <filesystem>
 #include <map>
 #include <tuple>
 #include <vector>
@@ -27,5 +28,9 @@ class Record {
   Audit& audit_;
   std::map<std::tuple<std::string, std::string, std::string, std::string>, std::size_t> series_;
 };
+
+/// Returns the steps before `first` in the metrics.jsonl of a run directory; none without that file. Throws
+/// FileError if it is not a file of metrics.
+std::vector<StepPoint> earlier_points(const std::filesystem::path& run, std::int64_t first);
 
 }  // namespace mantissa::lab

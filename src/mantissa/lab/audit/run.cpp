@@ -9,6 +9,7 @@
 #include "mantissa/base/quantities.h"
 #include "mantissa/io/state.h"
 #include "mantissa/lab/audit/causes.h"
+#include "mantissa/lab/audit/data_findings.h"
 #include "mantissa/lab/audit/findings.h"
 #include "mantissa/lab/audit/record.h"
 #include "mantissa/lab/masters.h"
@@ -136,7 +137,8 @@ Audit audit_run(const AuditSource& source, const AuditOptions& options, const On
   config.log.tensorboard = false;  // no histograms
   std::optional<io::StateReader> state;
   if (!source.state.empty()) state.emplace(source.state);
-  train::Trainer trainer(config, source.model, source.data, source.device, state ? state->header().step : 0);
+  train::Trainer trainer(config, source.model, source.task.again(), source.device,
+                         state ? state->header().step : 0);
   if (state) run::restore(trainer, *state, source.state);
   trainer.watch_non_finite();
   describe(audit, trainer);
@@ -147,6 +149,8 @@ Audit audit_run(const AuditSource& source, const AuditOptions& options, const On
   const std::int64_t most = std::min(last + options.more, config.run.steps);
   const std::int64_t steps = std::max<std::int64_t>(last - source.from + 1, 1);
   Record record(audit);
+  if (!source.run.empty() && !options.command.empty())
+    audit.earlier = earlier_points(source.run, source.from);
   Overflows overflows;
   std::vector<Finding> found = data_findings(source, last);
   std::optional<runtime::Observer> observer;
@@ -191,11 +195,17 @@ Audit audit_run(const AuditSource& source, const AuditOptions& options, const On
   std::ranges::stable_sort(found, std::ranges::greater(), &Finding::severity);
   audit.findings = std::move(found);
   const Thresholds limits;
-  audit.thresholds = {{"overflow", limits.overflow},         {"saturation", limits.saturation},
-                      {"underflow", limits.underflow},       {"vanished", limits.vanished},
-                      {"updates_lost", limits.updates_lost}, {"bias", limits.bias},
-                      {"interior", limits.interior},         {"cancellation", limits.cancellation},
-                      {"scale_fall", limits.scale_fall},     {"scale_low", limits.scale_low}};
+  audit.thresholds = {{"overflow", limits.overflow},
+                      {"saturation", limits.saturation},
+                      {"clipped", limits.clipped},
+                      {"underflow", limits.underflow},
+                      {"vanished", limits.vanished},
+                      {"updates_lost", limits.updates_lost},
+                      {"bias", limits.bias},
+                      {"interior", limits.interior},
+                      {"cancellation", limits.cancellation},
+                      {"scale_fall", limits.scale_fall},
+                      {"scale_low", limits.scale_low}};
   audit.seconds = seconds();
   if (options.tries_cures) {
     const double left = std::max(options.seconds - audit.seconds, options.trial_seconds);

@@ -33,7 +33,7 @@ struct AuditOptions {
 struct AuditSource {
   const config::RunConfig& config;
   const weights::ModelSource& model;
-  const text::Dataset& data;
+  const train::Task& task;  // of which again() gives one for each repetition
   const runtime::Device& device;
   std::filesystem::path run = {};    // the directory of a run to replay; empty: a run from the beginning
   std::filesystem::path state = {};  // its state to continue from; empty: the beginning

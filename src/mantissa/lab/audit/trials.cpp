@@ -67,7 +67,7 @@ const Trial* Trials::run(const std::vector<std::string>& arguments, bool observe
   try {
     const config::RunConfig changed = change();
     const std::int64_t seen = !observed ? 0 : slow() ? 1 : kObserved;
-    const AuditSource again{changed,     source_.model, source_.data, source_.device,
+    const AuditSource again{changed,     source_.model, source_.task, source_.device,
                             source_.run, source_.state, source_.from};
     Audit audit = audit_run(again,
                             {.steps = options_.steps,

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <map>
 #include <optional>
 #include <string>
 #include <string_view>
@@ -16,6 +17,12 @@ struct ComparedStep {
   bool skipped = false;
 };
 
+/// A measurement of the objective over the steps, such as the reward of rl.
+struct ComparedCurve {
+  std::vector<std::int64_t> steps;
+  std::vector<double> values;
+};
+
 enum class Outcome { reference, same, worse, better, diverged, stopped, unknown };
 std::string_view name(Outcome outcome);
 
@@ -24,10 +31,11 @@ struct ComparedRun {
   std::string policy;                 // the line
   std::vector<std::string> settings;  // that differ from the reference: "optimizer.lr=1e-3"
   std::uint64_t seed = 0;
-  std::vector<ComparedStep> steps;  // in order; of a run directory, those in metrics.jsonl
-  std::string stopped;              // the message with which the run stopped, or ""
-  std::int64_t stopped_at = 0;      // the step that failed; 0: the run could not start, or did not stop
-  std::int64_t skipped = 0;         // steps
+  std::vector<ComparedStep> steps;                   // in order; of a run directory, those in metrics.jsonl
+  std::map<std::string, ComparedCurve> curves = {};  // those of curve_metrics() that the run has
+  std::string stopped;                               // the message with which the run stopped, or ""
+  std::int64_t stopped_at = 0;  // the step that failed; 0: the run could not start, or did not stop
+  std::int64_t skipped = 0;     // steps
   std::optional<double> validation_loss, tokens_per_second, peak_bytes;
   /// ‖w − w_ref‖ / ‖w_ref − w_0‖: the final masters w, those of the reference, and w_0 before its first step.
   std::optional<double> weight_distance;

@@ -13,6 +13,7 @@
 #include "mantissa/io/file.h"
 #include "mantissa/io/json.h"
 #include "mantissa/io/state.h"
+#include "mantissa/lab/compare/curves.h"
 #include "mantissa/lab/diff/config_differences.h"
 #include "mantissa/lab/masters.h"
 #include "mantissa/lab/median.h"
@@ -26,14 +27,6 @@ namespace fs = std::filesystem;
 bool has_file(const fs::path& path) {
   std::error_code error;
   return fs::exists(path, error);
-}
-
-/// Returns a number of a JSON object, or null if it is missing or not a number.
-std::optional<double> number_in(const nlohmann::json& object, const char* key) {
-  if (!object.is_object()) return std::nullopt;
-  const auto found = object.find(key);
-  if (found == object.end() || !found->is_number()) return std::nullopt;
-  return found->get<double>();
 }
 
 /// A run directory: the measurements, and the shares of lost updates by tensor.
@@ -51,6 +44,11 @@ void read_metrics(ReadRun& r) {
   for (std::optional<StepLine> line = file.next(); line; line = file.next()) {
     const nlohmann::json& m = line->metrics;
     if (const std::optional<double> loss = number_in(m, "validation_loss")) r.run.validation_loss = loss;
+    for (const CurveMetric& metric : curve_metrics()) {
+      const std::string key(metric.name);
+      if (const std::optional<double> value = number_in(m, key.c_str()))
+        add_to_curves(r.run, line->step, key, *value);
+    }
     if (!m.contains("loss")) continue;  // the validation of a step that was not logged
     const bool skipped = m.contains("skipped") && m["skipped"] == true;
     r.run.steps.push_back(

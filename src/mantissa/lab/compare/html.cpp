@@ -8,6 +8,7 @@
 #include "mantissa/base/quantities.h"
 #include "mantissa/lab/compare/charts.h"
 #include "mantissa/lab/compare/compare.h"
+#include "mantissa/lab/compare/curves.h"
 #include "mantissa/report/number_text.h"
 #include "mantissa/report/page.h"
 
@@ -206,6 +207,8 @@ std::string to_html(const Comparison& c) {
                     .summary = summary_of(c) + compare_facts(c),
                     .sections = {}};
   if (!c.runs.empty()) page.sections = {losses_section(c), table_section(c), details_section(c)};
+  if (report::Section curves = curves_section(c); !curves.body.empty())
+    page.sections.insert(page.sections.begin(), std::move(curves));
   return to_html(page);
 }
 

@@ -28,6 +28,9 @@ ordered_json json_of(const ComparedRun& run, const std::optional<double>& noise)
     steps.push_back(s.step);
     losses.push_back(finite_or_null(s.loss));
   }
+  ordered_json curves = ordered_json::object();
+  for (const auto& [metric, curve] : run.curves)
+    curves[metric] = {{"steps", curve.steps}, {"values", curve.values}};
   return {{"name", run.name},
           {"policy", run.policy},
           {"settings", run.settings},
@@ -46,7 +49,8 @@ ordered_json json_of(const ComparedRun& run, const std::optional<double>& noise)
           {"updates_lost", finite_or_null(run.updates_lost)},
           {"findings", run.findings},
           {"steps", std::move(steps)},
-          {"losses", std::move(losses)}};
+          {"losses", std::move(losses)},
+          {"curves", std::move(curves)}};
 }
 
 /// Returns a field of a CSV file (RFC 4180). Line breaks, which no name needs, become spaces.

@@ -8,6 +8,7 @@
 
 #include "mantissa/base/error.h"
 #include "mantissa/cost/native.h"
+#include "mantissa/lab/compare/curves.h"
 #include "mantissa/lab/masters.h"
 #include "mantissa/lab/median.h"
 #include "mantissa/run/work.h"
@@ -33,8 +34,9 @@ std::unique_ptr<train::Trainer> trainer_for(const PlannedRun& run, std::int64_t 
   if (config.log.health_interval > 0)
     config.log.health_interval = std::min(config.log.health_interval, steps);
   weights::ModelSource model = weights::find_run_model(config);
-  std::unique_ptr<train::Task> task = run::task_of(config, model, {}, *run.device, nullptr);
-  auto trainer = std::make_unique<train::Trainer>(config, std::move(model), std::move(task), *run.device);
+  run::Work work = run::work_of(config, model, {}, *run.device, nullptr);
+  auto trainer =
+      std::make_unique<train::Trainer>(work.config, std::move(model), std::move(work.task), *run.device);
   if (config.native_only) {
     for (const cost::Part& part : trainer->parts()) cost::check_native(*part.program, *run.device);
   }
@@ -113,8 +115,11 @@ class ComparisonTraining {
         health.see(*r);
         tell(result.name, *r, steps);
       }
-      if (const std::optional<train::Validation> v = trainer.validate(stop_))
+      if (const std::optional<train::Validation> v = trainer.validate(stop_)) {
         result.validation_loss = v->loss;
+        for (const objective::Metric& m : v->metrics)
+          add_to_curves(result, trainer.step(), "validation_" + m.name, m.value);
+      }
     } catch (const RunStopped& e) {
       result.stopped = e.message();
       result.stopped_at = std::min(trainer.step() + 1, steps);
