@@ -126,6 +126,29 @@ TEST(Dpo, BeginsAtLog2WithTheWeightsOfTheSeedUnderEveryPolicy) {
   }
 }
 
+/// As long as no weight moves, every step has the bits of the reference, although the scales of 8-bit and
+/// nvfp4 tensors change with each step.
+TEST(Dpo, StaysAtLog2WhileNoWeightMoves) {
+  for (const char* policy :
+       {"32-true", "16-mixed", "fp8-hybrid", "fp8-hybrid scale_margin=1", "bf16-mixed compute=nvfp4"}) {
+    SCOPED_TRACE(policy);
+    const TemporaryFolder folder;
+    // Every update is smaller than half of the spacing of any weight.
+    Options still{.policy = policy};
+    write_pairs(folder / "pairs.jsonl", 30);
+    std::ofstream(folder / "r.toml") << std::regex_replace(config_of(still), std::regex("1e-2"), "1e-30");
+    Events events;
+    int steps = 0;
+    events.on_step = [&](const Step& step) {
+      ++steps;
+      EXPECT_EQ(static_cast<float>(step.loss), static_cast<float>(std::log(2.0))) << step.step;
+      EXPECT_GT(step.grad_norm, 0);
+    };
+    train(Config::load(folder / "r.toml"), into(folder / "r"), events);
+    EXPECT_EQ(steps, 4);
+  }
+}
+
 TEST(Dpo, BeginsAtLog2WithTrainedWeightsAndScales) {
   for (const char* policy : {"32-true", "bf16-mixed", "16-mixed", "bf16-true", "fp8-hybrid",
                              "bf16-mixed compute=nvfp4", "fp8-hybrid params=bf16"}) {
