@@ -31,13 +31,17 @@ class Examples : public ::testing::TestWithParam<Example> {
           "num_attention_heads = 4\nnum_key_value_heads = 2\nvocab_size = 256\n[data]\nsource = \"kk\"\n"
           "sequence_length = 32\n[batch]\nglobal_batch_size = 4\n");
     ASSERT_EQ(mantissa(folder_, "train base.toml --out b --quiet").code, 0) << read_all(folder_ / "err");
-    std::string alpaca, orca;
+    std::string alpaca, orca, pairs;
     for (int i = 0; i < 40; ++i) {
       const std::string n = std::to_string(i);
       alpaca +=
           json{{"instruction", "Add one."}, {"input", n}, {"output", std::to_string(i + 1)}}.dump() + "\n";
       orca += json{{"question", "What is " + n + "?"}, {"response", "A number."}}.dump() + "\n";
+      pairs += json{{"prompt", "Is " + n + " a number?"}, {"chosen", "Yes."}, {"rejected", "No, " + n + "."}}
+                   .dump() +
+               "\n";
     }
+    write(folder_ / "pairs.jsonl", pairs);
     write(folder_ / "alpaca.jsonl", alpaca);
     write(folder_ / "orca.jsonl", orca);
     ASSERT_EQ(mantissa(folder_, "data kk --count 40 --people-max 2 --out puzzles.jsonl").code, 0);
@@ -96,6 +100,9 @@ INSTANTIATE_TEST_SUITE_P(
         Example{"litgpt-lora", "alpaca.jsonl",
                 "--set run.steps=2 --set schedule.warmup_steps=1 --set adapter.rank=8",
                 "params=bf16 compute=bf16", "adapter"},
+        Example{"dpo", "pairs.jsonl",
+                "--set run.steps=2 --set schedule.warmup_steps=1 --set batch.global_batch_size=2",
+                "params=f32 compute=bf16", "model"},
         Example{"openrlhf-sft", "orca.jsonl",
                 "--set run.steps=2 --set schedule.warmup_steps=1 --set batch.global_batch_size=4 --set "
                 "batch.micro_batch_size=2",

@@ -49,7 +49,31 @@ bool ended_by(pid_t child, int signal, const std::filesystem::path& run, const R
   return by_signal && !is_complete(run);
 }
 
-class Killed : public ::testing::TestWithParam<const char*> {
+/// A run of kSteps steps under a policy.
+struct KilledRun {
+  const char* name;
+  const char* objective;
+  const char* policy;
+};
+
+/// Writes run.toml, and pairs for an objective on pairs.
+void write_run(const TemporaryFolder& folder, const KilledRun& c) {
+  std::string config = tiny_config(kSteps, c.policy);
+  if (*c.objective != '\0') {
+    config = std::regex_replace(config, std::regex("source = \"kk\""),
+                                "source = \"pairs.jsonl\"\ntemplate = \"none\"");
+    config += fmt::format("[train]\nobjective = \"{}\"\n", c.objective);
+    std::string pairs;
+    for (int i = 0; i < 50; ++i) {
+      pairs += fmt::format(R"({{"prompt": "{}", "chosen": "yes {}", "rejected": "{}"}})", i, i % 7, i % 5);
+      pairs += '\n';
+    }
+    testing::write(folder / "pairs.jsonl", pairs);
+  }
+  testing::write(folder / "run.toml", config);
+}
+
+class Killed : public ::testing::TestWithParam<KilledRun> {
  protected:
   static std::string train(const std::string& out, int threads) {
     return fmt::format("train run.toml --quiet --resume --threads {} --out {}", threads, out);
@@ -70,13 +94,15 @@ class Killed : public ::testing::TestWithParam<const char*> {
   const TemporaryFolder folder;
 };
 INSTANTIATE_TEST_SUITE_P(Policies, Killed,
-                         ::testing::Values("32-true", "16-mixed loss_scale=dynamic:2^30", "bf16-true"),
-                         [](const auto& p) {
-                           return std::regex_replace(std::string(p.param), std::regex("[^a-z0-9]"), "_");
-                         });
+                         ::testing::Values(KilledRun{"32_true", "", "32-true"},
+                                           KilledRun{"16_mixed", "", "16-mixed loss_scale=dynamic:2^30"},
+                                           KilledRun{"bf16_true", "", "bf16-true"},
+                                           KilledRun{"dpo_fp8_hybrid", "dpo", "fp8-hybrid"},
+                                           KilledRun{"reward_16_mixed", "reward", "16-mixed"}),
+                         [](const auto& p) { return std::string(p.param.name); });
 
 TEST_P(Killed, EndsWithTheBytesOfARunThatNeverWas) {
-  testing::write(folder / "run.toml", tiny_config(kSteps, GetParam()));
+  write_run(folder, GetParam());
   run_to_its_end("whole");
   std::mt19937 random(7);
   int killed = 0, terminated = 0;

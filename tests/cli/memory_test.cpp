@@ -43,6 +43,12 @@ constexpr const char* kTokens =
     "vocab_size = 512\n[data]\nsource = \"kk\"\nsequence_length = 256\nvalidation = 0\n"
     "[batch]\nglobal_batch_size = 16\nmicro_batch_size = 16\n";
 
+// The same weights and about as many tokens, in pairs.
+constexpr const char* kPairs =
+    "hidden_size = 768\nintermediate_size = 2048\nnum_hidden_layers = 2\nnum_attention_heads = 12\n"
+    "vocab_size = 4096\n[data]\nsource = \"pairs.jsonl\"\ntemplate = \"none\"\nsequence_length = 32\n"
+    "validation = 0\n[batch]\nglobal_batch_size = 2\nmicro_batch_size = 1\n";
+
 constexpr Case kCases[] = {
     {"weights_in_f32", kWeights, ""},
     {"weights_in_bf16_mixed", kWeights, "--precision bf16-mixed"},
@@ -61,6 +67,9 @@ constexpr Case kCases[] = {
      "--set run.steps=2 --set 'run.stage=[{steps = 1}, {steps = 1, sequence_length = 4096, global_batch_size "
      "= 2}]'"},
     {"attention_recomputed", kTokens, "--set batch.recompute=attention"},
+    {"dpo_and_its_reference_in_f32", kPairs, "--set train.objective=dpo"},
+    {"dpo_and_its_reference_in_bf16", kPairs, "--set train.objective=dpo --precision bf16-mixed"},
+    {"a_reward_model", kPairs, "--set train.objective=reward --precision bf16-mixed"},
     {"blocks_recomputed", kTokens, "--precision 64-true --set batch.recompute=block"},
 };
 
@@ -82,6 +91,9 @@ TEST_P(PeakMemory, OfAProcessIsWithinTwoPercentOfThePlans) {
   const TemporaryFolder folder;
   testing::write(folder / "run.toml", std::string("[run]\nsteps = 1\n[model]\n") + GetParam().model +
                                           "[schedule]\nwarmup_steps = 1\n");
+  testing::write(folder / "pairs.jsonl",
+                 "{\"prompt\": \"a\", \"chosen\": \"bcdefgh\", \"rejected\": \"ij\"}\n"
+                 "{\"prompt\": \"kl\", \"chosen\": \"m\", \"rejected\": \"nopqrs\"}\n");
   const std::string options = std::string("run.toml ") + GetParam().options;
   const testing::Ended ended = testing::wait_for(testing::start(folder, "train --quiet --out r " + options));
   ASSERT_EQ(ended.status, 0) << read_all(folder / "err");

@@ -1,6 +1,7 @@
 // The config: reading, defaults, and printing.
 #include "mantissa/config/run_config.h"
 
+#include <fmt/format.h>
 #include <gtest/gtest.h>
 
 #include <filesystem>
@@ -9,6 +10,7 @@
 
 #include "config/config_text.h"
 #include "mantissa/base/words.h"
+#include "mantissa/config/post_training.h"
 
 namespace mantissa::config {
 namespace {
@@ -285,6 +287,33 @@ TEST(Config, PromptsOfRlHaveATemplateAndALimit) {
   EXPECT_EQ(c.data.truncate, "skip");
   EXPECT_EQ(c.rl.reward, "regex:^a");
   EXPECT_EQ(parse(c.to_toml()), c);
+}
+
+RunConfig with_objective(const std::string& objective, const std::string& key) {
+  std::string text = kSmallest + ("[train]\nobjective = \"" + objective + "\"\n");
+  return parse(text.insert(text.find("source"), key + "\n"));
+}
+
+TEST(Config, PairsHaveTheKeysOfConversationsAndDefaults) {
+  for (const auto& [objective, lr] : {std::pair{"dpo", 5e-7}, std::pair{"reward", 9e-6}}) {
+    const RunConfig c = with_objective(objective, "shuffle = true");
+    EXPECT_EQ(c.optimizer.lr, lr);
+    EXPECT_EQ(c.schedule.warmup_steps, 9) << "3 % of 300";
+    EXPECT_EQ(rows_per_unit(c), 2);
+    EXPECT_EQ(parse(c.to_toml()), c);
+    EXPECT_EQ(with_objective(objective, "truncate = \"left\"").data.truncate, "left");
+    EXPECT_NE(
+        message_of([&] {
+          with_objective(objective, "packing = true");
+        }).find(fmt::format("data.packing = true: train.objective = \"{}\" does not pack rows", objective)),
+        std::string::npos);
+  }
+  EXPECT_EQ(with_objective("dpo", "train_on = \"last\"").data.train_on, "last");
+  EXPECT_NE(message_of([] {
+              with_objective("reward", "train_on = \"last\"");
+            }).find("only train.objective = \"sft\" and \"dpo\" use it"),
+            std::string::npos);
+  EXPECT_EQ(rows_per_unit(parse(kSmallest)), 1);
 }
 
 TEST(Config, TheExampleOfFineTuningIsRead) {

@@ -218,34 +218,16 @@ std::optional<EncodedPair> PairEncoder::add(const text::PreferenceRow& row, Enco
 
 void PairEncoder::check() const {
   if (rules_.truncate != "refuse" || counts_.too_long == 0) return;
-  const auto set = [](const std::string& value) { return std::vector<std::string>{"--set", value}; };
-  throw ConfigError(
-      fmt::format("{} of {} a row longer than data.sequence_length = {}; the longest has {} ids ({})",
-                  counts_.too_long, counted(counts_.pairs, "pair", "has", "have"), rules_.sequence_length,
-                  counts_.longest, counts_.longest_at),
-      {{set(fmt::format("data.sequence_length={}", counts_.longest - (scores_ ? 0 : 1))), "more memory"},
-       {set("data.truncate=left"), "the ends of long rows are kept"},
-       {set("data.truncate=right"), "the beginnings of long rows are kept"},
-       {set("data.truncate=skip"), "pairs with long rows are not used"}});
+  refuse_long_rows(
+      counts_, rules_,
+      fmt::format("{} of {} a row longer", counts_.too_long, counted(counts_.pairs, "pair", "has", "have")),
+      counts_.longest - (scores_ ? 0 : 1));
 }
 
 std::string describe(const PairCounts& c, const SftRules& rules, const std::string& name) {
-  std::vector<std::string> unused;
-  const auto not_used = [&](std::int64_t count, const char* why) {
-    if (count > 0) unused.push_back(fmt::format("{} {}", count, why));
-  };
-  not_used(c.masked, "without an answer");
-  not_used(c.empty, "with an empty answer");
-  not_used(c.skipped, "too long");
-  std::string text = fmt::format("{}: {}, {} used with {}; the longest row has {}", name,
-                                 counted(c.pairs, "pair"), c.used, counted(c.ids, "token"), c.longest);
-  if (!unused.empty()) text += fmt::format("; not used: {}", fmt::join(unused, ", "));
-  if (c.truncated > 0) {
-    text += fmt::format("; {} truncated on the {} by {}, {} in an answer",
-                        counted(c.truncated, "row", "is", "are"), rules.truncate, counted(c.dropped, "token"),
-                        c.cut);
-  }
-  return text;
+  return fmt::format("{}: {}, {} used with {}; the longest row has {}{}", name, counted(c.pairs, "pair"),
+                     c.used, counted(c.ids, "token"), c.longest,
+                     left_out_text(c, rules, "without an answer"));
 }
 
 PairSet load_pairs(const config::RunConfig& config, const model::ModelConfig& model,

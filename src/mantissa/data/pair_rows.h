@@ -24,18 +24,10 @@ struct EncodedPair {
   text::Row chosen, rejected;
 };
 
-/// Counts of the pairs of some files. Ids are those of the rows of used pairs, as they are used.
-struct PairCounts {
+/// Counts of the pairs of some files. Used, masked, empty, skipped and too long ones are pairs, truncated and
+/// cut ones rows.
+struct PairCounts : RuleCounts {
   std::int64_t pairs = 0;  // in the files
-  std::int64_t used = 0;
-  std::int64_t masked = 0, empty = 0, skipped = 0;  // not used: a row without an answer, with an empty one,
-                                                    // too long
-  std::int64_t truncated = 0;                       // rows of used pairs, with fewer ids
-  std::int64_t cut = 0;                             // truncated rows that lost a part of an answer
-  std::int64_t ids = 0, dropped = 0;
-  std::int64_t longest = 0;   // ids of the longest row
-  std::string longest_at;     // its file and line
-  std::int64_t too_long = 0;  // pairs with a row that is too long
 };
 
 /// Turns preference rows into pairs of rows. Labels are those of the answers. With `scores`, the rows are for

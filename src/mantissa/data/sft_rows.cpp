@@ -43,17 +43,15 @@ SftRules sft_rules(const config::DataSection& section) {
           section.empty_answers};
 }
 
-std::string describe(const SftCounts& c, const SftRules& rules, const std::string& name) {
+std::string left_out_text(const RuleCounts& c, const SftRules& rules, const char* masked) {
   std::vector<std::string> unused;
   const auto not_used = [&](std::int64_t count, const char* why) {
     if (count > 0) unused.push_back(fmt::format("{} {}", count, why));
   };
-  not_used(c.masked, "without a token to train");
+  not_used(c.masked, masked);
   not_used(c.empty, "with an empty answer");
   not_used(c.skipped, "too long");
-  std::string text = fmt::format("{}: {}, {} used with {}, {} of them masked; the longest row has {}", name,
-                                 counted(c.rows, "row"), c.used, counted(c.ids, "token"),
-                                 percent_of(c.ids - c.trained, c.ids), c.longest);
+  std::string text;
   if (!unused.empty()) text += fmt::format("; not used: {}", fmt::join(unused, ", "));
   if (c.truncated > 0) {
     text += fmt::format("; {} truncated on the {} by {}, {} in an answer",
@@ -61,6 +59,24 @@ std::string describe(const SftCounts& c, const SftRules& rules, const std::strin
                         c.cut);
   }
   return text;
+}
+
+void refuse_long_rows(const RuleCounts& c, const SftRules& rules, const std::string& which,
+                      std::int64_t length) {
+  const auto set = [](const std::string& value) { return std::vector<std::string>{"--set", value}; };
+  throw ConfigError(fmt::format("{} than data.sequence_length = {}; the longest has {} ids ({})", which,
+                                rules.sequence_length, c.longest, c.longest_at),
+                    {{set(fmt::format("data.sequence_length={}", length)), "more memory"},
+                     {set("data.truncate=left"), "the ends of long rows are kept"},
+                     {set("data.truncate=right"), "the beginnings of long rows are kept"},
+                     {set("data.truncate=skip"), "long rows are not used"}});
+}
+
+std::string describe(const SftCounts& c, const SftRules& rules, const std::string& name) {
+  return fmt::format("{}: {}, {} used with {}, {} of them masked; the longest row has {}{}", name,
+                     counted(c.rows, "row"), c.used, counted(c.ids, "token"),
+                     percent_of(c.ids - c.trained, c.ids), c.longest,
+                     left_out_text(c, rules, "without a token to train"));
 }
 
 SftEncoder::SftEncoder(const SftRules& rules, const ChatFormat* format, const tokenizer::Tokenizer& tokenizer,
@@ -138,14 +154,10 @@ std::optional<text::Row> SftEncoder::add(const text::ConversationRow& row, text:
 
 void SftEncoder::check() const {
   if (rules_.truncate != "refuse" || counts_.too_long == 0) return;
-  const auto set = [](const std::string& value) { return std::vector<std::string>{"--set", value}; };
-  throw ConfigError(fmt::format("{} of {} longer than data.sequence_length = {}; the longest has {} ids ({})",
-                                counts_.too_long, counted(counts_.rows, "row", "is", "are"),
-                                rules_.sequence_length, counts_.longest, counts_.longest_at),
-                    {{set(fmt::format("data.sequence_length={}", counts_.longest - 1)), "more memory"},
-                     {set("data.truncate=left"), "the ends of long rows are kept"},
-                     {set("data.truncate=right"), "the beginnings of long rows are kept"},
-                     {set("data.truncate=skip"), "long rows are not used"}});
+  refuse_long_rows(
+      counts_, rules_,
+      fmt::format("{} of {} longer", counts_.too_long, counted(counts_.rows, "row", "is", "are")),
+      counts_.longest - 1);
 }
 
 void for_each_conversation(const std::vector<std::string>& source, const text::KkOptions& puzzles,

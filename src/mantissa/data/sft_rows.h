@@ -27,18 +27,30 @@ struct SftRules {
 };
 SftRules sft_rules(const config::DataSection& section);
 
-/// Counts of the rows of some files. Ids are counted before their rows are truncated, and those of rows that
-/// are not used do not count.
-struct SftCounts {
-  std::int64_t rows = 0;  // in the files
+/// What rules did to the rows of some files.
+struct RuleCounts {
   std::int64_t used = 0;
   std::int64_t masked = 0, empty = 0, skipped = 0;  // not used: nothing to train, an empty answer, too long
   std::int64_t truncated = 0;                       // used, with fewer ids
   std::int64_t cut = 0;                             // truncated rows that lost a part of an answer
-  std::int64_t ids = 0, trained = 0, dropped = 0;
-  std::int64_t longest = 0;  // ids of the longest row
-  std::string longest_at;    // its file and line
+  std::int64_t ids = 0, dropped = 0;                // of used rows, as they are used; of truncated ones
+  std::int64_t longest = 0;                         // ids of the longest row
+  std::string longest_at;                           // its file and line
   std::int64_t too_long = 0;
+};
+
+/// Returns the end of a line about rows: "; not used: …; … truncated …". `masked` tells why masked rows are
+/// not used.
+std::string left_out_text(const RuleCounts& counts, const SftRules& rules, const char* masked);
+/// Throws the error of rules that refuse long rows. `which` is its subject: "3 of 40 rows are longer". The
+/// longest row fits `length`.
+[[noreturn]] void refuse_long_rows(const RuleCounts& counts, const SftRules& rules, const std::string& which,
+                                   std::int64_t length);
+
+/// Counts of the rows of some files. Ids of rows that are not used do not count.
+struct SftCounts : RuleCounts {
+  std::int64_t rows = 0;     // in the files
+  std::int64_t trained = 0;  // ids
 };
 
 /// Returns one line about the rows of `name`.
