@@ -150,10 +150,11 @@ TEST(Cures, OfAnAuditOfARunContinueTheRun) {
 /// The data are the cause, and not the precision.
 TEST(Audit, TellsOfRowsWithoutLabels) {
   const TemporaryFolder folder;
-  write(folder / "run.toml", "[run]\nsteps = 4\n[model]\nhidden_size = 32\nintermediate_size = 48\nnum_hidden_layers = 1\n"
-                             "num_attention_heads = 2\nvocab_size = 256\n[train]\nobjective = \"sft\"\n"
-                             "[data]\nsource = \"rows.jsonl\"\ntemplate = \"none\"\nsequence_length = 32\nvalidation = 0\n"
-                             "[batch]\nglobal_batch_size = 2\n[precision]\npolicy = \"16-mixed\"\n");
+  write(folder / "run.toml",
+        "[run]\nsteps = 4\n[model]\nhidden_size = 32\nintermediate_size = 48\nnum_hidden_layers = 1\n"
+        "num_attention_heads = 2\nvocab_size = 256\n[train]\nobjective = \"sft\"\n"
+        "[data]\nsource = \"rows.jsonl\"\ntemplate = \"none\"\nsequence_length = 32\nvalidation = 0\n"
+        "[batch]\nglobal_batch_size = 2\n[precision]\npolicy = \"16-mixed\"\n");
   const auto finding = [&](const std::string& rows, const std::string& more) {
     write(folder / "rows.jsonl", rows);
     const Result r = mantissa(folder, "audit run.toml --json " + more);
@@ -163,7 +164,10 @@ TEST(Audit, TellsOfRowsWithoutLabels) {
     EXPECT_TRUE(std::filesystem::exists(folder / "run-audit/report.html"));
     return found.empty() ? nlohmann::json() : found[0];
   };
-  const std::string good = R"({"prompt": "ab", "completion": "cdefgh"})" "\n", empty = R"({"prompt": "ab", "completion": ""})" "\n";
+  const std::string good = R"({"prompt": "ab", "completion": "cdefgh"})"
+                           "\n",
+                    empty = R"({"prompt": "ab", "completion": ""})"
+                            "\n";
   const auto all = finding(empty + empty, "");
   EXPECT_EQ(all["kind"], "no_labels");
   EXPECT_EQ(all["scope"], "lm_head");
@@ -171,12 +175,15 @@ TEST(Audit, TellsOfRowsWithoutLabels) {
   EXPECT_EQ(all["pass"], "forward");
   EXPECT_EQ(all["step"], 1);
   EXPECT_TRUE(all["cure"].is_null());
-  const auto masked = R"({"input_ids": [1, 2, 3], "labels": [-100, -100, -100]})" "\n";
+  const auto masked = R"({"input_ids": [1, 2, 3], "labels": [-100, -100, -100]})"
+                      "\n";
   EXPECT_EQ(finding(std::string(masked) + masked, "")["kind"], "no_labels");
   const auto some = finding(good + good + good + empty, "");
   EXPECT_EQ(some["kind"], "masked_row");
   EXPECT_EQ(some["share"], 0.25);
-  const std::string cut = R"({"prompt": ")" + std::string(60, 'p') + R"(", "completion": "answer"})" "\n";
+  const std::string cut = R"({"prompt": ")" + std::string(60, 'p') +
+                          R"(", "completion": "answer"})"
+                          "\n";
   const auto right = finding(cut + cut, "--set data.truncate=right");
   EXPECT_EQ(right["kind"], "no_labels");
   EXPECT_EQ(right["tested"], true);

@@ -335,7 +335,8 @@ TEST(SftData, IdsNeedNoTemplate) {
                                        << "\n";
   const config::RunConfig config = config::parse_config(
       "[run]\nsteps = 1\n[model]\nhidden_size = 16\nvocab_size = 256\n[train]\nobjective = \"sft\"\n"
-      "[data]\nsource = \"rows.jsonl\"\nvalidation = 0\nsequence_length = 64\n[batch]\nglobal_batch_size = 1\n",
+      "[data]\nsource = \"rows.jsonl\"\nvalidation = 0\nsequence_length = 64\n[batch]\nglobal_batch_size = "
+      "1\n",
       folder / "run.toml");
   model::ModelConfig model;
   model.vocab_size = 256;
@@ -347,12 +348,14 @@ TEST(SftData, IdsNeedNoTemplate) {
 
 TEST(SftData, OffersToTruncateOnTheLeftIfThatKeepsTheAnswers) {
   const TemporaryFolder folder;
-  std::ofstream(folder / "rows.jsonl") << R"({"prompt": ")" << std::string(100, 'p') << R"(", "completion": "answer"})"
-                                       << "\n";
+  std::ofstream(folder / "rows.jsonl")
+      << R"({"prompt": ")" << std::string(100, 'p') << R"(", "completion": "answer"})"
+      << "\n";
   const auto config_of = [&](const std::string& side) {
     return config::parse_config(
         "[run]\nsteps = 1\n[model]\nhidden_size = 16\nvocab_size = 256\n[train]\nobjective = \"sft\"\n"
-        "[data]\nsource = \"rows.jsonl\"\nvalidation = 0\ntemplate = \"none\"\nsequence_length = 32\ntruncate = \"" +
+        "[data]\nsource = \"rows.jsonl\"\nvalidation = 0\ntemplate = \"none\"\nsequence_length = "
+        "32\ntruncate = \"" +
             side + "\"\n[batch]\nglobal_batch_size = 1\n",
         folder / "run.toml");
   };

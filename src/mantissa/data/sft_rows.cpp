@@ -96,9 +96,11 @@ std::string describe(const SftCounts& c, const SftRules& rules, const std::strin
   not_used(c.masked, "without a token to train");
   not_used(c.empty, "with an empty answer");
   not_used(c.skipped, "too long");
-  std::string text = fmt::format("{}: {}, {} used with {}, {} of them masked; the longest row has {}", name,
-                                 counted(c.rows, "row"), c.used, counted(c.ids, "token"),
-                                 percent_of(c.ids - c.trained, c.ids), c.longest);
+  std::string text = fmt::format("{}: {}, {} used", name, counted(c.rows, "row"), c.used);
+  if (c.used > 0) {
+    text += fmt::format(" with {}, {} of them masked; the longest row has {}", counted(c.ids, "token"),
+                        percent_of(c.ids - c.trained, c.ids), c.longest);
+  }
   if (!unused.empty()) text += fmt::format("; not used: {}", fmt::join(unused, ", "));
   if (c.truncated > 0) {
     text += fmt::format("; {} truncated on the {} by {}, {} in an answer",
