@@ -307,6 +307,18 @@ TEST(Audit, BlamesTheLearningRateAndNotF16) {
   EXPECT_EQ(audit.findings[0].cure->arguments.at(1).find("optimizer.lr="), 0U);
 }
 
+/// The first trial always runs, here that of f32. A tenth of the rate is offered, and marked as not tried.
+TEST(Audit, BlamesTheLearningRateEvenIfThereIsNoTimeToTryALowerOne) {
+  const SmallRun s("16-mixed", {}, {"optimizer.lr=50"});
+  const Audit audit =
+      audit_run({s.config, s.model, s.rows, *s.device}, {.steps = 20, .seconds = 0, .trial_seconds = 0});
+  ASSERT_FALSE(audit.findings.empty());
+  EXPECT_EQ(audit.findings[0].kind, "learning_rate") << list(audit);
+  ASSERT_TRUE(audit.findings[0].cure) << list(audit);
+  EXPECT_EQ(audit.findings[0].cure->arguments, (std::vector<std::string>{"--set", "optimizer.lr=5"}));
+  EXPECT_FALSE(audit.findings[0].cure->tested);
+}
+
 TEST(Audit, NamesTheFirstStepOfAnOverflowThatStopsTheRunLater) {
   const SmallRun s("16-mixed", {}, {"model.initializer_range=60"});
   const Audit audit = s.audit(8);
@@ -394,7 +406,8 @@ TEST(Audit, SeesOneChannelThatSaturates) {
   EXPECT_NE(found[0].text.find("0.3 % of model.layers.1.mlp.up_proj quantize forward is beyond 448"),
             std::string::npos)
       << found[0].text;
-  EXPECT_NE(found[0].text.find("an rms error of 90 % of the rms"), std::string::npos) << found[0].text;
+  EXPECT_NE(found[0].text.find("an rms error of 90 % of the rms of the stored values"), std::string::npos)
+      << found[0].text;
   audit.values[0].steps[0].error_rms = 0.03;  // values just beyond a delayed scale
   EXPECT_TRUE(find_problems(audit, s.config, 256).empty());
 }
@@ -408,6 +421,18 @@ TEST(Audit, RoundsStochasticallyWhereF32LosesUpdatesToo) {
   ASSERT_TRUE(audit.findings[0].cure) << list(audit);
   EXPECT_EQ(audit.findings[0].cure->arguments,
             (std::vector<std::string>{"--set", "precision.rounding=stochastic"}));
+}
+
+/// A dynamic scale that begins too low reaches the gradients only after many windows.
+TEST(Audit, BeginsWithAHigherLossScale) {
+  const SmallRun s("16-mixed loss_scale=dynamic:1", {}, {"model.initializer_range=0.002"});
+  const Audit audit = s.audit(8, true);
+  ASSERT_FALSE(audit.findings.empty());
+  EXPECT_EQ(audit.findings[0].kind, "underflow") << list(audit);
+  ASSERT_TRUE(audit.findings[0].cure) << list(audit);
+  EXPECT_EQ(audit.findings[0].cure->arguments,
+            (std::vector<std::string>{"--set", "precision.loss_scale.initial_scale_power=24"}))
+      << list(audit);
 }
 
 TEST(Audit, TellsThatEveryBatchWasSkipped) {

@@ -36,13 +36,15 @@ AuditReport report_of(const lab::Audit& audit, const Config& config) {
 
 AuditReport report_of(const Config& config, weights::ModelSource model, data::Memory data,
                       const Replay& replay, const AuditOptions& options, const OnAuditStep& on_step,
-                      const std::stop_token& stop, std::int64_t more = 0) {
+                      const std::stop_token& stop, std::int64_t more = 0, double limit = 100) {
   const config::RunConfig& run = config.impl().run;
   precision::check_supported(run.policy);
   const auto device = device_for(options.hardware, run.run.threads);
   const lab::AuditOptions details{.steps = options.steps,
                                   .more = more,
                                   .tries_cures = options.try_cures,
+                                  .seconds = limit,
+                                  .trial_seconds = limit / 2,
                                   .command = options.command,
                                   .cure_command = options.cure_command};
   std::optional<run::Work> work;
@@ -113,6 +115,7 @@ AuditReport audit_replay(const std::filesystem::path& run, std::int64_t from, co
 AuditReport audit_model(const std::filesystem::path& model, const AuditText& text, const Precision& precision,
                         const AuditOptions& options, const OnAuditStep& on_step, std::stop_token stop) {
   constexpr std::int64_t kRows = 4, kMore = 8;  // steps in place of skipped ones
+  constexpr double kSeconds = 50;               // for cures: an audit of 100M parameters ends within a minute
   const weights::ModelSource source = weights::find_model(model);
   const std::int64_t length = std::min(text.sequence_length, source.config.max_position_embeddings);
   const bool bytes = source.config.vocab_size == 256;
@@ -142,7 +145,8 @@ AuditReport audit_model(const std::filesystem::path& model, const AuditText& tex
         random_ids(source.config.vocab_size, (run.data.sequence_length + 1) * run.batch.global_batch_size *
                                                  (options.steps + kMore + 1) * 2);
   }
-  AuditReport report = report_of(config, source, std::move(memory), {}, options, on_step, stop, kMore);
+  AuditReport report =
+      report_of(config, source, std::move(memory), {}, options, on_step, stop, kMore, kSeconds);
   if (random) {
     report.notes.emplace_back(
         "the ids are random: the weights are audited, but activations and losses are not those of text; give "

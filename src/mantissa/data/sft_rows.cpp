@@ -73,10 +73,12 @@ void refuse_long_rows(const RuleCounts& c, const SftRules& rules, const std::str
 }
 
 std::string describe(const SftCounts& c, const SftRules& rules, const std::string& name) {
-  return fmt::format("{}: {}, {} used with {}, {} of them masked; the longest row has {}{}", name,
-                     counted(c.rows, "row"), c.used, counted(c.ids, "token"),
-                     percent_of(c.ids - c.trained, c.ids), c.longest,
-                     left_out_text(c, rules, "without a token to train"));
+  std::string text = fmt::format("{}: {}, {} used", name, counted(c.rows, "row"), c.used);
+  if (c.used > 0) {
+    text += fmt::format(" with {}, {} of them masked; the longest row has {}", counted(c.ids, "token"),
+                        percent_of(c.ids - c.trained, c.ids), c.longest);
+  }
+  return text + left_out_text(c, rules, "without a token to train");
 }
 
 SftEncoder::SftEncoder(const SftRules& rules, const ChatFormat* format, const tokenizer::Tokenizer& tokenizer,

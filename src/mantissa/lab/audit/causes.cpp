@@ -94,9 +94,13 @@ std::vector<Cure> candidates_of(const Finding& f, const Audit& audit, const conf
     constexpr double kHigh = 0x1p24;  // above which the first steps of most runs overflow
     if (!scaler) add({"--set", "precision.loss_scale=dynamic"});
     if (!scaler) add({"--set", "precision.loss_scale=dynamic:2^24"});
-    if (scaler && !adapts) add({"--set", "precision.loss_scale.loss_scale=0"});  // dynamic
-    if (adapts && scaler->initial_scale < kHigh)
-      add({"--set", "precision.loss_scale.initial_scale_power=24"});
+    const std::vector<std::string> dynamic = {"--set", "precision.loss_scale.loss_scale=0"},
+                                   high = {"--set", "precision.loss_scale.initial_scale_power=24"};
+    if (scaler && !adapts) {
+      add(dynamic);
+      add({dynamic[0], dynamic[1], high[0], high[1]});
+    }
+    if (adapts && scaler->initial_scale < kHigh) add(high);
   }
   std::vector<std::string> rules;  // of all findings of this kind
   for (const Finding& other : audit.findings) {
@@ -122,23 +126,33 @@ std::vector<Cure> candidates_of(const Finding& f, const Audit& audit, const conf
 }
 
 /// Tries lower learning rates for a run that fails, or learns nothing, in f32 too.
-void try_learning_rates(Finding& finding, const AuditSource& source, Trials& trials) {
+/// `large`: a step changes most matrices by a large part, so that the rate is the cause even if no trial
+/// shows it.
+void try_learning_rates(Finding& finding, const AuditSource& source, Trials& trials, bool large) {
   finding.rule.reset();
   finding.cure.reset();
   finding.text += "; it happens in f32 too, so the precision is not the cause";
+  if (large && finding.kind != "learning_rate") {
+    finding.kind = "learning_rate";
+    finding.text += fmt::format(
+        ": a learning rate of {:g} changes most matrices by more than a tenth of their largest element in a "
+        "step",
+        source.config.optimizer.lr);
+  }
   for (const double factor : {1e-1, 1e-2, 1e-3, 1e-4, 1e-6, 1e-8}) {
     const double lower = source.config.optimizer.lr * factor;
     const Cure cure{{"--set", fmt::format("optimizer.lr={:g}", lower)}, {}, true};
     const Trial* trial = trials.under(cure, false);
     if (trial == nullptr) {
       finding.remark = "there was no time to try a lower learning rate";
+      if (large) finding.cure = Cure{cure.arguments};
       return;
     }
     const bool fails = std::ranges::any_of(trial->findings, is_stop);
     if (!trial->runs || fails) continue;
     finding.cure = cure;
     finding.kind = "learning_rate";
-    finding.text += fmt::format(": a learning rate of {:g} prevents it", lower);
+    finding.text += fmt::format("; a learning rate of {:g} prevents it", lower);
     return;
   }
 }
@@ -175,12 +189,18 @@ const Finding* cured_stop(const Finding& finding, const Audit& audit) {
 /// Keeps the first cure that works, or tells which ones do not.
 void try_finding(Finding& finding, const Audit& audit, const AuditSource& source, Trials& trials) {
   const bool stops = is_stop(finding), rate = stops && has_large_rate(audit);
-  if (rate && happens_in_f32(trials)) return try_learning_rates(finding, source, trials);
+  if (rate && happens_in_f32(trials)) return try_learning_rates(finding, source, trials, true);
   if (finding.kind == "learning_rate") return;
   std::string failed;
   bool missed = false;
   constexpr std::size_t kMostRules = 3;
   std::vector<Cure> candidates = candidates_of(finding, audit, source.config);
+  if (trials.slow()) {  // a policy is the likeliest second cure, and there may be no time for a third
+    const auto policy =
+        std::ranges::find_if(candidates, [](const Cure& c) { return c.arguments.front() == "--precision"; });
+    if (policy != candidates.end() && policy > candidates.begin() + 1)
+      std::rotate(candidates.begin() + 1, policy, policy + 1);
+  }
   for (std::size_t i = 0; i < candidates.size(); ++i) {
     Cure candidate = candidates[i];
     const bool observed = finding.kind != "rounded_away" && (!stops || trials.slow());
@@ -205,7 +225,7 @@ void try_finding(Finding& finding, const Audit& audit, const AuditSource& source
   finding.cure.reset();
   finding.rule.reset();
   if (!failed.empty()) finding.remark = "no cure that was tried works: " + failed;
-  if (stops && !rate && happens_in_f32(trials)) return try_learning_rates(finding, source, trials);
+  if (stops && !rate && happens_in_f32(trials)) return try_learning_rates(finding, source, trials, false);
   if (missed)
     finding.remark += fmt::format("{}there was no time to try {}", failed.empty() ? "" : "; ",
                                   failed.empty() ? "its cures" : "others");

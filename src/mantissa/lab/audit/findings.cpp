@@ -140,7 +140,9 @@ void find_overflow(Search& search, const Thresholds& t) {
         f.text = fmt::format("{} of {} is beyond {:g}, the largest {}, and becomes that number",
                              percent_text(share), place(v), traits(v.rounded).max_finite, name(v.rounded));
         if (share <= t.saturation && s.error_rms) {
-          f.text += fmt::format(": an rms error of {} of the rms of the value", percent_text(*s.error_rms));
+          const std::string error = *s.error_rms < 1 ? percent_text(*s.error_rms) + " of"
+                                                     : fmt::format("{:.3g} times", *s.error_rms);
+          f.text += fmt::format(": an rms error of {} the rms of the stored values", error);
         }
       });
 }

@@ -24,7 +24,7 @@ struct AuditOptions {
   bool tries_cures = true;
   // No cure is tried that would probably end later than this after the audit began, or, if the audit took
   // long, after the first trial began.
-  double seconds = 50, trial_seconds = 25;
+  double seconds = 100, trial_seconds = 50;
   std::string command = {}, run_command = {};                 // Audit::command, Audit::run_command
   std::function<std::string(const Cure&)> cure_command = {};  // Finding::command
 };
