@@ -110,8 +110,8 @@ void parallel_for(const Context& ctx, std::int64_t count,
   }
 }
 
-void prefetch_while_waiting(const Context& ctx, std::span<const std::byte> memory) {
-  if (ctx.pool != nullptr) ctx.pool->prefetch_while_waiting(memory);
+void prefetch_while_waiting(const Context& ctx) {
+  if (ctx.pool != nullptr) ctx.pool->prefetch_while_waiting(ctx.next_weight);
 }
 
 }  // namespace mantissa::kernels

@@ -54,6 +54,9 @@ struct Context {
   std::byte* workspace = nullptr;
   std::size_t workspace_bytes = 0;
   std::shared_ptr<ThreadPool> pool = nullptr;  // of `threads` threads; if null, each loop starts its own
+  /// The matrix that the next product of few rows reads, in equal shares in the order of the threads. Empty:
+  /// unknown.
+  std::span<const std::byte> next_weight = {};
 
   std::size_t target() const { return dispatch_index(simd); }
 };
@@ -63,7 +66,13 @@ struct Context {
 /// must not depend on the distribution.
 void parallel_for(const Context& ctx, std::int64_t count, const std::function<void(std::int64_t, int)>& body);
 
-/// Lets threads that wait for the next loop load `memory`, which a coming loop reads, into their caches.
-void prefetch_while_waiting(const Context& ctx, std::span<const std::byte> memory);
+/// Returns the share of a thread in `memory`, of which each has the same.
+inline std::span<const std::byte> share_of(std::span<const std::byte> memory, int threads, int thread) {
+  const std::size_t share = memory.size() / static_cast<std::size_t>(threads);
+  return memory.subspan(share * static_cast<std::size_t>(thread), share);
+}
+
+/// Lets threads that wait during the next loop load their shares of ctx.next_weight into their caches.
+void prefetch_while_waiting(const Context& ctx);
 
 }  // namespace mantissa::kernels

@@ -7,6 +7,7 @@
 #include <system_error>
 
 #include "mantissa/base/error.h"
+#include "mantissa/kernels/context.h"
 
 namespace mantissa::kernels {
 namespace {
@@ -52,10 +53,10 @@ void ThreadPool::prefetch_while_waiting(std::span<const std::byte> memory) {
   after_loop_ = memory;
 }
 
-ThreadPool::Ahead ThreadPool::share_of(std::span<const std::byte> memory, int thread) const {
-  const std::size_t share = memory.size() / static_cast<std::size_t>(threads());
-  const auto at = reinterpret_cast<std::uintptr_t>(memory.data()) + share * static_cast<std::size_t>(thread);
-  return {at, at + std::min(share, kMostAhead)};
+ThreadPool::Ahead ThreadPool::beginning_of_share(int thread) const {
+  const std::span<const std::byte> share = share_of(after_loop_, threads(), thread);
+  const auto at = reinterpret_cast<std::uintptr_t>(share.data());
+  return {at, at + std::min(share.size(), kMostAhead)};
 }
 
 void ThreadPool::prefetch_some(Ahead& ahead) {
@@ -91,7 +92,7 @@ void ThreadPool::work(int thread) {
     wait_for_change(loop_, seen, ahead);
     ++seen;  // every worker takes part in every loop
     if (stop_) return;
-    if (!after_loop_.empty()) ahead = share_of(after_loop_, thread);
+    if (!after_loop_.empty()) ahead = beginning_of_share(thread);
     deal(thread);
     if (working_.fetch_sub(1, std::memory_order_acq_rel) == 1) working_.notify_one();
   }
@@ -106,7 +107,7 @@ void ThreadPool::run(std::int64_t count, const std::function<void(std::int64_t, 
   loop_.fetch_add(1, std::memory_order_release);
   loop_.notify_all();
   deal(0);
-  Ahead ahead = after_loop_.empty() ? Ahead() : share_of(after_loop_, 0);
+  Ahead ahead = after_loop_.empty() ? Ahead() : beginning_of_share(0);
   for (std::uint32_t left = working_.load(std::memory_order_acquire); left != 0;
        left = working_.load(std::memory_order_acquire)) {
     wait_for_change(working_, left, ahead);

@@ -40,7 +40,7 @@ class ThreadPool {
   struct Ahead {
     std::uintptr_t at = 0, end = 0;
   };
-  Ahead share_of(std::span<const std::byte> memory, int thread) const;
+  Ahead beginning_of_share(int thread) const;
   static void prefetch_some(Ahead& ahead);
   static void wait_for_change(const std::atomic<std::uint32_t>& value, std::uint32_t old, Ahead& ahead);
 

@@ -25,6 +25,7 @@ Executor::Executor(const plan::Program& program, const WeightSet& weights, Arena
       device_(&weights.device()),
       arena_(arena),
       bindings_(program.buffers.size()),
+      operands_(program.steps.size()),
       ctx_(device_->host()) {
   bind_weights(weights);
   describe_buffers();
@@ -138,6 +139,7 @@ Matrix Executor::buffer(BufferId id) const {
 }
 
 void Executor::place(BufferId id, std::byte* memory) {
+  ++placed_;
   bindings_.at(static_cast<std::size_t>(id)).memory = memory;
 }
 
@@ -186,9 +188,12 @@ void Executor::run(graph::Phase phase, const Extent& extent, bool accumulate) {
     const plan::Step& s = program_->steps[i];
     if (s.phase != phase) continue;
     if (stop.stop_requested()) return;
-    if (by_memory && s.op->kind == graph::OpKind::product)
-      kernels::prefetch_while_waiting(ctx_, next_weights_[i]);
+    if (by_memory && s.op->kind == graph::OpKind::product) {
+      ctx_.next_weight = next_weights_[i];
+      kernels::prefetch_while_waiting(ctx_);
+    }
     run_step(s, extent, accumulate, nullptr);
+    ctx_.next_weight = {};
   }
 }
 
@@ -203,29 +208,38 @@ std::optional<Executor::Broken> Executor::find_broken(const Extent& extent) {
   return std::nullopt;
 }
 
+const Executor::Operands& Executor::operands_of(const plan::Step& s, const Extent& extent) {
+  Operands& o = operands_[static_cast<std::size_t>(&s - program_->steps.data())];
+  if (o.tokens == extent.tokens && o.rows == extent.rows.size() && o.placed == placed_) return o;
+  o = {};
+  o.tokens = extent.tokens;
+  o.rows = extent.rows.size();
+  o.placed = placed_;
+  for (const plan::Operand& input : s.inputs) {
+    o.inputs.push_back(bind(input.buffer, extent));
+    o.inputs.back().operand = input.operand;
+  }
+  for (const BufferId output : s.outputs) {
+    o.outputs.push_back(bind(output, extent));
+    o.outputs.back().rounded = s.rounded;
+    o.collects = o.collects || program_->buffer(output).home == Home::gradient;
+  }
+  if (s.addend != plan::kNoBuffer) o.addend = bind(s.addend, extent);
+  return o;
+}
+
 void Executor::run_step(const plan::Step& s, const Extent& extent, bool accumulate,
                         std::optional<kernels::WeightOverflow>* overflow) {
   if (std::ranges::any_of(observers_, [&](StepObserver* o) { return !o->wants(s); })) return;
-  std::vector<graph::Argument> inputs, outputs;
-  for (const plan::Operand& o : s.inputs) {
-    inputs.push_back(bind(o.buffer, extent));
-    inputs.back().operand = o.operand;
-  }
-  for (const BufferId o : s.outputs) {
-    outputs.push_back(bind(o, extent));
-    outputs.back().rounded = s.rounded;
-  }
-  const bool collects = std::any_of(s.outputs.begin(), s.outputs.end(), [&](BufferId o) {
-    return program_->buffer(o).home == plan::Home::gradient;
-  });
+  const Operands& operands = operands_of(s, extent);
   graph::Call call{.ctx = ctx_,
                    .extent = extent,
-                   .inputs = inputs,
-                   .outputs = outputs,
+                   .inputs = operands.inputs,
+                   .outputs = operands.outputs,
                    .attributes = s.attributes,
                    .expression = &s.expression,
-                   .addend = s.addend == plan::kNoBuffer ? graph::Argument{} : bind(s.addend, extent),
-                   .accumulate = accumulate && collects,
+                   .addend = operands.addend,
+                   .accumulate = accumulate && operands.collects,
                    .arithmetic = program_->arithmetic,
                    .compute = s.compute,
                    .accumulator = s.accumulator,

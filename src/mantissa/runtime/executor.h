@@ -106,6 +106,17 @@ class Executor {
   /// Finds for each step the beginning of the weight that the next product of its phase reads.
   void find_next_weights();
   graph::Argument bind(plan::BufferId id, const Extent& extent) const;
+  /// The operands of a step, which depend on the numbers of tokens and rows, and on the placed buffers.
+  struct Operands {
+    std::int64_t tokens = -1;
+    std::size_t rows = 0;
+    std::uint64_t placed = 0;
+    std::vector<graph::Argument> inputs, outputs;
+    graph::Argument addend;
+    bool collects = false;  // an output is a gradient
+  };
+  /// Returns the operands of a step, those of its last run if they are the same.
+  const Operands& operands_of(const plan::Step& step, const Extent& extent);
   void run_step(const plan::Step& step, const Extent& extent, bool accumulate,
                 std::optional<kernels::WeightOverflow>* overflow);
 
@@ -117,6 +128,8 @@ class Executor {
   std::vector<graph::Argument> arguments_;  // by buffer, without memory and extent
   mutable std::map<plan::BufferId, std::vector<std::byte>> dequantised_;  // those that buffer() returned
   std::vector<std::span<const std::byte>> next_weights_;                  // by step
+  std::vector<Operands> operands_;                                        // by step
+  std::uint64_t placed_ = 0;                                              // number of calls of place()
   kernels::Context ctx_;
   std::vector<StepObserver*> observers_;
 };

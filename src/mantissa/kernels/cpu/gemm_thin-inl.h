@@ -15,12 +15,12 @@
 #include <cstring>
 #include <type_traits>
 
-#include "mantissa/kernels/cpu/columns_ahead.h"
 #include "mantissa/kernels/cpu/gemm_pack-inl.h"
 #include "mantissa/kernels/cpu/gemm_source-inl.h"
 #include "mantissa/kernels/cpu/gemm_thin_blocks-inl.h"
 #include "mantissa/kernels/cpu/gemm_thin_quants-inl.h"
 #include "mantissa/kernels/cpu/gemm_thin_sums-inl.h"
+#include "mantissa/kernels/cpu/stream_ahead.h"
 #include "mantissa/kernels/gemm.h"
 #include "mantissa/tensor/extent.h"
 
@@ -119,13 +119,10 @@ using HalfColumns = PairColumns<Scalar::f16, HalfHalves>;
 /// stride.
 template <SumOrder kOrder, std::size_t kRows, std::size_t kStrip, class Columns, class T>
 HWY_NOINLINE void ThinBlock(std::size_t depth, const T* HWY_RESTRICT a,
-                            const typename Columns::Stored* columns, std::size_t stride,
-                            const ColumnsAhead& ahead, T* HWY_RESTRICT out, std::size_t ld, TileStore store) {
+                            const typename Columns::Stored* columns, std::size_t stride, StreamAhead ahead,
+                            T* HWY_RESTRICT out, std::size_t ld, TileStore store) {
   const hn::ScalableTag<T> d;
   using V = hn::Vec<decltype(d)>;
-  // A step reads a fourth of a line of every column.
-  constexpr std::size_t kStepBytes = Columns::kStep * sizeof(typename Columns::Stored);
-  constexpr std::size_t kSteps = ColumnsAhead::kLine / kStepBytes, kAsked = HWY_LANES(T) / kSteps;
   ThinSums<kOrder, kRows, T> sums;
   SideBySide<typename Columns::Stored> at(columns, stride);
   std::size_t k = 0;
@@ -134,10 +131,7 @@ HWY_NOINLINE void ThinBlock(std::size_t depth, const T* HWY_RESTRICT a,
       sums.Store(out, ld, store);
       store = TileStore::add;
     }
-    const std::size_t step = k / Columns::kStep;
-    HWY_UNROLL(4)
-    for (std::size_t i = 0; i < kAsked; ++i)
-      ahead.Ask(step / kSteps * ColumnsAhead::kLine, step % kSteps * kAsked + i);
+    ahead.Ask<HWY_LANES(T) * Columns::kStep * sizeof(typename Columns::Stored)>();
     Columns::Each(at, 0, [&](std::size_t i, V v) HWY_ATTR { sums.Add(i, a + i * kStrip, v); });
     a += Columns::kStep * kStrip;
   }
@@ -156,7 +150,7 @@ HWY_NOINLINE void ThinBlock(std::size_t depth, const T* HWY_RESTRICT a,
 /// ThinBlock for all rows of a strip, in passes of as many as are summed at once.
 template <SumOrder kOrder, std::size_t kStrip, class Columns, class T>
 void ThinStrip(std::size_t depth, const T* a, const typename Columns::Stored* columns, std::size_t stride,
-               const ColumnsAhead& ahead, T* out, std::size_t ld, TileStore store) {
+               StreamAhead ahead, T* out, std::size_t ld, TileStore store) {
   constexpr std::size_t kRows = thin_rows_at_once<kOrder>(kStrip);
   for (std::size_t i = 0; i < kStrip; i += kRows)
     ThinBlock<kOrder, kRows, kStrip, Columns>(depth, a + i, columns, stride, ahead, out + i * ld, ld, store);
@@ -191,7 +185,7 @@ void PackThin(const PackSource& a, std::size_t row, std::size_t left, std::size_
 /// ThinStrip for a number of rows known at run time.
 template <SumOrder kOrder, class Columns, class T>
 void ThinBlockOf(std::size_t rows, std::size_t depth, const T* a, const typename Columns::Stored* columns,
-                 std::size_t stride, const ColumnsAhead& ahead, T* out, std::size_t ld, TileStore store) {
+                 std::size_t stride, StreamAhead ahead, T* out, std::size_t ld, TileStore store) {
   switch (rows) {
     case 1:
       return ThinStrip<kOrder, 1, Columns>(depth, a, columns, stride, ahead, out, ld, store);
@@ -206,11 +200,6 @@ void ThinBlockOf(std::size_t rows, std::size_t depth, const T* a, const typename
   }
 }
 
-/// Prefetches what thin products do not: the beginnings of `count` adjacent columns from `column` on.
-inline void AskForColumns(const PackSource& b, std::size_t column, std::size_t count) {
-  ColumnsAhead::Begin(b.At(column, 0), b.run_bytes, count);
-}
-
 /// True for a column stride that maps the lines of all columns to the same few sets of the first-level cache,
 /// which hold fewer than a vector of them. Such columns are copied first if there are several strips of A.
 constexpr bool ThinColumnsCollide(std::size_t bytes) {
@@ -219,18 +208,14 @@ constexpr bool ThinColumnsCollide(std::size_t bytes) {
 
 /// One block of the columns [column, column + count) of B, count ≤ kThinColumns. Missing columns give sums
 /// that are not read. Columns are read in place, as OperandRow converts them, or, if they collide or are too
-/// few, from a copy; those in packed or quantised blocks are decoded while they are multiplied. Meanwhile the
-/// columns from `next` on are prefetched.
+/// few, from a copy; those in packed or quantised blocks are decoded while they are multiplied. Meanwhile as
+/// many bytes from `ahead` on are prefetched.
 template <class T>
 class ThinColumns {
  public:
   ThinColumns(const PackSource& b, std::size_t column, std::size_t count, std::size_t k, std::size_t depth,
-              std::size_t next, bool once, SumOrder order)
-      : order_(order),
-        depth_(depth),
-        first_(b.At(column, k)),
-        stride_(b.ld),
-        ahead_(b.At(column, k), b.run_bytes - b.Bytes(k), b.run_bytes, b.At(next, 0)) {
+              StreamAhead ahead, bool once, SumOrder order)
+      : order_(order), depth_(depth), first_(b.At(column, k)), stride_(b.ld), ahead_(ahead) {
     constexpr Scalar kPlain = std::is_same_v<T, float> ? Scalar::f32 : Scalar::f64;
     const bool pairs = std::is_same_v<T, float> && (b.type == Scalar::bf16 || b.type == Scalar::f16);
     const bool as_stored = (pairs || b.type == kPlain) && Unrounded(b);
@@ -244,12 +229,12 @@ class ThinColumns {
     }
     if (as_stored && count == kLanes && (once || !ThinColumnsCollide(b.run_bytes))) return;
     for (std::size_t c = 0; c < kLanes; ++c) {
-      const std::size_t ahead = std::min(c, count - 1);
+      const std::size_t at = std::min(c, count - 1);
       T* to = staged_ + c * kBlock;
       if (as_stored) {
         std::memcpy(reinterpret_cast<std::uint8_t*>(staged_) + c * kBlock * bytes_of(type_),
-                    first_ + ahead * b.run_bytes, depth * bytes_of(type_));
-      } else if (const T* row = OperandRow<T>(b, column + ahead, k, depth, to); row != to) {
+                    first_ + at * b.run_bytes, depth * bytes_of(type_));
+      } else if (const T* row = OperandRow<T>(b, column + at, k, depth, to); row != to) {
         std::memcpy(to, row, depth * sizeof(T));
       }
     }
@@ -296,7 +281,7 @@ class ThinColumns {
   Scalar type_ = Scalar::f32;       // the format that is read
   const std::uint8_t* first_;
   std::size_t stride_;  // elements from one column to the next
-  ColumnsAhead ahead_;
+  StreamAhead ahead_;
   HWY_ALIGN T staged_[kLanes * kBlock];
 };
 

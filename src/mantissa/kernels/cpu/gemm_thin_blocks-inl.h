@@ -13,10 +13,10 @@
 #include <cstddef>
 #include <cstdint>
 
-#include "mantissa/kernels/cpu/columns_ahead.h"
 #include "mantissa/kernels/cpu/gemm_pack-inl.h"
 #include "mantissa/kernels/cpu/gemm_source-inl.h"
 #include "mantissa/kernels/cpu/gemm_thin_sums-inl.h"
+#include "mantissa/kernels/cpu/stream_ahead.h"
 
 HWY_BEFORE_NAMESPACE();
 namespace mantissa::kernels {
@@ -57,8 +57,8 @@ HWY_INLINE hn::Vec<D> ElementValues(D d, hn::Vec<hn::RebindToUnsigned<D>> codes)
 /// true.
 template <SumOrder kOrder, std::size_t kRows, std::size_t kStrip, BlockFormat F>
 HWY_NOINLINE void ThinPackedBlock(const PackSource& b, std::size_t column, std::size_t k, std::size_t depth,
-                                  const float* HWY_RESTRICT a, const ColumnsAhead& ahead,
-                                  float* HWY_RESTRICT out, std::size_t ld, TileStore store) {
+                                  const float* HWY_RESTRICT a, StreamAhead ahead, float* HWY_RESTRICT out,
+                                  std::size_t ld, TileStore store) {
   const hn::ScalableTag<float> d;
   const hn::ScalableTag<std::uint32_t> du;
   using V = hn::Vec<decltype(d)>;
@@ -77,9 +77,7 @@ HWY_NOINLINE void ThinPackedBlock(const PackSource& b, std::size_t column, std::
       sums.Store(out, ld, store);
       store = TileStore::add;
     }
-    const std::size_t step = at / kStep,
-                      asked = kLanes / 4;  // a step reads a fourth of a line of every column
-    for (std::size_t i = 0; i < asked; ++i) ahead.Ask(step / 4 * ColumnsAhead::kLine, step % 4 * asked + i);
+    ahead.Ask<kLanes * kStep * kBits / 8>();
     const auto column_at = [&](std::size_t c) {
       return reinterpret_cast<const std::uint32_t*>(elements + c * b.run_bytes + b.Bytes(at));
     };
@@ -117,7 +115,7 @@ HWY_NOINLINE void ThinPackedBlock(const PackSource& b, std::size_t column, std::
 /// ThinPackedBlock for all rows of a strip, in passes of as many as are summed at once.
 template <SumOrder kOrder, std::size_t kStrip, BlockFormat F>
 void ThinPackedStrip(const PackSource& b, std::size_t column, std::size_t k, std::size_t depth,
-                     const float* a, const ColumnsAhead& ahead, float* out, std::size_t ld, TileStore store) {
+                     const float* a, StreamAhead ahead, float* out, std::size_t ld, TileStore store) {
   constexpr std::size_t kRows = thin_rows_at_once<kOrder>(kStrip);
   for (std::size_t i = 0; i < kStrip; i += kRows) {
     ThinPackedBlock<kOrder, kRows, kStrip, F>(b, column, k, depth, a + i, ahead, out + i * ld, ld, store);
@@ -127,7 +125,7 @@ void ThinPackedStrip(const PackSource& b, std::size_t column, std::size_t k, std
 /// ThinPackedStrip for a number of rows known at run time.
 template <SumOrder kOrder, BlockFormat F>
 void ThinPackedOf(std::size_t rows, const PackSource& b, std::size_t column, std::size_t k, std::size_t depth,
-                  const float* a, const ColumnsAhead& ahead, float* out, std::size_t ld, TileStore store) {
+                  const float* a, StreamAhead ahead, float* out, std::size_t ld, TileStore store) {
   switch (rows) {
     case 1:
       return ThinPackedStrip<kOrder, 1, F>(b, column, k, depth, a, ahead, out, ld, store);
@@ -145,8 +143,8 @@ void ThinPackedOf(std::size_t rows, const PackSource& b, std::size_t column, std
 /// ThinPackedOf for the format of `b`.
 template <SumOrder kOrder>
 void MultiplyThinPacked(std::size_t rows, const PackSource& b, std::size_t column, std::size_t k,
-                        std::size_t depth, const float* a, const ColumnsAhead& ahead, float* out,
-                        std::size_t ld, TileStore store) {
+                        std::size_t depth, const float* a, StreamAhead ahead, float* out, std::size_t ld,
+                        TileStore store) {
   mantissa::HWY_NAMESPACE::WithFormat(b.packed.format, [&](auto f) HWY_ATTR {
     ThinPackedOf<kOrder, f()>(rows, b, column, k, depth, a, ahead, out, ld, store);
   });

@@ -107,12 +107,10 @@ HWY_NOINLINE void SlowThinPairs(std::size_t groups, const Word* HWY_RESTRICT a, 
 class ThinBlock {
  public:
   /// The columns [column, column + count) from term `k` on; the missing ones are copies of the last one, and
-  /// their sums are not read. The columns from `next` on are read afterwards.
+  /// their sums are not read. Meanwhile as many bytes from `ahead` on are prefetched.
   ThinBlock(const PackSource& b, std::size_t column, std::size_t count, std::size_t k, std::size_t depth,
-            std::size_t next)
-      : depth_(depth),
-        stride_(b.ld),
-        ahead_(b.At(column, k), b.run_bytes - b.Bytes(k), b.run_bytes, b.At(next, 0)) {
+            StreamAhead ahead)
+      : depth_(depth), stride_(b.ld), ahead_(ahead) {
     columns_ = reinterpret_cast<const std::uint16_t*>(b.At(column, k));
     if (count == kThinLanes && b.type == Scalar::bf16 && Unrounded(b)) return;
     constexpr auto kBlock = static_cast<std::size_t>(kSumBlock);
@@ -133,11 +131,12 @@ class ThinBlock {
     const std::uint32_t least = bf16::kLeastExponents - std::min(of_a, bf16::kLeastExponents - 1);
     const Word* left = reinterpret_cast<const Word*>(a + rows * kHead);
     SideBySide<std::uint16_t> at(columns_, stride_);
+    StreamAhead ahead = ahead_;
     for (std::size_t k = 0; k < depth_; k += kTileBlock, store = TileStore::add) {
       const std::size_t terms = std::min(kTileBlock, depth_ - k), groups = groups_of(terms);
       ThinWords words;
       if (terms % (2 * kGroup) == 0) {
-        for (std::size_t c = 0; c < kThinLanes; ++c) ahead_.Ask(k * sizeof *columns_, c);
+        ahead.Ask<kThinLanes * kTileBlock * sizeof *columns_>();
         words.Read(at, groups);
       } else {  // the last ones
         HWY_ALIGN std::uint16_t rest[kThinLanes * kTileBlock] = {};
@@ -164,7 +163,7 @@ class ThinBlock {
  private:
   std::size_t depth_, stride_;
   const std::uint16_t* columns_;
-  ColumnsAhead ahead_;
+  StreamAhead ahead_;
   HWY_ALIGN std::uint16_t staged_[kThinLanes * (static_cast<std::size_t>(kSumBlock) + kThinLanes)];
 };
 

@@ -14,10 +14,10 @@
 #include <cstdint>
 #include <cstring>
 
-#include "mantissa/kernels/cpu/columns_ahead.h"
 #include "mantissa/kernels/cpu/gemm_pack-inl.h"
 #include "mantissa/kernels/cpu/gemm_source-inl.h"
 #include "mantissa/kernels/cpu/gemm_thin_sums-inl.h"
+#include "mantissa/kernels/cpu/stream_ahead.h"
 #include "mantissa/numeric/quants-inl.h"
 
 HWY_BEFORE_NAMESPACE();
@@ -50,6 +50,50 @@ HWY_INLINE hn::Vec<D> FiniteToBf16(D d, hn::Vec<D> x) {
   return hn::BitCast(d, hn::And(rounded, hn::Set(du, 0xffff0000U)));
 }
 
+/// The words of blocks of kColumns columns that describe the codes: scales, minima, and fifth bits. They are
+/// copied for all blocks in advance: a vector that is loaded from words which were stored just now waits
+/// until these stores have left the pipeline, and so do the products of the block.
+template <QuantFormat F, std::size_t kColumns>
+class QuantHeads {
+ public:
+  /// Copies those of `blocks` blocks of every column. The first one of column c starts at `first` + c ·
+  /// stride.
+  HWY_INLINE QuantHeads(const std::uint8_t* first, std::size_t stride, std::size_t blocks) {
+    if constexpr (!kTraits.apart) {
+      if (blocks == kMost) {
+        Copy(first, stride, kMost);  // a constant number, without a loop
+      } else {
+        Copy(first, stride, blocks);
+      }
+    }
+  }
+  const std::uint32_t* Heads(std::size_t block, std::size_t column) const {
+    return heads_[kTraits.apart ? 0 : block] + column;
+  }
+  const std::uint32_t* Fifths(std::size_t block, std::size_t column) const {
+    return fifths_[kFifth ? block : 0] + column;
+  }
+
+ private:
+  static constexpr QuantTraits kTraits = traits(F);
+  static constexpr bool kFifth = kTraits.code_bits == 5;
+  static constexpr std::size_t kMost = static_cast<std::size_t>(kSumBlock) / kQuantBlock;
+
+  HWY_INLINE void Copy(const std::uint8_t* first, std::size_t stride, std::size_t blocks) {
+    for (std::size_t c = 0; c < kColumns; ++c, first += stride) {
+      HWY_UNROLL(8)
+      for (std::size_t i = 0; i < blocks; ++i) {
+        const std::uint8_t* block = first + i * kTraits.bytes;
+        std::memcpy(&heads_[i][c], block, sizeof heads_[i][c]);
+        if constexpr (kFifth) std::memcpy(&fifths_[i][c], block + kTraits.codes - 4, sizeof fifths_[i][c]);
+      }
+    }
+  }
+
+  HWY_ALIGN std::uint32_t heads_[kTraits.apart ? 1 : kMost][kColumns];
+  HWY_ALIGN std::uint32_t fifths_[kFifth ? kMost : 1][kColumns];
+};
+
 /// The blocks of a vector of columns at one depth, one column a lane, decoded element by element. Elements
 /// must be asked for as they lie: `half` 0 before 1 for codes of 4 and 5 bits.
 template <QuantFormat F, bool kToBf16>
@@ -60,12 +104,15 @@ class QuantColumns {
   using V = hn::Vec<D>;
   using VU = hn::Vec<DU>;
 
+  /// True if Shifted() computes the values of blocks whose scales are not negative.
+  static constexpr bool kShifts = HWY_TARGET == HWY_AVX3 && F == QuantFormat::q8_0;
+
   HWY_INLINE QuantColumns() : scale_(hn::Zero(D())), minimum_(hn::Zero(D())), fifth_(hn::Zero(DU())) {}
 
-  /// Starts the blocks at depth k of the columns from `column` on. The one of column c starts at `first` + c
-  /// · stride. Blocks must be started in ascending order of k.
-  HWY_INLINE void Start(const PackSource& b, std::size_t column, std::size_t k, const std::uint8_t* first,
-                        std::size_t stride) {
+  /// Starts the blocks at depth k of the columns from `column` on. `heads` and `fifths` are their QuantHeads.
+  /// Blocks must be started in ascending order of k.
+  HWY_INLINE void Start(const PackSource& b, std::size_t column, std::size_t k, const std::uint32_t* heads,
+                        const std::uint32_t* fifths) {
     const DU du;
     if constexpr (kTraits.apart) {
       if (started_ && (kTraits.scaled == 0 || k % kTraits.scaled != 0)) return;
@@ -74,20 +121,43 @@ class QuantColumns {
       for (std::size_t c = 0; c < kLanes; ++c) scales[c] = quant_scale(b.quants, column + c, k);
       scale_ = hn::Load(D(), scales);
     } else {
-      const auto head = Words(first, stride);
+      const auto head = hn::Load(du, heads);
       scale_ = Halves(hn::And(head, hn::Set(du, 0xffffU)));
       if constexpr (kTraits.minimum) minimum_ = Halves(hn::ShiftRight<16>(head));
-      if constexpr (kTraits.code_bits == 5) fifth_ = Words(first + kTraits.codes - 4, stride);
+      if constexpr (kShifts) {
+        minimum_ = hn::Mul(scale_, hn::Set(D(), -kShift));
+        negative_ = !hn::AllFalse(du, hn::TestBit(head, hn::Set(du, 0x8000U)));
+      }
+      if constexpr (kTraits.code_bits == 5) fifth_ = hn::Load(du, fifths);
     }
   }
 
-  /// Returns the values of the elements whose codes start at bit kShift of `words`. `element` is their place
+  /// True if a scale of the blocks is negative.
+  bool Negative() const { return negative_; }
+
+#if HWY_TARGET == HWY_AVX3
+  /// Returns the values of the codes in byte kByte of `words`. The codes are 8 bits plus 128: as the second
+  /// byte of an f32 they make it the code plus kShift. The scale has 11 bits, so that (code + kShift) · scale
+  /// − kShift · scale is exact: this takes two instructions less than converting the code. The product of a
+  /// negative scale and 0 would lose its sign.
+  template <int kByte>
+  HWY_INLINE V Shifted(VU words) const {
+    constexpr __mmask64 kSecondBytes = 0x2222222222222222;
+    const __m512i from = _mm512_set4_epi32((12 + kByte) << 8, (8 + kByte) << 8, (4 + kByte) << 8, kByte << 8);
+    const __m512i exponents = _mm512_set1_epi32(0x47000000);
+    const V code{_mm512_castsi512_ps(_mm512_mask_shuffle_epi8(exponents, kSecondBytes, words.raw, from))};
+    const V x = hn::MulAdd(code, scale_, minimum_);
+    return kToBf16 ? FiniteToBf16(D(), x) : x;
+  }
+#endif
+
+  /// Returns the values of the elements whose codes start at bit kBit of `words`. `element` is their place
   /// in the block, for the fifth bit.
-  template <int kShift>
+  template <int kBit>
   HWY_INLINE V Value(VU words, std::size_t element) const {
     const D d;
     V x = hn::Zero(d);
-    const V code = Code<kShift>(words, element);
+    const V code = Code<kBit>(words, element);
     if constexpr (kTraits.minimum) {
       x = hn::MulAdd(code, scale_, minimum_);
     } else {
@@ -99,13 +169,8 @@ class QuantColumns {
  private:
   static constexpr QuantTraits kTraits = traits(F);
   static constexpr std::size_t kLanes = HWY_LANES(float);
+  static constexpr float kShift = 32768 + 128;  // the number of 0x4700'8000
 
-  /// The four bytes at `from` of every column.
-  static HWY_INLINE VU Words(const std::uint8_t* from, std::size_t stride) {
-    HWY_ALIGN std::uint32_t words[kLanes];
-    for (std::size_t c = 0; c < kLanes; ++c) std::memcpy(&words[c], from + c * stride, sizeof words[c]);
-    return hn::Load(DU(), words);
-  }
   /// The f16 numbers in the lower halves of the lanes.
   static HWY_INLINE V Halves(VU bits) {
     const hn::Rebind<std::uint16_t, D> du16;
@@ -113,17 +178,17 @@ class QuantColumns {
     return hn::PromoteTo(D(), hn::BitCast(dh, hn::TruncateTo(du16, bits)));
   }
 
-  template <int kShift>
+  template <int kBit>
   HWY_INLINE V Code(VU words, std::size_t element) const {
     const D d;
     const DU du;
     const hn::RebindToSigned<D> di;
     if constexpr (kTraits.code_bits == 8) {
-      return hn::ConvertTo(d, hn::ShiftRight<24>(hn::BitCast(di, hn::ShiftLeft<24 - kShift>(words))));
+      return hn::ConvertTo(d, hn::ShiftRight<24>(hn::BitCast(di, hn::ShiftLeft<24 - kBit>(words))));
     } else {
 #if HWY_TARGET == HWY_AVX3
       // The look-up reads only as many bits of an index as the table has.
-      const __m512i index = hn::ShiftRight<kShift>(words).raw;
+      const __m512i index = hn::ShiftRight<kBit>(words).raw;
       if constexpr (kTraits.code_bits == 4) {
         return V{_mm512_permutexvar_ps(index, hn::Load(d, kValues).raw)};
       } else {
@@ -133,7 +198,7 @@ class QuantColumns {
         return V{_mm512_permutex2var_ps(hn::Load(d, kValues).raw, both, hn::Load(d, kValues + 16).raw)};
       }
 #else
-      auto code = hn::And(hn::ShiftRight<kShift>(words), hn::Set(du, 15U));
+      auto code = hn::And(hn::ShiftRight<kBit>(words), hn::Set(du, 15U));
       if constexpr (is_normal_float(F)) return mantissa::HWY_NAMESPACE::NormalFloats(d, code);
       if constexpr (kTraits.code_bits == 5) {
         const auto bit = hn::And(hn::ShiftRightSame(fifth_, static_cast<int>(element)), hn::Set(du, 1U));
@@ -163,48 +228,79 @@ class QuantColumns {
 
   V scale_, minimum_;
   VU fifth_;  // bits of the elements
-  bool started_ = false;
+  bool started_ = false, negative_ = false;
 };
 
 /// ThinBlock for kVectors vectors of columns from `column` on, depths [k, k + depth), of which IsThinQuant is
-/// true. The sums of two vectors are chains of their own: one alone waits for the latency of its additions.
+/// true. The sums of several vectors are chains of their own: one alone waits for the latency of its
+/// additions.
 template <SumOrder kOrder, std::size_t kRows, std::size_t kStrip, QuantFormat F, std::size_t kVectors = 1>
 HWY_NOINLINE void ThinQuantBlock(const PackSource& b, std::size_t column, std::size_t k, std::size_t depth,
-                                 const float* HWY_RESTRICT a, const ColumnsAhead& ahead,
-                                 float* HWY_RESTRICT out, std::size_t ld, TileStore store) {
+                                 const float* HWY_RESTRICT a, StreamAhead ahead, float* HWY_RESTRICT out,
+                                 std::size_t ld, TileStore store) {
   constexpr bool kToBf16 = kOrder == SumOrder::tile;
   constexpr QuantTraits kTraits = traits(F);
   constexpr std::size_t kLanes = HWY_LANES(float), kBytes = kTraits.bytes,
                         kPieces = kTraits.code_bits / 8 + 1;
   const hn::ScalableTag<std::uint32_t> du;
   using VU = hn::Vec<decltype(du)>;
+  using Columns = QuantColumns<F, kToBf16>;
   ThinSums<kOrder, kRows, float> sums[kVectors];
   const std::uint8_t* blocks = b.At(column, k);
   const std::size_t stride = b.run_bytes;
-  QuantColumns<F, kToBf16> columns[kVectors];
+  Columns columns[kVectors];
+  const QuantHeads<F, kVectors * kLanes> heads(blocks, stride, depth / kQuantBlock);
   for (std::size_t at = 0; at < depth; at += kQuantBlock, blocks += kBytes, a += kQuantBlock * kStrip) {
     if (sums[0].kInBlocks && at > 0) {
-      HWY_UNROLL(2)
+      HWY_UNROLL(4)
       for (std::size_t v = 0; v < kVectors; ++v) sums[v].Store(out + v * kLanes, ld, store);
       store = TileStore::add;
     }
-    for (std::size_t c = 0; c < kVectors * kLanes; ++c) ahead.Ask(at / kQuantBlock * kBytes, c);
-    HWY_UNROLL(2)
-    for (std::size_t v = 0; v < kVectors; ++v)
-      columns[v].Start(b, column + v * kLanes, k + at, blocks + v * kLanes * stride, stride);
+    ahead.Ask<kVectors * kLanes * kBytes>();
+    const std::size_t block = at / kQuantBlock;
+    [[maybe_unused]] bool negative = false;
+    HWY_UNROLL(4)
+    for (std::size_t v = 0; v < kVectors; ++v) {
+      columns[v].Start(b, column + v * kLanes, k + at, heads.Heads(block, v * kLanes),
+                       heads.Fifths(block, v * kLanes));
+      negative = negative || columns[v].Negative();
+    }
     for (std::size_t piece = 0; piece < kPieces; ++piece) {
       const std::uint8_t* codes = blocks + kTraits.codes + 16 * piece;
       VU words[kVectors][4];
-      HWY_UNROLL(2)
+      HWY_UNROLL(4)
       for (std::size_t v = 0; v < kVectors; ++v) {
         const std::uint8_t* of_vector = codes + v * kLanes * stride;
         TransposePieces(
             du, [&](std::size_t c) { return reinterpret_cast<const std::uint32_t*>(of_vector + c * stride); },
             0, [&](std::size_t i, VU word) HWY_ATTR { words[v][i] = word; });
       }
+#if HWY_TARGET == HWY_AVX3
+      if constexpr (Columns::kShifts) {
+        if (!negative) {
+          const VU middle = hn::Set(du, 0x80808080U);
+          HWY_UNROLL(4)
+          for (std::size_t w = 0; w < 4; ++w) {
+            HWY_UNROLL(4)
+            for (std::size_t v = 0; v < kVectors; ++v) words[v][w] = hn::Xor(words[v][w], middle);
+            const auto add_byte = [&](auto byte) HWY_ATTR {
+              const std::size_t j = 16 * piece + 4 * w + byte();
+              HWY_UNROLL(4)
+              for (std::size_t v = 0; v < kVectors; ++v)
+                sums[v].Add(j, a + j * kStrip, columns[v].template Shifted<byte()>(words[v][w]));
+            };
+            add_byte(std::integral_constant<int, 0>());
+            add_byte(std::integral_constant<int, 1>());
+            add_byte(std::integral_constant<int, 2>());
+            add_byte(std::integral_constant<int, 3>());
+          }
+          continue;
+        }
+      }
+#endif
       // Adds element j of the block, whose code starts at bit kBit of words w.
       const auto add = [&](auto bit, std::size_t w, std::size_t j) HWY_ATTR {
-        HWY_UNROLL(2)
+        HWY_UNROLL(4)
         for (std::size_t v = 0; v < kVectors; ++v)
           sums[v].Add(j, a + j * kStrip, columns[v].template Value<bit()>(words[v][w], j));
       };
@@ -240,14 +336,14 @@ HWY_NOINLINE void ThinQuantBlock(const PackSource& b, std::size_t column, std::s
       if constexpr (kTraits.code_bits < 8) add_words(std::integral_constant<int, 4>(), 16);
     }
   }
-  HWY_UNROLL(2)
+  HWY_UNROLL(4)
   for (std::size_t v = 0; v < kVectors; ++v) sums[v].Store(out + v * kLanes, ld, store);
 }
 
 /// ThinQuantBlock for all rows of a strip, in passes of as many as are summed at once.
 template <SumOrder kOrder, std::size_t kStrip, QuantFormat F>
 void ThinQuantStrip(const PackSource& b, std::size_t column, std::size_t k, std::size_t depth, const float* a,
-                    const ColumnsAhead& ahead, float* out, std::size_t ld, TileStore store) {
+                    StreamAhead ahead, float* out, std::size_t ld, TileStore store) {
   constexpr std::size_t kRows = thin_rows_at_once<kOrder>(kStrip);
   for (std::size_t i = 0; i < kStrip; i += kRows) {
     ThinQuantBlock<kOrder, kRows, kStrip, F>(b, column, k, depth, a + i, ahead, out + i * ld, ld, store);
@@ -257,7 +353,7 @@ void ThinQuantStrip(const PackSource& b, std::size_t column, std::size_t k, std:
 /// ThinQuantStrip for a number of rows known at run time.
 template <SumOrder kOrder, QuantFormat F>
 void ThinQuantOf(std::size_t rows, const PackSource& b, std::size_t column, std::size_t k, std::size_t depth,
-                 const float* a, const ColumnsAhead& ahead, float* out, std::size_t ld, TileStore store) {
+                 const float* a, StreamAhead ahead, float* out, std::size_t ld, TileStore store) {
   switch (rows) {
     case 1:
       return ThinQuantStrip<kOrder, 1, F>(b, column, k, depth, a, ahead, out, ld, store);
@@ -275,19 +371,27 @@ void ThinQuantOf(std::size_t rows, const PackSource& b, std::size_t column, std:
 /// ThinQuantOf for the format of `b`.
 template <SumOrder kOrder>
 void MultiplyThinQuant(std::size_t rows, const PackSource& b, std::size_t column, std::size_t k,
-                       std::size_t depth, const float* a, const ColumnsAhead& ahead, float* out,
-                       std::size_t ld, TileStore store) {
+                       std::size_t depth, const float* a, StreamAhead ahead, float* out, std::size_t ld,
+                       TileStore store) {
   mantissa::HWY_NAMESPACE::WithFormat(b.quants.format, [&](auto f) HWY_ATTR {
     ThinQuantOf<kOrder, f()>(rows, b, column, k, depth, a, ahead, out, ld, store);
   });
 }
 
-/// ThinQuantBlock for one row and two vectors of columns, in the format of `b`.
+/// The vectors of columns that are multiplied at once with one row. More than two of 8 bits leave too few
+/// registers.
+constexpr std::size_t quant_vectors(QuantFormat f) {
+  return traits(f).code_bits == 8 ? 2 : 4;
+}
+
+/// ThinQuantBlock for one row and two or quant_vectors() vectors of columns, in the format of `b`.
 template <SumOrder kOrder>
-void MultiplyQuantPair(const PackSource& b, std::size_t column, std::size_t k, std::size_t depth,
-                       const float* a, const ColumnsAhead& ahead, float* out, TileStore store) {
+void MultiplyQuantVectors(const PackSource& b, std::size_t column, std::size_t vectors, std::size_t k,
+                          std::size_t depth, const float* a, StreamAhead ahead, float* out, TileStore store) {
   mantissa::HWY_NAMESPACE::WithFormat(b.quants.format, [&](auto f) HWY_ATTR {
-    ThinQuantBlock<kOrder, 1, 1, f(), 2>(b, column, k, depth, a, ahead, out, 0, store);
+    if (vectors == 2)
+      return ThinQuantBlock<kOrder, 1, 1, f(), 2>(b, column, k, depth, a, ahead, out, 0, store);
+    ThinQuantBlock<kOrder, 1, 1, f(), quant_vectors(f())>(b, column, k, depth, a, ahead, out, 0, store);
   });
 }
 

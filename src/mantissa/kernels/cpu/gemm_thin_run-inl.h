@@ -10,6 +10,7 @@
 #include <algorithm>
 #include <cstddef>
 #include <cstdint>
+#include <span>
 #include <type_traits>
 #include <vector>
 
@@ -47,7 +48,9 @@ class ThinRun {
         pairs_(pairs),
         depth_(gemm_plan::summarize(Walk()).depth),
         scratch_(m_, n_, static_cast<std::size_t>(g.k), sizeof(T), 1),
-        asked_(static_cast<std::size_t>(ctx.threads), n_) {
+        together_(Together()),
+        distance_(std::max(together_ * b_.run_bytes, StreamAhead::kLeast)),
+        expected_(static_cast<std::size_t>(ctx.threads), n_) {
     if (g.m * g.n * g.k < gemm_plan::kParallelWork) ctx_.threads = 1;
     if (g.accumulator.order == SumOrder::tile) a_.unscale = b_.unscale = 1;  // the sums are multiplied
   }
@@ -64,10 +67,11 @@ class ThinRun {
         }
       }
     }
-    const std::size_t columns = TileColumns();
-    const std::size_t tasks = gemm_plan::ceil_div(n_, columns);
-    for_each_in_order(ctx_, static_cast<std::int64_t>(tasks), [&](std::int64_t task, int thread) {
-      RunTile(static_cast<std::size_t>(task) * columns, columns, thread);
+    const auto unit = static_cast<std::int64_t>(std::max(together_, 2 * kThinColumns<T>));
+    const Pieces pieces{static_cast<std::int64_t>(n_), kThinColumns<T>, unit, kColumns};
+    for_each_piece(ctx_, pieces, [&](const Piece& piece, int thread) {
+      RunTile(static_cast<std::size_t>(piece.first), static_cast<std::size_t>(piece.last - piece.first),
+              static_cast<std::size_t>(piece.followed_to), thread);
     });
   }
 
@@ -110,36 +114,45 @@ class ThinRun {
 #endif
   }
 
-  /// Returns the columns that are multiplied at once: two vectors where one would wait for its sums.
+  /// Returns the columns that are multiplied at once: several vectors where one would wait for its sums.
   std::size_t Together() const {
-    const bool two = std::is_same_v<T, float> && m_ == 1 && !pairs_ &&
-                     IsThinQuant(b_, 0, static_cast<std::size_t>(g_.k), g_.accumulator.order);
-    return (two ? 2 : 1) * kThinColumns<T>;
+    const bool several = std::is_same_v<T, float> && m_ == 1 && !pairs_ &&
+                         IsThinQuant(b_, 0, static_cast<std::size_t>(g_.k), g_.accumulator.order);
+    return (several ? quant_vectors(b_.quants.format) : 1) * kThinColumns<T>;
+  }
+  /// The same where `left` columns are left.
+  std::size_t Together(std::size_t left) const {
+    if (left >= together_) return together_;
+    return std::min(left, together_ > 2 * kThinColumns<T> && left >= 2 * kThinColumns<T> ? 2 * kThinColumns<T>
+                                                                                         : kThinColumns<T>);
   }
 
-  /// Returns the columns of one task: few, because threads that end at different times wait for each other
-  /// after every product.
-  std::size_t TileColumns() const {
-    constexpr std::size_t kLeast = 2 * kThinColumns<T>, kTasks = 8;  // of each thread
-    const std::size_t wanted = n_ / (kTasks * static_cast<std::size_t>(ctx_.threads));
-    return ctx_.threads == 1 ? kColumns : std::clamp(wanted / kLeast * kLeast, kLeast, kColumns);
+  /// Returns what a thread prefetches while it reads a block of the columns [column, column + count): the
+  /// columns up to `end`, and then its share of the weight that is read next.
+  StreamAhead Ahead(std::size_t column, std::size_t count, std::size_t k, std::size_t end, int thread) const {
+    const std::uint8_t* at = b_.At(column, 0) + count * b_.Bytes(k) + distance_;
+    if (const std::uint8_t* last = b_.At(end, 0); at >= last) {
+      const std::span<const std::byte> share = share_of(ctx_.next_weight, ctx_.threads, thread);
+      const auto after = static_cast<std::size_t>(at - last);
+      at = after < share.size() ? reinterpret_cast<const std::uint8_t*>(share.data()) + after
+                                : b_.At(column, k);  // read just now
+    }
+    return StreamAhead(at);
   }
 
-  /// Computes the tile of `width` columns from `column` on.
-  void RunTile(std::size_t column, std::size_t width, int thread) const {
+  /// Computes a tile of columns. The thread continues with those up to `end`.
+  void RunTile(std::size_t column, std::size_t columns, std::size_t end, int thread) const {
     const GuardTask counts;
-    const std::size_t columns = std::min(width, n_ - column);
-    const std::size_t together = Together();
-    const auto whole = [&](std::size_t first) { return first + together <= n_; };
-    std::size_t& asked = asked_[static_cast<std::size_t>(thread)];
-    if (column != asked && whole(column)) AskForColumns(b_, column, together);
-    asked = column + width;
+    std::size_t& expected = expected_[static_cast<std::size_t>(thread)];
+    if (column != expected)
+      StreamAhead::Begin(b_.At(column, 0), std::min(distance_, (end - column) * b_.run_bytes));
+    expected = column + columns;
     T* sums = Sums(thread);
     for (std::size_t j = 0, count = 0; j < columns; j += count) {
-      count = columns - j < together ? std::min(kThinColumns<T>, columns - j) : together;
+      count = Together(columns - j);
       gemm_plan::Blocks walk = Walk();
       for (gemm_plan::Block b; walk.next(b);)
-        Multiply(column + j, count, b, whole(column + j + count) ? column + j + count : column + j, sums + j);
+        Multiply(column + j, count, b, Ahead(column + j, count, b.k, end, thread), sums + j);
     }
     for (std::size_t i = 0; i < m_; ++i) {
       epilogue_.Unscale(sums + i * kColumns, columns);
@@ -148,14 +161,14 @@ class ThinRun {
   }
 
   /// Adds one block of the columns [column, column + count), count ≤ Together(), to the sums of all rows.
-  /// Prefetches those from `next` on.
-  void Multiply(std::size_t column, std::size_t count, const gemm_plan::Block& b, std::size_t next,
+  /// Meanwhile prefetches as many bytes from `ahead` on.
+  void Multiply(std::size_t column, std::size_t count, const gemm_plan::Block& b, StreamAhead ahead,
                 T* sums) const {
     const TileStore store = b.first ? TileStore::set : TileStore::add;
 #if HWY_TARGET == HWY_AVX3
     if constexpr (std::is_same_v<T, float>) {
       if (pairs_) {
-        const pairs::ThinBlock block(b_, column, count, b.k, b.depth, next);
+        const pairs::ThinBlock block(b_, column, count, b.k, b.depth, ahead);
         for (std::size_t row = 0; row < m_; row += kThinStrip) {
           block.Multiply(StripAt<std::uint16_t>(row, b), StripRows(row), sums + row * kColumns, kColumns,
                          store);
@@ -166,14 +179,13 @@ class ThinRun {
 #endif
     if constexpr (std::is_same_v<T, float>) {
       if (count > kThinColumns<T>) {
-        const ColumnsAhead ahead(b_.At(column, b.k), b_.run_bytes - b_.Bytes(b.k), b_.run_bytes,
-                                 b_.At(next, 0));
-        const auto multiply = g_.accumulator.order == SumOrder::tile ? MultiplyQuantPair<SumOrder::tile>
-                                                                     : MultiplyQuantPair<SumOrder::chain>;
-        return multiply(b_, column, b.k, b.depth, StripAt<T>(0, b), ahead, sums, store);
+        const auto multiply = g_.accumulator.order == SumOrder::tile ? MultiplyQuantVectors<SumOrder::tile>
+                                                                     : MultiplyQuantVectors<SumOrder::chain>;
+        return multiply(b_, column, count / kThinColumns<T>, b.k, b.depth, StripAt<T>(0, b), ahead, sums,
+                        store);
       }
     }
-    const ThinColumns<T> some(b_, column, count, b.k, b.depth, next, m_ <= kThinStrip, g_.accumulator.order);
+    const ThinColumns<T> some(b_, column, count, b.k, b.depth, ahead, m_ <= kThinStrip, g_.accumulator.order);
     for (std::size_t row = 0; row < m_; row += kThinStrip) {
       some.Multiply(StripRows(row), StripAt<T>(row, b), sums + row * kColumns, kColumns, store);
     }
@@ -188,7 +200,8 @@ class ThinRun {
   bool pairs_;         // by VDPBF16PS
   std::size_t depth_;  // places that a packed row of A takes
   gemm_plan::GemmScratch scratch_;
-  mutable std::vector<std::size_t> asked_;  // the column that each thread's last tile prefetched
+  std::size_t together_, distance_;            // from reading to prefetching, in bytes
+  mutable std::vector<std::size_t> expected_;  // the column with which each thread continues to read
 };
 
 }  // namespace HWY_NAMESPACE
