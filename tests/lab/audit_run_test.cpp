@@ -311,7 +311,7 @@ TEST(Audit, BlamesTheLearningRateAndNotF16) {
 TEST(Audit, BlamesTheLearningRateEvenIfThereIsNoTimeToTryALowerOne) {
   const SmallRun s("16-mixed", {}, {"optimizer.lr=50"});
   const Audit audit =
-      audit_run({s.config, s.model, s.rows, *s.device}, {.steps = 20, .seconds = 0, .trial_seconds = 0});
+      audit_run({s.config, s.model, *s.task, *s.device}, {.steps = 20, .seconds = 0, .trial_seconds = 0});
   ASSERT_FALSE(audit.findings.empty());
   EXPECT_EQ(audit.findings[0].kind, "learning_rate") << list(audit);
   ASSERT_TRUE(audit.findings[0].cure) << list(audit);
