@@ -99,6 +99,25 @@ TEST(AuditPage, TheLargestMagnitudeOfAnOverflowIsOfFiniteValues) {
   EXPECT_FALSE(has(to_html(audit), "Largest finite magnitude"));
 }
 
+/// The first result of an op with several has the op's name.
+TEST(AuditPage, NamesAnOpOnce) {
+  ValueSeries value;
+  value.op = value.name = "rmsnorm";
+  EXPECT_EQ(value.op_and_name(), "rmsnorm");
+  value.name = "rstd";
+  EXPECT_EQ(value.op_and_name(), "rmsnorm rstd");
+  value.name = "";
+  EXPECT_EQ(value.op_and_name(), "rmsnorm");
+}
+
+TEST(AuditPage, ThresholdsAreWords) {
+  Audit audit;
+  audit.thresholds = {{"scale_low", 64}, {"another_one", 2}};
+  const std::string html = to_html(audit);
+  EXPECT_TRUE(has(html, "the loss scale that it falls to"));
+  EXPECT_TRUE(has(html, "another one"));
+}
+
 TEST(AuditPage, EmptyAuditIsAPage) {
   const std::string html = to_html(Audit{});
   EXPECT_EQ(fault_of(html), "");

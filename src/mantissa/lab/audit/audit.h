@@ -60,6 +60,9 @@ struct ValueSeries {
   std::vector<ValueStep> steps;
   Binades binades{};  // of all observed steps, as stored
   Binades before{};   // the same before rounding; empty if the format stores them exactly
+
+  /// Returns "rope q": the op, and the operand or result unless the op's main result has its name.
+  std::string op_and_name() const { return name.empty() || name == op ? op : op + " " + name; }
 };
 
 /// The health of one parameter (runtime/health.h), step by step.

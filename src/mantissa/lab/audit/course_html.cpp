@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <map>
 
 #include "mantissa/base/quantities.h"
 #include "mantissa/lab/audit/sections.h"
@@ -40,7 +41,23 @@ bool any_of(const Audit& audit, bool (*holds)(const StepPoint&)) {
   return std::ranges::any_of(audit.earlier, holds) || std::ranges::any_of(audit.points, holds);
 }
 
-std::string threshold_name(std::string name) {
+/// Returns what a threshold limits, in words.
+std::string threshold_text(std::string name) {
+  static const std::map<std::string, const char*> kTexts = {
+      {"overflow", "values that become inf or NaN, share of a tensor"},
+      {"saturation", "values that become the largest number, share of a tensor"},
+      {"clipped", "or, if that share is small: their rms error, as a share of the tensor's rms"},
+      {"underflow", "values that become zero, share of a tensor"},
+      {"vanished", "the same in formats with blocks"},
+      {"updates_lost", "updates that leave their weight as it was, share"},
+      {"bias", "mean error of a rounding, as a share of its rms error"},
+      {"interior", "error of intermediate results, in errors of rounding the result to bf16"},
+      {"cancellation", "sums below 1/64 of their larger term, share"},
+      {"scale_fall", "factor by which the loss scale falls without a rise"},
+      {"scale_low", "and the loss scale that it falls to, at most"},
+  };
+  const auto text = kTexts.find(name);
+  if (text != kTexts.end()) return text->second;
   std::ranges::replace(name, '_', ' ');
   return name;
 }
@@ -133,7 +150,7 @@ report::Section method_section(const Audit& audit) {
       .label = "Thresholds", .columns = {{"Reported above"}, {"Threshold", true}}, .rows = {}};
   for (const auto& [name, value] : audit.thresholds)
     table.rows.push_back(
-        {{report::escaped(threshold_name(name))}, {report::raised_html(report::number_text(value))}});
+        {{report::escaped(threshold_text(name))}, {report::raised_html(report::number_text(value))}});
   section.body +=
       "<h3>Thresholds</h3>\n<p class=\"none-line\">A measurement is reported as a finding only beyond "
       "its threshold.</p>\n" +

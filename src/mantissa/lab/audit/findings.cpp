@@ -16,7 +16,8 @@ namespace {
 
 /// Returns "model.layers.3.mlp.down_proj matmul forward", with the operand's or result's name.
 std::string place(const ValueSeries& v) {
-  return fmt::format("{} {} {}{}", v.scope, v.op, v.pass, v.name.empty() ? "" : " (" + v.name + ")");
+  const bool main = v.name.empty() || v.name == v.op;
+  return fmt::format("{} {} {}{}", v.scope, v.op, v.pass, main ? "" : " (" + v.name + ")");
 }
 
 /// Values that are cut off are lost in full, those that become zero are the smallest ones. So a small share

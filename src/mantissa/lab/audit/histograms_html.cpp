@@ -55,7 +55,7 @@ std::vector<Tensor> tensors_of(const Audit& audit) {
     if (v.binades.total() == 0 && v.before.total() == 0) continue;
     Tensor t{ModulePlace(v.scope),
              v.scope,
-             v.op + (v.name.empty() ? "" : " " + v.name),
+             v.op_and_name(),
              group_of(v.pass),
              v.format,
              v.blocks,

@@ -201,7 +201,7 @@ std::vector<MapRow> rows_of(const std::vector<ValueSeries>& values,
                             double (*measure)(const ValueStep& step)) {
   std::vector<MapRow> out;
   for (const ValueSeries& v : values) {
-    MapRow row{ModulePlace(v.scope), v.scope, v.op + (v.name.empty() ? "" : " " + v.name), v.pass, {}};
+    MapRow row{ModulePlace(v.scope), v.scope, v.op_and_name(), v.pass, {}};
     for (const ValueStep& s : v.steps) row.values.emplace_back(s.step, measure(s));
     keep_measured(out, std::move(row));
   }
