@@ -68,8 +68,9 @@ class Mantissa:
         """Returns for each policy the numbers of right answers to held-out puzzles, and of puzzles, by people."""
         text = self("eval", model, "--data", "kk", "--puzzles", puzzles, "--precision", ",".join(policies), "--json",
                     *self.threads)
+        measurements = json.loads(text)  # of several policies an array in "policies"
         found = {}
-        for policy, measured in zip(policies, json.loads(text)["policies"]):
+        for policy, measured in zip(policies, measurements.get("policies", [measurements])):
             counts = {}
             for answer in measured["answers"]:
                 right, all_ = counts.get(answer["people"], (0, 0))
