@@ -147,6 +147,23 @@ TEST(Cures, OfAnAuditOfARunContinueTheRun) {
   EXPECT_EQ(mended.code, 0) << commands[0] << "\n" << mended.err;
 }
 
+/// A config may have been trained before it is audited: its cure keeps that run, and begins another.
+TEST(Cures, OfAnAuditOfAConfigKeepAnEarlierRun) {
+  const TemporaryFolder folder;
+  write(folder / "run.toml", tiny_config(6, "bf16-true"));
+  const std::string rate = " --quiet --set optimizer.lr=1e-7 --set run.out=r";
+  ASSERT_EQ(mantissa(folder, "train run.toml" + rate).code, 0);
+  for (const char* place : {"r-cured", "r-cured-2"}) {
+    const Result audit = mantissa(folder, "audit run.toml" + rate);
+    ASSERT_EQ(audit.code, 0) << audit.err;
+    const std::vector<std::string> commands = commands_in(audit.out);
+    ASSERT_FALSE(commands.empty()) << audit.out;
+    const Result mended = shell(folder, commands[0]);
+    EXPECT_EQ(mended.code, 0) << commands[0] << "\n" << mended.err;
+    EXPECT_TRUE(std::filesystem::exists(folder / place / "model")) << commands[0];
+  }
+}
+
 /// The data are the cause, and not the precision.
 TEST(Audit, TellsOfRowsWithoutLabels) {
   const TemporaryFolder folder;
@@ -181,6 +198,10 @@ TEST(Audit, TellsOfRowsWithoutLabels) {
   const auto some = finding(good + good + good + empty, "");
   EXPECT_EQ(some["kind"], "masked_row");
   EXPECT_EQ(some["share"], 0.25);
+  const auto one = finding(good + empty + empty, "--set data.validation=0.1");
+  EXPECT_EQ(one["kind"], "no_labels");
+  EXPECT_TRUE(has(one["text"], "3 rows, 1 used")) << one;
+  EXPECT_TRUE(has(one["text"], "2 with an empty answer; training with held-out rows needs at least 2")) << one;
   const std::string cut = R"({"prompt": ")" + std::string(60, 'p') +
                           R"(", "completion": "answer"})"
                           "\n";

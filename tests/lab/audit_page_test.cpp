@@ -89,6 +89,16 @@ TEST(AuditPage, FindingsAloneAreAmberOrRedByKind) {
   EXPECT_TRUE(has(to_html(audit), "1 problem found"));
 }
 
+/// The largest value of the format's range is no evidence of an overflow unless it is said to be finite.
+TEST(AuditPage, TheLargestMagnitudeOfAnOverflowIsOfFiniteValues) {
+  Audit audit;
+  audit.findings.push_back({.kind = "overflow", .scope = "lm_head", .op = "matmul", .pass = "forward"});
+  audit.findings.back().evidence = {{"absmax", 25680}};
+  EXPECT_TRUE(has(to_html(audit), "Largest finite magnitude"));
+  audit.findings.back().kind = "underflow";
+  EXPECT_FALSE(has(to_html(audit), "Largest finite magnitude"));
+}
+
 TEST(AuditPage, EmptyAuditIsAPage) {
   const std::string html = to_html(Audit{});
   EXPECT_EQ(fault_of(html), "");

@@ -47,6 +47,23 @@ TEST(HealthWatch, JoinsLayersAndNamesTheSpacing) {
             (std::vector<std::string>{"--overwrite", "--set", "precision.rounding=stochastic"}));
 }
 
+/// The spacing alone does not explain updates that are lost at a rate far above it.
+TEST(HealthWatch, NamesTheGradientsIfTheRateIsAboveTheSpacing) {
+  HealthWatch watch(policy("32-true"));
+  runtime::ParameterHealth gain = matrix("model.norm.weight", 0.9);
+  gain.vector = true;
+  gain.master = Scalar::f32;
+  gain.weight_absmax = 1.5;
+  gain.grad_absmax = 3e-13;
+  watch.see(step(1e-5, {gain}));
+  const std::vector<HealthFinding> found = watch.findings();
+  ASSERT_EQ(found.size(), 1U);
+  EXPECT_EQ(found[0].warning.text,
+            "90 % of the updates of the vector model.norm.weight were lost: numbers in f32 near 1.5 are "
+            "1.2e-07 apart, and updates are smaller although the learning rate is 1e-05: the largest gradient "
+            "is 3e-13");
+}
+
 /// A rule may give one layer another format.
 TEST(HealthWatch, NamesTheLayerIfItIsTheOnlyOne) {
   HealthWatch watch(policy("bf16-true"));

@@ -10,6 +10,7 @@
 #include "mantissa/cli/terminal.h"
 #include "mantissa/io/atomic.h"
 #include "mantissa/io/file.h"
+#include "mantissa/io/state.h"
 
 namespace mantissa::cli {
 
@@ -20,8 +21,17 @@ bool is_run(const std::filesystem::path& what) {
   return std::filesystem::exists(what / "config.toml");
 }
 
+/// Returns "--out" and a directory for another run beside `out`, or nothing if `out` holds no state.
+std::vector<std::string> another_out(const std::filesystem::path& out) {
+  if (io::find_states(out).empty()) return {};
+  for (int i = 1;; ++i) {
+    const std::string other = out.string() + (i == 1 ? "-cured" : fmt::format("-cured-{}", i));
+    if (!std::filesystem::exists(other)) return {"--out", other};
+  }
+}
+
 /// Returns the command of the run that an audit is about, with a cure. The cure of a model is that of its
-/// audit: no run exists yet.
+/// audit: no run exists yet. That of a config whose run exists has another run directory.
 std::string with_cure(const Arguments& a, const Cure& cure) {
   const std::filesystem::path what = a.at(0);
   if (!is_config(what) && !is_run(what)) return a.with(cure);
@@ -30,6 +40,8 @@ std::string with_cure(const Arguments& a, const Cure& cure) {
   std::vector<std::string> words = {config.objective() == "rl" ? "rl" : "train"};
   if (is_config(what)) {
     words.push_back(a.at(0));
+    const std::vector<std::string> out = another_out(config.out());
+    words.insert(words.end(), out.begin(), out.end());
   } else {
     words.insert(words.end(), {(what / "config.toml").string(), "--out", a.at(0)});
   }

@@ -155,7 +155,8 @@ text::Dataset sft_set(const config::RunConfig& config, const model::ModelConfig&
   std::int64_t left_out = 0;
   const auto rows = [&](const std::vector<std::string>& files) {
     SftCounts counts;
-    auto list = text::listed(sft_rows(config, model, files, notes, &counts));
+    const double held_out = data.validation.files.empty() ? data.validation.share : 0;
+    auto list = text::listed(sft_rows(config, model, files, notes, &counts, held_out));
     left_out += counts.masked + counts.empty;
     return list;
   };

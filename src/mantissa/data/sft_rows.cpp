@@ -13,6 +13,7 @@
 #include "mantissa/data/on_all_processors.h"
 #include "mantissa/data/puzzles.h"
 #include "mantissa/data/tokenizer.h"
+#include "mantissa/text/dataset.h"
 #include "mantissa/text/known_ids.h"
 #include "mantissa/text/readers.h"
 #include "mantissa/text/sources.h"
@@ -228,7 +229,7 @@ bool begins_with_ids(const std::vector<std::string>& source) {
 
 std::vector<text::Row> sft_rows(const config::RunConfig& config, const model::ModelConfig& model,
                                 const std::vector<std::string>& source, std::vector<std::string>* notes,
-                                SftCounts* counts) {
+                                SftCounts* counts, double held_out) {
   const std::unique_ptr<tokenizer::Tokenizer> tokenizer = tokenizer_of(config, model);
   std::optional<ChatFormat> format;
   if (config.data.chat_template != "none" && !begins_with_ids(source)) {
@@ -251,13 +252,16 @@ std::vector<text::Row> sft_rows(const config::RunConfig& config, const model::Mo
   std::vector<text::Row> rows = encode_all(encoder, source, puzzles);
   const std::string text = describe(encoder.counts(), rules, fmt::format("{}", fmt::join(source, ", ")));
   if (counts != nullptr) *counts = encoder.counts();
-  if (rows.empty()) {
+  const SftCounts& c = encoder.counts();
+  const bool too_few = text::held_out_rows(std::ssize(rows), held_out) >= std::ssize(rows);
+  if (rows.empty() || (too_few && c.masked + c.empty > 0)) {
+    const char* needs = rows.empty() ? "" : "; training with held-out rows needs at least 2";
     std::vector<Cure> cures;
     if (rules.truncate == "right" && encoder.counts().too_long > 0)
       cures.push_back({{"--set", "data.truncate=left"}, "the ends of long rows are kept"});
-    throw NoLabels(
-        fmt::format("{}. Fix: the rows need answers, or labels other than {}", text, text::kIgnoredLabel),
-        std::move(cures));
+    throw NoLabels(fmt::format("{}{}. Fix: the rows need answers, or labels other than {}", text, needs,
+                               text::kIgnoredLabel),
+                   std::move(cures));
   }
   if (notes != nullptr) notes->push_back(text);
   return rows;

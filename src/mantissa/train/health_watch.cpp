@@ -178,6 +178,7 @@ void HealthWatch::find_lost(std::vector<HealthFinding>& said) const {
     f.part += s.lost;
     f.of += s.moving;
     f.absmax = std::max(f.absmax, p.weight_absmax);
+    f.gradient = std::max(f.gradient, p.grad_absmax);
     if (p.never_moved) {
       f.never += *p.never_moved * static_cast<double>(p.elements);
       f.counted += static_cast<double>(p.elements);
@@ -187,8 +188,14 @@ void HealthWatch::find_lost(std::vector<HealthFinding>& said) const {
     std::string text = fmt::format("{} of the updates of {} were lost", percent_text(f.part / f.of), who(f));
     if (f.counted > 0)
       text += fmt::format(", and {} of the elements equal their start", percent_text(f.never / f.counted));
-    text += fmt::format(": numbers in {} near {:.2g} are {:.2g} apart, and the learning rate is {:.2g}",
-                        name(f.master), f.absmax, ulp(f.absmax, f.master), lr_);
+    const double spacing = ulp(f.absmax, f.master);
+    text += fmt::format(": numbers in {} near {:.2g} are {:.2g} apart, and ", name(f.master), f.absmax, spacing);
+    // Adaptive optimizers take steps of about the learning rate, unless gradients are small beside their eps.
+    text += lr_ < spacing
+                ? fmt::format("the learning rate is {:.2g}", lr_)
+                : fmt::format("updates are smaller although the learning rate is {:.2g}: the largest gradient "
+                              "is {:.2g}",
+                              lr_, f.gradient);
     std::vector<Cure> cures = {{started_over(rules_for(f.names, "params", with_format(f.master)))},
                                {started_over({"--set", "precision.rounding=stochastic"})}};
     if (bytes_of(f.master) >= 4)

@@ -59,7 +59,7 @@ class HealthWatch {
     std::vector<std::string> names;
     double part = 0, of = 0;        // elements
     double never = 0, counted = 0;  // elements that never moved, and those for which that is known
-    double absmax = 0;
+    double absmax = 0, gradient = 0;  // the largest weight and gradient
     std::string worst = {};
     double worst_share = 0;
   };

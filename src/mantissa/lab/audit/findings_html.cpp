@@ -32,7 +32,7 @@ KindText kind_text(const std::string& kind) {
       {"error", {"Inexact intermediate results", Status::warning}},
       {"cancellation", {"Cancellation", Status::warning}},
       {"scale_collapse", {"Loss scale collapse", Status::bad}},
-      {"masked_row", {"Row without visible tokens", Status::warning, false}},
+      {"masked_row", {"Rows without labels", Status::warning, false}},
       {"no_labels", {"No labels", Status::bad, false}},
       {"learning_rate", {"Learning rate", Status::warning, false}},
   };
@@ -79,7 +79,9 @@ std::string evidence_html(const Finding& f) {
     const std::string text = is_share(name) && value <= 1 ? report::share_text(value)
                              : is_power(name)             ? report::power_text(value)
                                                           : report::number_text(value);
-    facts.push_back({words(name), report::raised_html(text)});
+    // Values that overflow are not among those with a magnitude.
+    const bool finite = f.kind == "overflow" && name == "absmax";
+    facts.push_back({finite ? "Largest finite magnitude" : words(name), report::raised_html(text)});
   }
   return facts.empty() ? "" : report::facts_html(facts);
 }
