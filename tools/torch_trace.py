@@ -24,6 +24,8 @@ from safetensors.torch import load_file, save_file
 from transformers import AutoConfig, AutoModelForCausalLM
 
 DTYPES = {"f64": torch.float64, "f32": torch.float32, "bf16": torch.bfloat16, "f16": torch.float16}
+# The fields of a config whose values newer versions of transformers keep by the type of layers, as for Gemma 3.
+ROPE_OF_LAYERS = {"rope_theta": "full_attention", "rope_local_base_freq": "sliding_attention"}
 GATED = {"silu": "swiglu", "swish": "swiglu", "gelu_pytorch_tanh": "geglu_tanh", "gelu_new": "geglu_tanh"}
 
 
@@ -156,8 +158,11 @@ def read_config(path, changes):
     config = AutoConfig.from_pretrained(path)
     for change in changes:
         key, _, value = change.partition("=")
-        if key == "rope_theta" and isinstance(getattr(config, "rope_parameters", None), dict):
-            config.rope_parameters["rope_theta"] = parse_value(value)
+        rope = getattr(config, "rope_parameters", None) or {}
+        if key in ROPE_OF_LAYERS and ROPE_OF_LAYERS[key] in rope:
+            rope[ROPE_OF_LAYERS[key]]["rope_theta"] = parse_value(value)
+        elif key in rope:
+            rope[key] = parse_value(value)
         elif not hasattr(config, key):
             sys.exit(f"torch_trace: --set {key}: the config has no such field")
         else:

@@ -51,8 +51,9 @@ class Examples : public ::testing::TestWithParam<Example> {
 
 TEST_P(Examples, Runs) {
   const Example& e = GetParam();
+  const std::string verb = e.name == std::string("rl") ? "rl" : "train";
   std::string command =
-      std::string("train " MANTISSA_SOURCE_DIR "/examples/") + e.name + ".toml --out r --quiet " + e.settings;
+      verb + " " MANTISSA_SOURCE_DIR "/examples/" + e.name + ".toml --out r --quiet " + e.settings;
   if (*e.rows != '\0') {
     command += std::string(
                    " --set model.path=b/model --set data.tokenizer=byte --set data.template=chatml "
@@ -65,6 +66,32 @@ TEST_P(Examples, Runs) {
   EXPECT_EQ(summary["steps"], 2);
   EXPECT_TRUE(summary["policy"].get<std::string>().starts_with(e.policy)) << summary["policy"];
   EXPECT_TRUE(std::filesystem::exists(folder_ / "r" / e.result));
+}
+
+/// tools/experiment.py runs these two configs one after the other.
+TEST(ExampleFiles, TheExperimentsConfigsRun) {
+  const TemporaryFolder folder;
+  const std::string configs = MANTISSA_SOURCE_DIR "/tools/experiments/";
+  std::string rows;
+  for (int i = 0; i < 40; ++i)
+    rows += json{{"prompt", "Is " + std::to_string(i) + " even?"}, {"completion", " Perhaps."}}.dump() + "\n";
+  write(folder / "rows.jsonl", rows);
+  const Result start = mantissa(
+      folder, "train " + configs +
+                  "kk-start.toml --out start-1 --quiet --set run.steps=2 --set schedule.warmup_steps=1 "
+                  "--set model.vocab_size=256 --set model.hidden_size=48 "
+                  "--set model.intermediate_size=32 --set model.num_hidden_layers=1 "
+                  "--set data.source=rows.jsonl --set data.tokenizer=byte --set data.sequence_length=64");
+  ASSERT_EQ(start.code, 0) << start.err;
+  const Result rl =
+      mantissa(folder, "rl " + configs +
+                           "kk-rl.toml --out rl --quiet --set run.steps=2 --set schedule.warmup_steps=1 "
+                           "--set rl.prompts_per_step=2 "
+                           "--set rl.samples_per_prompt=2 --set rl.max_new_tokens=4 "
+                           "--set model.path=start-1/model --set data.tokenizer=byte "
+                           "--set batch.micro_batch_size=4");
+  ASSERT_EQ(rl.code, 0) << rl.err;
+  EXPECT_EQ(json::parse(read_all(folder / "rl/summary.json"))["steps"], 2);
 }
 
 TEST(ExampleFiles, TheDemosTokenizerIsThatOfTheCommandsInItsConfig) {
@@ -103,6 +130,10 @@ INSTANTIATE_TEST_SUITE_P(
         Example{"dpo", "pairs.jsonl",
                 "--set run.steps=2 --set schedule.warmup_steps=1 --set batch.global_batch_size=2",
                 "params=f32 compute=bf16", "model"},
+        Example{"rl", "kk",
+                "--set run.steps=2 --set schedule.warmup_steps=1 --set rl.prompts_per_step=2 --set "
+                "rl.samples_per_prompt=2 --set rl.max_new_tokens=8 --set batch.micro_batch_size=2",
+                "params=f32 compute=bf16", "samples.jsonl"},
         Example{"openrlhf-sft", "orca.jsonl",
                 "--set run.steps=2 --set schedule.warmup_steps=1 --set batch.global_batch_size=4 --set "
                 "batch.micro_batch_size=2",

@@ -22,6 +22,8 @@ bool refuses(const std::string& pickle, const std::string& words) {
   const std::string message = fault_of(pickle);
   const bool found = message.find(words) != std::string::npos;
   if (!found) ADD_FAILURE() << "\"" << message << "\" does not contain \"" << words << "\"";
+  EXPECT_EQ(message.find("model.pth: "), 0U) << message;
+  EXPECT_NE(message.find(". Fix: "), std::string::npos) << message;
   return found;
 }
 

@@ -185,6 +185,57 @@ TEST(Judge, StatesTheGapInUnitsOfTheNoise) {
   EXPECT_NE(c.verdict.find("not measured"), std::string::npos);
 }
 
+ComparedRun online(const std::string& name, std::vector<double> rewards,
+                   std::optional<double> held_out = {}) {
+  ComparedRun run = constant(name, std::vector<double>(rewards.size(), 0.001));
+  for (std::size_t i = 0; i < rewards.size(); ++i) {
+    run.curves["reward"].steps.push_back(run.steps[i].step);
+    run.curves["reward"].values.push_back(rewards[i]);
+  }
+  if (held_out) run.curves["validation_accuracy"] = {{run.steps.back().step}, {*held_out}};
+  return run;
+}
+
+TEST(Judge, RunsOfRlByTheirRewardsNotByTheLoss) {
+  Comparison c;
+  c.runs = {online("a", {-3, 1}), online("b", {-3, 2}), online("c", {-3, 0.875}), online("d", {-3, 1.0625})};
+  c.runs[1].steps[1].loss = 5;  // the loss of a policy is no measure of it
+  c.runs[2].steps[1].loss = -5;
+  c.reseeded = {online("s", {-3, 1.125})};
+  judge(c);
+  EXPECT_EQ(c.measure.name, "reward");
+  EXPECT_EQ(c.noise, 0.125);
+  EXPECT_EQ(c.runs[0].final_value, 1.0);
+  EXPECT_EQ(c.runs[1].gap, 1.0);
+  EXPECT_EQ(c.runs[1].outcome, Outcome::better);
+  EXPECT_EQ(c.runs[1].verdict, "better by a reward of 1, 8 × the noise");
+  EXPECT_EQ(c.runs[2].verdict, "the same within the noise");
+  EXPECT_EQ(c.runs[3].verdict, "the same within the noise");
+  EXPECT_NE(c.verdict.find("Judged by the mean reward"), std::string::npos) << c.verdict;
+  EXPECT_NE(c.verdict.find("final reward is 1"), std::string::npos) << c.verdict;
+  c.runs[3].steps[1].loss = std::nan("");
+  judge(c);
+  EXPECT_EQ(c.runs[3].outcome, Outcome::diverged);
+}
+
+TEST(Judge, RunsOfRlByHeldOutPromptsIfAllHaveThem) {
+  Comparison c;
+  c.runs = {online("a", {-3, 1}, 0.5), online("b", {-3, 2}, 0.25), online("c", {-3, 1}, 0.5)};
+  c.runs[2].steps[1].loss = 1;
+  judge(c);
+  EXPECT_EQ(c.measure.name, "validation_accuracy");
+  EXPECT_EQ(c.runs[1].verdict, "worse by 25 points of accuracy");
+  EXPECT_EQ(c.runs[2].verdict, "the same in the last steps");
+  EXPECT_NE(c.verdict.find("right answers to held-out prompts"), std::string::npos) << c.verdict;
+  EXPECT_NE(c.verdict.find("final accuracy is 50 %"), std::string::npos) << c.verdict;
+  EXPECT_NE(to_text(c).find("held-out"), std::string::npos) << to_text(c);
+  EXPECT_EQ(nlohmann::json::parse(to_json(c))["measure"], "validation_accuracy");
+  EXPECT_EQ(test::fault_of(to_html(c)), "");
+  c.runs[2].curves.erase("validation_accuracy");
+  judge(c);
+  EXPECT_EQ(c.measure.name, "reward");
+}
+
 TEST(Judge, ComparesCommonSteps) {
   Comparison c;
   c.runs = {constant("a", {5, 4, 3, 2}), constant("b", {})};

@@ -55,8 +55,10 @@ run::Events events_of(const Events& events, std::int64_t steps) {
   }
   out.on_validation = [&events](std::int64_t step, const train::Validation& v) {
     if (events.on_validation && v.loss) events.on_validation(step, *v.loss);
-    if (!events.on_measurement) return;
-    for (const objective::Metric& m : v.metrics) events.on_measurement(step, m.name, m.value);
+    if (!events.on_measurements || v.metrics.empty()) return;
+    Metrics metrics;
+    for (const objective::Metric& m : v.metrics) metrics.emplace_back(m.name, m.value);
+    events.on_measurements(step, metrics);
   };
   out.on_state = events.on_state;
   out.on_note = events.on_note;

@@ -20,6 +20,9 @@
 
 namespace mantissa::api {
 
+/// Names and values, as in metrics.jsonl.
+using Metrics = std::vector<std::pair<std::string, double>>;
+
 /// One optimizer step.
 struct Step {
   std::int64_t step = 0;
@@ -39,7 +42,7 @@ struct Step {
   // step's rows or packs that hold no token, which are not computed.
   std::optional<double> masked_share, padding_share;
   /// Other measurements of the objective, as in metrics.jsonl: "reward", "accuracy".
-  std::vector<std::pair<std::string, double>> metrics = {};
+  Metrics metrics = {};
 };
 
 /// Events of a run. All are optional, and are called on the thread that called train(). An exception ends the
@@ -48,7 +51,7 @@ struct Events {
   std::function<void(const Plan&)> on_plan;
   std::function<void(const Step&)> on_step;
   std::function<void(std::int64_t step, double loss)> on_validation;
-  std::function<void(std::int64_t step, const std::string& name, double value)> on_measurement;
+  std::function<void(std::int64_t step, const Metrics&)> on_measurements;  // other ones on held-out data
   std::function<void(std::int64_t step, const std::filesystem::path&)> on_state;
   std::function<void(const std::string&)> on_note;  // once for each note, such as how the config was read
   // once for each problem that does not stop the run, with cures

@@ -109,6 +109,22 @@ std::string with_cures(const Arguments& a, const Warning& warning) {
   return text;
 }
 
+/// Returns the measurements on held-out data, in lines of the table's width.
+std::string held_out_text(std::int64_t step, const api::Metrics& metrics) {
+  constexpr std::size_t kWidth = 100;
+  std::string text, line = fmt::format("{:>6} held-out:", step);
+  for (std::size_t i = 0; i < metrics.size(); ++i) {
+    const auto& [name, value] = metrics[i];
+    const std::string item = fmt::format(" {} {:.4g}{}", name, value, i + 1 < metrics.size() ? "," : "");
+    if (line.size() + item.size() > kWidth) {
+      text += line + "\n";
+      line = std::string(16, ' ');
+    }
+    line += item;
+  }
+  return text + line;
+}
+
 /// Returns the events that `table` shows.
 api::Events events_of(const Arguments& a, StepTable& table, const SignalStop& signals) {
   api::Events events;
@@ -120,8 +136,8 @@ api::Events events_of(const Arguments& a, StepTable& table, const SignalStop& si
   events.on_validation = [&](std::int64_t step, double loss) {
     table.say(fmt::format("{:>6} {:>8.4f} on held-out rows", step, loss));
   };
-  events.on_measurement = [&](std::int64_t step, const std::string& name, double value) {
-    table.say(fmt::format("{:>6} {:>8.4f} {} on held-out data", step, value, name));
+  events.on_measurements = [&](std::int64_t step, const api::Metrics& metrics) {
+    table.say(held_out_text(step, metrics));
   };
   events.on_state = [&](std::int64_t step, const std::filesystem::path& path) {
     if (!signals.token().stop_requested()) return;

@@ -5,6 +5,7 @@
 #include <algorithm>
 
 #include "mantissa/io/file.h"
+#include "mantissa/io/pth/failure.h"
 #include "mantissa/io/pth/globals.h"
 
 namespace mantissa::io::pth {
@@ -27,7 +28,7 @@ bool is_set(const Value& dict, std::string_view key) {
 }  // namespace
 
 void Calls::require(bool holds, const char* what) const {
-  if (!holds) fail_(what);
+  if (!holds) fail_file(where_, what);
 }
 
 Value* Calls::add(Kind kind) {
@@ -40,11 +41,11 @@ Value* Calls::add(Kind kind) {
 Value* Calls::global(std::string_view module, std::string_view name) {
   const std::optional<FoundGlobal> found = find_global(module, name);
   if (!found) {
-    fail_(fmt::format(
-        "its pickle needs {}, which is not part of a state dict; nothing was run. Fix: if you trust "
-        "the file, load it in Python and save only the tensors: "
-        "torch.save(model.state_dict(), FILE)",
-        in_quotes(fmt::format("{}.{}", module, name))));
+    fail_file(where_,
+              fmt::format("its pickle needs {}, which is not part of a state dict; nothing was run",
+                          in_quotes(fmt::format("{}.{}", module, name))),
+              "if you trust the file, load it in Python and save only the tensors: "
+              "torch.save(model.state_dict(), FILE)");
   }
   Value* value = add(found->global == Global::dtype ? Kind::dtype : Kind::global);
   value->integer = static_cast<std::int64_t>(found->global);
@@ -97,8 +98,7 @@ Value* Calls::call(const Value& callable, const Value& arguments) {
     case Global::dtype:
       break;
   }
-  fail_("its pickle calls a type of storages, which is not a function");
-  return nullptr;
+  fail_file(where_, "its pickle calls a type of storages, which is not a function");
 }
 
 Value* Calls::container(Kind kind, const Value& arguments) {

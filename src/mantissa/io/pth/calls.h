@@ -1,7 +1,6 @@
 // What the calls of a pickle give: PyTorch's functions, applied by description instead of being run.
 #pragma once
 
-#include <functional>
 #include <string>
 
 #include "mantissa/io/pth/pickle.h"
@@ -11,9 +10,8 @@ namespace mantissa::io::pth {
 /// Adds values to a pickle that is being parsed.
 class Calls {
  public:
-  /// `fail` throws a FileError that says what is wrong.
-  Calls(Pickle& pickle, std::function<void(const std::string&)> fail)
-      : pickle_(pickle), fail_(std::move(fail)) {}
+  /// `where` names the file in errors, which are FileErrors.
+  Calls(Pickle& pickle, const std::string& where) : pickle_(pickle), where_(where) {}
 
   /// Adds a value. Throws if there are too many.
   Value* add(Value::Kind kind);
@@ -32,7 +30,7 @@ class Calls {
   void require(bool holds, const char* what) const;
 
   Pickle& pickle_;
-  std::function<void(const std::string&)> fail_;
+  const std::string& where_;
 };
 
 }  // namespace mantissa::io::pth

@@ -1,8 +1,6 @@
 // The bytes of a pickle, read in order.
 #pragma once
 
-#include <fmt/format.h>
-
 #include <algorithm>
 #include <charconv>
 #include <cstdint>
@@ -10,8 +8,8 @@
 #include <string>
 #include <string_view>
 
-#include "mantissa/base/error.h"
 #include "mantissa/io/pth/bytes.h"
+#include "mantissa/io/pth/failure.h"
 
 namespace mantissa::io::pth {
 
@@ -20,12 +18,10 @@ class PickleBytes {
   PickleBytes(std::span<const std::byte> bytes, const std::string& where) : bytes_(bytes), where_(where) {}
 
   /// Throws FileError: the file, `what`.
-  [[noreturn]] void fail(const std::string& what) const {
-    throw FileError(fmt::format("{}: {}", where_, what));
-  }
+  [[noreturn]] void fail(const std::string& what) const { fail_file(where_, what); }
 
   std::string_view take(std::uint64_t size) {
-    if (size > bytes_.size() - at_) fail("its pickle is truncated; download or write it again");
+    if (size > bytes_.size() - at_) fail("its pickle is truncated");
     const std::string_view taken(reinterpret_cast<const char*>(bytes_.data()) + at_, size);
     at_ += size;
     return taken;

@@ -10,8 +10,8 @@
 #include <unordered_set>
 
 #include "mantissa/base/counted.h"
-#include "mantissa/base/error.h"
 #include "mantissa/io/file.h"
+#include "mantissa/io/pth/failure.h"
 
 namespace mantissa::io::pth {
 namespace {
@@ -47,7 +47,7 @@ class Finder {
   StateDict run() {
     add(*model(), "", 0);
     if (found_.tensors.empty())
-      fail("contains no tensors. Fix: save a state dict: torch.save(model.state_dict(), FILE)");
+      fail_file(where_, "contains no tensors", "save a state dict: torch.save(model.state_dict(), FILE)");
     drop_module();
     check_names();
     if (!skipped_.empty() || more_skipped_ > 0) {
@@ -59,9 +59,7 @@ class Finder {
   }
 
  private:
-  [[noreturn]] void fail(const std::string& what) const {
-    throw FileError(fmt::format("{}: {}", where_, what));
-  }
+  [[noreturn]] void fail(const std::string& what) const { fail_file(where_, what); }
 
   void count_visit() {
     if (++visits_ > kMostVisits) fail("its dicts share each other too often to be read as a state dict");

@@ -10,6 +10,7 @@
 #include "mantissa/base/error.h"
 #include "mantissa/io/file.h"
 #include "mantissa/io/json.h"
+#include "mantissa/io/pth/failure.h"
 #include "mantissa/io/pth/state_dict.h"
 #include "mantissa/io/pth/zip.h"
 #include "mantissa/io/safetensors_header.h"
@@ -17,6 +18,7 @@
 namespace mantissa::io::pth {
 namespace {
 
+constexpr const char* kNewCopy = "download or write it again";
 constexpr const char* kSaveAgain =
     "load and save it again with torch 1.6 or later: torch.save(torch.load(IN), OUT)";
 // Expanded tensors repeat elements of their storage, so that a small file may describe large ones.
@@ -41,17 +43,16 @@ class Archive {
       if (name.starts_with(folder)) by_name_.emplace(name.substr(folder.size()), &entry);
     }
     if (find("constants.pkl") != nullptr) {
-      fail(
-          "is a TorchScript program. Fix: in Python, save its tensors: "
-          "torch.save(torch.jit.load(IN).state_dict(), OUT)");
+      fail("is a TorchScript program",
+           "in Python, save its tensors: torch.save(torch.jit.load(IN).state_dict(), OUT)");
     }
     if (const ZipEntry* order = find("byteorder"); order != nullptr && text(*order) != "little")
-      fail(fmt::format("its values are {}-endian. Fix: load and save it again on a little-endian machine",
-                       in_quotes(text(*order).substr(0, 16))));
+      fail(fmt::format("its values are {}-endian", in_quotes(text(*order).substr(0, 16))),
+           "load and save it again on a little-endian machine");
   }
 
-  [[noreturn]] void fail(const std::string& what) const {
-    throw FileError(fmt::format("{}: {}", where_, what));
+  [[noreturn]] void fail(std::string_view what, std::string_view cure = kSaveTensors) const {
+    fail_file(where_, what, cure);
   }
 
   const ZipEntry* find(std::string_view name) const {
@@ -60,7 +61,7 @@ class Archive {
   }
   const ZipEntry& storage(std::string_view key) const {
     const ZipEntry* entry = find(fmt::format("data/{}", key));
-    if (entry == nullptr) fail(fmt::format("has no storage {}; download or write it again", in_quotes(key)));
+    if (entry == nullptr) fail(fmt::format("has no storage {}", in_quotes(key)), kNewCopy);
     return *entry;
   }
   std::span<const std::byte> bytes(const ZipEntry& entry) const {
@@ -103,7 +104,7 @@ std::map<std::string, std::string> metadata_of(const Archive& archive, const std
   std::map<std::string, std::string> metadata;
   if (entry == nullptr) return metadata;
   if (entry->size > kLargestHeader) archive.fail("its entry mantissa.json is too large");
-  const nlohmann::json json = parse_json(std::string(archive.text(*entry)), path);
+  const nlohmann::json json = parse_json(std::string(archive.text(*entry)), path / kMetadataEntry);
   if (!json.is_object()) archive.fail("its entry mantissa.json is not an object");
   for (const auto& [key, value] : json.items()) {
     if (!value.is_string()) archive.fail("its entry mantissa.json has a value that is not a string");
@@ -117,9 +118,8 @@ void check_magic(std::span<const std::byte> file, const std::string& where) {
                                std::min<std::size_t>(file.size(), 4));
   if (begin.starts_with("PK")) return;
   if (begin.starts_with("\x80") && begin.size() > 1 && begin[1] <= 5)
-    throw FileError(fmt::format("{}: is in PyTorch's old format. Fix: {}", where, kSaveAgain));
-  throw FileError(fmt::format("{}: is not a zip archive, so it is not a checkpoint of PyTorch. Fix: {}",
-                              where, kSaveAgain));
+    fail_file(where, "is in PyTorch's old format", kSaveAgain);
+  fail_file(where, "is not a zip archive, so it is not a checkpoint of PyTorch", kSaveAgain);
 }
 
 }  // namespace
@@ -150,13 +150,12 @@ TorchFile::TorchFile(const std::filesystem::path& path) : path_(path) {
   for (NamedTensor& named : dict.tensors) {
     const PickledTensor& t = *named.tensor;
     const auto fail = [&](const std::string& what) {
-      archive.fail(fmt::format("tensor {} {}; download or write it again", in_quotes(named.name), what));
+      archive.fail(fmt::format("tensor {} {}", in_quotes(named.name), what), kNewCopy);
     };
     if (t.negated || t.conjugated) {
-      archive.fail(
-          fmt::format("tensor {} has PyTorch's {} bit, which is not supported. Fix: in Python, save "
-                      "tensor.resolve_conj().resolve_neg() instead",
-                      in_quotes(named.name), t.negated ? "negative" : "conjugate"));
+      archive.fail(fmt::format("tensor {} has PyTorch's {} bit, which is not supported",
+                               in_quotes(named.name), t.negated ? "negative" : "conjugate"),
+                   "in Python, save tensor.resolve_conj().resolve_neg() instead");
     }
     const std::optional<std::uint64_t> bytes = byte_size(t.shape, t.dtype);
     if (!bytes) fail("has a shape with too many elements");

@@ -18,7 +18,7 @@ constexpr std::size_t kLargestPickle = 64 << 20, kDeepestStack = 1 << 22;
 class Unpickler : PickleBytes {
  public:
   Unpickler(std::span<const std::byte> bytes, const std::string& where)
-      : PickleBytes(bytes, where), calls_(pickle_, [this](const std::string& what) { fail(what); }) {
+      : PickleBytes(bytes, where), calls_(pickle_, where) {
     if (bytes.size() > kLargestPickle) fail("its pickle has more than 64 MiB");
     constant_[0] = calls_.add(Kind::none);
     constant_[1] = calls_.add(Kind::boolean);

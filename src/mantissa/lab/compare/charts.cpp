@@ -125,7 +125,11 @@ report::Section losses_section(const Comparison& c) {
   report::Section section{.id = "losses",
                           .link = "Loss",
                           .heading = "The loss, step by step",
-                          .intro = "Lower is better. A line that ends early belongs to a run that stopped.",
+                          .intro = c.measure.online
+                                       ? "The loss of a policy is no measure of it: its advantages are "
+                                         "relative to each rollout."
+                                       : "Lower is better. A line that ends early belongs to a run that "
+                                         "stopped.",
                           .body = {}};
   Runs others, steady;
   for (std::size_t i = 1; i < c.runs.size(); ++i) {
@@ -135,6 +139,7 @@ report::Section losses_section(const Comparison& c) {
   }
   add_figures(section.body, others, "Loss", "A gap in a line is a step whose loss was not finite.",
               [&](std::span<const ComparedRun* const> group) { return loss_chart(c.runs.front(), group); });
+  if (c.measure.online) return section;
   std::string reading =
       "Above zero is worse than the reference. Each point is the mean of a tenth of the steps, so "
       "the last one is the gap.";

@@ -23,6 +23,14 @@ struct ComparedCurve {
   std::vector<double> values;
 };
 
+/// The number by which runs are judged (measure.h).
+struct Measure {
+  std::string name = "loss";  // in metrics.jsonl
+  std::string words = "the loss";
+  bool online = false;    // of rl: larger is better
+  bool is_share = false;  // of right answers
+};
+
 enum class Outcome { reference, same, worse, better, diverged, stopped, unknown };
 std::string_view name(Outcome outcome);
 
@@ -45,6 +53,7 @@ struct ComparedRun {
   // Computed by judge().
   std::optional<double> final_loss;  // mean of the last tenth of the steps
   std::optional<double> loss_gap;    // mean difference from the reference over the last tenth of common steps
+  std::optional<double> final_value, gap;  // the same of the measure
   Outcome outcome = Outcome::unknown;
   std::string verdict;  // in words
 };
@@ -56,7 +65,8 @@ struct Comparison {
   double seconds = 0;
 
   // Computed by judge().
-  std::optional<double> noise;  // the largest |loss_gap| of `reseeded`; null if there is none
+  Measure measure;
+  std::optional<double> noise;  // the largest |gap| of `reseeded`; null if there is none
   std::string verdict;          // one paragraph
 };
 

@@ -18,6 +18,8 @@ constexpr std::array kMetrics = {
     CurveMetric{"accuracy", "Right answers", "share", "Share of the sampled responses that are right."},
     CurveMetric{"validation_accuracy", "Right answers to held-out prompts", "share",
                 "Share of the greedy responses to the held-out prompts that are right."},
+    CurveMetric{"validation_reward", "Reward of held-out prompts", "reward",
+                "Mean over the greedy responses to the held-out prompts."},
     CurveMetric{"response_length", "Length of responses", "tokens", "Mean over the responses of a rollout."},
     CurveMetric{"truncated_share", "Truncated responses", "share",
                 "Share of responses that reached the largest length. A collapsing policy often ends here."},

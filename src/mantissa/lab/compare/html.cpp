@@ -9,6 +9,7 @@
 #include "mantissa/lab/compare/charts.h"
 #include "mantissa/lab/compare/compare.h"
 #include "mantissa/lab/compare/curves.h"
+#include "mantissa/lab/compare/measure.h"
 #include "mantissa/report/number_text.h"
 #include "mantissa/report/page.h"
 
@@ -71,7 +72,7 @@ std::string compare_facts(const Comparison& c) {
   add("Runs", report::count_text(static_cast<std::int64_t>(c.runs.size())));
   add("Re-seeded runs", report::count_text(static_cast<std::int64_t>(c.reseeded.size())));
   if (!c.runs.empty()) add("Reference", c.runs.front().name);
-  if (c.noise) add("Noise", report::number_text(*c.noise) + " nats");
+  if (c.noise) add("Noise", difference_text(c.measure, *c.noise));
   if (c.seconds >= 1) add("Time", human_seconds(c.seconds));
   return report::facts_html(facts);
 }
@@ -106,9 +107,9 @@ std::string loss_table(const Comparison& c) {
   report::Table table{.label = "Losses and verdicts",
                       .columns = {{"Run"},
                                   {"Verdict"},
-                                  {"Final loss", true},
+                                  {c.measure.online ? "Final " + c.measure.name : "Final loss", true},
                                   {"Gap", true},
-                                  {"Held-out loss", true},
+                                  {c.measure.online ? "Loss" : "Held-out loss", true},
                                   {"Skipped steps", true}},
                       .rows = {}};
   const auto loss = [](double v) { return fmt::format("{:.4f}", v); };
@@ -116,15 +117,15 @@ std::string loss_table(const Comparison& c) {
     const std::string verdict =
         fmt::format("<div class=\"quiet\">{}<span>{}</span></div>", report::status_mark(status_of_run(*run)),
                     report::escaped(headline_of(*run)));
-    std::optional<double> gap = run->loss_gap;
+    std::optional<double> gap = run->gap;
     if (run->outcome == Outcome::reference) gap.reset();
     table.rows.push_back(
         {{report::escaped(run->name)},
          {verdict},
-         number_cell(run->final_loss, loss),
+         number_cell(run->final_value, [&](double v) { return report::escaped(value_text(c.measure, v)); }),
          number_cell(
              gap, [](double v) { return (v > 0 ? "+" : "") + report::raised_html(report::number_text(v)); }),
-         number_cell(run->validation_loss, loss),
+         number_cell(c.measure.online ? run->final_loss : run->validation_loss, loss),
          number_cell(static_cast<double>(run->skipped), report::number_text)});
   }
   return to_html(table);
@@ -165,9 +166,9 @@ report::Section table_section(const Comparison& c) {
       .id = "runs",
       .link = "Runs",
       .heading = "The runs in numbers",
-      .intro =
-          "The gap is the mean difference from the loss of the reference over the last tenth of the "
-          "steps.",
+      .intro = fmt::format("The gap is the mean difference from the reference over the last tenth of the "
+                           "steps. {}",
+                           judged_by(c.measure)),
       .body = loss_table(c) +
               "<h3>Speed, memory and weights</h3>\n<p class=\"none-line\">The distance is "
               "that of the final weights from those of the reference, as a share of the way that the "

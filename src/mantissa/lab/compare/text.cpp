@@ -7,6 +7,7 @@
 #include "mantissa/base/quantities.h"
 #include "mantissa/base/words.h"
 #include "mantissa/lab/compare/compare.h"
+#include "mantissa/lab/compare/measure.h"
 #include "mantissa/lab/diff/diff.h"
 
 namespace mantissa::lab {
@@ -26,11 +27,11 @@ std::string share_or_dash(const std::optional<double>& value) {
                  [](double v) { return v >= kMostShare ? fmt::format("{:.2g} ×", v) : percent_text(v); });
 }
 
-std::string row(const std::string& number, const ComparedRun& run) {
-  const std::string loss = or_dash(run.final_loss, [](double v) { return fmt::format("{:.4f}", v); });
+std::string row(const std::string& number, const ComparedRun& run, const Measure& measure) {
+  const std::string loss = or_dash(run.final_value, [&](double v) { return value_text(measure, v); });
   const std::string gap = run.outcome == Outcome::reference
                               ? "–"
-                              : or_dash(run.loss_gap, [](double v) { return fmt::format("{:+.2g}", v); });
+                              : or_dash(run.gap, [](double v) { return fmt::format("{:+.2g}", v); });
   const std::string speed = or_dash(run.tokens_per_second, [](double v) { return fmt::format("{:.0f}", v); });
   const std::string memory = or_dash(run.peak_bytes, human_bytes);
   return fmt::format("{:>3}  {:>9} {:>9} {:>10} {:>9} {:>8} {:>9} {:>9}\n", number, loss, gap, speed, memory,
@@ -55,18 +56,25 @@ std::string described(const ComparedRun& run) {
 
 std::string to_text(const Comparison& c) {
   std::string text = wrapped(printable(c.verdict), 0, kScreen) + "\n\n";
-  text += fmt::format("{:>3}  {:>9} {:>9} {:>10} {:>9} {:>8} {:>9} {:>9}\n", "", "loss", "gap", "tokens/s",
+  const char* heading = c.measure.is_share ? "right" : c.measure.online ? "reward" : "loss";
+  text += fmt::format("{:>3}  {:>9} {:>9} {:>10} {:>9} {:>8} {:>9} {:>9}\n", "", heading, "gap", "tokens/s",
                       "memory", "skipped", "distance", "lost");
   for (std::size_t i = 0; i < c.runs.size(); ++i) {
-    text += row(fmt::format("{}", i + 1), c.runs[i]);
+    text += row(fmt::format("{}", i + 1), c.runs[i], c.measure);
     text += described(c.runs[i]);
   }
   for (const ComparedRun& run : c.reseeded) {
-    text += row("", run);
+    text += row("", run, c.measure);
     text += described(run);
   }
+  text += c.measure.online
+              ? wrapped(fmt::format("\n{}: {}, mean of the last tenth of its measurements. gap: from the "
+                                    "reference.",
+                                    heading, c.measure.words),
+                        0, kScreen) +
+                    "\n"
+              : "\nloss: mean of the last tenth of the steps. gap: from the reference, in nats.\n";
   text +=
-      "\nloss: mean of the last tenth of the steps. gap: from the reference, in nats.\n"
       "distance: of the final weights from the reference's, relative to the way that\n"
       "the reference moved. lost: updates that rounding left without effect.\n";
   return text;

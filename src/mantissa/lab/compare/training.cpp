@@ -110,6 +110,7 @@ class ComparisonTraining {
         result.steps.push_back({r->step,
                                 std::isfinite(r->loss) ? r->loss : std::numeric_limits<double>::quiet_NaN(),
                                 r->skipped});
+        for (const objective::Metric& m : r->metrics) add_to_curves(result, r->step, m.name, m.value);
         if (r->step > 1 && !r->batch_skipped) speeds.push_back(r->tokens_per_second);
         if (!r->health.empty()) result.updates_lost = lost_share(r->health, trainer.config().policy);
         health.see(*r);

@@ -8,6 +8,7 @@
 
 #include "mantissa/base/quantities.h"
 #include "mantissa/lab/compare/compare.h"
+#include "mantissa/lab/compare/measure.h"
 
 namespace mantissa::lab {
 namespace {
@@ -16,6 +17,21 @@ namespace {
 template <class T>
 std::span<const T> last_tenth(const std::vector<T>& all) {
   return std::span(all).last((all.size() + 9) / 10);
+}
+
+/// Returns value − reference at the common steps.
+std::vector<StepDifference> differences_of(const std::vector<StepValue>& values,
+                                           const std::vector<StepValue>& reference) {
+  std::vector<StepDifference> all;
+  auto other = reference.begin();
+  for (const StepValue& v : values) {
+    while (other != reference.end() && other->step < v.step) ++other;
+    if (other == reference.end()) break;
+    if (other->step != v.step) continue;
+    const bool finite = std::isfinite(v.value) && std::isfinite(other->value);
+    all.push_back({v.step, finite ? v.value - other->value : std::numeric_limits<double>::quiet_NaN()});
+  }
+  return all;
 }
 
 /// Returns the mean of the finite values, or null without any.
@@ -32,10 +48,6 @@ std::optional<double> mean_of(std::span<const T> values, double T::*member) {
   return sum / static_cast<double>(count);
 }
 
-std::string nats(double gap) {
-  return fmt::format("{:.2g} nats", std::abs(gap));
-}
-
 std::string times(double ratio) {
   return ratio < 9.95 ? fmt::format("{:.2g} ×", ratio) : fmt::format("{:.0f} ×", ratio);
 }
@@ -44,13 +56,13 @@ bool rises(const ComparedRun& run) {
   return !run.steps.empty() && run.final_loss && *run.final_loss > run.steps.front().loss;
 }
 
-/// Returns the reason why a run diverged, or "".
-std::string divergence(const ComparedRun& run, const ComparedRun& reference) {
+/// Returns the reason why a run diverged, or "". A loss that rises says nothing about a policy of rl.
+std::string divergence(const ComparedRun& run, const ComparedRun& reference, const Measure& measure) {
   for (const ComparedStep& s : last_tenth(run.steps)) {
     if (!std::isfinite(s.loss) && !s.skipped) return fmt::format("the loss of step {} is not finite", s.step);
   }
   if (!run.steps.empty() && !run.final_loss) return "every one of the last steps was skipped";
-  if (run.loss_gap.value_or(0) > 0 && rises(run) && !rises(reference)) {
+  if (!measure.online && run.loss_gap.value_or(0) > 0 && rises(run) && !rises(reference)) {
     return fmt::format("the loss ended at {:.4g}, above its first value of {:.4g}", *run.final_loss,
                        run.steps.front().loss);
   }
@@ -64,9 +76,9 @@ std::string stop_text(const ComparedRun& run) {
   return fmt::format("stopped at step {}: {}", run.stopped_at, why);
 }
 
-void judge_gap(ComparedRun& run, const std::optional<double>& noise, bool equal) {
-  const double gap = *run.loss_gap;
-  if (equal) {
+void judge_gap(ComparedRun& run, const Measure& measure, const std::optional<double>& noise, bool equal) {
+  const double gap = *run.gap;
+  if (equal && gap == 0) {
     run.outcome = Outcome::same;
     run.verdict = "the same: every loss is equal";
   } else if (noise && std::abs(gap) <= *noise) {
@@ -76,32 +88,33 @@ void judge_gap(ComparedRun& run, const std::optional<double>& noise, bool equal)
     run.outcome = Outcome::same;
     run.verdict = "the same in the last steps";
   } else {
-    run.outcome = gap > 0 ? Outcome::worse : Outcome::better;
-    run.verdict = fmt::format("{} by {}", gap > 0 ? "worse" : "better", nats(gap));
+    run.outcome = (gap > 0) == measure.online ? Outcome::better : Outcome::worse;
+    run.verdict = fmt::format("{} by {}", name(run.outcome), difference_text(measure, gap));
     if (noise && *noise > 0) run.verdict += fmt::format(", {} the noise", times(std::abs(gap) / *noise));
   }
 }
 
-void judge_run(ComparedRun& run, const ComparedRun& reference, const std::optional<double>& noise) {
+void judge_run(ComparedRun& run, const Comparison& c) {
+  const ComparedRun& reference = c.runs.front();
   const std::vector<StepDifference> all = differences(run, reference);
   const bool equal = !all.empty() && run.steps.size() == reference.steps.size() &&
                      std::ranges::all_of(all, [](const StepDifference& d) { return d.difference == 0; });
-  const std::string diverged = divergence(run, reference);
+  const std::string diverged = divergence(run, reference, c.measure);
   if (!run.stopped.empty()) {
     run.outcome = Outcome::stopped;
     run.verdict = stop_text(run);
   } else if (!diverged.empty()) {
     run.outcome = Outcome::diverged;
     run.verdict = "diverged: " + diverged;
-  } else if (run.loss_gap) {
-    judge_gap(run, noise, equal);
+  } else if (run.gap) {
+    judge_gap(run, c.measure, c.noise, equal);
   } else {
-    run.verdict = "not comparable: the reference has no loss at these steps";
+    run.verdict = fmt::format("not comparable: the reference has no {} at these steps", c.measure.name);
   }
 }
 
-void judge_reference(ComparedRun& reference) {
-  const std::string diverged = divergence(reference, reference);
+void judge_reference(ComparedRun& reference, const Measure& measure) {
+  const std::string diverged = divergence(reference, reference, measure);
   reference.outcome = Outcome::reference;
   reference.verdict = "the reference";
   if (!reference.stopped.empty()) {
@@ -160,12 +173,13 @@ std::string unhealthy(const Comparison& c) {
 
 std::string noise_text(const Comparison& c) {
   if (c.reseeded.empty()) return " The noise of re-seeding was not measured.";
-  if (!c.noise) return " The re-seeded runs have no losses to compare.";
+  if (!c.noise) return fmt::format(" The re-seeded runs have no {} to compare.", c.measure.name);
   return fmt::format(" Another seed changes that by up to {} ({} re-seeded run{}): this is the noise.",
-                     nats(*c.noise), c.reseeded.size(), c.reseeded.size() == 1 ? "" : "s");
+                     difference_text(c.measure, *c.noise), c.reseeded.size(),
+                     c.reseeded.size() == 1 ? "" : "s");
 }
 
-/// Returns true if the run's loss is not worse than the reference's by more than the noise.
+/// Returns true if the run is not worse than the reference by more than the noise.
 bool is_sound(const ComparedRun& run) {
   return run.outcome == Outcome::same || run.outcome == Outcome::better;
 }
@@ -232,25 +246,21 @@ std::string_view name(Outcome outcome) {
 }
 
 std::vector<StepDifference> differences(const ComparedRun& run, const ComparedRun& reference) {
-  std::vector<StepDifference> all;
-  auto other = reference.steps.begin();
-  for (const ComparedStep& s : run.steps) {
-    while (other != reference.steps.end() && other->step < s.step) ++other;
-    if (other == reference.steps.end()) break;
-    if (other->step != s.step) continue;
-    const bool finite = std::isfinite(s.loss) && std::isfinite(other->loss);
-    all.push_back({s.step, finite ? s.loss - other->loss : std::numeric_limits<double>::quiet_NaN()});
-  }
-  return all;
+  return differences_of(values_of(run, {}), values_of(reference, {}));
 }
 
 void judge(Comparison& c) {
   if (c.runs.empty()) return;
   const ComparedRun& reference = c.runs.front();
+  c.measure = choose_measure(c);
+  const std::vector<StepValue> expected = values_of(reference, c.measure);
   const auto measure = [&](ComparedRun& run) {
     run.final_loss = mean_of(last_tenth(run.steps), &ComparedStep::loss);
     const std::vector<StepDifference> all = differences(run, reference);
     run.loss_gap = mean_of(last_tenth(all), &StepDifference::difference);
+    const std::vector<StepValue> values = values_of(run, c.measure);
+    run.final_value = mean_of(last_tenth(values), &StepValue::value);
+    run.gap = mean_of(last_tenth(differences_of(values, expected)), &StepDifference::difference);
   };
   std::ranges::for_each(c.runs, measure);
   c.noise.reset();
@@ -258,14 +268,16 @@ void judge(Comparison& c) {
     measure(run);
     run.outcome = run.stopped.empty() ? Outcome::unknown : Outcome::stopped;
     run.verdict = run.stopped.empty() ? fmt::format("the reference with seed {}", run.seed) : stop_text(run);
-    if (run.stopped.empty() && run.loss_gap) c.noise = std::max(c.noise.value_or(0), std::abs(*run.loss_gap));
+    if (run.stopped.empty() && run.gap) c.noise = std::max(c.noise.value_or(0), std::abs(*run.gap));
   }
-  judge_reference(c.runs.front());
-  for (std::size_t i = 1; i < c.runs.size(); ++i) judge_run(c.runs[i], reference, c.noise);
-  c.verdict = reference.final_loss
-                  ? fmt::format("{} is the reference; its final loss is {:.4f}.", reference.name,
-                                *reference.final_loss)
-                  : fmt::format("{} is the reference, but has no final loss.", reference.name);
+  judge_reference(c.runs.front(), c.measure);
+  for (std::size_t i = 1; i < c.runs.size(); ++i) judge_run(c.runs[i], c);
+  const std::string what = c.measure.is_share ? "accuracy" : c.measure.online ? "reward" : "loss";
+  c.verdict = reference.final_value
+                  ? fmt::format("{} is the reference; its final {} is {}.", reference.name, what,
+                                value_text(c.measure, *reference.final_value))
+                  : fmt::format("{} is the reference, but has no final {}.", reference.name, what);
+  if (c.measure.online) c.verdict += " " + judged_by(c.measure);
   if (!reference.stopped.empty()) {
     c.verdict += fmt::format(" It {}. The differences are those of the steps before.", stop_text(reference));
   }
@@ -279,7 +291,7 @@ void judge(Comparison& c) {
       c.verdict += fmt::format(" {}: {}.", words, names);
   }
   if (const std::string names = unhealthy(c); !names.empty())
-    c.verdict += fmt::format(" Whatever the loss, numeric health has findings for {}.", names);
+    c.verdict += fmt::format(" Whatever the {}, numeric health has findings for {}.", what, names);
   c.verdict += savings(c);
 }
 
