@@ -69,7 +69,7 @@ kl = "none"
                     "--threads", str(args.threads)], check=True, stdout=subprocess.DEVNULL)
     steps = [json.loads(line) for line in (out / "metrics.jsonl").read_text().splitlines()]
     steps = [s for s in steps if "seconds" in s]
-    prompts = [json.loads(line)["prompt"] for line in (out / "samples.jsonl").read_text().splitlines()]
+    prompts = [json.loads(line)["prompt"] for line in (out / "samples.jsonl").open()]
     # Sampled tokens per step, and the prompts of the first step.
     tokens = statistics.mean(s["response_length"] for s in steps) * args.prompts * args.samples
     return [s["seconds"] for s in steps], tokens, prompts[:: args.samples][: args.prompts]

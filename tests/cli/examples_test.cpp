@@ -51,8 +51,9 @@ class Examples : public ::testing::TestWithParam<Example> {
 
 TEST_P(Examples, Runs) {
   const Example& e = GetParam();
+  const std::string verb = e.name == std::string("rl") ? "rl" : "train";
   std::string command =
-      std::string("train " MANTISSA_SOURCE_DIR "/examples/") + e.name + ".toml --out r --quiet " + e.settings;
+      verb + " " MANTISSA_SOURCE_DIR "/examples/" + e.name + ".toml --out r --quiet " + e.settings;
   if (*e.rows != '\0') {
     command += std::string(
                    " --set model.path=b/model --set data.tokenizer=byte --set data.template=chatml "
@@ -129,6 +130,10 @@ INSTANTIATE_TEST_SUITE_P(
         Example{"dpo", "pairs.jsonl",
                 "--set run.steps=2 --set schedule.warmup_steps=1 --set batch.global_batch_size=2",
                 "params=f32 compute=bf16", "model"},
+        Example{"rl", "kk",
+                "--set run.steps=2 --set schedule.warmup_steps=1 --set rl.prompts_per_step=2 --set "
+                "rl.samples_per_prompt=2 --set rl.max_new_tokens=8 --set batch.micro_batch_size=2",
+                "params=f32 compute=bf16", "samples.jsonl"},
         Example{"openrlhf-sft", "orca.jsonl",
                 "--set run.steps=2 --set schedule.warmup_steps=1 --set batch.global_batch_size=4 --set "
                 "batch.micro_batch_size=2",

@@ -150,9 +150,19 @@ TEST_F(ObjectiveCommand, SuggestsTheNameOfAMisspeltTensor) {
 TEST_F(ObjectiveCommand, NamesAValueThatCannotBeUsed) {
   refused(example().set("log_probs", {2, 2}, {-1, NAN, -3, -4}), "grpo", "",
           {"log_probs [0, 1] is nan", "its mask is 1"});
-  refused(example().set("rewards", {2}, {1, INFINITY}), "grpo", "", {"rewards [1] is inf"});
+  refused(example().set("rewards", {2}, {1, INFINITY}), "grpo", "",
+          {"rewards [1] is inf", "its row has a mask of 1"});
+  refused(Batch().set("scores", {2}, {1, NAN}), "reward", "", {"scores [1] is nan; correct the value"});
   refused(example().set("mask", {2, 2}, {1, 0.5, 1, 0}), "grpo", "", {"mask [0, 1] is 0.5"});
   refused(example().set("mask", {2, 2}, {0, 0, 0, 0}), "grpo", "", {"mask is 0 everywhere"});
+}
+
+TEST_F(ObjectiveCommand, HasNoOptionsOfPasses) {
+  for (const char* option : {"--precision bf16-mixed", "--threads 2", "--simd avx2"})
+    refused(example(), "grpo", option, {"it computes in f64 on one thread"});
+  refused(example(), "grpo", "--clip-low 0.1", {"--set rl.clip_low=0.1"});
+  const Result r = mantissa(folder, "objective grpo --in a --out b --lr 1");
+  EXPECT_EQ(r.err.find("optimizer.lr"), std::string::npos) << r.err;
 }
 
 TEST_F(ObjectiveCommand, SuggestsTheNameOfAMisspeltObjectiveOrKey) {

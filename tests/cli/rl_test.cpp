@@ -183,6 +183,37 @@ TEST_F(Rl, ValidationAnswersHeldOutPrompts) {
   EXPECT_TRUE(all[2].contains("validation_accuracy_2_people"));
 }
 
+TEST_F(Rl, EvalOfARunAnswersItsHeldOutPrompts) {
+  put("", "", 2);
+  const std::string three = " --set data.people_max=3";
+  ASSERT_EQ(run("r", "--set rl.reward=kk --set data.validation=0.9" + three).code, 0)
+      << read_all(folder / "err");
+  const nlohmann::json last = metrics("r").back();
+  Result r = mantissa(folder, "eval r --json");
+  ASSERT_EQ(r.code, 0) << r.err;
+  const nlohmann::json e = nlohmann::json::parse(r.out);
+  EXPECT_EQ(e["prompts"], 5);
+  EXPECT_EQ(e["responses"].size(), 5U);
+  EXPECT_NEAR(e["reward"].get<double>(), last["validation_reward"].get<double>(), 1e-8);
+  EXPECT_EQ(e["accuracy"], last["validation_accuracy"]);
+  ASSERT_EQ(e["by_people"].size(), 2U);
+  EXPECT_EQ(e["by_people"][0]["people"], 2);
+  r = mantissa(folder, "eval r --puzzles 3");
+  EXPECT_TRUE(has(r.out, "mean of 3 held-out prompts")) << r.out;
+  EXPECT_TRUE(has(r.out, "2 people")) << r.out;
+  r = mantissa(folder, "eval r --precision 32-true,bf16-mixed");
+  EXPECT_TRUE(has(r.out, "reward") && has(r.out, "bf16-mixed")) << r.out << r.err;
+  // A program does not say which responses are right.
+  ASSERT_EQ(run("p", "--set data.validation=0.5" + three).code, 0) << read_all(folder / "err");
+  r = mantissa(folder, "eval p --json");
+  ASSERT_EQ(r.code, 0) << r.err;
+  EXPECT_FALSE(nlohmann::json::parse(r.out).contains("accuracy"));
+  EXPECT_NEAR(nlohmann::json::parse(r.out)["reward"].get<double>(),
+              metrics("p").back()["validation_reward"].get<double>(), 1e-8);
+  ASSERT_EQ(run("none").code, 0);
+  EXPECT_TRUE(has(refusal("eval none"), "no prompts are held out"));
+}
+
 TEST_F(Rl, AFailingRewardProgramLosesNothing) {
   write(folder / "fails.sh",
         "n=0\nwhile read -r line; do n=$((n+1)); if [ $n -gt 30 ]; then echo oops >&2; "

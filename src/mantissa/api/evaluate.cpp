@@ -1,9 +1,12 @@
 #include "mantissa/api/evaluate.h"
 
+#include <map>
+
 #include "mantissa/api/internal.h"
 #include "mantissa/base/error.h"
 #include "mantissa/eval/evaluate.h"
 #include "mantissa/eval/paired.h"
+#include "mantissa/rl/held_out.h"
 
 namespace mantissa::api {
 namespace {
@@ -49,6 +52,30 @@ eval::Evaluation compared(const Evaluation& e) {
   eval::Evaluation of;
   for (const RowLoss& row : e.rows) of.rows.push_back({row.loss, row.weight});
   for (const LastWord& word : e.last_words) of.last_words.words.push_back({word.right, word.log_prob});
+  return of;
+}
+
+/// Returns the scores of a run's answers to its held-out prompts.
+Evaluation evaluation_of(const rl::HeldOutAnswers& held_out) {
+  Evaluation of;
+  of.interrupted = held_out.interrupted;
+  of.notes = held_out.notes;
+  std::int64_t judged = 0, right = 0;
+  std::map<std::int64_t, PeopleScore> by_people;
+  for (const rl::Sampled& s : held_out.samples) {
+    of.responses.push_back({s.prompt, s.response, s.reward, s.right, s.people, s.tokens, s.truncated});
+    of.reward += s.reward / static_cast<double>(held_out.samples.size());
+    if (!s.right) continue;
+    ++judged;
+    right += *s.right ? 1 : 0;
+    if (s.people == 0) continue;
+    PeopleScore& score = by_people[s.people];
+    score.people = s.people;
+    ++score.puzzles;
+    score.right += *s.right ? 1 : 0;
+  }
+  if (judged > 0) of.accuracy = static_cast<double>(right) / static_cast<double>(judged);
+  for (const auto& [people, score] : by_people) of.by_people.push_back(score);
   return of;
 }
 
@@ -102,8 +129,13 @@ Evaluation evaluate(const Model& model, const Data& data, std::int64_t sequence_
 Evaluation evaluate(const Config& config, std::int64_t puzzles, const Hardware& hardware, const Data& data,
                     std::stop_token stop) {
   const config::RunConfig& run = config.impl().run;
-  return evaluation_of(
-      eval::evaluate_run(run, memory_of(data), puzzles, *device_for(hardware, run.run.threads), stop));
+  const auto device = device_for(hardware, run.run.threads);
+  if (run.train.objective != "rl")
+    return evaluation_of(eval::evaluate_run(run, memory_of(data), puzzles, *device, stop));
+  if (memory_of(data).any())
+    throw ConfigError("train.objective = \"rl\" reads its prompts from data.source, not from memory");
+  const eval::RunModel model = eval::find_run_result(run, *device);
+  return evaluation_of(rl::answer_held_out(run, model.source, model.policy, puzzles, *device, stop));
 }
 
 PairedChange paired_change(const Evaluation& first, const Evaluation& other) {

@@ -47,6 +47,16 @@ struct PeopleScore {
   std::int64_t people = 0, puzzles = 0, well_formed = 0, right = 0;
 };
 
+/// The response of a policy to a held-out prompt of rl, with its score by rl.reward.
+struct ScoredResponse {
+  std::string prompt, text;
+  double reward = 0;
+  std::optional<bool> right;  // null if the rule does not say
+  std::int64_t people = 0;    // in the puzzle; 0: it is not one
+  std::int64_t tokens = 0;
+  bool truncated = false;  // at rl.max_new_tokens
+};
+
 struct Evaluation {
   std::int64_t tokens = 0;  // predicted tokens of the rows
   double loss = 0;          // nats per token; for weighted rows Σ weight · (−log p) / Σ weight
@@ -69,6 +79,10 @@ struct Evaluation {
   double accuracy = 0;       // share of right answers
   std::vector<PeopleScore> by_people;
   std::vector<PuzzleAnswer> answers;  // in the order of the puzzles
+  // Of a run of rl, in the order of the held-out prompts; then `accuracy` is the share of right ones if the
+  // rule says which are right, and `by_people` has those of puzzles.
+  std::vector<ScoredResponse> responses;
+  double reward = 0;  // their mean
   // by a stop: the loss is over the completed rows (0 without any), the last words are those of the completed
   // passages, and no puzzles were scored
   bool interrupted = false;
@@ -120,7 +134,8 @@ Evaluation evaluate(const Model& model, const Data& data, std::int64_t sequence_
                     std::stop_token stop = {});
 /// Evaluates the model of the config's run, or its newest state without one, over the held-out rows of the
 /// config. If the config's source is "kk", `puzzles` held-out puzzles are also answered. `data` is the data
-/// given to train() in place of the source.
+/// given to train() in place of the source. With train.objective = "rl" the first `puzzles` held-out prompts
+/// are answered, all for 0, and scored by rl.reward.
 Evaluation evaluate(const Config& config, std::int64_t puzzles, const Hardware& hardware = {},
                     const Data& data = {}, std::stop_token stop = {});
 

@@ -104,6 +104,8 @@ class Subject {
         configs_.push_back(api::Config::load(run ? of_run : what, set, precision));
         notes.tell(configs_.back().notes(), configs_.back().warnings());
       }
+      // Of rl, all held-out prompts are answered unless a number is given.
+      if (configs_.front().objective() == "rl" && !a.has("--puzzles")) puzzles_ = 0;
       data_ = {"the held-out rows of " + (run ? of_run : what).string(), "", ""};
       return;
     }
@@ -178,7 +180,7 @@ class Subject {
 };
 
 bool has_results(const api::Evaluation& e) {
-  return e.tokens > 0 || !e.last_words.empty() || !e.choices.empty();
+  return e.tokens > 0 || !e.last_words.empty() || !e.choices.empty() || !e.responses.empty();
 }
 
 int report_stop(const Arguments& a, const SignalStop& signals, bool results) {

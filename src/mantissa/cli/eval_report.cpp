@@ -24,6 +24,36 @@ double word_perplexity(const api::Evaluation& e) {
   return std::exp(e.loss * static_cast<double>(e.tokens) / static_cast<double>(e.words));
 }
 
+/// Returns true if the reward rule says which responses are right.
+bool is_judged(const api::Evaluation& e) {
+  return std::ranges::any_of(e.responses, [](const api::ScoredResponse& r) { return r.right.has_value(); });
+}
+
+json responses_json(const api::Evaluation& e) {
+  json responses = json::array(), by_people = json::array();
+  for (const api::ScoredResponse& r : e.responses) {
+    json of = {{"prompt", r.prompt},
+               {"response", r.text},
+               {"reward", r.reward},
+               {"tokens", r.tokens},
+               {"truncated", r.truncated}};
+    if (r.right) of["right"] = *r.right;
+    if (r.people > 0) of["people"] = r.people;
+    responses.push_back(std::move(of));
+  }
+  for (const api::PeopleScore& p : e.by_people)
+    by_people.push_back({{"people", p.people}, {"puzzles", p.puzzles}, {"right", p.right}});
+  json out = {{"prompts", e.responses.size()}, {"reward", e.reward}, {"responses", responses}};
+  if (is_judged(e)) out["accuracy"] = e.accuracy;
+  if (!e.by_people.empty()) out["by_people"] = by_people;
+  return out;
+}
+
+/// Returns the standard error of a share of `count`.
+double share_error(double share, std::int64_t count) {
+  return count < 2 ? 0 : std::sqrt(share * (1 - share) / static_cast<double>(count - 1));
+}
+
 /// Times are only in the JSON of several policies: that of one is the same in every run.
 json to_json(const api::Evaluation& e) {
   json out = json::object();
@@ -76,6 +106,7 @@ json to_json(const api::Evaluation& e) {
                 {"by_people", by_people},
                 {"answers", answers}});
   }
+  if (!e.responses.empty()) out.update(responses_json(e));
   out["weight_bytes"] = e.weight_bytes;
   if (e.interrupted) out["interrupted"] = true;
   return out;
@@ -100,7 +131,7 @@ json to_json(const api::PairedChange& change) {
 
 /// Returns the standard error of the share of right puzzles.
 double puzzle_error(const api::Evaluation& e) {
-  return e.puzzles < 2 ? 0 : std::sqrt(e.accuracy * (1 - e.accuracy) / static_cast<double>(e.puzzles - 1));
+  return share_error(e.accuracy, e.puzzles);
 }
 
 /// Returns the word perplexity in at most 8 characters.
@@ -138,7 +169,9 @@ struct Columns {
         bytes(any(results, [](const api::Evaluation& e) { return e.bytes > 0; })),
         words(any(results, [](const api::Evaluation& e) { return !e.last_words.empty(); })),
         choices(any(results, [](const api::Evaluation& e) { return !e.choices.empty(); })),
-        puzzles(any(results, [](const api::Evaluation& e) { return e.puzzles > 0; })) {}
+        puzzles(any(results, [](const api::Evaluation& e) { return e.puzzles > 0; })),
+        reward(any(results, [](const api::Evaluation& e) { return !e.responses.empty(); })),
+        right(any(results, is_judged)) {}
 
   std::string head() const {
     std::string text;
@@ -147,6 +180,8 @@ struct Columns {
     if (words) text += fmt::format("{:>12}{:>9}", "last words", "ppl");
     if (choices) text += fmt::format("{:>9}{:>10}", "acc", "acc_norm");
     if (puzzles) text += fmt::format("{:>9}", "puzzles");
+    if (reward) text += fmt::format("{:>9}", "reward");
+    if (right) text += fmt::format("{:>9}", "right");
     return text + fmt::format("{:>9}{:>7}", "weights", "tok/s");
   }
 
@@ -171,12 +206,14 @@ struct Columns {
       text += fmt::format("{:>9}{:>10}", kNone, kNone);
     }
     if (puzzles) text += fmt::format("{:>7.0f} %", 100 * e.accuracy);
+    if (reward) text += fmt::format("{:>9.4g}", e.reward);
+    if (right) text += fmt::format("{:>7.0f} %", 100 * e.accuracy);
     text +=
         fmt::format("{:>9}{:>7.0f}\n", human_bytes(static_cast<double>(e.weight_bytes)), e.tokens_per_second);
     return e.interrupted ? text + "  (interrupted)\n" : text;
   }
 
-  bool loss, bytes, words, choices, puzzles;
+  bool loss, bytes, words, choices, puzzles, reward, right;
 };
 
 /// Returns a table of the right answers by number of people, if there are several numbers.
@@ -248,6 +285,13 @@ std::string explanation(const api::Evaluation& e, const EvaluatedData& data, boo
     add(fmt::format("puzzles: share of {} with the right answer; standard error {:.1f} points.",
                     counted(e.puzzles, "puzzle"), 100 * puzzle_error(e)));
   }
+  if (!e.responses.empty()) {
+    add(fmt::format("reward{}: of the most likely answers to {} of {}{}.", is_judged(e) ? ", right" : "",
+                    counted(e.responses.size(), "prompt"), data.rows,
+                    is_judged(e) ? fmt::format("; standard error {:.1f} points",
+                                               100 * share_error(e.accuracy, std::ssize(e.responses)))
+                                 : ""));
+  }
   if (changes) {
     add(
         fmt::format("change: mean of the differences of equal {}, ± its standard error{}. A change below two "
@@ -293,6 +337,16 @@ std::string evaluation_text(const api::Evaluation& e) {
       text += fmt::format("  {} people  {} of {} right, {} in the right form\n", p.people, p.right, p.puzzles,
                           p.well_formed);
     }
+  }
+  if (!e.responses.empty()) {
+    text += fmt::format("reward      {:.4g}, mean of {}\n", e.reward,
+                        counted(e.responses.size(), "held-out prompt"));
+    if (is_judged(e)) {
+      text += fmt::format("right       {:.0f} ± {:.0f} %\n", 100 * e.accuracy,
+                          100 * share_error(e.accuracy, std::ssize(e.responses)));
+    }
+    for (const api::PeopleScore& p : e.by_people)
+      text += fmt::format("  {} people  {} of {} right\n", p.people, p.right, p.puzzles);
   }
   return text;
 }

@@ -109,6 +109,10 @@ constexpr std::array<std::string_view, 8> kSubjects = {"--model",     "--model-p
                                                        "--config",    "--checkpoint", "-m",
                                                        "--ckpt-path", "--path"};
 
+/// Options of commands that compute passes of a model.
+constexpr std::array<std::string_view, 6> kOfPasses = {"--precision", "--rule", "--deepspeed",
+                                                       "--threads",   "--simd", "--device"};
+
 /// Commands that are planned.
 constexpr std::array kLater = {"search"};
 constexpr std::pair<std::string_view, std::string_view> kForeignCommands[] = {
@@ -130,7 +134,9 @@ std::string as_key(const Command& command, std::string_view word, std::string_vi
   if (find_option(command, "--set") == nullptr) return {};
   const api::ConfigKey key =
       api::find_config_key(word.substr(std::min(word.find_first_not_of('-'), word.size())));
-  if (key.name.empty()) return {};
+  const bool used =
+      command.name != "objective" || key.name.starts_with("rl.") || key.name.starts_with("dpo.");
+  if (key.name.empty() || !used) return {};
   if (!key.note.empty()) return fmt::format("write --set {}=… ({})", key.name, key.note);
   return fmt::format("write --set {}={}", key.name, value.empty() ? "…" : value);
 }
@@ -150,6 +156,8 @@ std::string meant_option(const Command& command, std::string_view option, std::s
     return fmt::format("give it as the first argument: mantissa {} {}", command.name,
                        value.empty() ? command.positionals.front().name : value);
   }
+  if (command.name == "objective" && std::ranges::find(kOfPasses, word) != kOfPasses.end())
+    return "it computes in f64 on one thread, under every policy and on every machine: remove it";
   if (std::string key = as_key(command, word, value); !key.empty()) return key;
   std::vector<std::string> names;
   for (const Option* known : options_of(command)) names.emplace_back(known->name);

@@ -194,8 +194,7 @@ Evaluation evaluate_rows(const weights::ModelSource& source, const precision::Po
   return loss_over(source, policy, rows, nullptr, device, stop);
 }
 
-Evaluation evaluate_run(const config::RunConfig& run, data::Memory memory, std::int64_t puzzles,
-                        const runtime::Device& device, const std::stop_token& stop) {
+RunModel find_run_result(const config::RunConfig& run, const runtime::Device& device) {
   const std::filesystem::path out = run.run.out,
                               model = out / (run.adapter.kind == "none" ? "model" : peft::kRunFolder);
   const std::vector<io::FoundState> states = io::find_states(out);
@@ -204,10 +203,21 @@ Evaluation evaluate_run(const config::RunConfig& run, data::Memory memory, std::
     throw FileError(fmt::format("{}: does not exist yet; train the config first, or give a model directory",
                                 model.string()));
   }
-  const weights::ModelSource source = weights::find_model(finished ? model : out);
+  weights::ModelSource source = weights::find_model(finished ? model : out);
   if (run.native_only)
     cost::check_native(cost::compile_training(run, source.config, run.batch.micro_batch_size, device),
                        device);
+  // Use the policy of the run's last step, under which its last loss was measured.
+  // A run also writes its adapter with each state.
+  const bool complete = states.empty() || (finished && run.adapter.kind == "none");
+  const std::int64_t steps = complete ? run.run.steps : states.back().step;
+  return {std::move(source), config::without_training(
+                                 config::adapted_policy(run.policy.at_step(steps - 1), run.adapter), false)};
+}
+
+Evaluation evaluate_run(const config::RunConfig& run, data::Memory memory, std::int64_t puzzles,
+                        const runtime::Device& device, const std::stop_token& stop) {
+  const auto [source, policy] = find_run_result(run, device);
   const bool from_source = !memory.any(), kk = from_source && data::has_puzzles(run.data.source);
   const text::Dataset set = data::load_dataset(run, source.config, std::move(memory));
   if (set.validation_rows() == 0)
@@ -216,12 +226,6 @@ Evaluation evaluate_run(const config::RunConfig& run, data::Memory memory, std::
   const bool text = from_source && data::holds_text(run.data.source, run.data.format);
   const std::unique_ptr<tokenizer::Tokenizer> tokenizer =
       text ? data::tokenizer_of(run, source.config) : nullptr;
-  // Use the policy of the run's last step, under which its last loss was measured.
-  // A run also writes its adapter with each state.
-  const bool complete = states.empty() || (finished && run.adapter.kind == "none");
-  const std::int64_t steps = complete ? run.run.steps : states.back().step;
-  const precision::Policy policy =
-      config::without_training(config::adapted_policy(run.policy.at_step(steps - 1), run.adapter), false);
   const bool answers = from_source && run.train.objective == "sft";  // they have no bytes
   Evaluation e = loss_over(source, policy, rows, answers ? nullptr : tokenizer.get(), device, stop);
   if (kk && puzzles > 0 && !e.interrupted) {

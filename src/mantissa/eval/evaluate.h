@@ -76,6 +76,15 @@ Evaluation evaluate_rows(const weights::ModelSource& source, const precision::Po
                          const text::StepData& rows, const runtime::Device& device,
                          const std::stop_token& stop = {});
 
+/// The model of a run and the policy of its last step, without the parts that only training uses.
+struct RunModel {
+  weights::ModelSource source;
+  precision::Policy policy;
+};
+/// Returns the model or adapter of the run of `config`, or its newest state without one. Throws FileError if
+/// the run has neither.
+RunModel find_run_result(const config::RunConfig& config, const runtime::Device& device);
+
 /// Evaluates the model of the run of `config`, or its newest state without one, over the run's held-out rows.
 /// Throws FileError if the run has neither, and ConfigError if no rows are held out.
 Evaluation evaluate_run(const config::RunConfig& config, data::Memory memory, std::int64_t puzzles,

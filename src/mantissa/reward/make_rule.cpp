@@ -15,6 +15,11 @@ constexpr std::string_view kRegex = "regex:", kProgram = "program:";
 /// Returns the command of a program. Throws ConfigError if the rule has another kind.
 std::string command_of(const std::string& rule) {
   if (!rule.starts_with(kProgram)) {
+    if (rule.starts_with("model:") || rule == "model") {
+      throw ConfigError(
+          "a reward model is not a rule. Write a program that scores with it, \"program:COMMAND\" "
+          "(docs/post-training.md, \"A reward model as the reward\")");
+    }
     static const std::vector<std::string> kNames = {"kk", "exact", "regex", "program"};
     const bool known = rule == "regex" || rule == "program";
     throw ConfigError(

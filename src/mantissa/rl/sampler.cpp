@@ -66,8 +66,4 @@ std::optional<std::vector<rollout::Generation>> Sampler::respond(std::span<const
   return all;
 }
 
-bool Sampler::complete(const rollout::Generation& generation) const {
-  return !generation.ids.empty() && std::ranges::find(ends_, generation.ids.back()) != ends_.end();
-}
-
 }  // namespace mantissa::rl

@@ -46,8 +46,8 @@ class Sampler {
   /// `greedy`. Null if a stop came first. Throws RunStopped if logits are not finite.
   std::optional<std::vector<rollout::Generation>> respond(std::span<const rollout::Request> requests,
                                                           bool greedy, const std::stop_token& stop);
-  /// Returns true if `generation` ended by itself.
-  bool complete(const rollout::Generation& generation) const;
+  /// Returns the ids that end a response.
+  std::span<const std::int32_t> ends() const { return ends_; }
 
  private:
   const config::RunConfig config_;

@@ -11,7 +11,6 @@
 #include "mantissa/base/error.h"
 #include "mantissa/config/post_training.h"
 #include "mantissa/cost/forecast.h"
-#include "mantissa/dialog/prompt_format.h"
 #include "mantissa/objective/advantages.h"
 #include "mantissa/objective/settings.h"
 #include "mantissa/reward/rule.h"
@@ -19,7 +18,7 @@
 #include "mantissa/rl/policy_objective.h"
 #include "mantissa/rl/sampler.h"
 #include "mantissa/rl/scores.h"
-#include "mantissa/rollout/complete.h"
+#include "mantissa/rl/scoring.h"
 #include "mantissa/text/permutation.h"
 #include "mantissa/train/log_probs.h"
 
@@ -27,17 +26,6 @@ namespace mantissa::rl {
 namespace {
 
 using objective::Metric;
-
-/// Returns the ids that end a response.
-std::vector<std::int32_t> ends_of(const config::RunConfig& config, const weights::ModelSource& source,
-                                  const data::PromptSet& prompts) {
-  if (prompts.format() != nullptr) {
-    return dialog::PromptFormat(data::chat_source(config, source.config), config.data.chat_template).ends();
-  }
-  std::vector<std::int32_t> ends = rollout::stop_ids(source);
-  ends.push_back(prompts.tokenizer().separator());
-  return ends;
-}
 
 /// Throws unless the sampling program's masters are those of training.
 void check_masters(const plan::Program& sampling, const plan::Program& training) {
@@ -63,7 +51,7 @@ class RlTask final : public train::Task {
         device_(device),
         settings_(objective::policy_settings(config.rl)),
         objective_(settings_),
-        sampler_(config, source.config, ends_of(config, source, *prompts_), device) {
+        sampler_(config, source.config, response_ends(config, source, *prompts_), device) {
     if (!config.rl.rollout_precision.empty()) {
       if (source.config.adapter != nullptr) {
         throw ConfigError(
@@ -232,30 +220,7 @@ class RlTask final : public train::Task {
   std::optional<std::vector<Sampled>> score(const std::vector<data::Prompt>& prompts, std::int64_t samples,
                                             const std::vector<rollout::Generation>& made,
                                             const std::stop_token& stop) {
-    std::vector<Sampled> all;
-    std::vector<reward::Sample> to_score;
-    for (std::size_t i = 0; i < made.size(); ++i) {
-      const data::Prompt& prompt = prompts[i / static_cast<std::size_t>(samples)];
-      Sampled& s = all.emplace_back();
-      s.where = prompt.where;
-      s.prompt = prompt.question();
-      s.response = prompts_->answer(prompt, made[i].ids);
-      s.people = prompt.people;
-      s.tokens = static_cast<std::int64_t>(made[i].ids.size());
-      s.truncated = !sampler_.complete(made[i]);
-    }
-    for (std::size_t i = 0; i < made.size(); ++i) {
-      const data::Prompt& prompt = prompts[i / static_cast<std::size_t>(samples)];
-      to_score.push_back({all[i].prompt, all[i].response, &prompt.row});
-    }
-    const std::vector<reward::Score> scores = rule().score(to_score, stop);
-    if (stop.stop_requested() || scores.size() != made.size()) return std::nullopt;
-    for (std::size_t i = 0; i < made.size(); ++i) {
-      all[i].reward = scores[i].total;
-      all[i].parts = scores[i].parts;
-      all[i].right = scores[i].right;
-    }
-    return all;
+    return score_responses(*prompts_, prompts, samples, made, sampler_.ends(), rule(), stop);
   }
 
   std::optional<Experience> collect(std::int64_t rollout, std::int64_t step, const std::stop_token& stop) {
