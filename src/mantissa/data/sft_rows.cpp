@@ -255,11 +255,9 @@ std::vector<text::Row> sft_rows(const config::RunConfig& config, const model::Mo
     std::vector<Cure> cures;
     if (rules.truncate == "right" && encoder.counts().too_long > 0)
       cures.push_back({{"--set", "data.truncate=left"}, "the ends of long rows are kept"});
-    const std::string need =
-        encoder.counts().rows == 0
-            ? "give files with one JSON object on each line"
-            : fmt::format("the rows need answers, or labels other than {}", text::kIgnoredLabel);
-    throw NoLabels(fmt::format("{}. Fix: {}", text, need), std::move(cures));
+    throw NoLabels(
+        fmt::format("{}. Fix: the rows need answers, or labels other than {}", text, text::kIgnoredLabel),
+        std::move(cures));
   }
   if (notes != nullptr) notes->push_back(text);
   return rows;
