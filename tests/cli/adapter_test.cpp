@@ -203,6 +203,46 @@ TEST_F(Adapter, CommandsHoldTheBaseInTheBlocksThatItWasTrainedOn) {
   }
 }
 
+TEST_F(Adapter, CommandsHoldBaseAndAdapterInTheFormatsOfTheirTraining) {
+  // What is trained changes nothing, so the commands must repeat the log-probabilities of the step.
+  write(folder / "rows.jsonl", "{\"input_ids\": [65, 108, 105, 99, 101, 32, 115, 97, 105, 100, 46]}\n");
+  write(folder / "text.txt", "Alice said.");
+  ASSERT_EQ(train("r").code, 0) << read_all(folder / "err");  // an adapter that is not zero
+  const std::string config =
+      "[run]\nsteps = 1\n[model]\npath = \"b/model\"\n[train]\nobjective = \"sft\"\n[data]\n"
+      "source = \"rows.jsonl\"\nsequence_length = 32\nvalidation = 0.0\n[batch]\nglobal_batch_size = 1\n"
+      "[optimizer]\nlr = 1e-30\nweight_decay = 0.0\n[adapter]\nkind = \"lora\"\npath = \"r/adapter\"\n";
+  const auto json_of = [&](const std::string& command) {
+    const Result r = mantissa(folder, command);
+    EXPECT_EQ(r.code, 0) << command << ": " << r.err;
+    return nlohmann::json::parse(r.out);
+  };
+  const auto loss = [&](const std::string& command) {
+    return json_of("eval " + command + " --data text.txt --sequence-length 10 --json")["loss"].get<double>();
+  };
+  for (const std::string base : {"bf16", "f16"}) {
+    write(folder / "run.toml", config + "base = \"" + base + "\"\n");
+    ASSERT_EQ(train("s", "--overwrite").code, 0) << read_all(folder / "err");
+    const auto trained =
+        nlohmann::json::parse(read_all(folder / "s/summary.json"))["final_loss"].get<double>();
+    EXPECT_EQ(loss("s"), trained) << base;
+    EXPECT_EQ(loss("b/model --adapter s"), trained) << base;
+    EXPECT_EQ(loss("b/model --adapter r --base " + base), trained) << base;
+    EXPECT_NE(loss("b/model --adapter s --base params"), trained) << base;
+    const auto merged = json_of("merge b/model s m --overwrite --json");
+    EXPECT_TRUE(has(merged["notes"].dump(), "was trained on a base in " + base));
+  }
+  // The policy's format of weights holds for the base; the adapter stays in f32.
+  write(folder / "run.toml", config);
+  for (const std::string policy : {"'32-true params=bf16'", "bf16-true"}) {
+    ASSERT_EQ(train("s", "--overwrite --precision " + policy).code, 0) << read_all(folder / "err");
+    const auto trained =
+        nlohmann::json::parse(read_all(folder / "s/summary.json"))["final_loss"].get<double>();
+    EXPECT_EQ(loss("s --precision " + policy), trained) << policy;
+  }
+  EXPECT_TRUE(has(refusal("merge b/model s m --base bf16 --overwrite"), "--base \"bf16\": must be one of"));
+}
+
 TEST_F(Adapter, AnotherRunContinuesIt) {
   put_run("target = [\"*.q_proj\", \"*.down_proj\"]\nrslora = true\n");
   ASSERT_EQ(train("r").code, 0);

@@ -21,15 +21,16 @@ dialog::Settings settings_of(const ChatOptions& o) {
 }  // namespace
 
 struct Chat::Impl {
-  Impl(const Model& model, const ChatOptions& o)
+  Impl(const weights::ModelSource& source, const ChatOptions& o)
       : device(device_for(o.hardware)),
-        conversation(source_of(model), policy_for(o.precision), settings_of(o), *device) {}
+        conversation(source, policy_for(o.precision, source), settings_of(o), *device) {}
 
   std::shared_ptr<const runtime::Device> device;
   dialog::Conversation conversation;
 };
 
-Chat::Chat(const Model& model, const ChatOptions& options) : impl_(std::make_unique<Impl>(model, options)) {}
+Chat::Chat(const Model& model, const ChatOptions& options)
+    : impl_(std::make_unique<Impl>(source_of(model), options)) {}
 
 Chat::~Chat() = default;
 Chat::Chat(Chat&&) noexcept = default;

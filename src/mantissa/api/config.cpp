@@ -8,6 +8,7 @@
 #include "mantissa/api/internal.h"
 #include "mantissa/api/version.h"
 #include "mantissa/compat/deepspeed.h"
+#include "mantissa/config/adapter.h"
 #include "mantissa/config/command_policy.h"
 #include "mantissa/config/unknown.h"
 
@@ -71,6 +72,10 @@ const std::vector<std::string>& Config::warnings() const {
 precision::Policy policy_for(const Precision& precision, config::Told* told, bool backward) {
   const Arguments arguments(precision);
   return config::command_policy(arguments.all, told, backward);
+}
+
+precision::Policy policy_for(const Precision& precision, const weights::ModelSource& source, bool backward) {
+  return config::adapted_policy(policy_for(precision, nullptr, backward), source.config);
 }
 
 Reading read_precision(const Precision& precision, bool backward) {

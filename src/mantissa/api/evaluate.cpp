@@ -103,7 +103,7 @@ Evaluation evaluate(const Model& model, const EvaluateOptions& options, const Pr
   files.people_min = options.people_min;
   files.people_max = options.people_max;
   if (options.longest_answer > 0) files.longest_answer = options.longest_answer;
-  return evaluation_of(eval::evaluate_model(source, policy_for(precision), files, *device, stop));
+  return evaluation_of(eval::evaluate_model(source, policy_for(precision, source), files, *device, stop));
 }
 
 Evaluation evaluate(const Model& model, const std::vector<std::string>& data, const std::string& format,
@@ -121,7 +121,7 @@ Evaluation evaluate(const Model& model, const Data& data, std::int64_t sequence_
                     const Precision& precision, const Hardware& hardware, std::stop_token stop) {
   const auto device = device_for(hardware);
   const weights::ModelSource source = source_of(model);
-  return evaluation_of(eval::evaluate_rows(source, policy_for(precision),
+  return evaluation_of(eval::evaluate_rows(source, policy_for(precision, source),
                                            data::memory_rows(source.config, memory_of(data), sequence_length),
                                            *device, stop));
 }

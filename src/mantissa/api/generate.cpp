@@ -19,8 +19,9 @@
 namespace mantissa::api {
 namespace {
 
-std::vector<std::int32_t> ids_of(const Prompt& prompt, const tokenizer::Tokenizer* tokenizer,
-                                 const weights::ModelSource& source) {
+/// Returns the ids of a prompt, which messages call `name`.
+std::vector<std::int32_t> ids_of(const Prompt& prompt, const std::string& name,
+                                 const tokenizer::Tokenizer* tokenizer, const weights::ModelSource& source) {
   if (!prompt.ids.empty()) return prompt.ids;
   if (tokenizer == nullptr) {
     throw ConfigError(
@@ -28,13 +29,19 @@ std::vector<std::int32_t> ids_of(const Prompt& prompt, const tokenizer::Tokenize
                     data::why_no_tokenizer(source)));
   }
   std::vector<std::int32_t> ids = tokenizer->encode_with_template(prompt.text);
-  text::check_known_ids(ids, *tokenizer, source.config.vocab_size, "the prompt");
+  text::check_known_ids(ids, *tokenizer, source.config.vocab_size, name);
   return ids;
 }
 
 void check_option(const char* option, std::int64_t value, std::int64_t most) {
   if (value < 1 || value > most)
     throw ConfigError(fmt::format("{} {}: must be between 1 and {}", option, value, most));
+}
+
+/// Returns the name of a prompt in messages.
+std::string name_of(std::span<const Prompt> prompts, std::size_t p) {
+  if (!prompts[p].where.empty()) return fmt::format("{}: the prompt", prompts[p].where);
+  return prompts.size() == 1 ? "the prompt" : fmt::format("prompt {} of {}", p + 1, prompts.size());
 }
 
 /// Returns a request for every sample of every prompt.
@@ -44,11 +51,9 @@ std::vector<rollout::Request> requests_of(std::span<const Prompt> prompts, const
   check_option("--samples", o.samples, std::int64_t{1} << 20);
   std::vector<rollout::Request> requests;
   for (std::size_t p = 0; p < prompts.size(); ++p) {
-    const std::vector<std::int32_t> ids = ids_of(prompts[p], tokenizer, source);
-    if (ids.empty() && prompts.size() > 1) {
-      throw ConfigError(
-          fmt::format("prompt {} of {} is empty; give it at least one token", p + 1, prompts.size()));
-    }
+    const std::string name = name_of(prompts, p);
+    const std::vector<std::int32_t> ids = ids_of(prompts[p], name, tokenizer, source);
+    if (ids.empty()) throw ConfigError(fmt::format("{} is empty; give it at least one token", name));
     for (std::int64_t sample = 0; sample < o.samples; ++sample) requests.push_back({ids, sample});
   }
   return requests;
@@ -153,7 +158,7 @@ std::vector<Prompt> read_prompts(const std::filesystem::path& file) {
   text::expand_files({file.string()});  // a regular file
   std::vector<Prompt> prompts;
   for (text::LineDocument& line : text::read_line_documents(file.string(), kMost, kFields))
-    prompts.push_back({std::move(line.text), {}});
+    prompts.push_back({std::move(line.text), {}, fmt::format("{}:{}", file.string(), line.line)});
   if (prompts.empty()) throw FileError(fmt::format("\"{}\": contains no prompts", file.string()));
   return prompts;
 }
@@ -182,7 +187,7 @@ Generations generate(const Model& model, std::span<const Prompt> prompts, const 
     };
   }
   std::vector<rollout::Generation> made =
-      rollout::complete(source, policy_for(o.precision), requests, options, o.streams, *device);
+      rollout::complete(source, policy_for(o.precision, source), requests, options, o.streams, *device);
   Generations out;
   double tokens = 0, seconds = 0;
   for (std::size_t i = 0; i < made.size(); ++i) {

@@ -20,6 +20,7 @@ namespace mantissa::api {
 struct Prompt {
   std::string text;
   std::vector<std::int32_t> ids;
+  std::string where = {};  // file and line, for messages; empty: not from a file
 };
 
 /// A generated token.

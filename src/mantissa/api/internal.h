@@ -30,6 +30,10 @@ std::shared_ptr<const runtime::Device> device_for(const Hardware& hardware, std:
 /// Returns the policy of a command without a config (config/command_policy.h).
 precision::Policy policy_for(const Precision& precision, config::Told* told = nullptr, bool backward = false);
 
+/// Returns the same for this model: its adapter and its base have the formats in which they were trained.
+precision::Policy policy_for(const Precision& precision, const weights::ModelSource& source,
+                             bool backward = false);
+
 /// Returns a copy of `data`, which may be empty.
 data::Memory memory_of(const Data& data);
 bool in_memory(const Data& data);

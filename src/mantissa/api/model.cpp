@@ -11,6 +11,16 @@
 #include "mantissa/numeric/frozen_formats.h"
 
 namespace mantissa::api {
+namespace {
+
+/// Returns the plain format of a base by its name, or null.
+std::optional<Scalar> plain_base(const std::string& name) {
+  const std::optional<Scalar> format = parse_scalar(name);
+  const bool is_one = format == Scalar::f32 || format == Scalar::bf16 || format == Scalar::f16;
+  return is_one ? format : std::nullopt;
+}
+
+}  // namespace
 
 std::shared_ptr<const io::MemoryTensors> memory_of(const std::shared_ptr<const Weights>& weights) {
   auto memory = std::make_shared<io::MemoryTensors>();
@@ -31,8 +41,11 @@ std::shared_ptr<const io::MemoryTensors> memory_of(const std::shared_ptr<const W
 std::optional<QuantFormat> base_named(const std::string& name) {
   if (name == "params") return std::nullopt;
   if (const std::optional<QuantFormat> format = parse_frozen_format(name)) return format;
-  throw ConfigError(fmt::format(
-      "--base {}: must be one of int8, nf4, nf4-double, or params (the policy's formats)", in_quotes(name)));
+  throw ConfigError(
+      fmt::format("--base {}: must be one of int8, nf4, nf4-double, params (the policy's formats) and, "
+                  "except in merge, f32, bf16 "
+                  "and f16",
+                  in_quotes(name)));
 }
 
 weights::ModelSource source_of(const Model& model) {
@@ -46,7 +59,10 @@ weights::ModelSource source_of(const Model& model) {
     }
     weights::use_adapter(source, model.adapter);
   }
-  if (!model.base.empty()) source.config.base = base_named(model.base);
+  if (!model.base.empty()) {
+    source.config.base_plain = plain_base(model.base);
+    source.config.base = source.config.base_plain ? std::nullopt : base_named(model.base);
+  }
   return source;
 }
 

@@ -30,8 +30,8 @@ struct Model {
   std::string config_json;
   std::shared_ptr<const Weights> weights;  // used in place, and shared while in use
   std::filesystem::path adapter;           // added to the model; empty: none
-  /// The format of the blocks that hold the weights of linear layers: int8, nf4 or nf4-double, or params,
-  /// those of the policy. Empty: the one that the adapter was trained on.
+  /// The format that holds the frozen weights: int8, nf4 or nf4-double for those of linear layers; f32, bf16
+  /// or f16 for all; or params, the policy's formats. Empty: the one that the adapter was trained on.
   std::string base = {};
 };
 

@@ -54,8 +54,9 @@ Needle find_needles(const Model& model, const NeedleOptions& o, const Precision&
                     const Hardware& hardware, std::stop_token stop) {
   const auto device = device_for(hardware);
   const weights::ModelSource source = source_of(model);
-  const eval::NeedleResult found = eval::find_needles(
-      source, policy_for(precision), {o.lengths, o.depths, o.trials, o.haystack, o.seed}, *device, stop);
+  const eval::NeedleResult found =
+      eval::find_needles(source, policy_for(precision, source),
+                         {o.lengths, o.depths, o.trials, o.haystack, o.seed}, *device, stop);
   Needle needle;
   for (const eval::NeedleCell& c : found.cells)
     needle.cells.push_back({c.length, c.depth, c.trials, c.right});

@@ -5,6 +5,7 @@
 #include <algorithm>
 
 #include "mantissa/api/internal.h"
+#include "mantissa/config/adapter.h"
 #include "mantissa/config/options.h"
 #include "mantissa/data/rows.h"
 #include "mantissa/precision/supported.h"
@@ -88,7 +89,7 @@ Plan explain_model(const std::filesystem::path& model, const Precision& precisio
         explain::explain_training(config.impl().run, source.config, *device, config.impl().told, there));
   }
   config::Told told;
-  const precision::Policy policy = policy_for(precision, &told);
+  const precision::Policy policy = config::adapted_policy(policy_for(precision, &told), source.config);
   if (source.tensors != nullptr) {
     const std::map<std::string, std::string>& origin = source.tensors->metadata();
     const auto rounded_to = origin.find("mantissa.rounded_to");

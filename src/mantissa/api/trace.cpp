@@ -17,7 +17,7 @@ Trace trace(const TraceOptions& o, std::stop_token stop) {
   t.unconverted = o.unconverted;
   t.grads = o.grads;
   t.values = o.values;
-  t.policy = policy_for(o.precision, nullptr, o.grads);
+  t.policy = policy_for(o.precision, t.model, o.grads);
   t.deepspeed = o.precision.deepspeed;
   t.stop = std::move(stop);
   t.check = plan::check_rules;

@@ -77,8 +77,8 @@ const std::vector<Option>& option_rows() {
       {"--adapter", one, "DIR", "", "add the adapter of a run or of peft to the model",
        "generate, chat, eval, trace"},
       {"--base", one, "FORMAT", "",
-       "hold the weights of linear layers in int8, nf4 or nf4-double, or in the policy's formats (params); "
-       "default: what the adapter was trained on",
+       "hold the weights of linear layers in int8, nf4 or nf4-double, all frozen weights in f32, bf16 or f16 "
+       "(not merge), or in the policy's formats (params); default: what the adapter was trained on",
        "generate, chat, eval, trace, merge"},
       // chat
       {"--template", one, "NAME|FILE", "auto",

@@ -24,6 +24,29 @@ std::optional<Scalar> at_least_f32(Scalar format) {
   return holds(format, Scalar::f32) ? std::nullopt : std::optional(Scalar::f32);
 }
 
+/// Returns `policy` with frozen weights in the format `base`, if there is one.
+precision::Policy on_base(const precision::Policy& policy, std::optional<Scalar> base) {
+  if (!base) return policy;
+  precision::Rule rule;
+  rule.fields.params = base;
+  rule.origin = "adapter.base";
+  return policy.with_default(std::move(rule));
+}
+
+/// Returns `policy` with the parameters of an adapter in f32 or wider. `params` is the policy's own format,
+/// which a base may have replaced.
+precision::Policy of_adapter(const precision::Policy& policy, Scalar params) {
+  const precision::Fields& fields = policy.fields();
+  precision::Rule rule;
+  // Also heads that are trained as a whole (model/graphs.h).
+  rule.match = "{*.lora_A,*.lora_B,*.lora_magnitude_vector,score,value_head}";
+  rule.origin = "adapter";
+  rule.fields.params = at_least_f32(params).value_or(params);
+  rule.fields.grads = at_least_f32(*fields.grads);
+  rule.fields.optimizer = at_least_f32(*fields.optimizer);
+  return policy.with_default(std::move(rule));
+}
+
 }  // namespace
 
 void check_adapter(const RunConfig& config, const Entries& entries) {
@@ -63,23 +86,12 @@ std::optional<Scalar> base_format(const AdapterSection& adapter) {
 
 precision::Policy adapted_policy(const precision::Policy& policy, const AdapterSection& adapter) {
   if (adapter.kind == "none") return policy;
-  precision::Policy adapted = policy;
-  if (const std::optional<Scalar> base = base_format(adapter)) {
-    precision::Rule rule;
-    rule.fields.params = base;
-    rule.origin = "adapter.base";
-    adapted = adapted.with_default(std::move(rule));
-  }
-  const precision::Fields& fields = policy.fields();
-  precision::Rule rule;
-  // Also heads that are trained as a whole (model/graphs.h).
-  rule.match = "{*.lora_A,*.lora_B,*.lora_magnitude_vector,score,value_head}";
-  rule.origin = "adapter";
-  // At least the policy's own format, which adapter.base may have replaced.
-  rule.fields.params = at_least_f32(*fields.params).value_or(*fields.params);
-  rule.fields.grads = at_least_f32(*fields.grads);
-  rule.fields.optimizer = at_least_f32(*fields.optimizer);
-  return adapted.with_default(std::move(rule));
+  return of_adapter(on_base(policy, base_format(adapter)), *policy.fields().params);
+}
+
+precision::Policy adapted_policy(const precision::Policy& policy, const model::ModelConfig& model) {
+  precision::Policy adapted = on_base(policy, model.base_plain);
+  return model.adapter == nullptr ? adapted : of_adapter(adapted, *policy.fields().params);
 }
 
 }  // namespace mantissa::config

@@ -5,6 +5,7 @@
 
 #include "mantissa/config/entries.h"
 #include "mantissa/config/run_config.h"
+#include "mantissa/model/config.h"
 
 namespace mantissa::config {
 
@@ -26,5 +27,8 @@ std::optional<QuantFormat> base_blocks(const AdapterSection& adapter);
 /// after both. Without an
 /// adapter returns `policy`.
 precision::Policy adapted_policy(const precision::Policy& policy, const AdapterSection& adapter);
+/// Returns the same for a model with an adapter, for commands without a config. `policy` for another model,
+/// unless its base has a plain format of its own.
+precision::Policy adapted_policy(const precision::Policy& policy, const model::ModelConfig& model);
 
 }  // namespace mantissa::config

@@ -96,6 +96,11 @@ std::optional<Merge> merge(const MergeRequest& request, const kernels::Context& 
                     traits(*blocks).name, request.base ? "" : ", which the adapter was trained on",
                     request.model.string()));
   }
+  if (read.base_plain && !request.base) {
+    merge.notes.push_back(
+        fmt::format("the adapter was trained on a base in {}; it is added to the weights of {} as they are",
+                    traits(*read.base_plain).name, request.model.string()));
+  }
   for (const RewrittenTensor& t : merge.result.tensors) {
     if (t.merge) merge.loss.merge(*t.merge);
   }

@@ -10,6 +10,7 @@
 #include <string_view>
 #include <vector>
 
+#include "mantissa/numeric/format.h"
 #include "mantissa/numeric/quants.h"
 
 namespace mantissa::model {
@@ -39,6 +40,8 @@ struct ModelConfig {
   /// The format of the blocks that hold the weights of linear layers, if these are not trained. Null: those
   /// of the policy.
   std::optional<QuantFormat> base;
+  /// The plain format that holds all weights that an adapter leaves frozen. Null: those of the policy.
+  std::optional<Scalar> base_plain;
 
   /// The complete file. Fields that are unknown here are written back from it.
   nlohmann::json source = nlohmann::json::object();

@@ -98,12 +98,14 @@ class Reading {
     for (const io::TensorInfo& tensor : source_->tensors()) add(tensor);
     if (parts_.empty()) fail("contains no adapter; train one with [adapter] kind = \"lora\", or in peft");
     for (const auto& [scope, parts] : parts_) check(scope, parts);
-    const auto base = source_->metadata().find(kBaseKey);
+    const auto found = source_->metadata().find(kBaseKey);
+    const std::string base = found == source_->metadata().end() ? "" : found->second;
     return {adapter_,
             tensors_,
             config_.base,
             config_.scores,
-            base == source_->metadata().end() ? std::nullopt : parse_frozen_format(base->second),
+            parse_frozen_format(base),
+            parse_scalar(base),
             std::move(config_.notes)};
   }
 

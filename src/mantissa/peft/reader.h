@@ -19,7 +19,7 @@ inline constexpr const char* kConfigFile = "adapter_config.json";
 inline constexpr const char* kWeightsFile = "adapter_model.safetensors";
 /// The folder of a run with its adapter.
 inline constexpr const char* kRunFolder = "adapter";
-/// The entry of the weights' metadata with the format of a base in blocks.
+/// The entry of the weights' metadata with the format that held the base: blocks, or a plain one.
 inline constexpr const char* kBaseKey = "mantissa.base";
 /// The prefix of tensor names: PeftModel holds the model as base_model.model.
 inline constexpr std::string_view kPrefix = "base_model.model.";
@@ -33,6 +33,8 @@ struct PeftAdapter {
   /// The format of the blocks that held the base's linear layers, by the file's metadata. Null: none, or the
   /// file is not of a run.
   std::optional<QuantFormat> base_blocks;
+  /// The plain format in which a run held its base. Null: that of its policy, or the file is not of a run.
+  std::optional<Scalar> base_plain;
   std::vector<std::string> notes;  // for the user, such as on dropout
 };
 

@@ -115,6 +115,7 @@ std::uint64_t write_adapter(const std::filesystem::path& directory, const Adapte
   std::map<std::string, std::string> metadata = adapter.metadata;
   metadata.emplace("format", "pt");
   if (adapter.config.base) metadata.emplace(kBaseKey, traits(*adapter.config.base).name);
+  if (adapter.config.base_plain) metadata.emplace(kBaseKey, traits(*adapter.config.base_plain).name);
   io::AtomicDirectory target(directory);
   io::write_file_atomic(target.beside() / kConfigFile, config_text(adapter.config, adapter.base));
   for (const auto& [name, contents] : adapter.files) io::write_file_atomic(target.beside() / name, contents);

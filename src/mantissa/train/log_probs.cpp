@@ -25,7 +25,10 @@ weights::ModelSource reference_source(weights::ModelSource source, const std::st
         "a model with the same tokenizer",
         path, other.config.vocab_size, source.config.vocab_size));
   }
-  if (adapts) other.config.base = std::nullopt;
+  if (adapts) {
+    other.config.base.reset();
+    other.config.base_plain.reset();
+  }
   return other;
 }
 

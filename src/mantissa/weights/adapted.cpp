@@ -26,11 +26,20 @@ namespace {
 
 /// Adds a note if the adapter was trained on a base in another format than the run's.
 void note_other_base(ModelSource& source, const config::AdapterSection& section) {
-  const std::optional<QuantFormat> before = source.config.base;
-  if (!before || before == config::base_blocks(section)) return;
+  const std::optional<QuantFormat> blocks = source.config.base;
+  const std::optional<Scalar> plain = source.config.base_plain;
+  if (!blocks && !plain) return;
+  if (blocks == config::base_blocks(section) && plain == config::base_format(section)) return;
+  const std::string_view before = blocks ? traits(*blocks).name : traits(*plain).name;
   source.notes.push_back(fmt::format(
       "{}: was trained on a base in {}, and continues on one in {}; adapter.base = \"{}\" keeps the former",
-      section.path, traits(*before).name, section.base, traits(*before).name));
+      section.path, before, section.base, before));
+}
+
+/// Sets the format that holds the base by the config.
+void set_base(ModelSource& source, const config::AdapterSection& section) {
+  source.config.base = config::base_blocks(section);
+  source.config.base_plain = config::base_format(section);
 }
 
 /// Makes the model a reward model under the objective that trains these, and refuses one under others.
@@ -70,13 +79,13 @@ ModelSource find_run_model(const config::RunConfig& config) {
     use_adapter(source, section.path);
     check_scores(source, config);
     note_other_base(source, section);
-    source.config.base = config::base_blocks(section);
+    set_base(source, section);
     auto adapter = std::make_shared<model::Adapter>(*source.config.adapter);
     adapter->heads = trained_heads(config);
     source.config.adapter = std::move(adapter);
     return source;
   }
-  source.config.base = config::base_blocks(section);
+  set_base(source, section);
   auto adapter = std::make_shared<model::Adapter>();
   adapter->rslora = section.rslora;
   adapter->dora = section.dora;
@@ -90,6 +99,7 @@ ModelSource find_run_model(const config::RunConfig& config) {
 void use_adapter(ModelSource& source, const fs::path& directory) {
   peft::PeftAdapter read = peft::read_adapter(directory, source.config);
   source.config.base = read.base_blocks;
+  source.config.base_plain = read.base_plain;
   if (read.scores) source.config = model::reward_model(std::move(source.config));
   source.config.adapter = std::move(read.adapter);
   source.adapter = std::move(read.tensors);

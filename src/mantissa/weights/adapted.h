@@ -19,7 +19,7 @@ namespace mantissa::weights {
 ModelSource find_run_model(const config::RunConfig& config);
 
 /// Adds the adapter in `directory`, a directory in PEFT's layout or a run with one, to the model. The base is
-/// held in the blocks that the adapter was trained on, if it names their format. Throws as
+/// held in the format that the adapter was trained on, if its file names one. Throws as
 /// peft::read_adapter() does.
 void use_adapter(ModelSource& source, const std::filesystem::path& directory);
 
