@@ -201,7 +201,8 @@ TEST(Audit, TellsOfRowsWithoutLabels) {
   const auto one = finding(good + empty + empty, "--set data.validation=0.1");
   EXPECT_EQ(one["kind"], "no_labels");
   EXPECT_TRUE(has(one["text"], "3 rows, 1 used")) << one;
-  EXPECT_TRUE(has(one["text"], "2 with an empty answer; training with held-out rows needs at least 2")) << one;
+  EXPECT_TRUE(has(one["text"], "2 with an empty answer; training with held-out rows needs at least 2"))
+      << one;
   const std::string cut = R"({"prompt": ")" + std::string(60, 'p') +
                           R"(", "completion": "answer"})"
                           "\n";

@@ -150,7 +150,8 @@ TEST_F(ObjectiveCommand, SuggestsTheNameOfAMisspeltTensor) {
 TEST_F(ObjectiveCommand, NamesAValueThatCannotBeUsed) {
   refused(example().set("log_probs", {2, 2}, {-1, NAN, -3, -4}), "grpo", "",
           {"log_probs [0, 1] is nan", "its mask is 1"});
-  refused(example().set("rewards", {2}, {1, INFINITY}), "grpo", "", {"rewards [1] is inf", "its row has a mask of 1"});
+  refused(example().set("rewards", {2}, {1, INFINITY}), "grpo", "",
+          {"rewards [1] is inf", "its row has a mask of 1"});
   refused(Batch().set("scores", {2}, {1, NAN}), "reward", "", {"scores [1] is nan; correct the value"});
   refused(example().set("mask", {2, 2}, {1, 0.5, 1, 0}), "grpo", "", {"mask [0, 1] is 0.5"});
   refused(example().set("mask", {2, 2}, {0, 0, 0, 0}), "grpo", "", {"mask is 0 everywhere"});

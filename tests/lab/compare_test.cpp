@@ -185,7 +185,8 @@ TEST(Judge, StatesTheGapInUnitsOfTheNoise) {
   EXPECT_NE(c.verdict.find("not measured"), std::string::npos);
 }
 
-ComparedRun online(const std::string& name, std::vector<double> rewards, std::optional<double> held_out = {}) {
+ComparedRun online(const std::string& name, std::vector<double> rewards,
+                   std::optional<double> held_out = {}) {
   ComparedRun run = constant(name, std::vector<double>(rewards.size(), 0.001));
   for (std::size_t i = 0; i < rewards.size(); ++i) {
     run.curves["reward"].steps.push_back(run.steps[i].step);

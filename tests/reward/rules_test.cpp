@@ -20,7 +20,8 @@ TEST(Rules, AreNamedByTheirKind) {
           "reward \"exakt\": expected kk, exact, \"regex:PATTERN\" or \"program:COMMAND\"; did you mean "
           "\"exact\"?"));
   EXPECT_TRUE(has(error_of<ConfigError>([] { check_rule("regexp:a"); }), "did you mean \"regex\"?"));
-  EXPECT_TRUE(has(error_of<ConfigError>([] { check_rule("model:rm"); }), "Write a program that scores with it"));
+  EXPECT_TRUE(
+      has(error_of<ConfigError>([] { check_rule("model:rm"); }), "Write a program that scores with it"));
   for (const char* rule : {"", "KK", "regex", "program", "kk:", " kk"})
     EXPECT_TRUE(has(error_of<ConfigError>([&] { check_rule(rule); }), "expected kk")) << rule;
   EXPECT_TRUE(has(error_of<ConfigError>([] { check_rule("program: \t"); }), "the command is empty"));

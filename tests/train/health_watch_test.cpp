@@ -58,10 +58,11 @@ TEST(HealthWatch, NamesTheGradientsIfTheRateIsAboveTheSpacing) {
   watch.see(step(1e-5, {gain}));
   const std::vector<HealthFinding> found = watch.findings();
   ASSERT_EQ(found.size(), 1U);
-  EXPECT_EQ(found[0].warning.text,
-            "90 % of the updates of the vector model.norm.weight were lost: numbers in f32 near 1.5 are "
-            "1.2e-07 apart, and updates are smaller although the learning rate is 1e-05: the largest gradient "
-            "is 3e-13");
+  EXPECT_EQ(
+      found[0].warning.text,
+      "90 % of the updates of the vector model.norm.weight were lost: numbers in f32 near 1.5 are "
+      "1.2e-07 apart, and updates are smaller although the learning rate is 1e-05: the largest gradient "
+      "is 3e-13");
 }
 
 /// A rule may give one layer another format.

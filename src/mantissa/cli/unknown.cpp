@@ -134,7 +134,8 @@ std::string as_key(const Command& command, std::string_view word, std::string_vi
   if (find_option(command, "--set") == nullptr) return {};
   const api::ConfigKey key =
       api::find_config_key(word.substr(std::min(word.find_first_not_of('-'), word.size())));
-  const bool used = command.name != "objective" || key.name.starts_with("rl.") || key.name.starts_with("dpo.");
+  const bool used =
+      command.name != "objective" || key.name.starts_with("rl.") || key.name.starts_with("dpo.");
   if (key.name.empty() || !used) return {};
   if (!key.note.empty()) return fmt::format("write --set {}=… ({})", key.name, key.note);
   return fmt::format("write --set {}={}", key.name, value.empty() ? "…" : value);

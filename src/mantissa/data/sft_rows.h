@@ -109,8 +109,8 @@ std::vector<text::Row> encode_all(SftEncoder& encoder, const std::vector<std::st
 std::vector<text::Row> encode_all(SftEncoder& encoder, const std::vector<PlacedConversation>& rows);
 
 /// Returns the rows of `source` for the config, adds a line about them to `notes` unless it is null, and sets
-/// their `counts` unless it is null. `held_out` is the share of the rows that is not trained. Throws NoLabels if
-/// no row can be used, or if the rules leave out so many that none is left to train.
+/// their `counts` unless it is null. `held_out` is the share of the rows that is not trained. Throws NoLabels
+/// if no row can be used, or if the rules leave out so many that none is left to train.
 std::vector<text::Row> sft_rows(const config::RunConfig& config, const model::ModelConfig& model,
                                 const std::vector<std::string>& source, std::vector<std::string>* notes,
                                 SftCounts* counts = nullptr, double held_out = 0);

@@ -189,13 +189,15 @@ void HealthWatch::find_lost(std::vector<HealthFinding>& said) const {
     if (f.counted > 0)
       text += fmt::format(", and {} of the elements equal their start", percent_text(f.never / f.counted));
     const double spacing = ulp(f.absmax, f.master);
-    text += fmt::format(": numbers in {} near {:.2g} are {:.2g} apart, and ", name(f.master), f.absmax, spacing);
+    text +=
+        fmt::format(": numbers in {} near {:.2g} are {:.2g} apart, and ", name(f.master), f.absmax, spacing);
     // Adaptive optimizers take steps of about the learning rate, unless gradients are small beside their eps.
     text += lr_ < spacing
                 ? fmt::format("the learning rate is {:.2g}", lr_)
-                : fmt::format("updates are smaller although the learning rate is {:.2g}: the largest gradient "
-                              "is {:.2g}",
-                              lr_, f.gradient);
+                : fmt::format(
+                      "updates are smaller although the learning rate is {:.2g}: the largest gradient "
+                      "is {:.2g}",
+                      lr_, f.gradient);
     std::vector<Cure> cures = {{started_over(rules_for(f.names, "params", with_format(f.master)))},
                                {started_over({"--set", "precision.rounding=stochastic"})}};
     if (bytes_of(f.master) >= 4)

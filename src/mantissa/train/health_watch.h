@@ -57,8 +57,8 @@ class HealthWatch {
     Scalar master = Scalar::f32;
     bool vectors = false;
     std::vector<std::string> names;
-    double part = 0, of = 0;        // elements
-    double never = 0, counted = 0;  // elements that never moved, and those for which that is known
+    double part = 0, of = 0;          // elements
+    double never = 0, counted = 0;    // elements that never moved, and those for which that is known
     double absmax = 0, gradient = 0;  // the largest weight and gradient
     std::string worst = {};
     double worst_share = 0;

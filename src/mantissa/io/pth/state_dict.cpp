@@ -59,9 +59,7 @@ class Finder {
   }
 
  private:
-  [[noreturn]] void fail(const std::string& what) const {
-    fail_file(where_, what);
-  }
+  [[noreturn]] void fail(const std::string& what) const { fail_file(where_, what); }
 
   void count_visit() {
     if (++visits_ > kMostVisits) fail("its dicts share each other too often to be read as a state dict");

@@ -25,7 +25,7 @@ struct ComparedCurve {
 
 /// The number by which runs are judged (measure.h).
 struct Measure {
-  std::string name = "loss";   // in metrics.jsonl
+  std::string name = "loss";  // in metrics.jsonl
   std::string words = "the loss";
   bool online = false;    // of rl: larger is better
   bool is_share = false;  // of right answers

@@ -122,8 +122,7 @@ std::string loss_table(const Comparison& c) {
     table.rows.push_back(
         {{report::escaped(run->name)},
          {verdict},
-         number_cell(run->final_value,
-                     [&](double v) { return report::escaped(value_text(c.measure, v)); }),
+         number_cell(run->final_value, [&](double v) { return report::escaped(value_text(c.measure, v)); }),
          number_cell(
              gap, [](double v) { return (v > 0 ? "+" : "") + report::raised_html(report::number_text(v)); }),
          number_cell(c.measure.online ? run->final_loss : run->validation_loss, loss),
@@ -167,10 +166,9 @@ report::Section table_section(const Comparison& c) {
       .id = "runs",
       .link = "Runs",
       .heading = "The runs in numbers",
-      .intro =
-          fmt::format("The gap is the mean difference from the reference over the last tenth of the "
-                      "steps. {}",
-                      judged_by(c.measure)),
+      .intro = fmt::format("The gap is the mean difference from the reference over the last tenth of the "
+                           "steps. {}",
+                           judged_by(c.measure)),
       .body = loss_table(c) +
               "<h3>Speed, memory and weights</h3>\n<p class=\"none-line\">The distance is "
               "that of the final weights from those of the reference, as a share of the way that the "

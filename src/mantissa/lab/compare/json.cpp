@@ -71,12 +71,9 @@ std::string to_json(const Comparison& c) {
   ordered_json runs = ordered_json::array(), reseeded = ordered_json::array();
   for (const ComparedRun& run : c.runs) runs.push_back(json_of(run, c.noise));
   for (const ComparedRun& run : c.reseeded) reseeded.push_back(json_of(run, c.noise));
-  const ordered_json json = {{"title", c.title},
-                             {"verdict", c.verdict},
-                             {"measure", c.measure.name},
-                             {"noise", finite_or_null(c.noise)},
-                             {"runs", std::move(runs)},
-                             {"reseeded", std::move(reseeded)},
+  const ordered_json json = {{"title", c.title},          {"verdict", c.verdict},
+                             {"measure", c.measure.name}, {"noise", finite_or_null(c.noise)},
+                             {"runs", std::move(runs)},   {"reseeded", std::move(reseeded)},
                              {"seconds", c.seconds}};
   return json.dump(2, ' ', false, ordered_json::error_handler_t::replace);
 }

@@ -175,7 +175,8 @@ std::string noise_text(const Comparison& c) {
   if (c.reseeded.empty()) return " The noise of re-seeding was not measured.";
   if (!c.noise) return fmt::format(" The re-seeded runs have no {} to compare.", c.measure.name);
   return fmt::format(" Another seed changes that by up to {} ({} re-seeded run{}): this is the noise.",
-                     difference_text(c.measure, *c.noise), c.reseeded.size(), c.reseeded.size() == 1 ? "" : "s");
+                     difference_text(c.measure, *c.noise), c.reseeded.size(),
+                     c.reseeded.size() == 1 ? "" : "s");
 }
 
 /// Returns true if the run is not worse than the reference by more than the noise.

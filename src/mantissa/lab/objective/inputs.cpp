@@ -171,13 +171,13 @@ void Inputs::check_finite(std::string_view name, std::span<const double> values,
   for (std::size_t i = 0; i < values.size(); ++i) {
     const bool counts = std::ranges::any_of(mask.subspan(i * each, each), [](float m) { return m != 0; });
     if (!counts || std::isfinite(values[i])) continue;
-    const std::string what = fmt::format("{}: {} {} is {}", file(), name,
-                                         index_text(i, reader_.find(name)->shape), values[i]);
+    const std::string what =
+        fmt::format("{}: {} {} is {}", file(), name, index_text(i, reader_.find(name)->shape), values[i]);
     if (reader_.find("mask") == nullptr)
       throw ConfigError(fmt::format("{}; correct the value, or remove its pair", what));
     if (each > 1)
-      throw ConfigError(
-          fmt::format("{}, but its row has a mask of 1; correct the value, or set the row's mask to 0", what));
+      throw ConfigError(fmt::format(
+          "{}, but its row has a mask of 1; correct the value, or set the row's mask to 0", what));
     throw ConfigError(fmt::format("{}, but its mask is 1; correct the value, or set its mask to 0", what));
   }
 }
