@@ -200,8 +200,9 @@ TEST(Audit, TellsOfRowsWithoutLabels) {
   EXPECT_EQ(some["share"], 0.25);
   const auto one = finding(good + empty + empty, "--set data.validation=0.1");
   EXPECT_EQ(one["kind"], "no_labels");
-  EXPECT_TRUE(has(one["text"], "3 rows, 1 used")) << one;
-  EXPECT_TRUE(has(one["text"], "2 with an empty answer; training with held-out rows needs at least 2"))
+  EXPECT_TRUE(has(one["text"].get<std::string>(), "3 rows, 1 used")) << one;
+  EXPECT_TRUE(has(one["text"].get<std::string>(),
+                  "2 with an empty answer; training with held-out rows needs at least 2"))
       << one;
   const std::string cut = R"({"prompt": ")" + std::string(60, 'p') +
                           R"(", "completion": "answer"})"
