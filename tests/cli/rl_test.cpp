@@ -214,6 +214,14 @@ TEST_F(Rl, EvalOfARunAnswersItsHeldOutPrompts) {
   EXPECT_TRUE(has(refusal("eval none"), "no prompts are held out"));
 }
 
+TEST_F(Rl, ARunThatStopsIsReplayedUnderAnotherPolicy) {
+  put("", "", 3);
+  const Result r = run("r", "--precision 16-true --set rl.reward=regex:a --set model.initializer_range=10");
+  EXPECT_EQ(r.code, 1) << r.err;
+  EXPECT_TRUE(has(r.err, "are not finite")) << r.err;
+  EXPECT_TRUE(has(r.err, "fix (tested)") && has(r.err, "--precision 32-true")) << r.err;
+}
+
 TEST_F(Rl, AFailingRewardProgramLosesNothing) {
   write(folder / "fails.sh",
         "n=0\nwhile read -r line; do n=$((n+1)); if [ $n -gt 30 ]; then echo oops >&2; "

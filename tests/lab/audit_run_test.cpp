@@ -84,7 +84,7 @@ TEST(Audit, ChangesNoBit) {
   for (const std::string policy :
        {"bf16-mixed", "16-mixed", "fp8-hybrid", "fp8-hybrid scaling=current", "bf16-true"}) {
     const SmallRun s(policy);
-    train::Trainer plain(s.config, s.model, s.task->again(), *s.device);
+    train::Trainer plain(s.config, s.model, s.task->again(s.config), *s.device);
     std::vector<double> losses;
     for (int i = 0; i < 5; ++i) losses.push_back(plain.advance()->loss);
     const Audit audit = s.audit(5);

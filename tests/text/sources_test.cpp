@@ -64,6 +64,11 @@ TEST_F(Sources, ErrorsInJsonLinesNameFileAndLine) {
     EXPECT_TRUE(has(message(line), "rows.jsonl:3: no string field \"text\"")) << line;
   }
   EXPECT_TRUE(has(message("{\"text\": \"\xff\"}"), "rows.jsonl:3: byte 11 of the line is not UTF-8"));
+  const auto nested = [](std::size_t depth) {
+    return "{\"x\": " + std::string(depth, '[') + std::string(depth, ']') + ", \"text\": \"[\\\"[\"}";
+  };
+  EXPECT_TRUE(has(message(nested(100000)), "rows.jsonl:3: arrays and objects nest deeper than 256 levels"));
+  EXPECT_TRUE(has(message(nested(256)), "nest deeper"));
   EXPECT_TRUE(has(message("{\"text\": \"a\"}\0{"s), "rows.jsonl:3: not JSON at byte 14"));
   EXPECT_TRUE(has(message("{\"text\": \"a\", \"score\": 1e999}"), "rows.jsonl:3: a number of the line"));
 }

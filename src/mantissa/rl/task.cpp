@@ -149,8 +149,8 @@ class RlTask final : public train::Task {
     return all;
   }
 
-  std::unique_ptr<train::Task> again() const override {
-    return task(config_, source_, prompts_, {}, device_);
+  std::unique_ptr<train::Task> again(const config::RunConfig& config) const override {
+    return task(config, source_, prompts_, {}, device_);
   }
   bool repeats() const override { return !config_.rl.reward.starts_with("program:"); }
 

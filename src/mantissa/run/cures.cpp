@@ -78,7 +78,8 @@ std::optional<RunStopped> replay_with(const Cure& cure, const Replay& replay, co
   try {
     std::optional<io::StateReader> state;
     if (!replay.state.empty() && !starts_over(cure)) state.emplace(replay.state);
-    train::Trainer trainer(replayed(replay.config, cure), replay.source, replay.task.again(), replay.device,
+    const config::RunConfig config = replayed(replay.config, cure);
+    train::Trainer trainer(config, replay.source, replay.task.again(config), replay.device,
                            state ? state->header().step : 0);
     if (state) restore(trainer, *state, replay.state);
     run_steps(trainer, replay, stop);

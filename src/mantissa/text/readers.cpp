@@ -34,6 +34,26 @@ void require_utf8(const std::string& line, const std::string& path, std::int64_t
                               invalid + 1, what));
 }
 
+/// Returns the largest number of arrays and objects of a JSON text that lie within one another.
+std::size_t nesting(std::string_view json) {
+  std::size_t depth = 0, most = 0;
+  bool in_string = false;
+  for (std::size_t i = 0; i < json.size(); ++i) {
+    const char c = json[i];
+    if (in_string) {
+      i += c == '\\' ? 1 : 0;
+      in_string = c != '"';
+    } else if (c == '"') {
+      in_string = true;
+    } else if (c == '[' || c == '{') {
+      most = std::max(most, ++depth);
+    } else if ((c == ']' || c == '}') && depth > 0) {
+      --depth;
+    }
+  }
+  return most;
+}
+
 // Returns the value of line `number`. `whole`: the line has its end.
 template <class Value>
 Value json_of(const std::string& line, const std::string& path, std::int64_t number, bool whole = true) {
@@ -45,6 +65,13 @@ Value json_of(const std::string& line, const std::string& path, std::int64_t num
   };
   if (const std::size_t zero = line.find('\0'); zero != std::string::npos) {  // the parser would stop there
     throw not_json(zero + 1);
+  }
+  // Values are copied and written by functions that call themselves for each level.
+  constexpr std::size_t kDeepest = 256;
+  if (nesting(line) > kDeepest) {
+    throw FileError(
+        fmt::format("{}:{}: arrays and objects nest deeper than {} levels; write the row without them", path,
+                    number, kDeepest));
   }
   try {
     return Value::parse(line);

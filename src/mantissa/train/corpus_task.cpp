@@ -23,7 +23,9 @@ class CorpusTask final : public Task {
     return rows == 0 ? std::nullopt : std::optional(data.validation(0, rows));
   }
 
-  std::unique_ptr<Task> again() const override { return corpus_task(data_); }
+  std::unique_ptr<Task> again(const config::RunConfig& /*config*/) const override {
+    return corpus_task(data_);
+  }
   bool repeats() const override { return data_.training_rows() > 0; }  // not from a callback
   const text::Dataset* dataset() const override { return &data_; }
 

@@ -68,7 +68,9 @@ class PreferenceTask final : public Task {
     return {{reference_->shared_program(), reference_->bytes()}};
   }
 
-  std::unique_ptr<Task> again() const override { return preference_task(config_, source_, pairs_, device_); }
+  std::unique_ptr<Task> again(const config::RunConfig& config) const override {
+    return preference_task(config, source_, pairs_, device_);
+  }
   const text::Dataset* dataset() const override { return &pairs_.rows; }
 
  private:

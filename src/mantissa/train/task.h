@@ -10,6 +10,7 @@
 #include <string>
 #include <vector>
 
+#include "mantissa/config/run_config.h"
 #include "mantissa/cost/other_passes.h"
 #include "mantissa/io/dtype.h"
 #include "mantissa/objective/objective.h"
@@ -78,8 +79,9 @@ class Task {
   /// Restores the state that save() returned after `step` steps. Throws FileError if it is not one.
   virtual void restore(std::int64_t /*step*/, const TaskState& /*state*/) {}
 
-  /// Returns a task at its beginning, for a repetition of the run.
-  virtual std::unique_ptr<Task> again() const = 0;
+  /// Returns a task at its beginning, for a repetition of the run with `config`, which may have another
+  /// policy, optimizer or schedule.
+  virtual std::unique_ptr<Task> again(const config::RunConfig& config) const = 0;
   /// Returns false if a repetition may have other rows, or none: those of a callback, or rewards of a
   /// program.
   virtual bool repeats() const { return true; }

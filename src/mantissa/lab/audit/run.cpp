@@ -137,7 +137,7 @@ Audit audit_run(const AuditSource& source, const AuditOptions& options, const On
   config.log.tensorboard = false;  // no histograms
   std::optional<io::StateReader> state;
   if (!source.state.empty()) state.emplace(source.state);
-  train::Trainer trainer(config, source.model, source.task.again(), source.device,
+  train::Trainer trainer(config, source.model, source.task.again(config), source.device,
                          state ? state->header().step : 0);
   if (state) run::restore(trainer, *state, source.state);
   trainer.watch_non_finite();
