@@ -92,7 +92,8 @@ TEST(AuditPage, FindingsAloneAreAmberOrRedByKind) {
 /// The largest value of the format's range is no evidence of an overflow unless it is said to be finite.
 TEST(AuditPage, TheLargestMagnitudeOfAnOverflowIsOfFiniteValues) {
   Audit audit;
-  audit.findings.push_back({.kind = "overflow", .scope = "lm_head", .op = "matmul", .pass = "forward"});
+  audit.findings.emplace_back();
+  audit.findings.back().kind = "overflow";
   audit.findings.back().evidence = {{"absmax", 25680}};
   EXPECT_TRUE(has(to_html(audit), "Largest finite magnitude"));
   audit.findings.back().kind = "underflow";
