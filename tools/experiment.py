@@ -5,7 +5,7 @@
     python tools/experiment.py mismatch [--out DIR]   training in f32, rollouts in other precisions
 
 Both start from the model of experiments/kk-start.toml, which imitates a careless teacher: 45 % of its answers reason and are
-right, the others are guesses. Whatever is finished in DIR is kept, so a stopped experiment continues there. DIR gets the
+right, the others are guesses. Whatever is finished in DIR is kept, so a stopped experiment continues there with the same options. DIR gets the
 runs, results.json, and in compare*/report.html the curves.
 """
 import argparse
@@ -44,6 +44,8 @@ class Mantissa:
 
     def __init__(self, args):
         self.program, self.out = str(pathlib.Path(args.mantissa).resolve()), args.out.resolve()
+        if not pathlib.Path(self.program).is_file():
+            sys.exit(f"experiment: there is no {self.program}. Fix: ./dev build, or --mantissa FILE")
         self.threads = ["--threads", str(args.threads)]
         self.out.mkdir(parents=True, exist_ok=True)
 
@@ -56,7 +58,12 @@ class Mantissa:
     def run(self, command, config, name, settings, *options):
         """Trains into the directory `name`, unless a run finished there. Returns the directory."""
         directory = self.out / name
-        if not (directory / "model").exists():
+        if (directory / "summary.json").exists() and (directory / "model").exists():
+            steps = json.loads((directory / "summary.json").read_text())["steps"]
+            if steps != settings["run.steps"]:
+                sys.exit(f"experiment: {directory} has a run of {steps} steps, not {settings['run.steps']}. Fix: choose another "
+                         "--out, or remove that directory")
+        else:
             begun = time.monotonic()
             sets = [x for key, value in settings.items() for x in ("--set", f"{key}={value}")]
             resume = ["--resume"] if (directory / "state").exists() else ["--overwrite"]

@@ -11,16 +11,6 @@
 #include "mantissa/numeric/frozen_formats.h"
 
 namespace mantissa::api {
-namespace {
-
-/// Returns the plain format of a base by its name, or null.
-std::optional<Scalar> plain_base(const std::string& name) {
-  const std::optional<Scalar> format = parse_scalar(name);
-  const bool is_one = format == Scalar::f32 || format == Scalar::bf16 || format == Scalar::f16;
-  return is_one ? format : std::nullopt;
-}
-
-}  // namespace
 
 std::shared_ptr<const io::MemoryTensors> memory_of(const std::shared_ptr<const Weights>& weights) {
   auto memory = std::make_shared<io::MemoryTensors>();
@@ -43,8 +33,7 @@ std::optional<QuantFormat> base_named(const std::string& name) {
   if (const std::optional<QuantFormat> format = parse_frozen_format(name)) return format;
   throw ConfigError(
       fmt::format("--base {}: must be one of int8, nf4, nf4-double, params (the policy's formats) and, "
-                  "except in merge, f32, bf16 "
-                  "and f16",
+                  "except in merge, f32, bf16 and f16",
                   in_quotes(name)));
 }
 
@@ -60,7 +49,7 @@ weights::ModelSource source_of(const Model& model) {
     weights::use_adapter(source, model.adapter);
   }
   if (!model.base.empty()) {
-    source.config.base_plain = plain_base(model.base);
+    source.config.base_plain = parse_plain_base(model.base);
     source.config.base = source.config.base_plain ? std::nullopt : base_named(model.base);
   }
   return source;

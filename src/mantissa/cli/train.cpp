@@ -1,5 +1,5 @@
 // mantissa train
-#include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include <charconv>
 #include <nlohmann/json.hpp>
@@ -109,20 +109,12 @@ std::string with_cures(const Arguments& a, const Warning& warning) {
   return text;
 }
 
-/// Returns the measurements on held-out data, in lines of the table's width.
+/// Returns the measurements on held-out data.
 std::string held_out_text(std::int64_t step, const api::Metrics& metrics) {
-  constexpr std::size_t kWidth = 100;
-  std::string text, line = fmt::format("{:>6} held-out:", step);
-  for (std::size_t i = 0; i < metrics.size(); ++i) {
-    const auto& [name, value] = metrics[i];
-    const std::string item = fmt::format(" {} {:.4g}{}", name, value, i + 1 < metrics.size() ? "," : "");
-    if (line.size() + item.size() > kWidth) {
-      text += line + "\n";
-      line = std::string(16, ' ');
-    }
-    line += item;
-  }
-  return text + line;
+  constexpr std::size_t kColumns = 80;
+  std::vector<std::string> items;
+  for (const auto& [name, value] : metrics) items.push_back(fmt::format("{}={:.4g}", name, value));
+  return wrapped(fmt::format("{:>6} held-out: {}", step, fmt::join(items, " ")), 17, kColumns);
 }
 
 /// Returns the events that `table` shows.

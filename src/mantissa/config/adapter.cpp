@@ -81,7 +81,7 @@ bool prints_adapter_key(const AdapterSection& adapter, std::string_view key) {
 }
 
 std::optional<Scalar> base_format(const AdapterSection& adapter) {
-  return parse_scalar(adapter.base);
+  return parse_plain_base(adapter.base);
 }
 
 precision::Policy adapted_policy(const precision::Policy& policy, const AdapterSection& adapter) {

@@ -1,9 +1,10 @@
-// The quantised formats in which frozen weights can be held.
+// The formats in which frozen weights can be held.
 #pragma once
 
 #include <optional>
 #include <string_view>
 
+#include "mantissa/numeric/format.h"
 #include "mantissa/numeric/quants.h"
 
 namespace mantissa {
@@ -15,6 +16,14 @@ inline constexpr QuantFormat kFrozenFormats[] = {QuantFormat::int8, QuantFormat:
 constexpr std::optional<QuantFormat> parse_frozen_format(std::string_view name) {
   for (const QuantFormat f : kFrozenFormats) {
     if (traits(f).name == name) return f;
+  }
+  return std::nullopt;
+}
+
+/// Returns the plain format of a base with this name, f32, bf16 or f16, or null.
+constexpr std::optional<Scalar> parse_plain_base(std::string_view text) {
+  for (const Scalar s : {Scalar::f32, Scalar::bf16, Scalar::f16}) {
+    if (name(s) == text) return s;
   }
   return std::nullopt;
 }

@@ -105,7 +105,7 @@ class Reading {
             config_.base,
             config_.scores,
             parse_frozen_format(base),
-            parse_scalar(base),
+            parse_plain_base(base),
             std::move(config_.notes)};
   }
 
