@@ -15,7 +15,7 @@ namespace mantissa::rollout {
 namespace {
 
 /// The fewest tokens of a sequence that repay the time of interleaving the weights.
-constexpr std::int64_t kInterleaveTokens = 64;
+constexpr std::int64_t kInterleaveTokens = 128;
 
 std::vector<std::int32_t> ids_in(const nlohmann::json& config) {
   std::vector<std::int32_t> ids;
