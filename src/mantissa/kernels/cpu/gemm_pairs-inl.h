@@ -99,6 +99,13 @@ HWY_NOINLINE void PackAcross(const PackSource& from, std::size_t side, std::size
     const bool inside = i < width && side + i < last;
     rows[i] = inside ? BfloatRow(from, side + i, first_depth, depth, staged + i * (kBlock + kLanes)) : kZeros;
   }
+  // The next sides, which are too far apart for the hardware to prefetch them: four lines for every kEight
+  // terms.
+  const std::uint8_t* ahead = from.At(side + kLanes, first_depth);
+  const auto prefetch = [&](std::size_t step) {
+    for (std::size_t i = 0; i < 4; ++i)
+      hwy::Prefetch(ahead + (step % 4 * 4 + i) * from.run_bytes + step / 4 * 64);
+  };
   std::size_t k = 0;
   const auto put = [&](const hn::Vec<decltype(d)>(&terms)[4], std::size_t groups) HWY_ATTR {
     for (std::size_t g = 0; g < groups; ++g, to += 2 * kPanel) {
@@ -111,6 +118,7 @@ HWY_NOINLINE void PackAcross(const PackSource& from, std::size_t side, std::size
   };
   hn::Vec<decltype(d)> terms[4];
   for (; k + kEight <= depth; k += kEight) {
+    prefetch(k / kEight);
     TransposePieces(
         d, [&](std::size_t i) { return reinterpret_cast<const Word*>(rows[i] + k); }, 0,
         [&](std::size_t i, hn::Vec<decltype(d)> v) HWY_ATTR { terms[i] = v; });
