@@ -318,6 +318,27 @@ TEST_F(Rl, ARewardProgramThatFailsInValidationIsAskedAgain) {
   }
 }
 
+TEST_F(Rl, ADryRunShowsMemoryAndTheTimeOfBothPhases) {
+  const auto plan = [&](const std::string& options) {
+    const Result r = mantissa(folder, "rl run.toml --dry-run --json" + options);
+    EXPECT_EQ(r.code, 0) << r.err;
+    return nlohmann::json::parse(r.out);
+  };
+  const nlohmann::json whole = plan("");
+  EXPECT_GT(whole["memory"]["reference"], 0);
+  EXPECT_GT(whole["rollout_seconds_per_step"], 0.0);
+  EXPECT_LT(whole["rollout_seconds_per_step"], whole["seconds_per_step"]);
+  const nlohmann::json without = plan(" --set rl.kl=none");
+  EXPECT_EQ(without["memory"]["reference"], 0);
+  // Responses that are eight times as long need eight times as many passes.
+  const nlohmann::json longer = plan(" --set rl.max_new_tokens=96");
+  EXPECT_GT(longer["rollout_seconds_per_step"].get<double>(),
+            3 * whole["rollout_seconds_per_step"].get<double>());
+  const Result text = mantissa(folder, "rl run.toml --dry-run");
+  EXPECT_TRUE(has(text.out, " rollout, ") && has(text.out, " training")) << text.out;
+  EXPECT_FALSE(std::filesystem::exists(folder / "runs"));
+}
+
 TEST_F(Rl, RefusesWhatDoesNotFit) {
   EXPECT_TRUE(has(refusal("train run.toml --out x"), "mantissa rl run.toml"));
   EXPECT_TRUE(has(refusal("rl run.toml --out x --set train.objective=sft"), "only train.objective = \"rl\""));
