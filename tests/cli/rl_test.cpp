@@ -264,6 +264,9 @@ TEST_F(Rl, ARunThatStopsInItsFirstValidationIsReplayedToo) {
   EXPECT_TRUE(has(r.err, "validation before the first step: the response to held-out puzzle")) << r.err;
   EXPECT_TRUE(has(r.err, "fix (tested)") && has(r.err, "--resume --precision 32-true")) << r.err;
   EXPECT_EQ(run("r", "--resume --precision 32-true" + options).code, 0) << read_all(folder / "err");
+  const Result e = mantissa(folder, "eval r --precision 16-true");
+  EXPECT_EQ(e.code, 1) << e.out;
+  EXPECT_TRUE(has(e.err, "eval: the response to held-out puzzle")) << e.err;
 }
 
 TEST_F(Rl, ASamplingPolicyThatOverflowsIsReplacedByThatOfTraining) {

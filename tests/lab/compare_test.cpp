@@ -263,6 +263,10 @@ TEST(Judge, RunsOfRlWithinTwoStandardErrorsOfTheirAccuracyAreTheSame) {
   judge(c);
   EXPECT_EQ(c.runs[2].verdict, "the same within the noise");
   EXPECT_EQ(c.runs[4].verdict, "worse by 50 points of accuracy, 2 × the noise");
+  c.reseeded.clear();
+  c.runs = {run("a", 0, 192), run("b", 1, 192)};
+  judge(c);
+  EXPECT_EQ(c.runs[1].verdict.substr(0, 33), "better by 100 points of accuracy,");
 }
 
 TEST(Judge, RunsOfRlWithinTwoStandardErrorsOfTheirRewardsAreTheSame) {

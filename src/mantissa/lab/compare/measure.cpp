@@ -93,8 +93,10 @@ std::string value_text(const Measure& measure, double value) {
 std::string difference_text(const Measure& measure, double difference) {
   const double size = std::abs(difference);
   if (!measure.online) return fmt::format("{:.2g} nats", size);
-  return measure.is_share ? fmt::format("{:.2g} points of accuracy", 100 * size)
-                          : fmt::format("a reward of {:.2g}", size);
+  if (!measure.is_share) return fmt::format("a reward of {:.2g}", size);
+  const double points = 100 * size;
+  return points < 9.95 ? fmt::format("{:.2g} points of accuracy", points)
+                       : fmt::format("{:.0f} points of accuracy", points);
 }
 
 std::string judged_by(const Measure& measure) {
