@@ -177,10 +177,41 @@ TEST_F(Rl, ValidationAnswersHeldOutPrompts) {
   put("", "", 2);
   ASSERT_EQ(run("r", "--set rl.reward=kk --set data.validation=0.1").code, 0) << read_all(folder / "err");
   const std::vector<nlohmann::json> all = metrics("r");
-  ASSERT_EQ(all.size(), 3U);
-  EXPECT_TRUE(all[2]["validation_loss"].is_null());
-  EXPECT_GE(all[2]["validation_reward"], -3.0);
-  EXPECT_TRUE(all[2].contains("validation_accuracy_2_people"));
+  ASSERT_EQ(all.size(), 4U);
+  for (const std::size_t line : {0, 3}) {
+    EXPECT_EQ(all[line]["step"], line == 0 ? 0 : 2);
+    EXPECT_TRUE(all[line]["validation_loss"].is_null());
+    EXPECT_GE(all[line]["validation_reward"], -3.0);
+    EXPECT_TRUE(all[line].contains("validation_accuracy_2_people"));
+    EXPECT_EQ(all[line]["validation_prompts"], 1);
+  }
+  EXPECT_EQ(all[1]["prompts"], 3);
+}
+
+TEST_F(Rl, ValidationBeforeTheFirstStepIsThatOfTheStart) {
+  const std::string held_out = " --set data.validation=0.5 --set run.seed=5";
+  ASSERT_EQ(run("base", held_out).code, 0) << read_all(folder / "err");
+  write(folder / "run.toml",
+        std::regex_replace(read_all(folder / "run.toml"), std::regex(R"(\[model\][^\[]*)"),
+                           "[model]\npath = \"base/model\"\n"));
+  ASSERT_EQ(run("whole", held_out).code, 0) << read_all(folder / "err");
+  nlohmann::json start = metrics("whole").front(), end = metrics("base").back();
+  EXPECT_EQ(start["step"], 0);
+  start.erase("step"), end.erase("step");
+  EXPECT_EQ(start, end) << "the same model answers the same prompts";
+  // A resumed run does not measure it again, and one without a state starts over.
+  for (const bool state : {true, false}) {
+    std::filesystem::remove_all(folder / "parts");
+    std::filesystem::copy(folder / "whole", folder / "parts", std::filesystem::copy_options::recursive);
+    for (const char* later : {"4", "6", state ? "" : "2"})
+      std::filesystem::remove_all(folder / ("parts/state/step-0000000" + std::string(later)));
+    const Result r = mantissa(folder, "rl run.toml --out parts --resume" + held_out);
+    ASSERT_EQ(r.code, 0) << r.err;
+    EXPECT_EQ(has(r.out + r.err, " 0 held-out:"), !state) << r.out << r.err;
+    EXPECT_EQ(model("parts"), model("whole"));
+    EXPECT_EQ(timeless(read_all(folder / "parts/metrics.jsonl")),
+              timeless(read_all(folder / "whole/metrics.jsonl")));
+  }
 }
 
 TEST_F(Rl, EvalOfARunAnswersItsHeldOutPrompts) {
@@ -218,19 +249,98 @@ TEST_F(Rl, ARunThatStopsIsReplayedUnderAnotherPolicy) {
   put("", "", 3);
   const Result r = run("r", "--precision 16-true --set rl.reward=regex:a --set model.initializer_range=10");
   EXPECT_EQ(r.code, 1) << r.err;
-  EXPECT_TRUE(has(r.err, "are not finite")) << r.err;
-  EXPECT_TRUE(has(r.err, "fix (tested)") && has(r.err, "--precision 32-true")) << r.err;
+  EXPECT_TRUE(has(r.err, "step 1: response 1 of 4 to puzzle")) << r.err;
+  EXPECT_TRUE(has(r.err, "sampled under \"16-true\": the logits after token ")) << r.err;
+  EXPECT_TRUE(has(r.err, "are not finite; the first non-finite value is model.layers.0")) << r.err;
+  EXPECT_TRUE(has(r.err, "fix (tested)") && has(r.err, "--resume --precision 32-true")) << r.err;
+}
+
+TEST_F(Rl, ARunThatStopsInItsFirstValidationIsReplayedToo) {
+  put("", "", 3);
+  const std::string options =
+      " --set rl.reward=regex:a --set model.initializer_range=10 --set data.validation=0.5";
+  const Result r = run("r", "--precision 16-true" + options);
+  EXPECT_EQ(r.code, 1) << r.err;
+  EXPECT_TRUE(has(r.err, "validation before the first step: the response to held-out puzzle")) << r.err;
+  EXPECT_TRUE(has(r.err, "fix (tested)") && has(r.err, "--resume --precision 32-true")) << r.err;
+  EXPECT_EQ(run("r", "--resume --precision 32-true" + options).code, 0) << read_all(folder / "err");
+  const Result e = mantissa(folder, "eval r --precision 16-true");
+  EXPECT_EQ(e.code, 1) << e.out;
+  EXPECT_TRUE(has(e.err, "eval: the response to held-out puzzle")) << e.err;
+}
+
+TEST_F(Rl, ASamplingPolicyThatOverflowsIsReplacedByThatOfTraining) {
+  put("rollout_precision = \"16-true\"\n", "", 3);
+  const std::string options = " --set rl.reward=regex:a --set model.initializer_range=10";
+  const Result r = run("r", options);
+  EXPECT_EQ(r.code, 1) << r.err;
+  EXPECT_TRUE(has(r.err, "sampled under \"16-true params=f32\"")) << r.err;
+  EXPECT_TRUE(has(r.err, "fix (tested)") && has(r.err, "--resume --set rl.rollout_precision=\n")) << r.err;
+  EXPECT_EQ(run("r", "--resume --set rl.rollout_precision=" + options).code, 0) << read_all(folder / "err");
 }
 
 TEST_F(Rl, AFailingRewardProgramLosesNothing) {
   write(folder / "fails.sh",
         "n=0\nwhile read -r line; do n=$((n+1)); if [ $n -gt 30 ]; then echo oops >&2; "
         "exit 3; fi; echo '{\"reward\":1}'; done\n");
+  write(folder / "ones.sh", "while read -r line; do echo '{\"reward\":1}'; done\n");
   const Result r = run("r", "--set 'rl.reward=program:sh fails.sh'");
   EXPECT_EQ(r.code, 1);
   EXPECT_TRUE(has(r.err, "oops")) << r.err;
+  EXPECT_TRUE(has(r.err, "step 3: the reward program")) << r.err;
   EXPECT_TRUE(std::filesystem::exists(folder / "r/state/step-00000002"));
-  ASSERT_EQ(run("whole", "--set 'rl.reward=program:sh letters.sh'").code, 0);
+  // The program that works continues with the bits of a run that never failed.
+  ASSERT_EQ(run("whole", "--set 'rl.reward=program:sh ones.sh'").code, 0) << read_all(folder / "err");
+  ASSERT_EQ(run("r", "--resume --set 'rl.reward=program:sh ones.sh'").code, 0) << read_all(folder / "err");
+  EXPECT_EQ(model("r"), model("whole"));
+  EXPECT_EQ(timeless(read_all(folder / "r/metrics.jsonl")),
+            timeless(read_all(folder / "whole/metrics.jsonl")));
+}
+
+TEST_F(Rl, ARewardProgramThatFailsInValidationIsAskedAgain) {
+  // Responses 1 and 2 belong to the first validation, 27 and 28 to that after step 2, 79 and 80 to the last.
+  const std::string held_out = " --set data.validation=0.12";
+  ASSERT_EQ(run("whole", held_out).code, 0) << read_all(folder / "err");
+  const double prompts = metrics("whole").front()["validation_prompts"];
+  ASSERT_EQ(prompts, 2);
+  for (const auto& [last, when] :
+       {std::pair{1, "before the first step"}, {27, "after step 2"}, {79, "after step 6"}}) {
+    SCOPED_TRACE(when);
+    std::string program = read_all(folder / "letters.sh");
+    program.replace(program.find("  response="), 0,
+                    "  n=$((n+1)); [ $n -gt " + std::to_string(last) + " ] && exit 3\n");
+    write(folder / "fails.sh", program);
+    const Result r = run("r", "--overwrite --set 'rl.reward=program:sh fails.sh'" + held_out);
+    EXPECT_EQ(r.code, 1);
+    EXPECT_TRUE(has(r.err, "validation " + std::string(when) + ": the reward program")) << r.err;
+    ASSERT_EQ(run("r", "--resume" + held_out).code, 0) << read_all(folder / "err");
+    EXPECT_EQ(model("r"), model("whole"));
+    EXPECT_EQ(read_all(folder / "r/samples.jsonl"), read_all(folder / "whole/samples.jsonl"));
+    EXPECT_EQ(timeless(read_all(folder / "r/metrics.jsonl")),
+              timeless(read_all(folder / "whole/metrics.jsonl")));
+  }
+}
+
+TEST_F(Rl, ADryRunShowsMemoryAndTheTimeOfBothPhases) {
+  const auto plan = [&](const std::string& options) {
+    const Result r = mantissa(folder, "rl run.toml --dry-run --json" + options);
+    EXPECT_EQ(r.code, 0) << r.err;
+    return nlohmann::json::parse(r.out);
+  };
+  const nlohmann::json whole = plan("");
+  EXPECT_GT(whole["memory"]["reference"], 0);
+  EXPECT_GT(whole["rollout_seconds_per_step"], 0.0);
+  EXPECT_LT(whole["rollout_seconds_per_step"], whole["seconds_per_step"]);
+  const nlohmann::json without = plan(" --set rl.kl=none");
+  EXPECT_EQ(without["memory"]["reference"], 0);
+  // Longer responses take a larger share of a step. The shares hardly depend on the load of the machine.
+  const auto share = [](const nlohmann::json& p) {
+    return p["rollout_seconds_per_step"].get<double>() / p["seconds_per_step"].get<double>();
+  };
+  EXPECT_GT(share(plan(" --set rl.max_new_tokens=96")), share(whole));
+  const Result text = mantissa(folder, "rl run.toml --dry-run");
+  EXPECT_TRUE(has(text.out, " rollout, ") && has(text.out, " training")) << text.out;
+  EXPECT_FALSE(std::filesystem::exists(folder / "runs"));
 }
 
 TEST_F(Rl, RefusesWhatDoesNotFit) {

@@ -236,6 +236,59 @@ TEST(Judge, RunsOfRlByHeldOutPromptsIfAllHaveThem) {
   EXPECT_EQ(c.measure.name, "reward");
 }
 
+TEST(Judge, RunsOfRlWithinTwoStandardErrorsOfTheirAccuracyAreTheSame) {
+  // The standard error of the difference of two shares around p of 192 prompts is √(p (1 − p) · 2 / 192).
+  const auto run = [](const char* name, double accuracy, double prompts) {
+    ComparedRun r = online(name, {-3, 1}, accuracy);
+    r.curves["validation_prompts"] = {{0, 2}, {prompts, prompts}};
+    return r;
+  };
+  const double error = std::sqrt(0.55 * 0.45 * 2 / 192);
+  Comparison c;
+  c.runs = {run("a", 0.5, 192), run("b", 0.6, 192), run("c", 0.61, 192), run("d", 0.6, 1920),
+            run("e", 0, 192)};
+  judge(c);
+  EXPECT_NEAR(*c.runs[1].gap_error, error, 1e-12);
+  EXPECT_EQ(c.runs[1].verdict, "the same within the noise") << "0.1 < 2 × 0.0508";
+  EXPECT_EQ(c.runs[2].verdict, "better by 11 points of accuracy, 1.1 × the noise");
+  EXPECT_EQ(c.runs[3].outcome, Outcome::better) << "more prompts are more exact";
+  EXPECT_EQ(c.runs[4].outcome, Outcome::worse);
+  EXPECT_NE(c.verdict.find("Other prompts may change it by up to 10 points of accuracy: two standard errors"),
+            std::string::npos)
+      << c.verdict;
+  EXPECT_NEAR(nlohmann::json::parse(to_json(c))["runs"][1]["gap_error"].get<double>(), error, 1e-12);
+  EXPECT_TRUE(nlohmann::json::parse(to_json(c))["runs"][0]["gap_error"].is_null());
+  // The larger noise counts.
+  c.reseeded = {run("s", 0.75, 192)};
+  judge(c);
+  EXPECT_EQ(c.runs[2].verdict, "the same within the noise");
+  EXPECT_EQ(c.runs[4].verdict, "worse by 50 points of accuracy, 2 × the noise");
+  c.reseeded.clear();
+  c.runs = {run("a", 0, 192), run("b", 1, 192)};
+  judge(c);
+  EXPECT_EQ(c.runs[1].verdict.substr(0, 33), "better by 100 points of accuracy,");
+}
+
+TEST(Judge, RunsOfRlWithinTwoStandardErrorsOfTheirRewardsAreTheSame) {
+  const auto run = [](const char* name, double reward) {
+    ComparedRun r = online(name, std::vector<double>(20, reward));
+    for (const auto& [metric, value] : {std::pair{"prompts", 8.0}, {"rewards_std", 2.0}}) {
+      for (const ComparedStep& s : r.steps) {
+        r.curves[metric].steps.push_back(s.step);
+        r.curves[metric].values.push_back(value);
+      }
+    }
+    return r;
+  };
+  Comparison c;
+  c.runs = {run("a", 0), run("b", 1.4), run("c", 1.5)};
+  judge(c);
+  // Two steps of eight prompts, in both runs: √(2 · 2² / 16).
+  EXPECT_NEAR(*c.runs[1].gap_error, std::sqrt(0.5), 1e-12);
+  EXPECT_EQ(c.runs[1].outcome, Outcome::same);
+  EXPECT_EQ(c.runs[2].outcome, Outcome::better);
+}
+
 TEST(Judge, ComparesCommonSteps) {
   Comparison c;
   c.runs = {constant("a", {5, 4, 3, 2}), constant("b", {})};

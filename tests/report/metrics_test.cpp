@@ -109,6 +109,19 @@ TEST_F(Metrics, TheValidationOfTheResumedStepIsKept) {
   EXPECT_EQ(steps(), (std::vector<std::int64_t>{1, 2, 3, 3}));
 }
 
+TEST_F(Metrics, TheValidationBeforeTheFirstStepIsStepZero) {
+  {
+    MetricsWriter writer(file());
+    EXPECT_FALSE(writer.has_validation(0));
+    writer.write_validation(0, 1.5);
+    EXPECT_TRUE(writer.has_validation(0));
+    writer.write({.step = 1});
+  }
+  MetricsWriter resumed(file(), 1);
+  EXPECT_TRUE(resumed.has_validation(0));
+  EXPECT_EQ(steps(), (std::vector<std::int64_t>{0, 1}));
+}
+
 TEST_F(Metrics, ANewRunKeepsNothing) {
   put(file(), "whatever was here");
   write_steps(1, 2, 0);

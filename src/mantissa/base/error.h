@@ -83,4 +83,10 @@ class RunStopped : public Error {
   using Error::Error;
 };
 
+/// A run stopped because another program failed. The same work may succeed when it is repeated.
+class ProgramFailed : public RunStopped {
+ public:
+  using RunStopped::RunStopped;
+};
+
 }  // namespace mantissa

@@ -102,8 +102,10 @@ Explained describe_training(const config::RunConfig& run, const model::ModelConf
   Explained e = begin(model, config.policy, program, machine, device);
   e.peak_bytes = memory.peak();
   e.fits = e.peak_bytes <= e.here.memory_bytes;
-  e.seconds =
-      cost::forecast_seconds(program, config, machine) + cost::forecast_seconds(passes, config, machine);
+  const double other_seconds = cost::forecast_seconds(passes, config, machine);
+  e.seconds = cost::forecast_seconds(program, config, machine) + other_seconds;
+  if (std::ranges::any_of(passes, [](const cost::OtherPass& pass) { return pass.generated > 0; }))
+    e.rollout_seconds = other_seconds;
   Training& t = e.training.emplace();
   t.config = run;
   t.stage_config = config;

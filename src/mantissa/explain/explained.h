@@ -103,8 +103,9 @@ struct Explained {
   Here here;
   std::vector<There> targets;
   std::size_t peak_bytes = 0;
-  double seconds = 0;  // of a step, or of a token
-  bool fits = false;   // this machine
+  double seconds = 0;          // of a step, or of a token
+  double rollout_seconds = 0;  // that part of a step of rl: sampling, and the passes of other models; or 0
+  bool fits = false;           // this machine
   std::vector<std::string> warnings, notes;
   std::string refusal;  // why a run rejects the rules, or ""
   std::optional<Training> training;

@@ -153,6 +153,7 @@ void add_training(json& out, const Explained& e) {
   if (t.rope_theta != 0) out["rope_theta"] = t.rope_theta;
   out["memory"] = memory_json(t.memory);
   out["seconds_per_step"] = e.fits ? json(e.seconds) : json();
+  if (e.rollout_seconds > 0) out["rollout_seconds_per_step"] = e.fits ? json(e.rollout_seconds) : json();
   out["largest_micro_batch_size"] = t.largest_micro_batch_size;
   out["exceptions"] = t.exceptions;
   out["config"] = t.config.to_toml();

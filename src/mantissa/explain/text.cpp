@@ -114,6 +114,10 @@ std::string time_text(const Explained& e) {
       total += s.seconds * static_cast<double>(s.last - s.first + 1);
   }
   if (steps > 1) text += fmt::format(", {} in total", human_seconds(total));
+  if (e.rollout_seconds > 0) {
+    text += fmt::format("; of a step {} rollout, {} training", human_seconds(e.rollout_seconds),
+                        human_seconds(e.seconds - e.rollout_seconds));
+  }
   return text;
 }
 

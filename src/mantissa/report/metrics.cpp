@@ -36,7 +36,7 @@ std::optional<Line> read_line(const std::string& line) {
 // The kept part of a file: the lines up to `last_step`. Steps increase, so these lines are contiguous.
 struct Kept {
   std::uintmax_t bytes = 0;
-  std::int64_t validated = 0;  // the last step with a validation line
+  std::optional<std::int64_t> validated;  // the last step with a validation line
 };
 Kept kept_of(const std::filesystem::path& path, std::int64_t last_step) {
   std::ifstream file(path, std::ios::binary);
@@ -55,7 +55,8 @@ Kept kept_of(const std::filesystem::path& path, std::int64_t last_step) {
   return kept;
 }
 
-AppendFile open_at(const std::filesystem::path& path, std::int64_t resumed_step, std::int64_t& validated) {
+AppendFile open_at(const std::filesystem::path& path, std::int64_t resumed_step,
+                   std::optional<std::int64_t>& validated) {
   std::error_code error;
   if (std::filesystem::exists(path, error)) {
     const Kept kept = resumed_step > 0 ? kept_of(path, resumed_step) : Kept{};
@@ -83,7 +84,7 @@ std::string health_object(const std::vector<TensorHealth>& health) {
 }  // namespace
 
 AppendFile append_after(const std::filesystem::path& path, std::int64_t step) {
-  std::int64_t validated = 0;
+  std::optional<std::int64_t> validated;
   return open_at(path, step, validated);
 }
 

@@ -68,7 +68,7 @@ class MetricsWriter {
   bool has_validation(std::int64_t step) const { return validated_ == step; }
 
  private:
-  std::int64_t validated_ = 0;  // the last step with a validation line
+  std::optional<std::int64_t> validated_;  // the last step with a validation line
   AppendFile file_;
 };
 

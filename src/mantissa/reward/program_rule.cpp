@@ -182,7 +182,8 @@ class ProgramRule final : public Rule {
       errors_.append(errors);
     }
     child_.end(0ms);
-    throw RunStopped(fmt::format("the reward program {} {}{}", in_quotes(command_), what, errors_.shown()));
+    throw ProgramFailed(
+        fmt::format("the reward program {} {}{}", in_quotes(command_), what, errors_.shown()));
   }
 
   std::string command_;

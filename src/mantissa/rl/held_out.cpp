@@ -32,6 +32,7 @@ HeldOutAnswers answer_held_out(const config::RunConfig& config, const weights::M
   rollout::GenerateOptions options;
   options.max_new_tokens = p.config.rl.max_new_tokens;
   options.stop = ends;
+  options.name_of = [&](std::size_t i) { return "eval: the response to " + prompts[i].where; };
   options.interrupt = stop;
   options.sampling.seed = options.rounding_seed = p.config.run.seed;
   const std::vector<rollout::Generation> made =

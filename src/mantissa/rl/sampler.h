@@ -1,11 +1,14 @@
 // The generation of a rollout's responses inside the trainer, with the weights in training.
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <optional>
 #include <span>
 #include <stop_token>
+#include <string>
 #include <vector>
 
 #include "mantissa/config/run_config.h"
@@ -43,9 +46,11 @@ class Sampler {
   void bind(std::shared_ptr<runtime::WeightSet> weights, std::shared_ptr<runtime::Arena> arena);
 
   /// Continues each prompt, with the temperature and top_p of [rl], or with the most likely tokens if
-  /// `greedy`. Null if a stop came first. Throws RunStopped if logits are not finite.
-  std::optional<std::vector<rollout::Generation>> respond(std::span<const rollout::Request> requests,
-                                                          bool greedy, const std::stop_token& stop);
+  /// `greedy`. Null if a stop came first. Throws RunStopped if logits are not finite; `name_of` tells what a
+  /// request asks for, such as "step 3: response 2 of 8 to puzzle 17".
+  std::optional<std::vector<rollout::Generation>> respond(
+      std::span<const rollout::Request> requests, bool greedy,
+      const std::function<std::string(std::size_t)>& name_of, const std::stop_token& stop);
   /// Returns the ids that end a response.
   std::span<const std::int32_t> ends() const { return ends_; }
 

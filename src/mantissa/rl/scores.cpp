@@ -19,9 +19,16 @@ struct Mean {
   double value() const { return sum / count; }
 };
 
+/// Returns the unbiased standard deviation of the rewards around their mean, 0 for one.
+double deviation(std::span<const Sampled> samples, double mean) {
+  double sum = 0;
+  for (const Sampled& s : samples) sum += (s.reward - mean) * (s.reward - mean);
+  return samples.size() < 2 ? 0 : std::sqrt(sum / static_cast<double>(samples.size() - 1));
+}
+
 }  // namespace
 
-std::vector<objective::Metric> metrics_of(std::span<const Sampled> samples) {
+std::vector<objective::Metric> metrics_of(std::span<const Sampled> samples, std::int64_t per_prompt) {
   Mean reward, accuracy, length, truncated;
   std::map<std::string, Mean> parts;
   std::map<std::int64_t, Mean> by_people;
@@ -45,6 +52,8 @@ std::vector<objective::Metric> metrics_of(std::span<const Sampled> samples) {
   all.push_back({"response_length", length.value()});
   all.push_back({"response_length_max", static_cast<double>(longest)});
   all.push_back({"truncated_share", truncated.value()});
+  all.push_back({"rewards_std", deviation(samples, reward.value())});
+  all.push_back({"prompts", static_cast<double>(samples.size()) / static_cast<double>(per_prompt)});
   return all;
 }
 

@@ -1,6 +1,7 @@
 // What the rewards of a rollout say about it.
 #pragma once
 
+#include <cstdint>
 #include <span>
 #include <vector>
 
@@ -12,8 +13,9 @@
 namespace mantissa::rl {
 
 /// Returns the means of the rewards and of their parts, the share of right answers, also by the number of
-/// people in a puzzle, the lengths of the responses, and the share that is truncated.
-std::vector<objective::Metric> metrics_of(std::span<const Sampled> samples);
+/// people in a puzzle, the lengths of the responses, the share that is truncated, the standard deviation of
+/// the rewards, and the number of prompts. `per_prompt` responses belong to each of them.
+std::vector<objective::Metric> metrics_of(std::span<const Sampled> samples, std::int64_t per_prompt);
 
 /// Returns the share of prompts whose `samples` responses, one after the other, all have the same reward:
 /// they teach nothing where the samples of a prompt are compared.

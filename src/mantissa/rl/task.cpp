@@ -98,14 +98,18 @@ class RlTask final : public train::Task {
     return std::nullopt;
   }
 
-  std::vector<Metric> measure(std::int64_t /*step*/, const std::stop_token& stop) override {
+  bool measures_start() const override { return prompts_->held_out_count() > 0; }
+
+  std::vector<Metric> measure(std::int64_t step, const std::stop_token& stop) override {
     std::vector<data::Prompt> prompts;
     for (std::int64_t i = 0; i < prompts_->held_out_count(); ++i) prompts.push_back(prompts_->held_out(i));
     if (prompts.empty()) return {};
-    const auto made = respond(prompts, 1, 0, true, stop);
+    const std::string when =
+        step == 0 ? "validation before the first step" : fmt::format("validation after step {}", step);
+    const auto made = respond(prompts, {.samples = 1, .first = 0, .greedy = true, .when = when}, stop);
     if (!made) return {};
-    const auto samples = score(prompts, 1, *made, stop);
-    return samples ? metrics_of(*samples) : std::vector<Metric>();
+    const auto samples = score(prompts, 1, *made, when, stop);
+    return samples ? metrics_of(*samples, 1) : std::vector<Metric>();
   }
 
   std::vector<const plan::Program*> begin_part(std::int64_t step) override {
@@ -204,23 +208,37 @@ class RlTask final : public train::Task {
     return {order.begin() + first, order.begin() + first + count};
   }
 
-  /// Responds `samples` times to each prompt. `first` is the key of the first response's random numbers.
+  struct Asked {
+    std::int64_t samples = 1;  // of each prompt
+    std::int64_t first = 0;    // the key of the first response's random numbers
+    bool greedy = false;
+    std::string when;  // "step 3", for messages
+  };
   std::optional<std::vector<rollout::Generation>> respond(const std::vector<data::Prompt>& prompts,
-                                                          std::int64_t samples, std::int64_t first,
-                                                          bool greedy, const std::stop_token& stop) {
+                                                          const Asked& asked, const std::stop_token& stop) {
     std::vector<rollout::Request> requests;
     for (const data::Prompt& prompt : prompts) {
-      for (std::int64_t s = 0; s < samples; ++s)
-        requests.push_back({prompt.ids, first + static_cast<std::int64_t>(requests.size())});
+      for (std::int64_t s = 0; s < asked.samples; ++s)
+        requests.push_back({prompt.ids, asked.first + static_cast<std::int64_t>(requests.size())});
     }
-    return sampler_.respond(requests, greedy, stop);
+    const auto samples = static_cast<std::size_t>(asked.samples);
+    const auto name_of = [&](std::size_t r) {
+      const std::string& where = prompts[r / samples].where;
+      if (samples == 1) return fmt::format("{}: the response to {}", asked.when, where);
+      return fmt::format("{}: response {} of {} to {}", asked.when, r % samples + 1, samples, where);
+    };
+    return sampler_.respond(requests, asked.greedy, name_of, stop);
   }
 
-  /// Scores the responses, `samples` to each prompt. Null if a stop came first.
+  /// Scores the responses, `samples` to each prompt. Null if a stop came first. `when` is for messages.
   std::optional<std::vector<Sampled>> score(const std::vector<data::Prompt>& prompts, std::int64_t samples,
                                             const std::vector<rollout::Generation>& made,
-                                            const std::stop_token& stop) {
-    return score_responses(*prompts_, prompts, samples, made, sampler_.ends(), rule(), stop);
+                                            const std::string& when, const std::stop_token& stop) {
+    try {
+      return score_responses(*prompts_, prompts, samples, made, sampler_.ends(), rule(), stop);
+    } catch (const ProgramFailed& e) {
+      throw ProgramFailed(fmt::format("{}: {}", when, e.message()));
+    }
   }
 
   std::optional<Experience> collect(std::int64_t rollout, std::int64_t step, const std::stop_token& stop) {
@@ -228,11 +246,13 @@ class RlTask final : public train::Task {
     std::vector<data::Prompt> prompts;
     for (std::int64_t i = 0; i < config_.rl.prompts_per_step; ++i)
       prompts.push_back(prompts_->at(rollout, i));
-    const auto made = respond(prompts, samples, rollout * responses(), false, stop);
+    const std::string when = fmt::format("step {}", step);
+    const auto made = respond(
+        prompts, {.samples = samples, .first = rollout * responses(), .greedy = false, .when = when}, stop);
     if (!made) return std::nullopt;
-    const auto sampled = score(prompts, samples, *made, stop);
+    const auto sampled = score(prompts, samples, *made, when, stop);
     if (!sampled) return std::nullopt;
-    Experience e{rollout, {}, metrics_of(*sampled)};
+    Experience e{rollout, {}, metrics_of(*sampled, samples)};
     for (std::size_t i = 0; i < made->size(); ++i) {
       const auto group = static_cast<std::int64_t>(i) / samples;
       Response& r = e.responses.emplace_back();

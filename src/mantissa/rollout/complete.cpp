@@ -63,6 +63,7 @@ std::vector<Generation> complete_by_length(const weights::ModelSource& source,
         return options.on_token(group[r], id, log_prob);
       };
     }
+    if (options.name_of) of_group.name_of = [&](std::size_t r) { return options.name_of(group[r]); };
     std::vector<Generation> some_done = complete_together(source, policy, some, of_group, streams, device);
     for (std::size_t i = 0; i < group.size(); ++i) all[group[i]] = std::move(some_done[i]);
   }

@@ -180,10 +180,12 @@ class Run {
       do again.step();
       while (again.asked().empty());
     };
-    const std::string of = requests_.size() > 1 ? fmt::format(" of sequence {}", r + 1) : "";
-    runtime::stop_non_finite(
-        fmt::format("generate: the logits after token {}{} are not finite", ids.size(), of),
-        runtime::find_first_non_finite(session_.executor(), 0, feed), decoder_.program());
+    const std::string of =
+        !options_.name_of && requests_.size() > 1 ? fmt::format(" of sequence {}", r + 1) : "";
+    runtime::stop_non_finite(fmt::format("{}: the logits after token {}{} are not finite",
+                                         options_.name_of ? options_.name_of(r) : "generate", ids.size(), of),
+                             runtime::find_first_non_finite(session_.executor(), 0, feed),
+                             decoder_.program());
   }
 
   void accept(std::size_t slot, Next next) {

@@ -46,6 +46,8 @@ struct GenerateOptions {
   std::uint64_t rounding_seed = 0;  // a key of activations that are rounded stochastically, as run.seed is
   /// Called for each token on the caller's thread. Returns false to end the sequence of this request.
   std::function<bool(std::size_t request, std::int32_t id, double log_prob)> on_token;
+  /// Names a request at the beginning of a message; by default "generate".
+  std::function<std::string(std::size_t request)> name_of;
   /// Ends all sequences. Their completed tokens are returned.
   std::stop_token interrupt;
 };
@@ -65,7 +67,8 @@ void interleave_weights(runtime::WeightSet& weights, const plan::Program& progra
 /// ends, the next takes its slot. Requests with equal prompts share the work on them: the keys and values of
 /// a prompt in the cache are copied. The result of a request does not depend on the others. Throws
 /// ConfigError if a prompt is empty, has ids outside the vocabulary, or leaves no room for one new token.
-/// Throws RunStopped if logits are not finite, with the first such value.
+/// Throws RunStopped if logits are not finite, with the first such value and the cures for a command with a
+/// policy but without training.
 std::vector<Generation> generate(runtime::Session& session, const model::ModelConfig& config,
                                  std::span<const Request> requests, const GenerateOptions& options);
 /// Continues one prompt as sequence 0.

@@ -175,6 +175,15 @@ class Run {
     if (events_.on_state) events_.on_state(saved_, io::find_states(out_).back().path);
   }
 
+  void save_unsaved() {
+    if (saved_ != trainer_.step()) save_state();
+  }
+
+  /// Returns the state of the current step, which is saved, or "" before the first step.
+  std::filesystem::path last_state() const {
+    return trainer_.step() > 0 ? io::find_states(out_).back().path : std::filesystem::path();
+  }
+
   Result loop() {
     const Clock::time_point start = Clock::now();
     Journal journal(config_, out_, trainer_.step());
@@ -187,6 +196,7 @@ class Run {
     const std::int64_t tokens_before = trainer_.tokens();
     const kernels::GuardCount guarded_before = kernels::guard_count();
     result.first_loss = last_loss_;
+    if (trainer_.step() == 0 && trainer_.task().measures_start()) validate(journal);
     // If a stop came between the step of a state and its validation, validate now.
     if (is_due(saved_) && !journal.has_validation(saved_)) validate(journal);
     while (trainer_.step() < config_.run.steps && !stop_.stop_requested()) {
@@ -214,7 +224,7 @@ class Run {
         result.findings.push_back(std::move(f.warning));
       }
     }
-    if (result.interrupted && saved_ != trainer_.step()) save_state();
+    if (result.interrupted) save_unsaved();
     result.skipped = trainer_.skipped();
     result.fallback_share = (kernels::guard_count() - guarded_before).slow_share();
     result.steps = trainer_.step();
@@ -260,9 +270,8 @@ class Run {
     } catch (const RunStopped& e) {
       observations_->end(trainer_, false);
       journal.write_kept();
-      if (saved_ != trainer_.step() && trainer_.step() > 0) save_state();
-      throw_tried(e, trainer_.step() > 0 ? io::find_states(out_).back().path : "", trainer_.step() + 1,
-                  false);
+      save_unsaved();
+      throw_tried(e, last_state(), trainer_.step() + 1, false);
     }
   }
 
@@ -303,16 +312,19 @@ class Run {
     }
   }
 
-  /// Validates. A non-finite loss on held-out rows stops the run after saving its state. A resumed run does
-  /// not validate that step again.
+  /// Validates. A non-finite number of held-out data stops the run after saving its state. A resumed run does
+  /// not validate that step again, unless it was a reward program that failed.
   std::optional<train::Validation> validated(Journal& journal) {
     try {
       return trainer_.validate(stop_);
+    } catch (const ProgramFailed&) {
+      save_unsaved();
+      throw;
     } catch (const RunStopped& e) {
       journal.write_validation(trainer_.step(), {});
-      if (saved_ != trainer_.step()) save_state();
+      save_unsaved();
       const bool at_end = trainer_.step() == config_.run.steps;  // a run resumed earlier does not validate it
-      throw_tried(e, io::find_states(out_).back().path, trainer_.step() + 1, at_end);
+      throw_tried(e, last_state(), trainer_.step() + 1, at_end);
     }
   }
 
@@ -328,7 +340,7 @@ class Run {
   void finish(Result& result, Journal& journal) {
     result.validation = validate(journal);
     if (stop_.stop_requested()) return;
-    if (saved_ != trainer_.step()) save_state();
+    save_unsaved();
     if (!std::isfinite(last_loss_) && config_.run.on_nonfinite != "continue") stop_at_last_loss();
     result.model = out_ / (adapts() ? peft::kRunFolder : "model");
     result.model_format = *config_.policy.fields().checkpoint;

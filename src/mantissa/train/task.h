@@ -59,6 +59,8 @@ class Task {
   /// Returns the rows whose loss is measured after `step` steps, or null if there are none, or if a stop came
   /// first.
   virtual std::optional<text::StepData> held_out(std::int64_t step, const std::stop_token& stop) = 0;
+  /// Returns true if a run measures its held-out data before the first step, too.
+  virtual bool measures_start() const { return false; }
   /// Returns other measurements on held-out data after `step` steps.
   virtual std::vector<objective::Metric> measure(std::int64_t /*step*/, const std::stop_token& /*stop*/) {
     return {};

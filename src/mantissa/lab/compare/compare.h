@@ -40,7 +40,7 @@ struct ComparedRun {
   std::vector<std::string> settings;  // that differ from the reference: "optimizer.lr=1e-3"
   std::uint64_t seed = 0;
   std::vector<ComparedStep> steps;                   // in order; of a run directory, those in metrics.jsonl
-  std::map<std::string, ComparedCurve> curves = {};  // those of curve_metrics() that the run has
+  std::map<std::string, ComparedCurve> curves = {};  // those of curve_names() that the run has
   std::string stopped;                               // the message with which the run stopped, or ""
   std::int64_t stopped_at = 0;  // the step that failed; 0: the run could not start, or did not stop
   std::int64_t skipped = 0;     // steps
@@ -54,6 +54,7 @@ struct ComparedRun {
   std::optional<double> final_loss;  // mean of the last tenth of the steps
   std::optional<double> loss_gap;    // mean difference from the reference over the last tenth of common steps
   std::optional<double> final_value, gap;  // the same of the measure
+  std::optional<double> gap_error;         // standard error of that gap by the choice of prompts, of rl
   Outcome outcome = Outcome::unknown;
   std::string verdict;  // in words
 };

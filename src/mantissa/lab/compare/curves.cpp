@@ -70,13 +70,17 @@ std::string chart_of(std::span<const ComparedRun* const> runs, const CurveMetric
 
 }  // namespace
 
-std::span<const CurveMetric> curve_metrics() {
-  return kMetrics;
+std::span<const std::string> curve_names() {
+  static const std::vector<std::string> names = [] {
+    std::vector<std::string> all = {"prompts", "validation_prompts", "rewards_std", "validation_rewards_std"};
+    for (const CurveMetric& metric : kMetrics) all.emplace_back(metric.name);
+    return all;
+  }();
+  return names;
 }
 
 void add_to_curves(ComparedRun& run, std::int64_t step, const std::string& name, double value) {
-  if (!std::isfinite(value) || std::ranges::find(kMetrics, name, &CurveMetric::name) == kMetrics.end())
-    return;
+  if (!std::isfinite(value) || std::ranges::find(curve_names(), name) == curve_names().end()) return;
   ComparedCurve& curve = run.curves[name];
   curve.steps.push_back(step);
   curve.values.push_back(value);

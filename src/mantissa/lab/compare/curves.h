@@ -17,9 +17,12 @@ struct CurveMetric {
   std::string_view title, y_name, reading;
   bool logarithmic = false;
 };
-std::span<const CurveMetric> curve_metrics();
 
-/// Adds a value of the metric `name` to the run's curves if it has a chart.
+/// Returns the metrics that are kept as curves: those with a chart, and those that tell how exactly the
+/// rewards and accuracies among them are known.
+std::span<const std::string> curve_names();
+
+/// Adds a value of the metric `name` to the run's curves if it is one of curve_names().
 void add_to_curves(ComparedRun& run, std::int64_t step, const std::string& name, double value);
 
 /// Returns the charts of the metrics that any run has. The body is empty if there are none.

@@ -44,10 +44,9 @@ void read_metrics(ReadRun& r) {
   for (std::optional<StepLine> line = file.next(); line; line = file.next()) {
     const nlohmann::json& m = line->metrics;
     if (const std::optional<double> loss = number_in(m, "validation_loss")) r.run.validation_loss = loss;
-    for (const CurveMetric& metric : curve_metrics()) {
-      const std::string key(metric.name);
-      if (const std::optional<double> value = number_in(m, key.c_str()))
-        add_to_curves(r.run, line->step, key, *value);
+    for (const std::string& name : curve_names()) {
+      if (const std::optional<double> value = number_in(m, name.c_str()))
+        add_to_curves(r.run, line->step, name, *value);
     }
     if (!m.contains("loss")) continue;  // the validation of a step that was not logged
     const bool skipped = m.contains("skipped") && m["skipped"] == true;

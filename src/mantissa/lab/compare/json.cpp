@@ -42,6 +42,7 @@ ordered_json json_of(const ComparedRun& run, const std::optional<double>& noise)
           {"final_value", finite_or_null(run.final_value)},
           {"gap", finite_or_null(run.gap)},
           {"noise", finite_or_null(noise)},
+          {"gap_error", finite_or_null(run.gap_error)},
           {"validation_loss", finite_or_null(run.validation_loss)},
           {"tokens_per_second", finite_or_null(run.tokens_per_second)},
           {"peak_bytes", whole_or_null(run.peak_bytes)},

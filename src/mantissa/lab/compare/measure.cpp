@@ -5,6 +5,8 @@
 #include <algorithm>
 #include <array>
 #include <cmath>
+#include <numeric>
+#include <string_view>
 
 #include "mantissa/base/quantities.h"
 
@@ -25,6 +27,22 @@ constexpr std::array kOnline = {
 bool has(const ComparedRun& run, const std::string& metric) {
   const auto curve = run.curves.find(metric);
   return curve != run.curves.end() && !curve->second.values.empty();
+}
+
+constexpr std::string_view kHeldOut = "validation_";
+
+std::string prefix_of(const Measure& measure) {
+  return measure.name.starts_with(kHeldOut) ? std::string(kHeldOut) : "";
+}
+
+/// Returns the number of prompts behind the final value, or 0 if it is not known.
+double prompts_of(const ComparedRun& run, const Measure& measure) {
+  const std::string name = prefix_of(measure) + "prompts";
+  if (!measure.online || !has(run, name)) return 0;
+  const std::vector<double>& all = run.curves.at(name).values;
+  if (measure.name.starts_with(kHeldOut)) return all.back();
+  const std::size_t last = (all.size() + 9) / 10;
+  return std::accumulate(all.end() - static_cast<std::ptrdiff_t>(last), all.end(), 0.0);
 }
 
 }  // namespace
@@ -53,6 +71,20 @@ std::vector<StepValue> values_of(const ComparedRun& run, const Measure& measure)
   return all;
 }
 
+std::optional<double> error_of_gap(const ComparedRun& run, const ComparedRun& reference,
+                                   const Measure& measure) {
+  const double n = prompts_of(run, measure), m = prompts_of(reference, measure);
+  if (!(n > 0 && m > 0) || !run.final_value || !reference.final_value) return std::nullopt;
+  if (measure.is_share) {
+    const double p = std::clamp((n * *run.final_value + m * *reference.final_value) / (n + m), 0.0, 1.0);
+    return std::sqrt(p * (1 - p) * (1 / n + 1 / m));
+  }
+  const std::string name = prefix_of(measure) + "rewards_std";
+  if (!has(run, name) || !has(reference, name)) return std::nullopt;
+  const double a = run.curves.at(name).values.back(), b = reference.curves.at(name).values.back();
+  return std::sqrt(a * a / n + b * b / m);
+}
+
 std::string value_text(const Measure& measure, double value) {
   if (!measure.online) return fmt::format("{:.4f}", value);
   return measure.is_share ? percent_text(value) : fmt::format("{:.4g}", value);
@@ -61,8 +93,10 @@ std::string value_text(const Measure& measure, double value) {
 std::string difference_text(const Measure& measure, double difference) {
   const double size = std::abs(difference);
   if (!measure.online) return fmt::format("{:.2g} nats", size);
-  return measure.is_share ? fmt::format("{:.2g} points of accuracy", 100 * size)
-                          : fmt::format("a reward of {:.2g}", size);
+  if (!measure.is_share) return fmt::format("a reward of {:.2g}", size);
+  const double points = 100 * size;
+  return points < 9.95 ? fmt::format("{:.2g} points of accuracy", points)
+                       : fmt::format("{:.0f} points of accuracy", points);
 }
 
 std::string judged_by(const Measure& measure) {

@@ -76,6 +76,13 @@ std::string stop_text(const ComparedRun& run) {
   return fmt::format("stopped at step {}: {}", run.stopped_at, why);
 }
 
+/// Returns the largest gap that chance explains: that of another seed, or two standard errors of the gap.
+std::optional<double> noise_of(const ComparedRun& run, const std::optional<double>& reseeded) {
+  constexpr double kErrors = 2;
+  if (!run.gap_error) return reseeded;
+  return std::max(reseeded.value_or(0), kErrors * *run.gap_error);
+}
+
 void judge_gap(ComparedRun& run, const Measure& measure, const std::optional<double>& noise, bool equal) {
   const double gap = *run.gap;
   if (equal && gap == 0) {
@@ -107,7 +114,7 @@ void judge_run(ComparedRun& run, const Comparison& c) {
     run.outcome = Outcome::diverged;
     run.verdict = "diverged: " + diverged;
   } else if (run.gap) {
-    judge_gap(run, c.measure, c.noise, equal);
+    judge_gap(run, c.measure, noise_of(run, c.noise), equal);
   } else {
     run.verdict = fmt::format("not comparable: the reference has no {} at these steps", c.measure.name);
   }
@@ -171,12 +178,23 @@ std::string unhealthy(const Comparison& c) {
   return joined(names);
 }
 
+/// Tells by how much chance in the choice of prompts changes the largest gap, or "".
+std::string prompts_text(const Comparison& c) {
+  double most = 0;
+  for (const ComparedRun& run : c.runs) most = std::max(most, noise_of(run, {}).value_or(0));
+  if (most == 0) return "";
+  return fmt::format(" Other prompts may change it by up to {}: two standard errors.",
+                     difference_text(c.measure, most));
+}
+
 std::string noise_text(const Comparison& c) {
-  if (c.reseeded.empty()) return " The noise of re-seeding was not measured.";
-  if (!c.noise) return fmt::format(" The re-seeded runs have no {} to compare.", c.measure.name);
+  if (c.reseeded.empty()) return " The noise of re-seeding was not measured." + prompts_text(c);
+  if (!c.noise)
+    return fmt::format(" The re-seeded runs have no {} to compare.", c.measure.name) + prompts_text(c);
   return fmt::format(" Another seed changes that by up to {} ({} re-seeded run{}): this is the noise.",
                      difference_text(c.measure, *c.noise), c.reseeded.size(),
-                     c.reseeded.size() == 1 ? "" : "s");
+                     c.reseeded.size() == 1 ? "" : "s") +
+         prompts_text(c);
 }
 
 /// Returns true if the run is not worse than the reference by more than the noise.
@@ -261,6 +279,7 @@ void judge(Comparison& c) {
     const std::vector<StepValue> values = values_of(run, c.measure);
     run.final_value = mean_of(last_tenth(values), &StepValue::value);
     run.gap = mean_of(last_tenth(differences_of(values, expected)), &StepDifference::difference);
+    if (&run != &reference) run.gap_error = error_of_gap(run, reference, c.measure);
   };
   std::ranges::for_each(c.runs, measure);
   c.noise.reset();
