@@ -43,6 +43,7 @@ struct Kind {
   Scalar type;
   SumOrder order;
   std::optional<QuantFormat> quants = {};
+  bool interleaved = false;
 
   std::size_t bytes(const Shape& s) const {
     const auto count = static_cast<std::size_t>(s.outputs * s.inputs);
@@ -51,6 +52,8 @@ struct Kind {
 };
 constexpr Kind kKinds[] = {{"f32", Scalar::f32, SumOrder::chain},
                            {"bf16", Scalar::bf16, SumOrder::tile},
+                           {"f32 interleaved", Scalar::f32, SumOrder::chain, {}, true},
+                           {"bf16 interleaved", Scalar::bf16, SumOrder::tile, {}, true},
                            {"f16", Scalar::f16, SumOrder::chain},
                            {"q8_0", Scalar::f32, SumOrder::chain, QuantFormat::q8_0},
                            {"q4_0", Scalar::f32, SumOrder::chain, QuantFormat::q4_0}};
@@ -67,6 +70,7 @@ void multiply(const kernels::Context& ctx, const Kind& kind, const Model& model,
       g.a = {{x.data(), Scalar::f32, s.inputs}, kind.type, false};
       g.b = {{memory, kind.type, s.inputs}, kind.type, true};
       g.b.quants = kind.quants;
+      if (kind.interleaved) g.b.interleaved = memory;
       g.c = {y.data(), Scalar::f32, s.outputs};
       g.accumulator.order = kind.order;
       kernels::gemm(ctx, g);
@@ -102,12 +106,12 @@ int main(int argc, char** argv) {
   fmt::print("{}, {} threads, GB/s; plain reading of memory: {:.1f}\n", kernels::name(ctx.simd), ctx.threads,
              1e-9 * kernels::measure_read_bandwidth(ctx));
   for (const Model& model : kModels) {
-    fmt::print("{:14}{:>12}{:>12}\n", model.name, "memory", "caches");
+    fmt::print("{:16}{:>12}{:>12}\n", model.name, "memory", "caches");
     for (const Kind& kind : kKinds) {
       const double memory = speed(ctx, kind, model, model.layers, 1);
       // A layer of the second model is larger than most caches.
       const double caches = model.layers > 10 ? speed(ctx, kind, model, 1, 60) : 0;
-      fmt::print("{:14}{:>12.1f}{:>12.1f}\n", kind.name, 1e-9 * memory, 1e-9 * caches);
+      fmt::print("{:16}{:>12.1f}{:>12.1f}\n", kind.name, 1e-9 * memory, 1e-9 * caches);
     }
   }
 }

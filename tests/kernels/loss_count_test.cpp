@@ -7,6 +7,7 @@
 #include <array>
 #include <cmath>
 
+#include "kernels/pointwise_testing.h"
 #include "kernels/row_testing.h"
 #include "mantissa/kernels/expression.h"
 #include "mantissa/numeric/round.h"
@@ -16,14 +17,11 @@ namespace {
 
 using testing::contexts;
 using testing::describe;
+using testing::input;
 using testing::kSeed;
 using testing::Tensor;
 
 const RoundingKey kKey{.seed = 5, .step = 11, .name_hash = hash_name("model.norm.weight")};
-
-PointwiseInput input(const Tensor& t) {
-  return {t.bytes.data(), t.type, Broadcast::none};
-}
 
 /// w ← w − lr·g, and a state s ← g that is stored before w is.
 Expression descent() {

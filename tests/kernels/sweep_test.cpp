@@ -7,6 +7,7 @@
 
 #include <array>
 
+#include "kernels/pointwise_testing.h"
 #include "kernels/row_testing.h"
 #include "mantissa/kernels/expression.h"
 #include "mantissa/kernels/formulas.h"
@@ -17,6 +18,7 @@ namespace {
 
 using testing::contexts;
 using testing::describe;
+using testing::input;
 using testing::kSeed;
 using testing::Tensor;
 
@@ -25,10 +27,6 @@ const RoundingKey kKey{.seed = 5, .step = 11, .name_hash = hash_name("model.norm
 Tensor normal(Scalar type, std::int64_t rows, std::int64_t width, unsigned seed) {
   std::mt19937 random(kSeed + seed);
   return Tensor(type, rows, width).fill_normal(random);
-}
-
-PointwiseInput input(const Tensor& t, Broadcast broadcast = Broadcast::none) {
-  return {t.bytes.data(), t.type, broadcast};
 }
 
 /// Returns x as stored in element i of an output in format `to`.

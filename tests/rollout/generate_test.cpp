@@ -7,6 +7,7 @@
 #include "kernels/tile_simds.h"
 #include "mantissa/base/error.h"
 #include "mantissa/kernels/guard_count.h"
+#include "mantissa/runtime/interleaved.h"
 #include "runtime/program.h"
 
 namespace mantissa::rollout {
@@ -114,6 +115,46 @@ struct FedTokens final : runtime::StepObserver {
   }
   std::int64_t count = 0;
 };
+
+/// The copies are those of all matrices whose elements are multiplied as they are stored.
+TEST(Streams, GiveTheSameBitsFromInterleavedWeights) {
+  const std::vector<Request> some = requests();
+  for (const char* policy : kPolicies) {
+    SCOPED_TRACE(policy);
+    for (const std::int64_t streams : {1, 3}) {
+      Model model(policy, 560, streams);
+      const std::vector<Generation> expected = model(some, drawing());
+      interleave_weights(*model.weights, *model.program);
+      ASSERT_NE(model.weights->interleaved(), nullptr);
+      runtime::Session session(model.program, model.weights);
+      expect_same(generate(session, config(), some, drawing()), expected);
+    }
+  }
+}
+
+TEST(Streams, OfFewSequencesReadInterleavedWeights) {
+  const auto copies_of = [](const char* policy, std::int64_t streams) {
+    Model model(policy, 32, streams);
+    interleave_weights(*model.weights, *model.program);
+    if (model.weights->interleaved() == nullptr) return std::size_t{0};
+    return runtime::InterleavedWeights::bytes(*model.program, *model.weights);
+  };
+  std::size_t elements = 0;
+  const Model model("32-true", 32, 1);
+  for (const plan::Slot& slot : model.program->slots) {
+    // Matrices have multiples of 16 rows, except the head, whose 29 are filled up. Nothing multiplies the
+    // embeddings.
+    if (slot.shape.rank() == 2 && slot.name != "model.embed_tokens.weight")
+      elements += static_cast<std::size_t>((slot.shape.leading() + 15) / 16 * 16 * slot.shape.last());
+  }
+  EXPECT_EQ(copies_of("32-true", 1), 4 * elements);
+  EXPECT_EQ(copies_of("32-true", 7), 4 * elements);
+  EXPECT_EQ(copies_of("32-true", 8), 0);
+  EXPECT_EQ(copies_of("bf16-mixed", 1), 2 * elements);
+  EXPECT_EQ(copies_of("16-true", 1), 2 * elements);
+  EXPECT_EQ(copies_of("64-true", 1), 0);
+  EXPECT_EQ(copies_of("bf16-matmul-x6", 1), 0);
+}
 
 TEST(Streams, OfOnePromptFeedItOnce) {
   constexpr std::int64_t kPrompt = 300, kNew = 3;

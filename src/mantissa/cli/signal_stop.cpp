@@ -3,7 +3,6 @@
 #include <pthread.h>
 
 #include <csignal>
-#include <ctime>
 
 namespace mantissa::cli {
 namespace {
@@ -23,10 +22,8 @@ SignalStop::SignalStop() {
   pthread_sigmask(SIG_BLOCK, &set, nullptr);
   waiter_ = std::jthread([this, stop = stop_](const std::stop_token& over) mutable {
     const sigset_t signals = stopping_signals();
-    constexpr timespec kLook = {0, 100'000'000};
-    while (!over.stop_requested()) {
-      const int signal = sigtimedwait(&signals, nullptr, &kLook);
-      if (signal < 0) continue;
+    for (int signal = 0; sigwait(&signals, &signal) == 0;) {
+      if (over.stop_requested()) return;
       if (stop.stop_requested()) {
         std::signal(signal, SIG_DFL);
         pthread_sigmask(SIG_UNBLOCK, &signals, nullptr);
@@ -44,6 +41,7 @@ const char* SignalStop::reason() const {
 
 SignalStop::~SignalStop() {
   waiter_.request_stop();
+  pthread_kill(waiter_.native_handle(), SIGTERM);  // wakes it
   waiter_.join();
   const sigset_t set = stopping_signals();
   pthread_sigmask(SIG_UNBLOCK, &set, nullptr);

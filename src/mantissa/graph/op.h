@@ -58,6 +58,7 @@ struct Argument {
   /// A weight that is read in the blocks of a file; `type` is the format that its values are rounded to. Only
   /// ops that OpDef::quantised names read such inputs.
   std::optional<QuantisedMatrix> quants = {};
+  const std::byte* interleaved = nullptr;  // the same weight as kernels/interleave.h stores it; null: none
   bool weight = false;                     // true for a master
   RandomUse random = RandomUse::rounding;  // outputs of updates: their random stream
 

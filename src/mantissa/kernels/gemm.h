@@ -26,6 +26,9 @@ namespace mantissa::kernels {
 /// With `quants`, matrix.data holds rows of quantised blocks (numeric/quants.h), matrix.ld elements each, and
 /// `scales` the scales of a format whose scales lie apart. The blocks are dequantised to f32, rounded to
 /// nearest in matrix.type, and read on like values stored in that format. Requires f32 arithmetic.
+///
+/// `interleaved`, for B, is the same matrix again as interleave() writes it (kernels/interleave.h), or null.
+/// Products of few rows read it instead of matrix.data where elements are multiplied as they are stored.
 struct GemmOperand {
   ConstMatrix matrix;
   Factor operand = Scalar::f32;
@@ -35,6 +38,7 @@ struct GemmOperand {
   std::optional<Blocks> blocks = {};
   const void* scales = nullptr;
   std::optional<QuantFormat> quants = {};
+  const std::byte* interleaved = nullptr;
 };
 
 /// C[m, n] = Σ_k A[m, k] · B[k, n], in f32 (f64 if both operands' `operand` and C are f64).

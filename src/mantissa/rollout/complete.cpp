@@ -14,6 +14,9 @@ namespace mantissa::rollout {
 
 namespace {
 
+/// The fewest tokens of a sequence that repay the time of interleaving the weights.
+constexpr std::int64_t kInterleaveTokens = 128;
+
 std::vector<std::int32_t> ids_in(const nlohmann::json& config) {
   std::vector<std::int32_t> ids;
   const auto it = config.find("eos_token_id");
@@ -37,7 +40,9 @@ std::vector<Generation> complete_together(const weights::ModelSource& source, co
       static_cast<std::int64_t>(longest) + options.max_new_tokens,
       std::clamp<std::int64_t>(static_cast<std::int64_t>(requests.size()), 1, streams), device);
   plan::check_rules(*program);
-  runtime::Session session = weights::open_session(std::move(program), source, device);
+  auto weights = std::make_shared<runtime::WeightSet>(weights::open_weights(*program, source, device));
+  if (options.max_new_tokens >= kInterleaveTokens) interleave_weights(*weights, *program);
+  runtime::Session session(std::move(program), std::move(weights));
   return generate(session, source.config, requests, options);
 }
 

@@ -8,11 +8,14 @@
 
 #include "mantissa/base/counted.h"
 #include "mantissa/base/error.h"
+#include "mantissa/kernels/units.h"
 #include "mantissa/model/graphs.h"
 #include "mantissa/plan/compile.h"
 #include "mantissa/rollout/decoder.h"
 #include "mantissa/rollout/log_prob.h"
+#include "mantissa/runtime/interleaved.h"
 #include "mantissa/runtime/nonfinite.h"
+#include "mantissa/runtime/surroundings.h"
 
 namespace mantissa::rollout {
 namespace {
@@ -230,6 +233,12 @@ std::shared_ptr<const plan::Program> compile_decode(const model::ModelConfig& co
   options.longest_leaf = tokens;
   options.quantised = model::held_in_blocks(config);
   return runtime::compile(model::build_decode(config, tokens, streams, capacity), policy, options, device);
+}
+
+void interleave_weights(runtime::WeightSet& weights, const plan::Program& program) {
+  if (program.buffer(program.required("rows")).shape.count() >= kernels::kStripRows) return;
+  if (runtime::InterleavedWeights::bytes(program, weights) > runtime::available_memory_bytes() / 2) return;
+  weights.set_interleaved(std::make_shared<runtime::InterleavedWeights>(program, weights));
 }
 
 std::vector<Generation> generate(runtime::Session& session, const model::ModelConfig& config,

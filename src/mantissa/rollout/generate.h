@@ -55,6 +55,11 @@ std::shared_ptr<const plan::Program> compile_decode(const model::ModelConfig& co
                                                     const precision::Policy& policy, std::int64_t capacity,
                                                     const runtime::Device& device, std::int64_t streams = 1);
 
+/// Stores weights a second time, as products of few rows read them fastest (runtime/interleaved.h), if
+/// `program` decodes few sequences at once and half of the available memory holds the copies. They must not
+/// change afterwards. Changes no bit.
+void interleave_weights(runtime::WeightSet& weights, const plan::Program& program);
+
 /// Continues the prompt of each request and returns the results in the order of the requests. `session` runs
 /// the program of compile_decode(). It decodes as many sequences at once as the program has slots; when one
 /// ends, the next takes its slot. Requests with equal prompts share the work on them: the keys and values of

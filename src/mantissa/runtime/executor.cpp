@@ -5,6 +5,7 @@
 #include <algorithm>
 
 #include "mantissa/base/error.h"
+#include "mantissa/runtime/interleaved.h"
 #include "mantissa/runtime/quantised.h"
 
 namespace mantissa::runtime {
@@ -49,6 +50,8 @@ void Executor::bind_weights(const WeightSet& weights) {
     if (buffer.home == Home::master || buffer.home == Home::copy) {
       bindings_[b].memory = weights.find(*program_, static_cast<BufferId>(b));
       bindings_[b].quants = weights.quants(*program_, static_cast<BufferId>(b));
+      if (const InterleavedWeights* copies = weights.interleaved())
+        bindings_[b].interleaved = copies->find(bindings_[b].memory);
     }
     if (buffer.quantization && buffer.quantization->scale >= 0)
       bindings_[b].scale = weights.scale(*program_, buffer.quantization->scale);
@@ -76,6 +79,7 @@ void Executor::describe_buffers() {
     const Buffer& b = program_->buffers[i];
     graph::Argument& a = arguments_[i];
     a.quants = bindings_[i].quants;
+    a.interleaved = bindings_[i].interleaved;
     a.scale = bindings_[i].scale;
     if (b.parent != plan::kNoBuffer) a.stride = program_->row_stride(b);
     a.type = a.rounded = b.type;
@@ -104,7 +108,7 @@ void Executor::find_next_weights() {
     if (of.memory == nullptr || (b.home != Home::master && b.home != Home::copy)) continue;
     const std::size_t bytes =
         of.quants ? quant_bytes(of.quants->format, static_cast<std::size_t>(b.shape.count())) : b.bytes;
-    next = {of.memory, bytes};
+    next = {of.interleaved != nullptr ? of.interleaved : of.memory, bytes};
   }
 }
 

@@ -98,6 +98,7 @@ class Executor {
     std::byte* memory = nullptr;  // of weights and placed buffers
     TensorScale* scale = nullptr;
     std::optional<QuantisedMatrix> quants = {};  // of weights
+    const std::byte* interleaved = nullptr;      // of weights: InterleavedWeights
   };
   void bind_weights(const WeightSet& weights);
   void describe_buffers();

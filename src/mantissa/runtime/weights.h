@@ -17,6 +17,8 @@
 
 namespace mantissa::runtime {
 
+class InterleavedWeights;
+
 /// Returns for each buffer whether it is a master or copy that a step reads.
 std::vector<bool> read_weights(const plan::Program& program);
 
@@ -94,6 +96,11 @@ class WeightSet {
   /// that only other programs have.
   void refresh_derived();
 
+  /// Sets copies of weights that executors created later read in products of few rows.
+  void set_interleaved(std::shared_ptr<const InterleavedWeights> copies) { interleaved_ = std::move(copies); }
+  /// Returns them, or null.
+  const InterleavedWeights* interleaved() const { return interleaved_.get(); }
+
   Scales& scales() const { return *scales_; }
   /// Returns the first program.
   const plan::Program& program() const { return *programs_.front(); }
@@ -141,6 +148,7 @@ class WeightSet {
   std::vector<Parameter> parameters_;  // in the order of the first program's slots
   Storage storage_;
   std::vector<View> views_;
+  std::shared_ptr<const InterleavedWeights> interleaved_;
 };
 
 }  // namespace mantissa::runtime

@@ -23,6 +23,7 @@ inline kernels::GemmOperand factor(const Argument& a, bool transposed) {
       o.transposed = !transposed;
     }
   }
+  if (transposed) o.interleaved = a.interleaved;
   return o;
 }
 

@@ -20,10 +20,12 @@
 #include "mantissa/kernels/cpu/gemm_plan.h"
 #include "mantissa/kernels/cpu/gemm_source-inl.h"
 #include "mantissa/kernels/cpu/gemm_thin-inl.h"
+#include "mantissa/kernels/cpu/gemm_thin_interleaved-inl.h"
 #include "mantissa/kernels/cpu/gemm_thin_pairs-inl.h"
 #include "mantissa/kernels/cpu/tasks.h"
 #include "mantissa/kernels/gemm.h"
 #include "mantissa/kernels/guard_count.h"
+#include "mantissa/kernels/interleave.h"
 
 HWY_BEFORE_NAMESPACE();
 namespace mantissa::kernels {
@@ -44,15 +46,16 @@ class ThinRun {
         n_(static_cast<std::size_t>(g.n)),
         a_(g.a, true),
         b_(g.b, true),
+        interleaved_(ReadInterleaved()),
         one_row_{0, g.k},
         pairs_(pairs),
         depth_(gemm_plan::summarize(Walk()).depth),
         scratch_(m_, n_, static_cast<std::size_t>(g.k), sizeof(T), 1),
         together_(Together()),
-        distance_(std::max(together_ * b_.run_bytes, StreamAhead::kLeast)),
+        distance_(interleaved_ ? StreamAhead::kLeast
+                               : std::max(together_ * b_.run_bytes, StreamAhead::kLeast)),
         expected_(static_cast<std::size_t>(ctx.threads), n_) {
     if (g.m * g.n * g.k < gemm_plan::kParallelWork) ctx_.threads = 1;
-    if (g.accumulator.order == SumOrder::tile) a_.unscale = b_.unscale = 1;  // the sums are multiplied
   }
 
   void Run() {
@@ -68,7 +71,8 @@ class ThinRun {
       }
     }
     const auto unit = static_cast<std::int64_t>(std::max(together_, 2 * kThinColumns<T>));
-    const Pieces pieces{static_cast<std::int64_t>(n_), kThinColumns<T>, unit, kColumns};
+    const Pieces pieces{static_cast<std::int64_t>(n_),
+                        interleaved_ ? kInterleaved : std::int64_t{kThinColumns<T>}, unit, kColumns};
     for_each_piece(ctx_, pieces, [&](const Piece& piece, int thread) {
       RunTile(static_cast<std::size_t>(piece.first), static_cast<std::size_t>(piece.last - piece.first),
               static_cast<std::size_t>(piece.followed_to), thread);
@@ -114,15 +118,27 @@ class ThinRun {
 #endif
   }
 
+  /// Returns true if B is read as it was interleaved, and makes it the source then.
+  bool ReadInterleaved() {
+    if (g_.accumulator.order == SumOrder::tile) a_.unscale = b_.unscale = 1;  // the sums are multiplied
+    if (g_.b.interleaved == nullptr || g_.m >= kStripRows || !std::is_same_v<T, float>) return false;
+    if (!interleaves(b_.type) || !Unrounded(b_)) return false;
+    b_.data = g_.b.interleaved;
+    b_.ld = static_cast<std::size_t>(interleaved_width(g_.k, b_.type));
+    b_.run_bytes = b_.ld * bytes_of(b_.type);
+    return true;
+  }
+
   /// Returns the columns that are multiplied at once: several vectors where one would wait for its sums.
   std::size_t Together() const {
+    if (interleaved_) return kInterleaved;
     const bool several = std::is_same_v<T, float> && m_ == 1 && !pairs_ &&
                          IsThinQuant(b_, 0, static_cast<std::size_t>(g_.k), g_.accumulator.order);
     return (several ? quant_vectors(b_.quants.format) : 1) * kThinColumns<T>;
   }
   /// The same where `left` columns are left.
   std::size_t Together(std::size_t left) const {
-    if (left >= together_) return together_;
+    if (left >= together_ || interleaved_) return std::min(left, together_);
     return std::min(left, together_ > 2 * kThinColumns<T> && left >= 2 * kThinColumns<T> ? 2 * kThinColumns<T>
                                                                                          : kThinColumns<T>);
   }
@@ -178,6 +194,12 @@ class ThinRun {
     }
 #endif
     if constexpr (std::is_same_v<T, float>) {
+      if (interleaved_) {
+        const auto multiply = g_.accumulator.order == SumOrder::tile ? MultiplyInterleaved<SumOrder::tile>
+                                                                     : MultiplyInterleaved<SumOrder::chain>;
+        return multiply(StripRows(0), b_.type, b_.At(column, kInterleaved * b.k), b.depth, StripAt<T>(0, b),
+                        ahead, sums, kColumns, store);
+      }
       if (count > kThinColumns<T>) {
         const auto multiply = g_.accumulator.order == SumOrder::tile ? MultiplyQuantVectors<SumOrder::tile>
                                                                      : MultiplyQuantVectors<SumOrder::chain>;
@@ -196,6 +218,7 @@ class ThinRun {
   GemmEpilogue<T> epilogue_;
   std::size_t m_, n_;
   PackSource a_, b_;
+  bool interleaved_;  // b_ is g_.b.interleaved
   Row one_row_;
   bool pairs_;         // by VDPBF16PS
   std::size_t depth_;  // places that a packed row of A takes
