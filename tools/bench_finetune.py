@@ -2,7 +2,7 @@
 """Compares fine-tuning with transformers and peft: the same model, rows, AdamW, clipping and threads, measured alternately.
 
     bench_finetune.py MODEL [--mantissa build/mantissa] [--what lora|full] [--case NAME]... [--length T] [--batch B] [--masked SHARE]
-                      [--rank R] [--rounds N] [--steps N] [--threads N]
+                      [--rank R] [--recompute none|attention|block] [--checkpointing] [--rounds N] [--steps N] [--threads N]
 
 MODEL is a directory in Hugging Face's layout. A case is a policy of Mantissa and its peer:
 
@@ -11,7 +11,8 @@ MODEL is a directory in Hugging Face's layout. A case is a policy of Mantissa an
     bf16    bf16-true                       weights in bf16 (adapters in f32, as peft holds them)
     nf4     bf16-mixed, base in nf4-double  weights in bf16; bitsandbytes' kernels need another machine
 
-A step is one batch of B rows of T tokens: forward, backward, clipping and AdamW, without gradient checkpointing on either side.
+A step is one batch of B rows of T tokens: forward, backward, clipping and AdamW. Both sides keep all activations, unless
+--recompute (batch.recompute of Mantissa) or --checkpointing (gradient checkpointing of transformers) is given.
 Adapters are LoRA on all linear layers. A share of the tokens can be masked at the beginning of each row, as the prompts of
 conversations are. Tokens per second count all tokens of a row. The first step of each turn is not counted. Peak memory is
 VmHWM of the contender's process. The script does not pass or fail. On a shared machine only the ratios are meaningful.
@@ -60,6 +61,8 @@ class TorchTraining:
             from peft import LoraConfig, get_peft_model
             self.model = get_peft_model(self.model, LoraConfig(r=args.rank, lora_alpha=2 * args.rank, lora_dropout=0.0,
                                                                target_modules="all-linear", task_type="CAUSAL_LM"))
+        if args.checkpointing:
+            self.model.gradient_checkpointing_enable({"use_reentrant": False})
         self.model.train()
         self.trained = [p for p in self.model.parameters() if p.requires_grad]
         self.optimizer = torch.optim.AdamW(self.trained, fused=True, **SETTINGS)
@@ -103,7 +106,7 @@ def work(args):
 
 class Torch:
     def __init__(self, args, kind):
-        self.name = f"PyTorch {kind}"
+        self.name = f"PyTorch {kind}" + (", checkpointing" if args.checkpointing else "")
         command = [sys.executable, __file__, *sys.argv[1:], "--worker", kind]
         self.process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True)
         if self.process.stdout.readline().strip() != "ready":
@@ -125,6 +128,7 @@ class Mantissa:
     def __init__(self, args, policy, base, scratch):
         self.args, self.scratch, self.turns = args, scratch, 0
         self.name = f"Mantissa {policy}" + (f", base {base}" if args.what == "lora" and base != "params" else "")
+        self.name += f", recompute {args.recompute}" if args.recompute != "none" else ""
         ids, labels = rows(args)
         (scratch / "rows.jsonl").write_text("".join(
             json.dumps({"input_ids": i, "labels": l}) + "\n" for i, l in zip(ids.tolist(), labels.tolist())))
@@ -141,6 +145,7 @@ validation = 0
 [batch]
 global_batch_size = {args.batch}
 micro_batch_size = {args.batch}
+recompute = "{args.recompute}"
 [optimizer]
 lr = {SETTINGS["lr"]}
 betas = [{SETTINGS["betas"][0]}, {SETTINGS["betas"][1]}]
@@ -194,7 +199,7 @@ def compare(args, case):
         ratios = "" if contender is peer else \
             f"   {speed[contender.name] / speed[peer.name]:.2f} x the speed, {contender.peak / peer.peak:.2f} x the memory"
         predicted = f" ({contender.predicted / 1e9:.2f} GB predicted)" if hasattr(contender, "predicted") else ""
-        print(f"{case:6} {contender.name:38} {speed[contender.name]:7.0f} tokens/s  {contender.peak / 1e9:6.2f} GB{predicted}{ratios}   "
+        print(f"{case:6} {contender.name:42} {speed[contender.name]:7.0f} tokens/s  {contender.peak / 1e9:6.2f} GB{predicted}{ratios}   "
               f"losses {' '.join(f'{x:.4f}' for x in contender.losses[:3])}", flush=True)
 
 
@@ -208,6 +213,8 @@ def main():
     parser.add_argument("--batch", type=int, default=4)
     parser.add_argument("--masked", type=float, default=0.0, help="share of each row's tokens that are not predicted")
     parser.add_argument("--rank", type=int, default=16)
+    parser.add_argument("--recompute", choices=["none", "attention", "block"], default="none", help="of Mantissa")
+    parser.add_argument("--checkpointing", action="store_true", help="of PyTorch")
     parser.add_argument("--rounds", type=int, default=2)
     parser.add_argument("--steps", type=int, default=2, help="of a turn, after its first")
     parser.add_argument("--threads", type=int, default=len(os.sched_getaffinity(0)))

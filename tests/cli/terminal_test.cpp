@@ -136,6 +136,16 @@ TEST(StepTable, TellsThatALongStepIsRunning) {
   EXPECT_TRUE(has(text, "\n     2 running, 0:00 since the start of the command\n")) << text;
   ::testing::internal::CaptureStdout();
   {
+    StepTable table(false, 20ms);
+    api::Step last = step(1);
+    last.step = last.steps;
+    table.show(last);
+    std::this_thread::sleep_for(200ms);
+  }
+  const std::string end = ::testing::internal::GetCapturedStdout();
+  EXPECT_TRUE(has(end, " complete, 0:00 since the start of the command\n") && !has(end, "running")) << end;
+  ::testing::internal::CaptureStdout();
+  {
     StepTable quiet(true, 1ms);
     std::this_thread::sleep_for(30ms);
   }

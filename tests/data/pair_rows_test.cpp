@@ -287,6 +287,9 @@ TEST_F(PairFiles, WithErrorsAreNamedByFileAndLine) {
       has(error_of<ConfigError>([&] { load(config("source = \"none.jsonl\"\n")); }),
           "none.jsonl: 1 pair, 0 used with 0 tokens; the longest row has 0; not used: 1 with an empty "
           "answer. Fix: every pair needs two answers"));
+  std::ofstream(folder / "empty.jsonl") << "\n";
+  EXPECT_TRUE(has(error_of<ConfigError>([&] { load(config("source = \"empty.jsonl\"\n")); }),
+                  "empty.jsonl: no pairs. Fix: write one JSON object on each line, with \"chosen\""));
   EXPECT_TRUE(
       has(error_of<ConfigError>([&] { load(config("source = \"kk\"\n")); }), "puzzles have one answer"));
 }

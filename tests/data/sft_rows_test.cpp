@@ -319,6 +319,9 @@ TEST(SftData, OfAConfigHasItsCountsInANote) {
   const std::string cut = error_of<FileError>([&] { load_dataset(config_of(""), model); });
   EXPECT_TRUE(has(cut, "rows.jsonl:2: not JSON at byte")) << cut;
   EXPECT_TRUE(has(cut, "check that it is complete")) << cut;
+  std::ofstream(folder / "rows.jsonl") << "\n";
+  const std::string empty = error_of<ConfigError>([&] { load_dataset(config_of(""), model); });
+  EXPECT_TRUE(has(empty, "rows.jsonl: no rows. Fix: write one JSON object on each line")) << empty;
 }
 
 TEST(SftData, IdsNeedNoTemplate) {

@@ -7,6 +7,7 @@
 #include <string>
 
 #include "mantissa/config/run_config.h"
+#include "mantissa/config/stages.h"
 #include "mantissa/data/rows.h"
 #include "precision/message.h"
 
@@ -92,6 +93,20 @@ TEST_F(StageRowsOf, TrainOnNothingThatAnyStageHoldsOut) {
   EXPECT_EQ(set.at_step(1).validation_rows(), 1);
   EXPECT_EQ(set.at_step(1).validation(0, 1).ids.front(), 230);
   EXPECT_EQ(set.at_step(5).validation(0, 1).ids.front(), 200);
+}
+
+TEST(StagesOfPuzzles, HaveARowToTrainAndOneToHoldOutOfTheLongestStage) {
+  const config::RunConfig run = config::parse_config(
+      "[[run.stage]]\nsteps = 1\nsequence_length = 1024\n[[run.stage]]\nsteps = 1\nsequence_length = 32768\n"
+      "[model]\nhidden_size = 16\nintermediate_size = 16\nnum_hidden_layers = 1\nnum_attention_heads = "
+      "1\nvocab_size = 256\n[data]\nsource = \"kk\"\n"
+      "[batch]\nglobal_batch_size = 1\n",
+      "run.toml");
+  const model::ModelConfig model = model::parse_model_config(run.model.fields, "[model]");
+  EXPECT_NO_THROW(load_dataset(run, model));
+  const text::Dataset rows = load_dataset(config::stage_config(run, 1), model);
+  EXPECT_EQ(rows.training_rows(), 1);
+  EXPECT_EQ(rows.validation_rows(), 1);
 }
 
 TEST_F(StageRowsOf, ThatDoNotExistAreAnError) {

@@ -53,6 +53,11 @@ TEST_F(PuzzlesOfFiles, AreTheFirstOfEachNumberOfPeopleInEqualShares) {
   EXPECT_EQ(people_in(three), (People{3, 3}));
   EXPECT_TRUE(three[1].where.ends_with("p.jsonl:2"));
   EXPECT_TRUE(has(error_of<ConfigError>([&] { read_puzzles({path}, {1, 6, 8}); }), "no puzzle has 6 to 8"));
+  const std::string empty = files.write("empty.jsonl", "\n");
+  EXPECT_EQ(error_of<ConfigError>([&] {
+              read_puzzles({empty}, {1, 0, 8});
+            }),
+            empty + ": contains no puzzles");
 }
 
 TEST_F(PuzzlesOfFiles, RefuseARowThatIsNotOne) {

@@ -105,8 +105,9 @@ void StepTable::beat(const std::stop_token& over) {
     wake_.wait_until(lock, over, last_line_ + longest_, [&] { return is_overdue(); });
     if (over.stop_requested() || !is_overdue()) continue;
     const std::chrono::duration<double> since = Clock::now() - start_;
-    print(fmt::format("{:>6} running, {} since the start of the command", step_ + 1,
-                      clock_text(since.count())));
+    const bool ending = steps_ > 0 && step_ == steps_;  // held-out rows, the state and the model follow
+    print(fmt::format("{:>6} {}, {} since the start of the command", ending ? step_ : step_ + 1,
+                      ending ? "complete" : "running", clock_text(since.count())));
   }
 }
 
@@ -133,6 +134,7 @@ void StepTable::show(const api::Step& s) {
   if (quiet_) return;
   const std::lock_guard lock(mutex_);
   step_ = s.step;
+  steps_ = s.steps;
   header(s);
   if (s.skipped) print(fmt::format("skip    {}: {}", s.step, s.overflow));
   if (has_line(s) || (!live_ && is_overdue())) {

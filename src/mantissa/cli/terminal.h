@@ -49,8 +49,9 @@ class StepTable {
   std::condition_variable_any wake_;
   bool begun_ = false;
   bool line_open_ = false;
-  int lost_ = 0;           // errno of a failed write, after which nothing is written
-  std::int64_t step_ = 0;  // the last step shown
+  int lost_ = 0;            // errno of a failed write, after which nothing is written
+  std::int64_t step_ = 0;   // the last step shown
+  std::int64_t steps_ = 0;  // of the run; 0: unknown yet
   const Clock::time_point start_ = Clock::now();
   Clock::time_point last_line_ = start_;
   std::jthread heart_;  // runs if standard output is not a terminal

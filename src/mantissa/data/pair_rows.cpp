@@ -93,6 +93,11 @@ class PairReader {
     }
     append_encoded(encoder, waiting, pairs);
     encoder.check();
+    if (encoder.counts().pairs == 0) {
+      throw ConfigError(fmt::format(
+          "{}: no pairs. Fix: write one JSON object on each line, with \"chosen\" and \"rejected\"",
+          fmt::join(source, ", ")));
+    }
     const std::string told = describe(encoder.counts(), rules_, fmt::format("{}", fmt::join(source, ", ")));
     if (pairs.rows.empty()) throw ConfigError(told + ". Fix: every pair needs two answers");
     if (notes_ != nullptr) notes_->push_back(told);

@@ -44,13 +44,15 @@ struct Stages {
   std::map<std::vector<std::string>, std::shared_ptr<const text::Corpus>> corpora = {};
 };
 
+/// Returns the tokens of all steps, at least two rows of the longest stage: one to train and one to hold out.
 std::int64_t tokens_of_steps(const config::RunConfig& config) {
-  std::int64_t tokens = 0;
+  std::int64_t tokens = 0, longest = 0;
   for (std::size_t s = 0; s < config::stage_count(config); ++s) {
     const config::RunConfig stage = config::stage_config(config, s);
     tokens += stage.run.steps * stage.batch.global_batch_size * stage.data.sequence_length;
+    longest = std::max(longest, stage.data.sequence_length);
   }
-  return tokens;
+  return std::max(tokens, 2 * longest);
 }
 
 /// Returns the ids of the puzzles with their documents.

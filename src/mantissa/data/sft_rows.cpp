@@ -253,6 +253,11 @@ std::vector<text::Row> sft_rows(const config::RunConfig& config, const model::Mo
   const std::string text = describe(encoder.counts(), rules, fmt::format("{}", fmt::join(source, ", ")));
   if (counts != nullptr) *counts = encoder.counts();
   const SftCounts& c = encoder.counts();
+  if (c.rows == 0) {
+    throw ConfigError(
+        fmt::format("{}: no rows. Fix: write one JSON object on each line, for example with \"messages\"",
+                    fmt::join(source, ", ")));
+  }
   const bool too_few = text::held_out_rows(std::ssize(rows), held_out) >= std::ssize(rows);
   if (rows.empty() || (too_few && c.masked + c.empty > 0)) {
     const char* needs = rows.empty() ? "" : "; training with held-out rows needs at least 2";

@@ -1,6 +1,7 @@
 #include "mantissa/eval/puzzles.h"
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include <algorithm>
 #include <map>
@@ -89,7 +90,9 @@ std::vector<PeopleScore> PuzzleScores::by_people() const {
 std::vector<PlacedConversation> read_puzzles(const std::vector<std::string>& files,
                                              const PuzzleChoice& choice) {
   std::map<std::int64_t, std::vector<PlacedConversation>> by_people;
+  bool any_row = false;
   data::for_each_conversation(files, {}, [&](PlacedConversation row) {
+    any_row = true;
     if (!row.row.puzzle) {
       throw FileError(
           fmt::format("{}: the row is not a puzzle: it has no \"solution_text_format\" with \"prompt\" or "
@@ -103,6 +106,7 @@ std::vector<PlacedConversation> read_puzzles(const std::vector<std::string>& fil
     if (std::ssize(some) < choice.count) some.push_back(std::move(row));
     return true;
   });
+  if (!any_row) throw ConfigError(fmt::format("{}: contains no puzzles", fmt::join(files, ", ")));
   if (by_people.empty()) {
     throw ConfigError(
         fmt::format("{}: no puzzle has {} to {} people. Fix: change --people-min or --people-max",
