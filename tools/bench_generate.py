@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Compares decoding speed with transformers: the same Llama and weights, greedy, with a key-value cache, measured alternately.
 
-    bench_generate.py [--mantissa build/mantissa] [--streams 1,16] [--tokens 128] [--rounds 3] [--threads N] [--model DIR]
+    bench_generate.py [--mantissa build/mantissa] [--streams 1,16] [--tokens 256] [--rounds 3] [--threads N] [--model DIR]
 
 Prints tokens per second of each turn (including the prompt), medians over the turns, and ratios of the medians. `of limit` is
 the share of the speed at which each stream reads all required weights once per token at the bandwidth that `mantissa doctor`
@@ -74,7 +74,7 @@ def main():
     parser.add_argument("--mantissa", default=str(pathlib.Path(__file__).parent.parent / "build/mantissa"))
     parser.add_argument("--model")
     parser.add_argument("--streams", default="1,16")
-    parser.add_argument("--tokens", type=int, default=128)
+    parser.add_argument("--tokens", type=int, default=256)
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--threads", type=int, default=len(os.sched_getaffinity(0)))
     args = parser.parse_args()

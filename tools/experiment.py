@@ -5,8 +5,8 @@
     python tools/experiment.py mismatch [--out DIR]   training in f32, rollouts in other precisions
 
 Both start from the model of experiments/kk-start.toml, which imitates a careless teacher: 45 % of its answers reason and are
-right, the others are guesses. Whatever is finished in DIR is kept, so a stopped experiment continues there with the same options. DIR gets the
-runs, results.json, and in compare*/report.html the curves.
+right, the others are guesses. Whatever is finished in DIR is kept, so a stopped experiment continues there with the same options.
+DIR gets the runs, results.json, and in compare*/report.html the curves.
 """
 import argparse
 import json

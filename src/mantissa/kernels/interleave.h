@@ -1,6 +1,6 @@
 // A weight stored again for products of few rows. Sixteen columns of Wᵀ lie side by side, so that a kernel
-// reads memory in the order of its addresses and transposes nothing: on two cores of a Zen 5 server it reads
-// 54 GB/s then, and 42 GB/s from rows.
+// reads memory in the order of its addresses and transposes nothing: on two cores of a Zen 5 server
+// bench_thin reads 68 GB/s of f32 weights then, and 57 GB/s from rows.
 #pragma once
 
 #include <cstddef>

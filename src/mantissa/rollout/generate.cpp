@@ -240,7 +240,10 @@ std::shared_ptr<const plan::Program> compile_decode(const model::ModelConfig& co
 void interleave_weights(runtime::WeightSet& weights, const plan::Program& program) {
   if (program.buffer(program.required("rows")).shape.count() >= kernels::kStripRows) return;
   if (runtime::InterleavedWeights::bytes(program, weights) > runtime::available_memory_bytes() / 2) return;
-  weights.set_interleaved(std::make_shared<runtime::InterleavedWeights>(program, weights));
+  try {
+    weights.set_interleaved(std::make_shared<runtime::InterleavedWeights>(program, weights));
+  } catch (const ResourceError&) {  // a limit of this process: its weights are read where they are
+  }
 }
 
 std::vector<Generation> generate(runtime::Session& session, const model::ModelConfig& config,

@@ -37,7 +37,6 @@ void KeptSequence::reserve(std::int64_t positions) {
     plan::check_rules(*program);
     weights_program_ = program;
     weights_ = std::make_shared<runtime::WeightSet>(weights::open_weights(*program, source_, device_));
-    interleave_weights(*weights_, *program);
   }
   session_.emplace(std::move(program), weights_);
 }

@@ -1,6 +1,8 @@
 #include "mantissa/runtime/interleaved.h"
 
+#include <algorithm>
 #include <optional>
+#include <vector>
 
 #include "mantissa/kernels/interleave.h"
 #include "mantissa/plan/products.h"
@@ -8,9 +10,18 @@
 namespace mantissa::runtime {
 namespace {
 
-/// Calls see(buffer, memory) for every weight to interleave. A weight of several products is seen as often.
-template <class See>
-void each(const plan::Program& program, const WeightSet& weights, const See& see) {
+struct Weight {
+  const plan::Buffer* buffer = nullptr;
+  const std::byte* memory = nullptr;
+
+  std::size_t bytes() const {
+    return kernels::interleaved_bytes(buffer->shape.leading(), buffer->shape.last(), buffer->type);
+  }
+};
+
+/// Returns the weights to interleave, each once.
+std::vector<Weight> multiplied_as_stored(const plan::Program& program, const WeightSet& weights) {
+  std::vector<Weight> all;
   for (const plan::Step& step : program.steps) {
     if (step.phase != graph::Phase::forward || step.op->kind != graph::OpKind::product) continue;
     const std::optional<plan::StepProduct> product = plan::product_of(program, step);
@@ -21,38 +32,30 @@ void each(const plan::Program& program, const WeightSet& weights, const See& see
     if (!weight || !kernels::interleaves(b.type) || b.layout().blocks || weights.quants(program, id))
       continue;
     if (!step.inputs[1].operand.plain() || !holds(product->stored.product.b.format, b.type)) continue;
-    if (const std::byte* memory = weights.find(program, id)) see(b, memory);
+    const std::byte* memory = weights.find(program, id);
+    if (memory != nullptr && std::ranges::find(all, memory, &Weight::memory) == all.end())
+      all.push_back({&b, memory});
   }
-}
-
-std::size_t bytes_of_copy(const plan::Buffer& b) {
-  return kernels::interleaved_bytes(b.shape.leading(), b.shape.last(), b.type);
+  return all;
 }
 
 }  // namespace
 
-InterleavedWeights::InterleavedWeights(const plan::Program& program, const WeightSet& weights) {
+InterleavedWeights::InterleavedWeights(const plan::Program& program, const WeightSet& weights)
+    : storage_(weights.device().allocate(bytes(program, weights))) {
   std::size_t end = 0;
-  each(program, weights, [&](const plan::Buffer& b, const std::byte* memory) {
-    if (copies_.try_emplace(memory, end).second) end += bytes_of_copy(b);
-  });
-  storage_ = weights.device().allocate(end);
-  std::size_t done = 0;
-  each(program, weights, [&](const plan::Buffer& b, const std::byte* memory) {
-    const std::size_t at = copies_.at(memory);
-    if (at < done) return;
-    kernels::interleave(weights.device().host(), b.shape.leading(), b.shape.last(),
-                        {memory, b.type, b.shape.last()}, storage_.data() + at);
-    done = at + bytes_of_copy(b);
-  });
+  for (const Weight& w : multiplied_as_stored(program, weights)) {
+    const Shape& shape = w.buffer->shape;
+    kernels::interleave(weights.device().host(), shape.leading(), shape.last(),
+                        {w.memory, w.buffer->type, shape.last()}, storage_.data() + end);
+    copies_[w.memory] = end;
+    end += w.bytes();
+  }
 }
 
 std::size_t InterleavedWeights::bytes(const plan::Program& program, const WeightSet& weights) {
-  std::map<const std::byte*, std::size_t> sizes;
-  each(program, weights,
-       [&](const plan::Buffer& b, const std::byte* memory) { sizes[memory] = bytes_of_copy(b); });
   std::size_t sum = 0;
-  for (const auto& [memory, size] : sizes) sum += size;
+  for (const Weight& w : multiplied_as_stored(program, weights)) sum += w.bytes();
   return sum;
 }
 

@@ -14,7 +14,7 @@ namespace mantissa::runtime {
 class InterleavedWeights {
  public:
   /// Interleaves those weights of `weights` that forward products of `program` multiply as they are stored.
-  /// The weights must not change afterwards.
+  /// The weights must not change afterwards. Throws ResourceError if there is not enough memory.
   InterleavedWeights(const plan::Program& program, const WeightSet& weights);
 
   /// Returns the bytes that the constructor would allocate.
@@ -24,8 +24,8 @@ class InterleavedWeights {
   const std::byte* find(const std::byte* memory) const;
 
  private:
-  std::map<const std::byte*, std::size_t> copies_;  // their offsets
   Storage storage_;
+  std::map<const std::byte*, std::size_t> copies_;  // their offsets
 };
 
 }  // namespace mantissa::runtime

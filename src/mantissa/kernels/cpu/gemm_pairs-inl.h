@@ -99,8 +99,8 @@ HWY_NOINLINE void PackAcross(const PackSource& from, std::size_t side, std::size
     const bool inside = i < width && side + i < last;
     rows[i] = inside ? BfloatRow(from, side + i, first_depth, depth, staged + i * (kBlock + kLanes)) : kZeros;
   }
-  // The next sides, which are too far apart for the hardware to prefetch them: four lines for every kEight
-  // terms.
+  // The next sides, which are too far apart for the hardware to prefetch them. Every kEight terms of bf16
+  // take four lines; of wider formats this is the first part.
   const std::uint8_t* ahead = from.At(side + kLanes, first_depth);
   const auto prefetch = [&](std::size_t step) {
     for (std::size_t i = 0; i < 4; ++i)

@@ -44,9 +44,9 @@ class ThinRun {
         epilogue_(g),
         m_(static_cast<std::size_t>(g.m)),
         n_(static_cast<std::size_t>(g.n)),
-        a_(g.a, true),
-        b_(g.b, true),
-        interleaved_(ReadInterleaved()),
+        a_(Source(g, g.a)),
+        b_(SourceOfB(g)),
+        interleaved_(g.b.interleaved != nullptr && b_.data == g.b.interleaved),
         one_row_{0, g.k},
         pairs_(pairs),
         depth_(gemm_plan::summarize(Walk()).depth),
@@ -118,15 +118,20 @@ class ThinRun {
 #endif
   }
 
-  /// Returns true if B is read as it was interleaved, and makes it the source then.
-  bool ReadInterleaved() {
-    if (g_.accumulator.order == SumOrder::tile) a_.unscale = b_.unscale = 1;  // the sums are multiplied
-    if (g_.b.interleaved == nullptr || g_.m >= kStripRows || !std::is_same_v<T, float>) return false;
-    if (!interleaves(b_.type) || !Unrounded(b_)) return false;
-    b_.data = g_.b.interleaved;
-    b_.ld = static_cast<std::size_t>(interleaved_width(g_.k, b_.type));
-    b_.run_bytes = b_.ld * bytes_of(b_.type);
-    return true;
+  static PackSource Source(const Gemm& g, const GemmOperand& operand) {
+    PackSource source(operand, true);
+    if (g.accumulator.order == SumOrder::tile) source.unscale = 1;  // the sums are multiplied
+    return source;
+  }
+  /// The interleaved copy of B if there is one with the elements that are multiplied, else its rows.
+  static PackSource SourceOfB(const Gemm& g) {
+    PackSource b = Source(g, g.b);
+    const bool few = std::is_same_v<T, float> && g.m < kStripRows;
+    if (g.b.interleaved == nullptr || !few || !interleaves(b.type) || !Unrounded(b)) return b;
+    b.data = g.b.interleaved;
+    b.ld = static_cast<std::size_t>(interleaved_width(g.k, b.type));
+    b.run_bytes = b.ld * bytes_of(b.type);
+    return b;
   }
 
   /// Returns the columns that are multiplied at once: several vectors where one would wait for its sums.
