@@ -245,6 +245,12 @@ std::vector<Option> fixed_table() {
        "changes memory and time, but no bit",
        {},
        {"none", "attention", "block"}},
+      {"batch",
+       "chunk_tokens",
+       [](RunConfig& c) -> Slot { return &c.batch.chunk_tokens; },
+       "tokens at a time of layers that treat tokens separately, such as the feed-forward: a multiple of 256, "
+       "or 0 for all at once; changes memory, but no bit",
+       {.min = 0, .max = kLong}},
 
       {"optimizer",
        "name",

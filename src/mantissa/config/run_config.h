@@ -135,6 +135,7 @@ struct BatchSection {
   std::int64_t leaf = 1;
   std::int64_t shards = 1;
   std::string recompute = "none";
+  std::int64_t chunk_tokens = 1024;
   friend bool operator==(const BatchSection&, const BatchSection&) = default;
 };
 

@@ -15,6 +15,7 @@
 #include "mantissa/config/read.h"
 #include "mantissa/config/stages.h"
 #include "mantissa/config/steps.h"
+#include "mantissa/tensor/extent.h"
 #include "mantissa/tokenizer/kinds.h"
 
 namespace mantissa::config {
@@ -226,6 +227,12 @@ void settle_batch(RunConfig& config, const Entries& entries, bool divided) {
   }
   check("micro_batch_size", batch.micro_batch_size, rows, name);
   check("leaf", batch.leaf, batch.micro_batch_size, "batch.micro_batch_size");
+  if (batch.chunk_tokens % kSumBlock != 0) {
+    const std::int64_t nearest = (batch.chunk_tokens + kSumBlock - 1) / kSumBlock * kSumBlock;
+    throw ConfigError(
+        fmt::format("{}: batch.chunk_tokens = {}: must be a multiple of {}, or 0 for all tokens at once; try {}",
+                    entries.where("batch", "chunk_tokens"), batch.chunk_tokens, kSumBlock, nearest));
+  }
 }
 
 void settle_schedule(RunConfig& config, const Entries& entries) {

@@ -98,6 +98,7 @@ constexpr Foreign kForeign[] = {
     {"gradient_checkpointing", "batch.recompute", kRecompute},
     {"activation_checkpointing", "batch.recompute", kRecompute},
     {"recompute_granularity", "batch.recompute", kRecompute},
+    {"scan_mlp_chunk_size", "batch.chunk_tokens"},
     {"learning_rate", "optimizer.lr"},
     {"max_lr", "optimizer.lr"},
     {"optim", "optimizer.name"},

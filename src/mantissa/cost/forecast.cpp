@@ -121,6 +121,7 @@ plan::Program compile_alone(const config::RunConfig& config, const model::ModelC
   options.shards = config.batch.shards;
   options.one_micro_batch = rows == config.batch.global_batch_size;
   options.recompute = plan::parse_recompute(config.batch.recompute);
+  options.chunk_tokens = config.batch.chunk_tokens;
   options.fold = fold;
   options.fuse = fuse;
   options.quantised = quantised_slots(config, model);
@@ -145,6 +146,7 @@ plan::Program compile_log_probs(const config::RunConfig& config, const model::Mo
   plan::CompileOptions options;
   options.longest_row = options.longest_leaf = length;
   options.quantised = model::held_in_blocks(model);
+  options.chunk_tokens = config.batch.chunk_tokens;
   const precision::Policy policy = config::adapted_policy(config.policy.at_step(step), config.adapter);
   const graph::Graph graph = model::build_log_prob(model, tokens_of(config, config.batch.micro_batch_size),
                                                    length, false, {}, {model::Entropy::none, value});

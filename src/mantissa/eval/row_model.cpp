@@ -4,6 +4,7 @@
 
 #include <cmath>
 
+#include "mantissa/config/run_config.h"
 #include "mantissa/objective/objective.h"
 #include "mantissa/runtime/nonfinite.h"
 
@@ -13,6 +14,7 @@ plan::CompileOptions row_options(const model::ModelConfig& config, std::int64_t 
   plan::CompileOptions options;
   options.quantised = model::held_in_blocks(config);
   options.longest_row = options.longest_leaf = length;
+  options.chunk_tokens = config::BatchSection{}.chunk_tokens;
   return options;
 }
 

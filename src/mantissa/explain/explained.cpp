@@ -118,6 +118,8 @@ Explained describe_training(const config::RunConfig& run, const model::ModelConf
     if (s.op->part == graph::Part::conversion) t.casts.emplace_back(s.scope, s.bytes);
   }
   t.casts_left = plan::casts_left(program);
+  t.steps = program.steps.size();
+  for (const plan::ChunkedSteps& range : program.chunked) t.chunked_steps += range.end - range.begin;
   t.memory = memory;
   t.adapter = adapter_plan(model, program, memory);
   t.largest_micro_batch_size = cost::largest_micro_batch(config, model, e.here.memory_bytes, memory, device);

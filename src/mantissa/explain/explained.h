@@ -80,6 +80,7 @@ struct Training {
   Scalar reduce = Scalar::f32;
   std::vector<std::pair<std::string, double>> casts;  // scope and bytes of the remaining cast steps
   plan::CastsLeft casts_left;
+  std::size_t steps = 0, chunked_steps = 0;  // of the plan; those that run for one chunk of tokens at a time
   cost::MemoryForecast memory;
   std::int64_t largest_micro_batch_size = 0;  // 0 if not even one leaf of sequences fits
   std::size_t least_bytes = 0;                // of a run with one leaf at once, if that does not fit

@@ -68,6 +68,14 @@ struct Argument {
   Matrix out() const { return {data, type, row_stride()}; }
 };
 
+/// A part of one leaf, in a sum over tokens that runs chunk by chunk. The part begins at a multiple of
+/// kSumBlock tokens from its row's start and lies within one row.
+struct LeafPart {
+  Argument sum;         // of the parts so far, in the arithmetic
+  bool opens = false;   // the first part: `sum` is overwritten
+  bool closes = false;  // the last part: `sum` is added to the output
+};
+
 /// One execution of a node. Inputs and outputs are in the node's order.
 struct Call {
   const kernels::Context& ctx;
@@ -78,6 +86,7 @@ struct Call {
   const kernels::Expression* expression = nullptr;  // for pointwise ops
   Argument addend;                                  // data == nullptr: none
   bool accumulate = false;                          // weight gradients: add to the existing values
+  const LeafPart* leaf = nullptr;                   // sums over tokens: the tokens are part of a leaf
   bool repeated = false;  // the call has run before: scales of its outputs are neither computed nor recorded
   Scalar arithmetic = Scalar::f32;
   Factor compute = Scalar::f32;   // rounding of factors that the op computes itself (P and dS in attention)
@@ -184,6 +193,7 @@ struct OpDef {
   bool takes_addend = false;       // its kernel can add a sum (by its row stride) before the last rounding
   bool rounds_before_addend = false;  // its kernel can also round its own result before that
   bool makes_factors = false;    // multiplies values that it computes itself, in the policy's compute format
+  bool per_token = false;        // a row of its results depends only on the same rows of its inputs
   bool sums_tokens = false;      // its result is a sum over the token axis
   bool rounds_gradient = false;  // its kernel can add to a narrower weight gradient, rounding once
   bool in_place = false;         // output 0 may overwrite an unbroadcast input or addend of the same type
@@ -202,6 +212,8 @@ struct OpDef {
   void (*run)(const Call&) = nullptr;
   /// Flops that the kernel executes, if more than the necessary ones (`cost`). Null: equal to them.
   double (*executed_flops)(const NodeView&, const Sizes&) = nullptr;
+  /// Returns true if the kernel of a sum over tokens can sum a leaf in parts (Call::leaf). Null: it cannot.
+  bool (*sums_parts)(std::span<const Shape> inputs) = nullptr;
   /// Returns true if the sum of a product runs across the rows of input i. Null: all sums run along rows.
   bool (*sums_across_rows)(const Attributes&, std::size_t input) = nullptr;
   /// The id of a gradient op that can include this op's work, and the id of the op that does both.

@@ -34,6 +34,13 @@ Layout Buffer::layout() const {
   return l;
 }
 
+Shape Buffer::held_shape() const {
+  if (chunk == 0 || shape.dim(0).size <= chunk) return shape;
+  std::vector<Dim> dims = shape.dims();
+  dims.front().size = chunk;
+  return Shape(std::move(dims));
+}
+
 std::size_t Buffer::stored_bytes() const {
   return quants ? quants->bytes(shape) : layout().bytes(shape);
 }
@@ -69,20 +76,35 @@ void add_deciders(Step& step, const Step& part) {
   }
 }
 
+namespace {
+
+/// A graph with only the operands of a step, from which its op computes cost and workspace. Token axes have
+/// at most `most_tokens` tokens, unless it is 0.
+struct OperandsOfStep {
+  graph::Graph graph;
+  std::vector<graph::ValueId> ids;
+
+  OperandsOfStep(const Program& program, const Step& s, std::int64_t most_tokens) {
+    for (const Operand& o : s.inputs) {
+      const Buffer& b = program.buffer(o.buffer);
+      std::vector<Dim> dims = b.shape.dims();
+      if (most_tokens > 0 && b.shape.has_tokens())
+        dims.front().size = std::min(dims.front().size, most_tokens);
+      graph::Value value;
+      value.name = b.name;
+      value.shape = Shape(std::move(dims));
+      ids.push_back(graph.add_value(std::move(value)));
+    }
+  }
+};
+
+}  // namespace
+
 void estimate_costs(Program& program, const CompileOptions& options, const kernels::Context& ctx) {
   graph::Sizes sizes{program.token_capacity, options.longest_row, options.longest_leaf, program.arithmetic};
   const auto bytes = [&](BufferId b) { return static_cast<double>(program.buffer(b).stored_bytes()); };
   for (Step& s : program.steps) {
-    // An op infers shapes from a graph: here a small one with only the operands.
-    graph::Graph operands;
-    std::vector<graph::ValueId> ids;
-    for (const Operand& o : s.inputs) {
-      graph::Value value;
-      value.name = program.buffer(o.buffer).name;
-      value.shape = program.buffer(o.buffer).shape;
-      ids.push_back(operands.add_value(std::move(value)));
-      s.bytes += bytes(o.buffer);
-    }
+    for (const Operand& o : s.inputs) s.bytes += bytes(o.buffer);
     sizes.outputs.clear();
     for (const BufferId o : s.outputs) {
       s.bytes += bytes(o);
@@ -90,14 +112,44 @@ void estimate_costs(Program& program, const CompileOptions& options, const kerne
     }
     if (s.addend != kNoBuffer) s.bytes += bytes(s.addend);
     sizes.parts = s.compute.parts;
-    const graph::NodeView node{operands, ids, s.attributes};
+    const OperandsOfStep operands(program, s, 0);
+    const graph::NodeView node{operands.graph, operands.ids, s.attributes};
     const graph::Cost cost = s.op->cost != nullptr ? s.op->cost(node, sizes) : graph::Cost{};
     s.flops = cost.flops;
     s.capped = cost.capped;
     s.executed_flops = s.op->executed_flops != nullptr ? s.op->executed_flops(node, sizes) : s.flops;
     if (s.op->workspace != nullptr) s.workspace = s.op->workspace(node, sizes, ctx);
   }
+  for (const ChunkedSteps& range : program.chunked) {
+    graph::Sizes chunk = sizes;
+    chunk.tokens = range.tokens;
+    for (std::size_t i = range.begin; i < range.end; ++i) {
+      Step& s = program.steps[i];
+      if (s.op->workspace == nullptr) continue;
+      const OperandsOfStep operands(program, s, range.tokens);
+      chunk.parts = s.compute.parts;
+      chunk.outputs.clear();
+      for (const BufferId o : s.outputs) chunk.outputs.push_back(program.buffer(o).type);
+      s.workspace = s.op->workspace({operands.graph, operands.ids, s.attributes}, chunk, ctx);
+    }
+  }
 }
+
+namespace {
+
+/// Runs the passes that depend on whether steps run in chunks.
+Program completed(Program program, const CompileOptions& options, const kernels::Context& ctx,
+                  bool in_chunks) {
+  recompute(program, options.recompute, in_chunks);
+  if (options.views && !options.keep_values) view_columns(program);
+  hold_quantised(program, options.quantised);
+  if (in_chunks) chunk_tokens(program, options.chunk_tokens);
+  estimate_costs(program, options, ctx);
+  lay_out_memory(program, options.keep_values);
+  return program;
+}
+
+}  // namespace
 
 Program compile(const graph::Graph& graph, const precision::Policy& policy, const CompileOptions& options,
                 const kernels::Context& ctx) {
@@ -113,12 +165,11 @@ Program compile(const graph::Graph& graph, const precision::Policy& policy, cons
   if (options.join_head) join_head(program);
   if (options.fuse) fuse_pointwise(program);
   if (options.one_micro_batch) join_uses(program);
-  recompute(program, options.recompute);
-  if (options.views && !options.keep_values) view_columns(program);
-  hold_quantised(program, options.quantised);
-  estimate_costs(program, options, ctx);
-  lay_out_memory(program, options.keep_values);
-  return program;
+  Program whole = completed(program, options, ctx, false);
+  if (options.keep_values || options.chunk_tokens == 0 || program.token_capacity <= options.chunk_tokens)
+    return whole;
+  Program chunked = completed(std::move(program), options, ctx, true);
+  return chunked.memory.arena() < whole.memory.arena() ? std::move(chunked) : std::move(whole);
 }
 
 }  // namespace mantissa::plan

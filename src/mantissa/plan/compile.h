@@ -19,7 +19,8 @@ enum class Recompute : std::uint8_t {
   none,
   attention,  // results inside attention modules; their inputs and contributions to the residual stream are
               // kept
-  block,      // results inside blocks; the residual stream between blocks and the whole last block are kept
+  block,      // results inside blocks; the residual stream between blocks is kept, and the last block, if steps
+              // run in chunks only up to its attention
 };
 /// Parses "none", "attention" or "block". Throws ConfigError for other names.
 Recompute parse_recompute(std::string_view name);
@@ -42,6 +43,9 @@ struct CompileOptions {
   std::int64_t shards = 1;
   /// Frozen weights of linear layers that are held in quantised blocks. Others that it names are not.
   QuantisedSlots quantised = {};
+  /// Steps that treat tokens separately run for this many tokens at a time if this saves memory: a
+  /// multiple of kSumBlock, or 0 (changes no bit).
+  std::int64_t chunk_tokens = 0;
   bool keep_values = false;  // keep every value of the graph readable after the run (for traces)
   /// For an update's graph: the program whose weights it updates. The update has that program's slots, and
   /// reads the gradients in its memory.

@@ -56,7 +56,7 @@ void share_places(const Program& p, std::vector<Lifetime>& lives, Places& places
       const std::size_t from = places.root(static_cast<std::size_t>(c));
       const Buffer& b = p.buffer(c);
       const bool fits = b.home == Home::activation && p.buffers[out].home == Home::activation &&
-                        b.shape == p.buffers[out].shape && b.layout() == p.buffers[out].layout() &&
+                        b.held_shape() == p.buffers[out].held_shape() && b.layout() == p.buffers[out].layout() &&
                         !partly_shared[out] && !partly_shared[static_cast<std::size_t>(c)];
       const bool read_twice =
           std::count_if(s.inputs.begin(), s.inputs.end(), [&](const Operand& o) { return o.buffer == c; }) +
@@ -100,12 +100,16 @@ std::size_t place_in_order(Program& p, Home home, std::size_t begin) {
 }  // namespace
 
 void lay_out_memory(Program& p, bool keep_values) {
-  for (Buffer& b : p.buffers) b.bytes = b.stored_bytes();
+  for (Buffer& b : p.buffers) b.bytes = b.chunk > 0 ? b.layout().bytes(b.held_shape()) : b.stored_bytes();
   std::vector<Lifetime> lives = lifetimes(p, keep_values);
   // With keep_values, every value stays readable, so no op works in place.
   Places places(p.buffers.size());
   join_views(p, lives, places);
   if (!keep_values) share_places(p, lives, places);
+  extend_over_chunks(p, lives);
+  for (std::size_t b = 0; b < lives.size(); ++b) {
+    if (lives[b].used() && places.root(b) != b) lives[places.root(b)].add(lives[b]);
+  }
 
   MemoryRegions& m = p.memory;
   std::size_t end = 0;

@@ -28,6 +28,10 @@ struct Lifetime {
   std::int64_t steps() const { return last - first + 1; }
 };
 
+/// Extends the lifetimes of buffers that hold all tokens over the chunked ranges that touch them: the first
+/// step of a range runs again after its last one.
+void extend_over_chunks(const Program& program, std::vector<Lifetime>& lives);
+
 /// Returns the lifetime of each buffer, without those of its views. Outputs of the program live on after the
 /// last step, and with `keep_values` every buffer that is used.
 std::vector<Lifetime> lifetimes(const Program& program, bool keep_values = false);

@@ -29,7 +29,8 @@ void fuse_pointwise(Program& program);
 void join_uses(Program& program);
 
 /// Repeats steps of the forward phase in the backward phase, so that their results need not be kept.
-void recompute(Program& program, Recompute what);
+/// `in_chunks`: steps that treat tokens separately will run in chunks.
+void recompute(Program& program, Recompute what, bool in_chunks);
 
 /// Removes splits and joins of columns whose parts can be views of the whole.
 void view_columns(Program& program);
@@ -37,6 +38,9 @@ void view_columns(Program& program);
 /// Holds frozen weights in quantised blocks. Throws ConfigError for a weight of a linear layer that cannot be
 /// held so, and if `wanted` names parameters but none of them is the weight of a linear layer.
 void hold_quantised(Program& program, const QuantisedSlots& wanted);
+
+/// Lets steps that treat tokens separately run chunk by chunk, so that the buffers between them hold one chunk.
+void chunk_tokens(Program& program, std::int64_t tokens);
 
 /// Computes flops, bytes and workspace of every step.
 void estimate_costs(Program& program, const CompileOptions& options, const kernels::Context& ctx);

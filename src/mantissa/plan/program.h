@@ -62,6 +62,8 @@ struct Buffer {
   std::int64_t first_column = 0;           // of a view, in the parent
   std::size_t offset = 0;                  // in the arena, in the weight set, or in kept memory
   std::size_t bytes = 0;
+  /// The most tokens that it holds at a time, if only the steps of one chunked range use it; 0: all.
+  std::int64_t chunk = 0;
 
   /// Returns the layout in memory. Blocks are packed, except blocks of activations along the tokens: each
   /// sequence starts a new block, so the number of scales depends on the batch. Such activations are stored
@@ -69,6 +71,8 @@ struct Buffer {
   Layout layout() const;
   /// Returns the bytes of the contents at capacity.
   std::size_t stored_bytes() const;
+  /// Returns the shape that it has in memory: at most one chunk of tokens.
+  Shape held_shape() const;
 };
 
 struct Operand {
@@ -89,6 +93,7 @@ struct Step {
   std::size_t forward_results =
       0;  // of a gradient's step: the last outputs, which are results of the forward op
   BufferId addend = kNoBuffer;
+  BufferId leaf = kNoBuffer;              // of a chunked sum over tokens: the sum of the leaf so far
   Scalar rounded = Scalar::f32;           // rounding of the result before the addend
   Factor compute = Scalar::f32;           // format of factors, from the policy for this use
   Accumulator accumulator = {};           // for products; attention uses only its order
@@ -108,6 +113,13 @@ struct Step {
   std::string label = {};          // for updates: the optimizer's name, for explain ("adamw")
   bool may_break = false;  // for updates: a finite weight can become inf or NaN, so a check runs first
   std::size_t workspace = 0;
+};
+
+/// Consecutive steps of one phase that run together for one chunk of tokens after another: all of them for
+/// the first chunk, then for the second. Most buffers between them hold only one chunk.
+struct ChunkedSteps {
+  std::size_t begin = 0, end = 0;  // steps [begin, end)
+  std::int64_t tokens = 0;         // the most tokens of a chunk, a multiple of kSumBlock
 };
 
 /// A parameter of the program, bound by weight sets.
@@ -137,6 +149,7 @@ struct Program {
   Scalar arithmetic = Scalar::f32;
   std::vector<Buffer> buffers;
   std::vector<Step> steps;
+  std::vector<ChunkedSteps> chunked;  // ascending
   std::vector<Slot> slots;
   std::vector<ScaleSlot> scales;
   std::vector<std::pair<std::string, BufferId>> outputs;

@@ -1,5 +1,5 @@
 // Activations that are recomputed instead of kept. A part of the forward phase runs again, with separate
-// results, before the first backward step that reads one of them.
+// results, before its first backward step, so that no gradient is held meanwhile.
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -36,9 +36,10 @@ bool is_below(std::string_view scope, std::string_view module) {
 /// Steps of the forward phase that may be repeated together, ascending.
 using Region = std::vector<std::size_t>;
 
-/// Returns all blocks except the last. Its backward steps follow immediately, so recomputation would save
-/// nothing.
-std::vector<Region> blocks(const Program& p) {
+/// Returns the blocks, of the last one only the steps after its attention, or none if steps do not run in
+/// chunks. The backward steps of the last block follow immediately, so recomputation saves memory only if both
+/// run in chunks, which attention does not.
+std::vector<Region> blocks(const Program& p, bool in_chunks) {
   std::vector<Region> regions;
   std::map<std::string_view, std::size_t> region_of;
   for (std::size_t i = 0; i < p.steps.size(); ++i) {
@@ -48,7 +49,12 @@ std::vector<Region> blocks(const Program& p) {
     if (is_new) regions.emplace_back();
     regions[it->second].push_back(i);
   }
-  if (!regions.empty()) regions.pop_back();
+  if (regions.empty()) return regions;
+  Region& last = regions.back();
+  const auto attention = std::find_if(last.rbegin(), last.rend(), [&](std::size_t s) {
+    return p.steps[s].op->kind == graph::OpKind::attention;
+  });
+  last.erase(last.begin(), in_chunks ? attention.base() : last.end());
   return regions;
 }
 
@@ -98,6 +104,16 @@ class Recomputing {
     });
   }
 
+  /// Returns the first backward step, before step `end`, of a module in `region`; `end` if there is none.
+  std::size_t first_backward_step(const Region& region, std::size_t end) const {
+    std::set<std::string_view> scopes;
+    for (const std::size_t s : region) scopes.insert(p_.steps[s].scope);
+    for (std::size_t i = 0; i < end; ++i) {
+      if (is_backward(i) && scopes.contains(p_.steps[i].scope)) return i;
+    }
+    return end;
+  }
+
   void run_again(const Region& region) {
     // The results that the backward phase reads, and those needed to compute them from kept ones.
     std::set<BufferId> wanted;
@@ -140,7 +156,7 @@ class Recomputing {
         if (is_backward(r)) read_instead(p_.steps[r], fresh);
       }
     }
-    std::vector<Step>& place = before_[first_reader];
+    std::vector<Step>& place = before_[first_backward_step(region, first_reader)];
     place.insert(place.end(), again.begin(), again.end());
   }
 
@@ -181,9 +197,10 @@ Recompute parse_recompute(std::string_view name) {
   throw ConfigError(fmt::format("unknown batch.recompute \"{}\"; one of none, attention, block", name));
 }
 
-void recompute(Program& program, Recompute what) {
+void recompute(Program& program, Recompute what, bool in_chunks) {
   if (what == Recompute::none) return;
-  Recomputing(program).run(what == Recompute::block ? blocks(program) : attention_modules(program));
+  Recomputing(program).run(what == Recompute::block ? blocks(program, in_chunks)
+                                                    : attention_modules(program));
 }
 
 }  // namespace mantissa::plan

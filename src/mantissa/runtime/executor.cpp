@@ -156,10 +156,17 @@ Matrix Executor::buffer(std::string_view name) const {
   return buffer(program_->required(name));
 }
 
-graph::Argument Executor::bind(BufferId id, const Extent& extent) const {
+graph::Argument Executor::bind(BufferId id, const Extent& extent, std::int64_t first_token) const {
   graph::Argument a = arguments_[static_cast<std::size_t>(id)];
-  a.data = memory(id);
-  const std::vector<Dim>& dims = program_->buffer(id).shape.dims();
+  const Buffer& b = program_->buffer(id);
+  const std::vector<Dim>& dims = b.shape.dims();
+  std::byte* data = memory(id);
+  if (first_token > 0 && b.shape.has_tokens() && b.chunk == 0) {
+    std::int64_t per_token = dims.size() == 1 ? 1 : program_->row_stride(b);
+    for (std::size_t i = 1; i + 1 < dims.size(); ++i) per_token *= dims[i].size;
+    data += b.layout().bytes(Shape{first_token, per_token});
+  }
+  a.data = data;
   const auto extent_of = [&](const Dim& d) {
     if (d.axis == Axis::tokens) return extent.tokens;
     if (d.axis == Axis::rows) return static_cast<std::int64_t>(extent.rows.size());
@@ -196,8 +203,24 @@ void Executor::run(graph::Phase phase, const Extent& extent, bool accumulate) {
       ctx_.next_weight = next_weights_[i];
       kernels::prefetch_while_waiting(ctx_);
     }
+    const auto chunked = std::ranges::find(program_->chunked, i, &plan::ChunkedSteps::begin);
+    if (chunked != program_->chunked.end()) {
+      run_chunked(*chunked, extent, accumulate);
+      i = chunked->end - 1;
+      continue;
+    }
     run_step(s, extent, accumulate, nullptr);
     ctx_.next_weight = {};
+  }
+}
+
+void Executor::run_chunked(const plan::ChunkedSteps& range, const Extent& extent, bool accumulate) {
+  const TokenChunks chunks(extent, range.tokens);
+  for (const TokenChunk& chunk : chunks.all()) {
+    for (std::size_t i = range.begin; i < range.end; ++i) {
+      if (stop.stop_requested()) return;
+      run_step(program_->steps[i], chunk.extent, accumulate, nullptr, &chunk);
+    }
   }
 }
 
@@ -212,30 +235,38 @@ std::optional<Executor::Broken> Executor::find_broken(const Extent& extent) {
   return std::nullopt;
 }
 
-const Executor::Operands& Executor::operands_of(const plan::Step& s, const Extent& extent) {
+const Executor::Operands& Executor::operands_of(const plan::Step& s, const Extent& extent,
+                                                std::int64_t first_token) {
   Operands& o = operands_[static_cast<std::size_t>(&s - program_->steps.data())];
-  if (o.tokens == extent.tokens && o.rows == extent.rows.size() && o.placed == placed_) return o;
+  if (o.first_token == first_token && o.tokens == extent.tokens && o.rows == extent.rows.size() &&
+      o.placed == placed_)
+    return o;
   o = {};
+  o.first_token = first_token;
   o.tokens = extent.tokens;
   o.rows = extent.rows.size();
   o.placed = placed_;
   for (const plan::Operand& input : s.inputs) {
-    o.inputs.push_back(bind(input.buffer, extent));
+    o.inputs.push_back(bind(input.buffer, extent, first_token));
     o.inputs.back().operand = input.operand;
   }
   for (const BufferId output : s.outputs) {
-    o.outputs.push_back(bind(output, extent));
+    o.outputs.push_back(bind(output, extent, first_token));
     o.outputs.back().rounded = s.rounded;
     o.collects = o.collects || program_->buffer(output).home == Home::gradient;
   }
-  if (s.addend != plan::kNoBuffer) o.addend = bind(s.addend, extent);
+  if (s.addend != plan::kNoBuffer) o.addend = bind(s.addend, extent, first_token);
+  if (s.leaf != plan::kNoBuffer) o.leaf = bind(s.leaf, extent, first_token);
   return o;
 }
 
 void Executor::run_step(const plan::Step& s, const Extent& extent, bool accumulate,
-                        std::optional<kernels::WeightOverflow>* overflow) {
+                        std::optional<kernels::WeightOverflow>* overflow, const TokenChunk* chunk) {
   if (std::ranges::any_of(observers_, [&](StepObserver* o) { return !o->wants(s); })) return;
-  const Operands& operands = operands_of(s, extent);
+  const Operands& operands = operands_of(s, extent, chunk == nullptr ? 0 : chunk->first_token);
+  const bool adds_leaf = s.leaf != plan::kNoBuffer && chunk->after_leaf;
+  graph::LeafPart part{operands.leaf};
+  if (chunk != nullptr && chunk->leaf) part.opens = chunk->leaf->opens, part.closes = chunk->leaf->closes;
   graph::Call call{.ctx = ctx_,
                    .extent = extent,
                    .inputs = operands.inputs,
@@ -243,7 +274,8 @@ void Executor::run_step(const plan::Step& s, const Extent& extent, bool accumula
                    .attributes = s.attributes,
                    .expression = &s.expression,
                    .addend = operands.addend,
-                   .accumulate = accumulate && operands.collects,
+                   .accumulate = (accumulate && operands.collects) || adds_leaf,
+                   .leaf = s.leaf != plan::kNoBuffer && chunk->leaf ? &part : nullptr,
                    .arithmetic = program_->arithmetic,
                    .compute = s.compute,
                    .accumulator = s.accumulator,
@@ -251,7 +283,9 @@ void Executor::run_step(const plan::Step& s, const Extent& extent, bool accumula
                    .rounding = s.rounding,
                    .random_name = s.random_name,
                    .overflow = overflow};
-  if (overflow != nullptr) return device_->run(*s.op, call);
+  // A sum over tokens has its result after the last chunk.
+  const bool complete = chunk == nullptr || chunk->last || !s.op->sums_tokens;
+  if (overflow != nullptr || !complete) return device_->run(*s.op, call);
   for (StepObserver* o : observers_) o->before(s, call);
   device_->run(*s.op, call);
   for (StepObserver* o : observers_) o->after(s, call);

@@ -15,6 +15,7 @@
 #include "mantissa/plan/program.h"
 #include "mantissa/runtime/arena.h"
 #include "mantissa/runtime/device.h"
+#include "mantissa/runtime/token_chunks.h"
 #include "mantissa/runtime/weights.h"
 #include "mantissa/tensor/extent.h"
 
@@ -106,20 +107,25 @@ class Executor {
   std::byte* memory(plan::BufferId id) const;
   /// Finds for each step the beginning of the weight that the next product of its phase reads.
   void find_next_weights();
-  graph::Argument bind(plan::BufferId id, const Extent& extent) const;
+  /// Returns the operand for the tokens of `extent`, of which `first_token` is the first in the buffers that
+  /// hold all tokens.
+  graph::Argument bind(plan::BufferId id, const Extent& extent, std::int64_t first_token) const;
   /// The operands of a step, which depend on the numbers of tokens and rows, and on the placed buffers.
   struct Operands {
-    std::int64_t tokens = -1;
+    std::int64_t first_token = 0, tokens = -1;
     std::size_t rows = 0;
     std::uint64_t placed = 0;
     std::vector<graph::Argument> inputs, outputs;
-    graph::Argument addend;
+    graph::Argument addend, leaf;
     bool collects = false;  // an output is a gradient
   };
   /// Returns the operands of a step, those of its last run if they are the same.
-  const Operands& operands_of(const plan::Step& step, const Extent& extent);
+  const Operands& operands_of(const plan::Step& step, const Extent& extent, std::int64_t first_token);
+  /// Runs a range of steps for one chunk of tokens after another.
+  void run_chunked(const plan::ChunkedSteps& range, const Extent& extent, bool accumulate);
+  /// Runs a step for all tokens, or for those of a chunk.
   void run_step(const plan::Step& step, const Extent& extent, bool accumulate,
-                std::optional<kernels::WeightOverflow>* overflow);
+                std::optional<kernels::WeightOverflow>* overflow, const TokenChunk* chunk = nullptr);
 
   const plan::Program* program_;
   const Device* device_;

@@ -4,6 +4,7 @@
 #include <fmt/format.h>
 
 #include "mantissa/base/error.h"
+#include "mantissa/graph/ops/leaf_part.h"
 #include "mantissa/graph/ops/ops.h"
 #include "mantissa/kernels/reference/layernorm.h"
 
@@ -83,9 +84,11 @@ void run_dgain(const Call& c) {
   n.mean = c.inputs[1].in();
   n.rstd = c.inputs[2].in();
   n.dy = c.inputs[3].in();
-  n.dgain = c.outputs[0].out();
-  n.accumulate = c.accumulate;
-  kernels::layernorm_gain(c.ctx, c.extent, n);
+  sum_leaves(c, [&](const Extent& extent, const Argument& sum, bool accumulate) {
+    n.dgain = sum.out();
+    n.accumulate = accumulate;
+    kernels::layernorm_gain(c.ctx, extent, n);
+  });
 }
 
 void reference_forward(const ReferenceCall& c) {
@@ -116,6 +119,7 @@ const OpDef kLayerNorm = {
     .kind = OpKind::rows,
     .reads = {Read::value},
     .strided = {.inputs = 0b1, .outputs = 0b1},
+    .per_token = true,
     .interior = "statistics",
     .infer = infer_forward,
     .gradient = gradient_forward,
@@ -132,6 +136,7 @@ const OpDef kLayerNormDx = {
     .reads = {Read::value},
     .strided = {.inputs = 0b10001, .outputs = 0b1},
     .takes_addend = true,
+    .per_token = true,
     .interior = "statistics",
     .infer = infer_dx,
     .cost = cost_row,
@@ -150,6 +155,7 @@ const OpDef kLayerNormDgain = {
     .infer = infer_dgain,
     .cost = cost_row,
     .run = run_dgain,
+    .sums_parts = [](std::span<const Shape>) { return true; },
     .reference = reference_dgain,
 };
 

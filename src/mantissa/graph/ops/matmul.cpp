@@ -8,6 +8,7 @@
 #include "mantissa/base/error.h"
 #include "mantissa/graph/op.h"
 #include "mantissa/graph/ops/factor.h"
+#include "mantissa/graph/ops/leaf_part.h"
 #include "mantissa/graph/ops/ops.h"
 #include "mantissa/graph/ops/sum_rows.h"
 #include "mantissa/kernels/reference/gemm.h"
@@ -143,6 +144,14 @@ void run_dw(const Call& c) {
   g.a = factor(c.inputs[side.rows], true);
   g.b = factor(c.inputs[side.columns], false);
   g.swap_parts = is_transposed(c.attributes);
+  g.accumulator = c.accumulator;
+  g.losses = c.losses;
+  if (c.leaf != nullptr) {
+    g.c = c.leaf->sum.out();
+    g.accumulate = g.continue_blocks = !c.leaf->opens;
+    kernels::gemm(c.ctx, g);
+    return close_leaf(c);
+  }
   g.c = c.outputs[0].out();
   if (g.c.type == c.arithmetic) {
     g.accumulate = c.accumulate;
@@ -152,8 +161,6 @@ void run_dw(const Call& c) {
   const SumRows rows(c.inputs[0], c.extent);
   g.rows = rows.rows();
   g.rows_per_leaf = c.extent.rows_per_leaf;
-  g.accumulator = c.accumulator;
-  g.losses = c.losses;
   kernels::gemm(c.ctx, g);
 }
 
@@ -209,6 +216,7 @@ const OpDef kMatmul = {
     .quantised = 1,
     .takes_addend = true,
     .rounds_before_addend = true,
+    .per_token = true,
     .infer = infer_forward,
     .gradient = gradient_forward,
     .cost = cost_forward,
@@ -229,6 +237,7 @@ const OpDef kMatmulDx = {
     .quantised = 1,
     .takes_addend = true,
     .rounds_before_addend = true,
+    .per_token = true,
     .infer = infer_dx,
     .cost = cost_forward,
     .workspace = workspace_rows,
@@ -251,6 +260,7 @@ const OpDef kMatmulDw = {
     .cost = cost_dw,
     .workspace = workspace_dw,
     .run = run_dw,
+    .sums_parts = [](std::span<const Shape>) { return true; },
     .sums_across_rows = [](const Attributes&, std::size_t) { return true; },
     .reference = reference_dw,
 };

@@ -17,6 +17,7 @@ OpDef expression_op(std::string_view id, std::string_view op, std::string_view d
   def.doc = doc;
   def.reads = {Read::value};
   def.strided = {.inputs = kAllOperands, .outputs = kAllOperands};
+  def.per_token = true;
   def.in_place = true;
   def.cost = cost_of_elements;
   def.run = run_expression;

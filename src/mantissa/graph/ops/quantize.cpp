@@ -36,6 +36,7 @@ const OpDef kQuantize = {
     .doc = "rounded with the scale of the tensor, or of blocks",
     .kind = OpKind::move,
     .reads = {Read::value},
+    .per_token = true,
     .infer = infer_rounded,
     .cost = cost_of_elements,
     .run = run,

@@ -2,6 +2,7 @@
 #include <fmt/format.h>
 
 #include "mantissa/base/error.h"
+#include "mantissa/graph/ops/leaf_part.h"
 #include "mantissa/graph/ops/ops.h"
 #include "mantissa/kernels/norm.h"
 #include "mantissa/kernels/reference/norm.h"
@@ -90,9 +91,11 @@ void run_dgain(const Call& c) {
   n.x = c.inputs[0].in();
   n.rstd = c.inputs[1].in();
   n.dy = c.inputs[2].in();
-  n.dgain = c.outputs[0].out();
-  n.accumulate = c.accumulate;
-  kernels::rmsnorm_gain(c.ctx, c.extent, n);
+  sum_leaves(c, [&](const Extent& extent, const Argument& sum, bool accumulate) {
+    n.dgain = sum.out();
+    n.accumulate = accumulate;
+    kernels::rmsnorm_gain(c.ctx, extent, n);
+  });
 }
 
 /// Returns the number of normalised rows: tokens, or tokens · heads.
@@ -127,6 +130,7 @@ const OpDef kRmsNorm = {
     .kind = OpKind::rows,
     .reads = {Read::value},
     .strided = {.inputs = 0b1, .outputs = 0b1},
+    .per_token = true,
     .interior = "statistics",
     .infer = infer_forward,
     .gradient = gradient_forward,
@@ -143,6 +147,7 @@ const OpDef kRmsNormDx = {
     .reads = {Read::value},
     .strided = {.inputs = 0b1001, .outputs = 0b1},
     .takes_addend = true,
+    .per_token = true,
     .interior = "statistics",
     .infer = infer_dx,
     .cost = cost_row,
@@ -161,6 +166,8 @@ const OpDef kRmsNormDgain = {
     .infer = infer_dgain,
     .cost = cost_row,
     .run = run_dgain,
+    // With several heads, the chains of a block are added to the leaf one by one.
+    .sums_parts = [](std::span<const Shape> inputs) { return inputs[1].rank() == 1; },
     .reference = reference_dgain,
 };
 

@@ -29,6 +29,7 @@ const OpDef kRound = {
         "zero, as given by the policy",
     .part = Part::rounding,
     .reads = {Read::value},
+    .per_token = true,
     .infer = infer_rounded,
     .cost = cost_of_elements,
     .run = run,

@@ -2,6 +2,7 @@
 #include "mantissa/kernels/token_sum.h"
 
 #include "mantissa/graph/ops/elements.h"
+#include "mantissa/graph/ops/leaf_part.h"
 #include "mantissa/graph/ops/ops.h"
 #include "mantissa/graph/ops/sum_rows.h"
 #include "mantissa/kernels/reference/token_sum.h"
@@ -18,12 +19,13 @@ void run(const Call& c) {
   kernels::TokenSum s;
   s.columns = c.inputs[0].width;
   s.x = c.inputs[0].in();
-  s.sum = c.outputs[0].out();
-  s.accumulate = c.accumulate;
   const SumRows rows(c.inputs[0], c.extent);
-  Extent extent = c.extent;
-  extent.rows = rows.rows();
-  kernels::token_sum(c.ctx, extent, s);
+  sum_leaves(c, [&](Extent extent, const Argument& sum, bool accumulate) {
+    if (c.leaf == nullptr) extent.rows = rows.rows();
+    s.sum = sum.out();
+    s.accumulate = accumulate;
+    kernels::token_sum(c.ctx, extent, s);
+  });
 }
 
 void reference(const ReferenceCall& c) {
@@ -43,6 +45,7 @@ const OpDef kTokenSum = {
     .infer = infer,
     .cost = cost_of_elements,
     .run = run,
+    .sums_parts = [](std::span<const Shape>) { return true; },
     .reference = reference,
 };
 
