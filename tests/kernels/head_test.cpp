@@ -160,6 +160,30 @@ TEST(Head, OnePassGivesTheBytesOfTwo) {
   }
 }
 
+TEST(Head, SumsALongLeafInPartsWithTheBytesOfTheWhole) {
+  // Two passes hold 2048 tokens at a time; one pass keeps the logits of whole leaves of at most 8192.
+  const Context ctx{.simd = best_simd(), .threads = 2};
+  for (const auto& [order, storage] :
+       {std::pair{SumOrder::chain, Scalar::f32}, std::pair{SumOrder::tile, Scalar::bf16}}) {
+    for (const std::int64_t rows_per_leaf : {1, 2}) {
+      Head h(Scalar::f32, storage, 1061, Batch({5000, 300, 2100, 40}, rows_per_leaf));
+      h.order = order;
+      h.operand = Factor(storage);
+      const std::int64_t longest = rows_per_leaf == 1 ? 5000 : 5300;
+      for (const Tensor* before :
+           {static_cast<const Tensor*>(nullptr), static_cast<const Tensor*>(&h.weight)}) {
+        const std::vector<Tensor> parts = h.run(ctx, before, false, longest),
+                                  whole = h.run(ctx, before, true);
+        for (const std::size_t o : {0U, 1U, 3U, 4U})
+          EXPECT_TRUE(parts[o] == whole[o]) << "output " << o << ", leaves of " << rows_per_leaf;
+      }
+    }
+  }
+  EXPECT_LT(
+      log_prob_backward_workspace(ctx, 100000, 100000, 64, 32000, Scalar::f32, Scalar::f32, Scalar::f32),
+      log_prob_backward_workspace(ctx, 2048, 2048, 64, 32000, Scalar::f32, Scalar::f32, Scalar::f32) * 2);
+}
+
 TEST(Head, OfPartsGivesTheSameBytesInOnePassAndTwoInTileOrder) {
   for (const int parts : {2, 3}) {
     Head h(Scalar::f32, Scalar::f32, 1061, Batch({300, 260, 3}, 1));

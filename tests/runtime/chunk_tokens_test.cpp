@@ -46,10 +46,11 @@ struct Results {
 
 /// Returns the results of two micro-batches of the same rows.
 Results step(const model::ModelConfig& model, const Case& c, const std::vector<std::int64_t>& lengths,
-                        std::int64_t chunk, std::int64_t vocabulary = 29) {
+             std::int64_t chunk, std::int64_t vocabulary = 29) {
   const Segments rows(lengths, c.rows_per_leaf);
   Compiled compiled(model::build_log_prob(model, rows.tokens, *std::ranges::max_element(lengths), true),
-                    precision::Policy::parse(c.policy), options_of(c, rows, chunk), {.simd = kernels::best_simd(), .threads = 2});
+                    precision::Policy::parse(c.policy), options_of(c, rows, chunk),
+                    {.simd = kernels::best_simd(), .threads = 2});
   compiled.randomise_vectors();
   const Data data(2 * rows.tokens, vocabulary, 5);
   Results out;
@@ -58,7 +59,8 @@ Results step(const model::ModelConfig& model, const Case& c, const std::vector<s
     data.feed(compiled, static_cast<std::size_t>(m * rows.tokens), static_cast<std::size_t>(rows.tokens));
     compiled.executor->run(graph::Phase::forward, rows.extent());
     compiled.executor->run(graph::Phase::backward, rows.extent(), m > 0);
-    out.bytes.push_back(compiled.bytes(compiled.program.required("log_prob"), static_cast<std::size_t>(rows.tokens)));
+    out.bytes.push_back(
+        compiled.bytes(compiled.program.required("log_prob"), static_cast<std::size_t>(rows.tokens)));
   }
   compiled.executor->run(graph::Phase::finish, rows.extent());
   for (Bytes& gradient : compiled.gradients()) out.bytes.push_back(std::move(gradient));
@@ -68,7 +70,8 @@ Results step(const model::ModelConfig& model, const Case& c, const std::vector<s
 /// Compares a plan with chunks with one without. Returns true if its steps run in chunks.
 bool same_in_chunks(const model::ModelConfig& model, const Case& c, const std::vector<std::int64_t>& lengths,
                     std::int64_t chunk = kChunk, std::int64_t vocabulary = 29) {
-  const Results whole = step(model, c, lengths, 0, vocabulary), parts = step(model, c, lengths, chunk, vocabulary);
+  const Results whole = step(model, c, lengths, 0, vocabulary),
+                parts = step(model, c, lengths, chunk, vocabulary);
   EXPECT_FALSE(whole.in_chunks);
   EXPECT_TRUE(parts.bytes == whole.bytes) << c.policy << ", chunks of " << chunk;
   return parts.in_chunks;
@@ -100,7 +103,8 @@ TEST(ChunkTokens, ChangeNoByteWithLeavesOfSeveralRows) {
 
 TEST(ChunkTokens, ChangeNoByteWithoutRecomputation) {
   // One layer whose results are small, so that the gradients of its feed-forward take the most memory.
-  const model::ModelConfig model = tiny_llama(true, 29, {{"intermediate_size", 400}, {"num_hidden_layers", 1}});
+  const model::ModelConfig model =
+      tiny_llama(true, 29, {{"intermediate_size", 400}, {"num_hidden_layers", 1}});
   for (const char* policy : {"32-true", "bf16-mixed"}) same_in_chunks(model, {policy}, kLengths);
 }
 

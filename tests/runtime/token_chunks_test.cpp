@@ -17,7 +17,8 @@ std::vector<std::string> shown(const Extent& run, std::int64_t most) {
   std::vector<std::string> all;
   for (const TokenChunk& c : chunks.all()) {
     std::string text = std::to_string(c.first_token) + "+" + std::to_string(c.extent.tokens);
-    if (c.leaf) text += std::string(c.leaf->opens ? " opens" : "") + (c.leaf->closes ? " closes" : "") + " part";
+    if (c.leaf)
+      text += std::string(c.leaf->opens ? " opens" : "") + (c.leaf->closes ? " closes" : "") + " part";
     if (c.after_leaf) text += " later";
     if (c.last) text += " last";
     all.push_back(text);
@@ -29,9 +30,9 @@ using Texts = std::vector<std::string>;
 
 TEST(TokenChunks, AreWholeLeavesOrEqualPartsOfOne) {
   EXPECT_EQ(shown(Segments({100, 100, 100}).extent(), 256), (Texts{"0+200", "200+100 later last"}));
-  EXPECT_EQ(shown(Segments({600, 10}).extent(), 512), (Texts{"0+512 opens part", "512+88 closes part", "600+10 later last"}));
-  EXPECT_EQ(shown(Segments({1100}).extent(), 1024),
-            (Texts{"0+768 opens part", "768+332 closes part last"}));
+  EXPECT_EQ(shown(Segments({600, 10}).extent(), 512),
+            (Texts{"0+512 opens part", "512+88 closes part", "600+10 later last"}));
+  EXPECT_EQ(shown(Segments({1100}).extent(), 1024), (Texts{"0+768 opens part", "768+332 closes part last"}));
 }
 
 TEST(TokenChunks, KeepLeavesOfSeveralRowsTogether) {

@@ -229,9 +229,9 @@ void settle_batch(RunConfig& config, const Entries& entries, bool divided) {
   check("leaf", batch.leaf, batch.micro_batch_size, "batch.micro_batch_size");
   if (batch.chunk_tokens % kSumBlock != 0) {
     const std::int64_t nearest = (batch.chunk_tokens + kSumBlock - 1) / kSumBlock * kSumBlock;
-    throw ConfigError(
-        fmt::format("{}: batch.chunk_tokens = {}: must be a multiple of {}, or 0 for all tokens at once; try {}",
-                    entries.where("batch", "chunk_tokens"), batch.chunk_tokens, kSumBlock, nearest));
+    throw ConfigError(fmt::format(
+        "{}: batch.chunk_tokens = {}: must be a multiple of {}, or 0 for all tokens at once; try {}",
+        entries.where("batch", "chunk_tokens"), batch.chunk_tokens, kSumBlock, nearest));
   }
 }
 

@@ -141,7 +141,8 @@ void add_training(json& out, const Explained& e) {
   out["reduce"] = name(t.reduce);
   out["casts"] = casts;
   if (t.chunked_steps > 0) {
-    out["chunks"] = {{"tokens", t.stage_config.batch.chunk_tokens}, {"steps", t.chunked_steps}, {"of", t.steps}};
+    out["chunks"] = {
+        {"tokens", t.stage_config.batch.chunk_tokens}, {"steps", t.chunked_steps}, {"of", t.steps}};
   }
   if (t.adapter) {
     out["adapter"] = {{"kind", t.adapter->kind},

@@ -133,6 +133,7 @@ struct Sizes {
   Scalar arithmetic = Scalar::f32;
   std::vector<Scalar> outputs = {};  // formats of the outputs
   int parts = 1;                     // number of parts per factor of a product
+  bool rounds_sums = false;          // an accumulator of a product rounds
 };
 
 /// Counts arithmetic only. The plan counts the bytes of buffers.

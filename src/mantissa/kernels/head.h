@@ -47,8 +47,9 @@ void log_prob(const Context& ctx, const Extent& extent, const LogProb& h);
 /// fma(−r, r, 1), a product); rounded to `operand` as a matmul operand. dx = dlogits·W (k = vocabulary,
 /// blocks in order, through the chunks; with operands in several parts in tile order each chunk is a row),
 /// rounded once to dx.type; dweight += dlogitsᵀ·x over leaves, rounded once after all leaves if dweight is
-/// narrower than the arithmetic. The logits are recomputed in chunks. Tokens with id −1 contribute exact
-/// zeros.
+/// narrower than the arithmetic. The logits are recomputed in chunks, for at most 2048 tokens at a time:
+/// whole leaves, or a part of a longer one. Only longer leaves of operands in several parts, or of an
+/// accumulator that rounds (`rounds_sums`), are held whole. Tokens with id −1 contribute exact zeros.
 struct LogProbBackward {
   std::int64_t channels = 0;
   std::int64_t vocabulary = 0;
@@ -70,17 +71,20 @@ struct LogProbBackward {
 };
 std::size_t log_prob_backward_workspace(const Context& ctx, std::int64_t tokens, std::int64_t longest_leaf,
                                         std::int64_t channels, std::int64_t vocabulary, Scalar arithmetic,
-                                        Scalar dx_type, Scalar dweight_type, int parts = 1);
+                                        Scalar dx_type, Scalar dweight_type, int parts = 1,
+                                        bool rounds_sums = false);
 void log_prob_backward(const Context& ctx, const Extent& extent, const LogProbBackward& h);
 
 /// Runs log_prob(forward), then log_prob_backward(backward) with its lse and entropy, with the same bits. The
 /// logits of a few leaves at a time, at most 128 MB in f32, are computed once and kept between the two. They
-/// are computed twice if one leaf needs more (keeps_logits() is false), if the workspace is too small, or if
-/// dweight is narrower than the arithmetic and there are several groups of leaves.
+/// are computed twice if a leaf has more than 8192 tokens or needs more memory (keeps_logits() is false), if
+/// the workspace is too small, or if dweight is narrower than the arithmetic and there are several groups of
+/// leaves.
 bool keeps_logits(std::int64_t longest_leaf, std::int64_t vocabulary);
 std::size_t log_prob_training_workspace(const Context& ctx, std::int64_t tokens, std::int64_t longest_leaf,
                                         std::int64_t channels, std::int64_t vocabulary, Scalar arithmetic,
-                                        Scalar dx_type, Scalar dweight_type, int parts = 1);
+                                        Scalar dx_type, Scalar dweight_type, int parts = 1,
+                                        bool rounds_sums = false);
 void log_prob_training(const Context& ctx, const Extent& extent, const LogProb& forward,
                        const LogProbBackward& backward);
 

@@ -91,9 +91,8 @@ class Chunking {
     if (s.accumulator.rounds()) return false;  // a leaf's sum rounds every few blocks
     const bool tiles = s.op->kind == graph::OpKind::product && s.accumulator.order == SumOrder::tile;
     // In tile order, products of parts have separate sums over a row, and scales multiply that of a leaf.
-    return !tiles || (s.compute.parts == 1 && std::ranges::none_of(s.inputs, [&](const Operand& o) {
-                        return has_scale(o.buffer);
-                      }));
+    return !tiles || (s.compute.parts == 1 &&
+                      std::ranges::none_of(s.inputs, [&](const Operand& o) { return has_scale(o.buffer); }));
   }
 
   /// Returns the root buffers of tokens that only the chunked steps of a run use, ascending. The run begins
@@ -160,8 +159,8 @@ class Chunking {
       if (!range.chunked[i] || !run[i].op->sums_tokens) continue;
       const Buffer& gradient = p_.buffer(run[i].outputs[0]);
       const int sums = gradient.type == p_.arithmetic ? 1 : 2;
-      bytes -= sums * static_cast<double>(bytes_of(p_.arithmetic)) *
-               static_cast<double>(gradient.shape.count());
+      bytes -=
+          sums * static_cast<double>(bytes_of(p_.arithmetic)) * static_cast<double>(gradient.shape.count());
     }
     return bytes;
   }

@@ -112,6 +112,7 @@ void estimate_costs(Program& program, const CompileOptions& options, const kerne
     }
     if (s.addend != kNoBuffer) s.bytes += bytes(s.addend);
     sizes.parts = s.compute.parts;
+    sizes.rounds_sums = s.accumulator.rounds();
     const OperandsOfStep operands(program, s, 0);
     const graph::NodeView node{operands.graph, operands.ids, s.attributes};
     const graph::Cost cost = s.op->cost != nullptr ? s.op->cost(node, sizes) : graph::Cost{};

@@ -19,8 +19,8 @@ enum class Recompute : std::uint8_t {
   none,
   attention,  // results inside attention modules; their inputs and contributions to the residual stream are
               // kept
-  block,      // results inside blocks; the residual stream between blocks is kept, and the last block, if steps
-              // run in chunks only up to its attention
+  block,  // results inside blocks; the residual stream between blocks is kept, and the last block, if steps
+          // run in chunks only up to its attention
 };
 /// Parses "none", "attention" or "block". Throws ConfigError for other names.
 Recompute parse_recompute(std::string_view name);

@@ -56,8 +56,9 @@ void share_places(const Program& p, std::vector<Lifetime>& lives, Places& places
       const std::size_t from = places.root(static_cast<std::size_t>(c));
       const Buffer& b = p.buffer(c);
       const bool fits = b.home == Home::activation && p.buffers[out].home == Home::activation &&
-                        b.held_shape() == p.buffers[out].held_shape() && b.layout() == p.buffers[out].layout() &&
-                        !partly_shared[out] && !partly_shared[static_cast<std::size_t>(c)];
+                        b.held_shape() == p.buffers[out].held_shape() &&
+                        b.layout() == p.buffers[out].layout() && !partly_shared[out] &&
+                        !partly_shared[static_cast<std::size_t>(c)];
       const bool read_twice =
           std::count_if(s.inputs.begin(), s.inputs.end(), [&](const Operand& o) { return o.buffer == c; }) +
               (s.addend == c ? 1 : 0) >

@@ -39,7 +39,8 @@ void view_columns(Program& program);
 /// held so, and if `wanted` names parameters but none of them is the weight of a linear layer.
 void hold_quantised(Program& program, const QuantisedSlots& wanted);
 
-/// Lets steps that treat tokens separately run chunk by chunk, so that the buffers between them hold one chunk.
+/// Lets steps that treat tokens separately run chunk by chunk, so that the buffers between them hold one
+/// chunk.
 void chunk_tokens(Program& program, std::int64_t tokens);
 
 /// Computes flops, bytes and workspace of every step.

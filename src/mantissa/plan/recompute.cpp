@@ -37,8 +37,8 @@ bool is_below(std::string_view scope, std::string_view module) {
 using Region = std::vector<std::size_t>;
 
 /// Returns the blocks, of the last one only the steps after its attention, or none if steps do not run in
-/// chunks. The backward steps of the last block follow immediately, so recomputation saves memory only if both
-/// run in chunks, which attention does not.
+/// chunks. The backward steps of the last block follow immediately, so recomputation saves memory only if
+/// both run in chunks, which attention does not.
 std::vector<Region> blocks(const Program& p, bool in_chunks) {
   std::vector<Region> regions;
   std::map<std::string_view, std::size_t> region_of;

@@ -290,8 +290,7 @@ class NonFiniteSearch : public StepObserver {
       const auto begin =
           values.begin() + static_cast<std::ptrdiff_t>(static_cast<std::size_t>(row.begin) * per_token);
       const auto end = begin + static_cast<std::ptrdiff_t>(static_cast<std::size_t>(row.length) * per_token);
-      if (std::any_of(begin, end, [](double x) { return !std::isfinite(x); }))
-        {
+      if (std::any_of(begin, end, [](double x) { return !std::isfinite(x); })) {
         const std::int64_t index = first_row_ + call.extent.first_row + static_cast<std::int64_t>(r);
         if (found_.rows.empty() || found_.rows.back() != index) found_.rows.push_back(index);
       }

@@ -23,9 +23,9 @@ struct TokenChunk {
 
 class TokenChunks {
  public:
-  /// Divides a run into chunks of at most `most` tokens, a multiple of kSumBlock. A part of a leaf lies in one
-  /// row and begins at a multiple of kSumBlock tokens from the row's start. Rows that do not cover the tokens,
-  /// as in decoding, count as one leaf. A run without tokens is one chunk.
+  /// Divides a run into chunks of at most `most` tokens, a multiple of kSumBlock. A part of a leaf lies in
+  /// one row and begins at a multiple of kSumBlock tokens from the row's start. Rows that do not cover the
+  /// tokens, as in decoding, count as one leaf. A run without tokens is one chunk.
   TokenChunks(const Extent& run, std::int64_t most);
   TokenChunks(const TokenChunks&) = delete;
   TokenChunks& operator=(const TokenChunks&) = delete;

@@ -32,8 +32,8 @@ struct Extent {
   std::span<const Row> rows;
   std::span<const Segment> segments;
   std::int64_t rows_per_leaf = 1;
-  std::uint64_t seed = 0;  // of the random number generator
-  std::uint64_t step = 0;  // attempted optimizer steps; a key of the random numbers of updates
+  std::uint64_t seed = 0;      // of the random number generator
+  std::uint64_t step = 0;      // attempted optimizer steps; a key of the random numbers of updates
   std::int64_t first_row = 0;  // of a chunk of a run: the index of rows[0] in the run
 };
 

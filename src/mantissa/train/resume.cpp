@@ -16,9 +16,12 @@ enum class Change { refused, recorded, unimportant };
 
 Change kind_of(const config::Option& option) {
   const std::string key = fmt::format("{}.{}", option.section, option.key);
-  static constexpr std::array kUnimportant = {"run.name",        "run.out",
-                                              "run.threads",     "batch.micro_batch_size",
-                                              "batch.recompute", "batch.chunk_tokens",
+  static constexpr std::array kUnimportant = {"run.name",
+                                              "run.out",
+                                              "run.threads",
+                                              "batch.micro_batch_size",
+                                              "batch.recompute",
+                                              "batch.chunk_tokens",
                                               "precision.native_only"};
   if (std::find(kUnimportant.begin(), kUnimportant.end(), key) != kUnimportant.end())
     return Change::unimportant;

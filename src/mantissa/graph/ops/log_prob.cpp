@@ -88,7 +88,7 @@ std::size_t workspace_grad(const NodeView& n, const Sizes& s, const kernels::Con
   const GradientFormats formats(n, s);
   return kernels::log_prob_backward_workspace(ctx, n.shape(0).leading(), s.longest_leaf, n.shape(0).last(),
                                               n.shape(1).dim(0).size, s.arithmetic, formats.dx,
-                                              formats.dweight, s.parts);
+                                              formats.dweight, s.parts, s.rounds_sums);
 }
 
 kernels::LogProb forward_of(const Call& c, const Argument& log_prob, const Argument& lse) {
@@ -193,7 +193,7 @@ std::size_t workspace_training(const NodeView& n, const Sizes& s, const kernels:
   const GradientFormats formats(n, s);
   return kernels::log_prob_training_workspace(ctx, n.shape(0).leading(), s.longest_leaf, n.shape(0).last(),
                                               n.shape(1).dim(0).size, s.arithmetic, formats.dx,
-                                              formats.dweight, s.parts);
+                                              formats.dweight, s.parts, s.rounds_sums);
 }
 
 void run_training(const Call& c) {

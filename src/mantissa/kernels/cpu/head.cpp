@@ -110,21 +110,39 @@ void forward_group(const Context& ctx, const LogProb& h, const ForwardScratch& s
   });
 }
 
-/// Whole leaves [first, last) of the extent's rows, and their tokens.
+/// Whole leaves, rows [first_row, last_row) of the extent, and their tokens; or a part of one leaf, in one
+/// row.
 struct LeafGroup {
   std::size_t first_row = 0, last_row = 0;
   std::int64_t begin = 0, count = 0;
+  bool part = false, opens = false, closes = false;  // a part; the first and the last of its leaf
 };
 
-/// Groups leaves so that each group has at most `tokens` tokens, but at least one leaf.
-std::vector<LeafGroup> leaf_groups(const Extent& extent, std::int64_t tokens) {
+/// Appends the parts of a leaf of rows [first, last), each of at most `tokens` tokens in whole blocks.
+void add_parts(const Extent& extent, std::size_t first, std::size_t last, std::int64_t tokens,
+               std::vector<LeafGroup>& groups) {
+  const std::int64_t most = std::max(tokens / kSumBlock, std::int64_t{1}) * kSumBlock;
+  const std::size_t begin = groups.size();
+  for (std::size_t r = first; r < last; ++r) {
+    const Row& row = extent.rows[r];
+    for (std::int64_t at = 0; at < row.length; at += most)
+      groups.push_back({r, r + 1, row.begin + at, std::min(most, row.length - at), true});
+  }
+  groups[begin].opens = groups.back().closes = true;
+}
+
+/// Groups leaves so that each group has at most `tokens` tokens. A longer leaf is a group of its own, or in
+/// parts if `splits`.
+std::vector<LeafGroup> leaf_groups(const Extent& extent, std::int64_t tokens, bool splits) {
   std::vector<LeafGroup> groups;
   const auto step = static_cast<std::size_t>(std::max<std::int64_t>(1, extent.rows_per_leaf));
   for (std::size_t r = 0; r < extent.rows.size(); r += step) {
     const std::size_t end = std::min(extent.rows.size(), r + step);
     const std::int64_t begin = extent.rows[r].begin;
     const std::int64_t count = extent.rows[end - 1].begin + extent.rows[end - 1].length - begin;
-    if (!groups.empty() && groups.back().count + count <= tokens) {
+    if (splits && count > tokens && count > kSumBlock) {
+      add_parts(extent, r, end, tokens, groups);
+    } else if (!groups.empty() && !groups.back().part && groups.back().count + count <= tokens) {
       groups.back().last_row = end;
       groups.back().count += count;
     } else {
@@ -164,15 +182,47 @@ void narrow(const Context& ctx, void* row, std::int64_t n, Scalar type) {
   std::memcpy(row, stored, static_cast<std::size_t>(2 * n));
 }
 
+/// Adds the contribution of one group of tokens to `dweight`, the gradient of n entries of the vocabulary.
+void add_dweight(const Context& ctx, const LogProbBackward& h, const BackwardScratch& s,
+                 const LeafGroup& group, const Extent& extent, Matrix dlogits, std::int64_t n, Matrix dweight,
+                 bool collects) {
+  Gemm to_weight;
+  to_weight.accumulator = h.accumulator;
+  to_weight.m = n;
+  to_weight.n = h.channels;
+  to_weight.k = group.count;
+  to_weight.a = GemmOperand{dlogits, h.operand, true};
+  to_weight.b = rows_from(h.x, group.begin);
+  if (group.part) {
+    to_weight.c = s.leaf;
+    to_weight.accumulate = to_weight.continue_blocks = !group.opens;
+    gemm(ctx, to_weight);
+    if (group.closes) {
+      collect_gradient(ctx, n * h.channels, s.leaf.data, s.leaf.type, dweight.data, dweight.type, collects);
+    }
+    return;
+  }
+  std::vector<Row> rows(extent.rows.begin() + static_cast<std::ptrdiff_t>(group.first_row),
+                        extent.rows.begin() + static_cast<std::ptrdiff_t>(group.last_row));
+  for (Row& r : rows) r.begin -= group.begin;
+  to_weight.c = dweight;
+  if (dweight.type == s.logits.memory.type) {
+    to_weight.accumulate = collects;
+  } else {
+    if (collects) to_weight.addend = dweight;
+    to_weight.losses = h.losses;
+  }
+  to_weight.rows = rows;
+  to_weight.rows_per_leaf = extent.rows_per_leaf;
+  gemm(ctx, to_weight);
+}
+
 /// Entries [v, v + n) of the vocabulary for one group of tokens. The logits are recomputed, or taken from s
 /// if `kept`. `collects`: the group's sums are added to `dweight`.
 void backward_part(const Context& ctx, const LogProbBackward& h, const BackwardScratch& s,
                    const LeafGroup& group, const Extent& extent, std::int64_t v, std::int64_t n,
                    Matrix dweight, bool collects, bool kept) {
   const Scalar arithmetic = s.logits.memory.type;
-  std::vector<Row> rows(extent.rows.begin() + static_cast<std::ptrdiff_t>(group.first_row),
-                        extent.rows.begin() + static_cast<std::ptrdiff_t>(group.last_row));
-  for (Row& r : rows) r.begin -= group.begin;
   const Matrix chunk = s.logits.chunk(v, group.count);
   if (!kept)
     logits_of(ctx, rows_from(h.x, group.begin), h.weight, group.count, v, n, h.channels, h.accumulator,
@@ -201,25 +251,8 @@ void backward_part(const Context& ctx, const LogProbBackward& h, const BackwardS
   });
   if (h.dx.data != nullptr) add_dx(ctx, h, h.dx.type == arithmetic ? h.dx : s.dx, group, factors, v, n);
   if (h.dweight.data == nullptr) return;
-  Gemm to_weight;
-  to_weight.accumulator = h.accumulator;
-  to_weight.m = n;
-  to_weight.n = h.channels;
-  to_weight.k = group.count;
-  to_weight.a = GemmOperand{factors, h.operand, true};
-  to_weight.b = rows_from(h.x, group.begin);
-  to_weight.c = dweight;
-  if (dweight.type == arithmetic) {
-    to_weight.accumulate = collects;
-  } else {
-    if (collects) to_weight.addend = dweight;
-    to_weight.losses = h.losses;
-  }
-  to_weight.rows = rows;
-  to_weight.rows_per_leaf = extent.rows_per_leaf;
-  gemm(ctx, to_weight);
+  add_dweight(ctx, h, s, group, extent, factors, n, dweight, collects);
 }
-
 /// Gradients of some groups, chunk by chunk. `collects`: dweight is added to.
 void backward_groups(const Context& ctx, const LogProbBackward& h, const BackwardScratch& s,
                      std::span<const LeafGroup> groups, const Extent& extent, bool collects, bool kept) {
@@ -231,7 +264,7 @@ void backward_groups(const Context& ctx, const LogProbBackward& h, const Backwar
     bool adds = collects && !apart;
     for (const LeafGroup& g : groups) {
       backward_part(ctx, h, s, g, extent, v, n, apart ? s.dweight : dweight, adds, kept);
-      adds = true;
+      adds = adds || !g.part || g.closes;
     }
     if (apart) {
       if (h.losses != nullptr) {
@@ -255,16 +288,20 @@ void store_dx(const Context& ctx, std::int64_t tokens, const LogProbBackward& h,
   if (dx.data != nullptr) cast(ctx, tokens * h.channels, dx.data, dx.type, h.dx.data, h.dx.type);
 }
 
-/// Returns groups of at most `most` tokens, smaller if the workspace is smaller than bytes(tokens of a
-/// group): shorter leaves than the workspace was sized for may fill a group further.
+bool has_parts(const std::vector<LeafGroup>& groups) {
+  return std::any_of(groups.begin(), groups.end(), [](const LeafGroup& g) { return g.part; });
+}
+
+/// Returns groups of at most `most` tokens, smaller if the workspace is smaller than bytes(groups): shorter
+/// leaves than the workspace was sized for may fill a group further.
 template <class Bytes>
-std::vector<LeafGroup> groups_within(const Context& ctx, const Extent& extent, std::int64_t most,
+std::vector<LeafGroup> groups_within(const Context& ctx, const Extent& extent, std::int64_t most, bool splits,
                                      const Bytes& bytes) {
-  std::vector<LeafGroup> groups = leaf_groups(extent, most);
-  for (std::int64_t largest = largest_of(groups); bytes(largest) > ctx.workspace_bytes && most > 1;) {
+  std::vector<LeafGroup> groups = leaf_groups(extent, most, splits);
+  for (std::int64_t largest = largest_of(groups); bytes(groups) > ctx.workspace_bytes && most > 1;) {
     most = largest - 1;
-    groups = leaf_groups(extent, most);
-    if (largest_of(groups) == largest) break;  // one leaf
+    groups = leaf_groups(extent, most, splits);
+    if (largest_of(groups) == largest) break;  // one leaf, or one block
     largest = largest_of(groups);
   }
   return groups;
@@ -285,10 +322,13 @@ void log_prob(const Context& ctx, const Extent& extent, const LogProb& h) {
 
 void log_prob_backward(const Context& ctx, const Extent& extent, const LogProbBackward& h) {
   const Scalar arithmetic = arithmetic_of(h.x);
-  const std::vector<LeafGroup> groups = groups_within(ctx, extent, kBackwardTokens, [&](std::int64_t group) {
-    return head_memory::backward_workspace(ctx, extent.tokens, group, h.channels, h.vocabulary, arithmetic,
-                                           h.dx.type, h.dweight.type, h.x.operand.parts);
-  });
+  const bool splits = head_memory::splits_leaves(h.x.operand.parts, h.accumulator.rounds());
+  const std::vector<LeafGroup> groups =
+      groups_within(ctx, extent, kBackwardTokens, splits, [&](const std::vector<LeafGroup>& all) {
+        return head_memory::backward_workspace(ctx, extent.tokens, largest_of(all), has_parts(all),
+                                               h.channels, h.vocabulary, arithmetic, h.dx.type,
+                                               h.dweight.type, h.x.operand.parts);
+      });
   Scratch scratch(ctx);
   BackwardScratch s;
   s.logits = scratch.take_logits(largest_of(groups), h.vocabulary, arithmetic, false);
@@ -297,6 +337,8 @@ void log_prob_backward(const Context& ctx, const Extent& extent, const LogProbBa
   // A dweight that must round once is first summed separately if it has several contributions.
   if (h.dweight.data != nullptr && h.dweight.type != arithmetic && groups.size() > 1)
     s.dweight = scratch.take_matrix(head_memory::chunk_of(h.vocabulary), h.channels, arithmetic);
+  if (h.dweight.data != nullptr && has_parts(groups))
+    s.leaf = scratch.take_matrix(head_memory::chunk_of(h.vocabulary), h.channels, arithmetic);
   backward_groups(scratch.rest(), h, s, groups, extent, h.accumulate, false);
   store_dx(ctx, extent.tokens, h, s.dx);
 }
@@ -304,18 +346,18 @@ void log_prob_backward(const Context& ctx, const Extent& extent, const LogProbBa
 void log_prob_training(const Context& ctx, const Extent& extent, const LogProb& forward,
                        const LogProbBackward& backward) {
   const Scalar arithmetic = arithmetic_of(forward.x);
-  const auto workspace = [&](std::int64_t group) {
-    return head_memory::kept_workspace(ctx, extent.tokens, group, forward.channels, forward.vocabulary,
-                                       arithmetic, backward.dx.type, forward.x.operand.parts);
+  const auto workspace = [&](const std::vector<LeafGroup>& all) {
+    return head_memory::kept_workspace(ctx, extent.tokens, largest_of(all), forward.channels,
+                                       forward.vocabulary, arithmetic, backward.dx.type,
+                                       forward.x.operand.parts);
   };
   const std::vector<LeafGroup> groups =
-      groups_within(ctx, extent, head_memory::kept_tokens(forward.vocabulary), workspace);
+      groups_within(ctx, extent, head_memory::kept_tokens(forward.vocabulary), false, workspace);
   const std::int64_t largest = largest_of(groups);
   // A dweight that must round once cannot be summed group by group.
   const bool rounds_parts =
       backward.dweight.data != nullptr && backward.dweight.type != arithmetic && groups.size() > 1;
-  if (rounds_parts || !keeps_logits(largest, forward.vocabulary) ||
-      workspace(largest) > ctx.workspace_bytes) {
+  if (rounds_parts || !keeps_logits(largest, forward.vocabulary) || workspace(groups) > ctx.workspace_bytes) {
     log_prob(ctx, extent, forward);
     return log_prob_backward(ctx, extent, backward);
   }

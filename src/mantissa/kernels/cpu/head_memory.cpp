@@ -13,8 +13,9 @@ namespace {
 using head_rows::Running;
 
 /// The single pass keeps the logits of whole leaves: as many leaves as fit into this many tokens and logits
-/// (128 MB in f32).
+/// (128 MB in f32), and none longer than kLongestKept.
 constexpr std::int64_t kKeptTokens = 512;
+constexpr std::int64_t kLongestKept = 8192;
 constexpr std::int64_t kKeptLogits = std::int64_t{1} << 25;
 
 /// Logits of a token, rounded up to whole chunks.
@@ -105,13 +106,17 @@ std::size_t kept_workspace(const Context& ctx, std::int64_t tokens, std::int64_t
          products_bytes(ctx, group, channels, vocabulary, arithmetic, parts);
 }
 
-std::size_t backward_workspace(const Context& ctx, std::int64_t tokens, std::int64_t group,
+bool splits_leaves(int parts, bool rounds_sums) {
+  return parts == 1 && !rounds_sums;
+}
+
+std::size_t backward_workspace(const Context& ctx, std::int64_t tokens, std::int64_t group, bool in_parts,
                                std::int64_t channels, std::int64_t vocabulary, Scalar arithmetic,
                                Scalar dx_type, Scalar dweight_type, int parts) {
   const std::int64_t chunk = chunk_of(vocabulary);
   const bool may_be_apart = dweight_type != arithmetic && tokens > kBackwardTokens;
   return matrix_bytes(group, chunk, arithmetic) + dx_bytes(tokens, channels, arithmetic, dx_type) +
-         (may_be_apart ? matrix_bytes(chunk, channels, arithmetic) : 0) +
+         ((may_be_apart ? 1 : 0) + (in_parts ? 1 : 0)) * matrix_bytes(chunk, channels, arithmetic) +
          products_bytes(ctx, group, channels, vocabulary, arithmetic, parts);
 }
 
@@ -129,26 +134,28 @@ std::size_t log_prob_workspace(const Context& ctx, std::int64_t tokens, std::int
 
 std::size_t log_prob_backward_workspace(const Context& ctx, std::int64_t tokens, std::int64_t longest_leaf,
                                         std::int64_t channels, std::int64_t vocabulary, Scalar arithmetic,
-                                        Scalar dx_type, Scalar dweight_type, int parts) {
-  const std::int64_t group = whole_leaves(tokens, kBackwardTokens, longest_leaf);
-  return backward_workspace(ctx, tokens, group, channels, vocabulary, arithmetic, dx_type, dweight_type,
-                            parts);
+                                        Scalar dx_type, Scalar dweight_type, int parts, bool rounds_sums) {
+  const bool in_parts = splits_leaves(parts, rounds_sums) && longest_leaf > kBackwardTokens;
+  const std::int64_t group =
+      in_parts ? std::min(tokens, kBackwardTokens) : whole_leaves(tokens, kBackwardTokens, longest_leaf);
+  return backward_workspace(ctx, tokens, group, in_parts, channels, vocabulary, arithmetic, dx_type,
+                            dweight_type, parts);
 }
 
 bool keeps_logits(std::int64_t longest_leaf, std::int64_t vocabulary) {
-  return longest_leaf <= kKeptLogits / whole_chunks(vocabulary);
+  return longest_leaf <= std::min(kLongestKept, kKeptLogits / whole_chunks(vocabulary));
 }
 
 std::size_t log_prob_training_workspace(const Context& ctx, std::int64_t tokens, std::int64_t longest_leaf,
                                         std::int64_t channels, std::int64_t vocabulary, Scalar arithmetic,
-                                        Scalar dx_type, Scalar dweight_type, int parts) {
+                                        Scalar dx_type, Scalar dweight_type, int parts, bool rounds_sums) {
   const std::int64_t group = whole_leaves(tokens, kept_tokens(vocabulary), longest_leaf);
   const bool rounds_parts = dweight_type != arithmetic && group < tokens;
   if (!rounds_parts && keeps_logits(longest_leaf, vocabulary))
     return kept_workspace(ctx, tokens, group, channels, vocabulary, arithmetic, dx_type, parts);
   return std::max(log_prob_workspace(ctx, tokens, longest_leaf, channels, vocabulary, arithmetic, parts),
                   log_prob_backward_workspace(ctx, tokens, longest_leaf, channels, vocabulary, arithmetic,
-                                              dx_type, dweight_type, parts));
+                                              dx_type, dweight_type, parts, rounds_sums));
 }
 
 }  // namespace mantissa::kernels

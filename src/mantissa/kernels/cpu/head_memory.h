@@ -12,7 +12,7 @@ namespace mantissa::kernels::head_memory {
 
 /// Tokens whose chunk of logits is held at once in the forward pass: 2 MB in f32.
 inline constexpr std::int64_t kForwardTokens = 512;
-/// The backward pass holds whole leaves, as many as fit into this many tokens, at least one.
+/// The backward pass holds whole leaves, as many as fit into this many tokens, or a part of a longer leaf.
 inline constexpr std::int64_t kBackwardTokens = 2048;
 
 /// Row `row` of a matrix.
@@ -37,6 +37,7 @@ struct BackwardScratch {
   Logits logits;
   Matrix dx;       // for all tokens, in the arithmetic; unused if dx is stored in it
   Matrix dweight;  // for one chunk, in the arithmetic, if several groups add to it
+  Matrix leaf;     // for one chunk, in the arithmetic: the sum of a leaf in parts
 };
 
 /// Splits a context's workspace into pieces from the front; the rest belongs to the product.
@@ -65,8 +66,13 @@ std::int64_t kept_tokens(std::int64_t vocabulary);
 std::size_t kept_workspace(const Context& ctx, std::int64_t tokens, std::int64_t group, std::int64_t channels,
                            std::int64_t vocabulary, Scalar arithmetic, Scalar dx_type, int parts);
 
-/// Returns the bytes of a backward pass over `tokens` tokens in groups of at most `group`.
-std::size_t backward_workspace(const Context& ctx, std::int64_t tokens, std::int64_t group,
+/// Returns true if a leaf can be summed in parts: products of parts have sums of their own over a row, and
+/// sums that round do so after a number of terms of the leaf.
+bool splits_leaves(int parts, bool rounds_sums);
+
+/// Returns the bytes of a backward pass over `tokens` tokens in groups of at most `group`, some of which are
+/// parts of a leaf if `in_parts`.
+std::size_t backward_workspace(const Context& ctx, std::int64_t tokens, std::int64_t group, bool in_parts,
                                std::int64_t channels, std::int64_t vocabulary, Scalar arithmetic,
                                Scalar dx_type, Scalar dweight_type, int parts);
 

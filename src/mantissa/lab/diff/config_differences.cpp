@@ -73,7 +73,8 @@ std::string value_of(const ConfigKeys& keys, const std::string& key) {
 /// True for keys that change memory, time or output, but no bit of a result (docs/cli.md, "Config").
 bool changes_no_bit(std::string_view key) {
   return key == "run.threads" || key == "batch.micro_batch_size" || key == "batch.recompute" ||
-         key == "batch.chunk_tokens" || key == "precision.native_only" || key.starts_with("log.") || key.starts_with("checkpoint.");
+         key == "batch.chunk_tokens" || key == "precision.native_only" || key.starts_with("log.") ||
+         key.starts_with("checkpoint.");
 }
 
 bool is_absolute_path(std::string_view value) {
