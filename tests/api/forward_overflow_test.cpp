@@ -103,6 +103,20 @@ TEST_F(ForwardOverflow, StopsAfterThreeStepsAndNamesTheRowOfTheWeight) {
       << one.message();
 }
 
+TEST_F(ForwardOverflow, InAnyChunkOfTokensIsToldAsWithoutChunks) {
+  // A chunk holds a quarter of a micro-batch, and every row overflows.
+  const auto message = [&](const std::string& chunk) {
+    return stopped("chunks-" + chunk, 2, "16-mixed",
+                   {"data.sequence_length=64", "batch.global_batch_size=32", "batch.micro_batch_size=16",
+                    "batch.recompute=block", "batch.chunk_tokens=" + chunk,
+                    "precision.loss_scale.forward_overflow_patience=1"})
+        .message();
+  };
+  const std::string whole = message("0");
+  EXPECT_TRUE(has(whole, " and 16 more of ")) << whole;
+  EXPECT_EQ(message("256"), whole);
+}
+
 TEST_F(ForwardOverflow, LogsTheStepsBeforeTheStop) {
   stopped("a", 30, "16-mixed", {"log.interval=1", "log.health_interval=0"});
   stopped("b", 30, "16-mixed", {"log.interval=100", "log.health_interval=0"});

@@ -207,7 +207,9 @@ TEST(LongContext, ActivationsGrowWithTheTokensAndNotWithTheirSquare) {
     return nlohmann::json::parse(explain(config).json)["memory"][what].get<double>();
   };
   for (const char* what : {"activations", "work", "tables"}) {
-    EXPECT_NEAR(bytes(65536, what) / bytes(16384, what), 4, 0.2) << what;
+    const double growth = bytes(65536, what) / bytes(16384, what);
+    EXPECT_LT(growth, 4.1) << what;
+    EXPECT_GT(growth, 3) << what;
   }
 }
 

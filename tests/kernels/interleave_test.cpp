@@ -5,7 +5,9 @@
 #include <gtest/gtest.h>
 
 #include <cstring>
+#include <memory>
 #include <random>
+#include <vector>
 
 #include "kernels/gemm_case.h"
 #include "mantissa/kernels/units.h"
@@ -111,6 +113,54 @@ TEST(Interleave, ProductsKeepSubnormalNumbers) {
   const Tensor expected = x.result();
   for (const Context& ctx : all_contexts())
     ASSERT_TRUE(result_of_interleaved(x, ctx) == expected) << describe(ctx);
+}
+
+/// Products of the same rows in one loop: those of q, k and v, in place and interleaved.
+TEST(GemmTogether, GivesTheBitsOfTheProductsOneByOne) {
+  for (const Scalar type : kTypes) {
+    for (const SumOrder order : {SumOrder::chain, SumOrder::tile}) {
+      if (order == SumOrder::tile && type != Scalar::bf16) continue;
+      for (const std::int64_t m : {1, 3, 8, 40}) {
+        for (const bool interleaved : {false, true}) {
+          std::vector<std::unique_ptr<Case>> cases;
+          std::vector<Storage> copies;
+          for (const std::int64_t n : {576, 192, 16, 100}) {
+            cases.push_back(std::make_unique<Case>(
+                Size{m, n, 320}, Formats{Scalar::f32, type, type, Scalar::f32}, kWeightsByRows));
+            Case& x = *cases.back();
+            x.g.accumulator.order = order;
+            x.add_bias();
+            x.g.a = cases.front()->g.a;
+            if (!interleaved) continue;
+            copies.emplace_back(interleaved_bytes(n, 320, type));
+            interleave(best(), n, 320, x.b, copies.back().data());
+            x.g.b.interleaved = copies.back().data();
+          }
+          for (const std::size_t count : {3U, 4U}) {  // the fourth has no whole number of vectors
+            for (Context ctx : all_contexts()) {
+              ctx.workspace_bytes = gemm_workspace(ctx, m, 576, 320, Scalar::f32);
+              const Storage workspace(ctx.workspace_bytes);
+              ctx.workspace = workspace.data();
+              std::vector<Tensor> results;
+              results.reserve(count);
+              std::vector<Gemm> products;
+              for (std::size_t i = 0; i < count; ++i) {
+                Gemm g = cases[i]->g;
+                g.c = results.emplace_back(cases[i]->c);
+                products.push_back(g);
+              }
+              gemm_together(ctx, products);
+              for (std::size_t i = 0; i < count; ++i) {
+                ASSERT_TRUE(results[i] == cases[i]->result())
+                    << fmt::format("{}, {} rows, product {} of {}, ", name(type), m, i, count)
+                    << describe(ctx);
+              }
+            }
+          }
+        }
+      }
+    }
+  }
 }
 
 /// Elements that are rounded or scaled before they are multiplied are read from the matrix.

@@ -10,6 +10,7 @@
 
 #include "mantissa/graph/graph.h"
 #include "mantissa/kernels/context.h"
+#include "mantissa/kernels/gemm.h"
 #include "mantissa/kernels/loss_count.h"
 #include "mantissa/kernels/pointwise.h"
 #include "mantissa/kernels/sweep.h"
@@ -211,6 +212,8 @@ struct OpDef {
   /// run. Null: every extent fits.
   void (*check)(const Extent&, const Attributes&, std::string_view scope) = nullptr;
   void (*run)(const Call&) = nullptr;
+  /// The product that `run` computes, for steps that run together. Null: it computes something else.
+  kernels::Gemm (*product)(const Call&) = nullptr;
   /// Flops that the kernel executes, if more than the necessary ones (`cost`). Null: equal to them.
   double (*executed_flops)(const NodeView&, const Sizes&) = nullptr;
   /// Returns true if the kernel of a sum over tokens can sum a leaf in parts (Call::leaf). Null: it cannot.

@@ -7,6 +7,7 @@
 #include <thread>
 
 #include "mantissa/base/error.h"
+#include "mantissa/kernels/gemm.h"
 #include "mantissa/kernels/thread_pool.h"
 #include "mantissa/kernels/update.h"
 
@@ -34,6 +35,11 @@ class Cpu final : public Device {
   }
 
   void run(const graph::OpDef& op, const graph::Call& call) const override { op.run(call); }
+  void run_together(const graph::OpDef& op, std::span<const graph::Call> calls) const override {
+    std::vector<kernels::Gemm> products;
+    for (const graph::Call& call : calls) products.push_back(op.product(call));
+    kernels::gemm_together(calls.front().ctx, products);
+  }
   bool all_finite(ConstMatrix values, std::int64_t count) const override {
     return kernels::gradient_norm(host(), values.data, values.type, count).finite;
   }

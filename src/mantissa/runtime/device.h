@@ -44,6 +44,8 @@ class Device {
 
   /// Runs the device's kernel for `op`. call.ctx holds the scratch memory.
   virtual void run(const graph::OpDef& op, const graph::Call& call) const = 0;
+  /// Runs the products of calls of `op` that do not read each other's results (OpDef::product).
+  virtual void run_together(const graph::OpDef& op, std::span<const graph::Call> calls) const = 0;
   /// Returns true if all `count` elements of `values`, in the device's memory, are finite.
   virtual bool all_finite(ConstMatrix values, std::int64_t count) const = 0;
 

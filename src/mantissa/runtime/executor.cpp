@@ -31,6 +31,7 @@ Executor::Executor(const plan::Program& program, const WeightSet& weights, Arena
   bind_weights(weights);
   describe_buffers();
   find_next_weights();
+  find_joint_products();
   if (arena_ == nullptr || arena_->size() < program.memory.arena()) {
     own_ = std::make_unique<Arena>(program.memory.arena(), *device_);
     arena_ = own_.get();
@@ -109,6 +110,26 @@ void Executor::find_next_weights() {
     const std::size_t bytes =
         of.quants ? quant_bytes(of.quants->format, static_cast<std::size_t>(b.shape.count())) : b.bytes;
     next = {of.interleaved != nullptr ? of.interleaved : of.memory, bytes};
+  }
+}
+
+void Executor::find_joint_products() {
+  const std::vector<plan::Step>& steps = program_->steps;
+  const auto is_product = [](const plan::Step& s) {
+    return s.op->product != nullptr && s.phase == graph::Phase::forward && s.addend == plan::kNoBuffer;
+  };
+  for (std::size_t i = 0; i < steps.size(); ++i) {
+    std::size_t end = i + 1;
+    const auto reads_result = [&](const plan::Operand& o) {
+      return std::any_of(steps.begin() + static_cast<std::ptrdiff_t>(i),
+                         steps.begin() + static_cast<std::ptrdiff_t>(end),
+                         [&](const plan::Step& s) { return s.outputs[0] == o.buffer; });
+    };
+    while (is_product(steps[i]) && end < steps.size() && is_product(steps[end]) &&
+           steps[end].op == steps[i].op && steps[end].inputs[0].buffer == steps[i].inputs[0].buffer &&
+           std::ranges::none_of(steps[end].inputs, reads_result))
+      ++end;
+    joint_.push_back(end);
   }
 }
 
@@ -200,8 +221,15 @@ void Executor::run(graph::Phase phase, const Extent& extent, bool accumulate) {
     if (s.phase != phase) continue;
     if (stop.stop_requested()) return;
     if (by_memory && s.op->kind == graph::OpKind::product) {
-      ctx_.next_weight = next_weights_[i];
+      const std::size_t end = observers_.empty() && !after_step ? joint_[i] : i + 1;
+      ctx_.next_weight = next_weights_[end - 1];
       kernels::prefetch_while_waiting(ctx_);
+      if (end > i + 1) {
+        run_together(i, end, extent);
+        ctx_.next_weight = {};
+        i = end - 1;
+        continue;
+      }
     }
     const auto chunked = std::ranges::find(program_->chunked, i, &plan::ChunkedSteps::begin);
     if (chunked != program_->chunked.end()) {
@@ -260,6 +288,31 @@ const Executor::Operands& Executor::operands_of(const plan::Step& s, const Exten
   return o;
 }
 
+graph::Call Executor::call_of(const plan::Step& s, const Extent& extent, const Operands& operands) const {
+  return {.ctx = ctx_,
+          .extent = extent,
+          .inputs = operands.inputs,
+          .outputs = operands.outputs,
+          .attributes = s.attributes,
+          .expression = &s.expression,
+          .addend = operands.addend,
+          .arithmetic = program_->arithmetic,
+          .compute = s.compute,
+          .accumulator = s.accumulator,
+          .interior = s.interior,
+          .rounding = s.rounding,
+          .random_name = s.random_name};
+}
+
+void Executor::run_together(std::size_t begin, std::size_t end, const Extent& extent) {
+  std::vector<graph::Call> calls;
+  for (std::size_t i = begin; i < end; ++i) {
+    const plan::Step& s = program_->steps[i];
+    calls.push_back(call_of(s, extent, operands_of(s, extent, 0)));
+  }
+  device_->run_together(*program_->steps[begin].op, calls);
+}
+
 void Executor::run_step(const plan::Step& s, const Extent& extent, bool accumulate,
                         std::optional<kernels::WeightOverflow>* overflow, const TokenChunk* chunk) {
   if (std::ranges::any_of(observers_, [&](StepObserver* o) { return !o->wants(s); })) return;
@@ -267,22 +320,10 @@ void Executor::run_step(const plan::Step& s, const Extent& extent, bool accumula
   const bool adds_leaf = s.leaf != plan::kNoBuffer && chunk->after_leaf;
   graph::LeafPart part{operands.leaf};
   if (chunk != nullptr && chunk->leaf) part.opens = chunk->leaf->opens, part.closes = chunk->leaf->closes;
-  graph::Call call{.ctx = ctx_,
-                   .extent = extent,
-                   .inputs = operands.inputs,
-                   .outputs = operands.outputs,
-                   .attributes = s.attributes,
-                   .expression = &s.expression,
-                   .addend = operands.addend,
-                   .accumulate = (accumulate && operands.collects) || adds_leaf,
-                   .leaf = s.leaf != plan::kNoBuffer && chunk->leaf ? &part : nullptr,
-                   .arithmetic = program_->arithmetic,
-                   .compute = s.compute,
-                   .accumulator = s.accumulator,
-                   .interior = s.interior,
-                   .rounding = s.rounding,
-                   .random_name = s.random_name,
-                   .overflow = overflow};
+  graph::Call call = call_of(s, extent, operands);
+  call.accumulate = (accumulate && operands.collects) || adds_leaf;
+  if (s.leaf != plan::kNoBuffer && chunk->leaf) call.leaf = &part;
+  call.overflow = overflow;
   // A sum over tokens has its result after the last chunk.
   const bool complete = chunk == nullptr || chunk->last || !s.op->sums_tokens;
   if (overflow != nullptr || !complete) return device_->run(*s.op, call);

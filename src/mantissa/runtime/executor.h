@@ -107,6 +107,8 @@ class Executor {
   std::byte* memory(plan::BufferId id) const;
   /// Finds for each step the beginning of the weight that the next product of its phase reads.
   void find_next_weights();
+  /// Finds the products that read the same values and may run together: those of q, k and v.
+  void find_joint_products();
   /// Returns the operand for the tokens of `extent`, of which `first_token` is the first in the buffers that
   /// hold all tokens.
   graph::Argument bind(plan::BufferId id, const Extent& extent, std::int64_t first_token) const;
@@ -126,6 +128,10 @@ class Executor {
   /// Runs a step for all tokens, or for those of a chunk.
   void run_step(const plan::Step& step, const Extent& extent, bool accumulate,
                 std::optional<kernels::WeightOverflow>* overflow, const TokenChunk* chunk = nullptr);
+  /// Runs steps [begin, end), which are joint products.
+  void run_together(std::size_t begin, std::size_t end, const Extent& extent);
+  /// Returns the call of a step with these operands.
+  graph::Call call_of(const plan::Step& step, const Extent& extent, const Operands& operands) const;
 
   const plan::Program* program_;
   const Device* device_;
@@ -136,7 +142,8 @@ class Executor {
   mutable std::map<plan::BufferId, std::vector<std::byte>> dequantised_;  // those that buffer() returned
   std::vector<std::span<const std::byte>> next_weights_;                  // by step
   std::vector<Operands> operands_;                                        // by step
-  std::uint64_t placed_ = 0;                                              // number of calls of place()
+  std::vector<std::size_t> joint_;  // by step: the end of the joint products that begin there
+  std::uint64_t placed_ = 0;        // number of calls of place()
   kernels::Context ctx_;
   std::vector<StepObserver*> observers_;
 };

@@ -31,31 +31,38 @@ class NonFiniteSearch : public StepObserver {
 
   bool wants(const plan::Step& step) override {
     const auto forward = [](const plan::Step& s) { return s.phase == graph::Phase::forward; };
-    if (&step == &*std::ranges::find_if(program_.steps, forward)) done_ = false;  // the next micro-batch
-    return !done_ || !ends_;
+    if (&step == &*std::ranges::find_if(program_.steps, forward))
+      done_ = here_ = false;  // the next micro-batch
+    // Steps up to the found one run again for the other chunks of tokens.
+    return !done_ || !ends_ || &step <= where_;
   }
 
-  void before(const plan::Step& /*step*/, graph::Call& call) override {
-    where_ == nullptr ? repeated_.keep(call) : repeated_.clear();
+  void before(const plan::Step& step, graph::Call& call) override {
+    where_ == nullptr || may_be_first(step) ? repeated_.keep(call) : repeated_.clear();
   }
 
   void after(const plan::Step& step, const graph::Call& call) override {
-    if (where_ == nullptr || where_ == &step) look(step, call);
+    if (where_ == nullptr || where_ == &step || may_be_first(step)) look(step, call);
     done_ = where_ == &step;
   }
 
   std::optional<NonFinite> found() const { return where_ == nullptr ? std::nullopt : std::optional(found_); }
 
  private:
+  /// Returns true for a step up to the one that was found in this micro-batch: it runs for another chunk of
+  /// tokens, and its value is earlier in the plan.
+  bool may_be_first(const plan::Step& step) const { return here_ && &step <= where_; }
+
   void look(const plan::Step& step, const graph::Call& call) {
     for (std::size_t o = 0; o < call.outputs.size(); ++o) {
       // Packed blocks need no check: they are finite if the values before packing are.
-      if (call.outputs[o].integer || call.outputs[o].blocks || (where_ != nullptr && o != output_)) continue;
+      if (call.outputs[o].integer || call.outputs[o].blocks || (where_ == &step && o != output_)) continue;
       if (surely_finite(call.outputs[o], call.ctx)) continue;
       const std::vector<double> values = widened(call.outputs[o], call.ctx);
       const auto bad = std::find_if(values.begin(), values.end(), [](double x) { return !std::isfinite(x); });
       if (bad == values.end()) continue;
-      if (where_ == nullptr) {
+      if (where_ != &step) {
+        found_ = {};
         const auto element = static_cast<std::size_t>(bad - values.begin());
         begin(step, RepeatedStep::Before(call, repeated_).call(), o, element, *bad);
       }
@@ -67,6 +74,7 @@ class NonFiniteSearch : public StepObserver {
   void begin(const plan::Step& step, const graph::Call& call, std::size_t output, std::size_t element,
              double value) {
     where_ = &step;
+    here_ = true;
     output_ = output;
     if (find_weight_beyond(step, call)) return;
     found_.scope = step.scope;
@@ -304,6 +312,7 @@ class NonFiniteSearch : public StepObserver {
   const plan::Step* where_ = nullptr;
   std::size_t output_ = 0;
   bool done_ = false;      // with this micro-batch
+  bool here_ = false;      // found in this micro-batch
   RepeatedStep repeated_;  // operands of the step that runs
   NonFinite found_;
 };

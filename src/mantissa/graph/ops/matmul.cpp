@@ -62,8 +62,8 @@ std::size_t workspace_rows(const NodeView& n, const Sizes& s, const kernels::Con
                                  s.parts);
 }
 
-/// Multiplies the rows of the first input by the weight or its transpose, and adds the bias if there is one.
-void run_rows(const Call& c, bool transpose) {
+/// The rows of the first input times the weight or its transpose, plus the bias if there is one.
+Gemm product_of_rows(const Call& c, bool transpose) {
   Gemm g;
   g.m = c.inputs[0].rows;
   g.n = c.outputs[0].width;
@@ -78,11 +78,15 @@ void run_rows(const Call& c, bool transpose) {
   g.c = c.outputs[0].out();
   g.rounded = c.outputs[0].rounded;
   if (c.addend.data != nullptr) g.addend = c.addend.in();
-  kernels::gemm(c.ctx, g);
+  return g;
+}
+
+Gemm product_forward(const Call& c) {
+  return product_of_rows(c, !is_transposed(c.attributes));
 }
 
 void run_forward(const Call& c) {
-  run_rows(c, !is_transposed(c.attributes));
+  kernels::gemm(c.ctx, product_forward(c));
 }
 
 void gradient_forward(GradientBuilder& b) {
@@ -103,7 +107,7 @@ std::vector<OutputSpec> infer_dx(const NodeView& n) {
 }
 
 void run_dx(const Call& c) {
-  run_rows(c, is_transposed(c.attributes));
+  kernels::gemm(c.ctx, product_of_rows(c, is_transposed(c.attributes)));
 }
 
 // ---- dw: inputs dy [tokens, out], x [tokens, in]; output of W's shape, summed over the leaves of the token
@@ -222,6 +226,7 @@ const OpDef kMatmul = {
     .cost = cost_forward,
     .workspace = workspace_rows,
     .run = run_forward,
+    .product = product_forward,
     .sums_across_rows = [](const Attributes& a, std::size_t i) { return i == 1 && a.flag("transposed"); },
     .reference = reference_forward,
 };

@@ -7,6 +7,7 @@
 #include "mantissa/kernels/cpu/gemm_blocks.h"
 #include "mantissa/kernels/cpu/gemm_check.h"
 #include "mantissa/kernels/cpu/gemm_plan.h"
+#include "mantissa/kernels/interleave.h"
 
 #undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "mantissa/kernels/cpu/gemm.cpp"
@@ -341,6 +342,19 @@ void GemmF32(const Context& ctx, const Gemm& g) {
 #endif
   GemmRun<FmaUnit<float>>(ctx, g).Run();
 }
+/// Runs the products in one loop if their kernels can. Returns false if it has computed nothing.
+bool TogetherF32(const Context& ctx, std::span<const Gemm> products) {
+  const UnitId unit = unit_of(ctx, products[0]);
+  const bool pairs = unit == UnitId::vdpbf16ps;
+  const bool thin = std::ranges::all_of(products, [&](const Gemm& g) {
+    return unit_of(ctx, g) == unit && kernel_of(g) != ProductKernel::packed;
+  });
+  if (!thin || unit == UnitId::tdpbf16ps || unit == UnitId::tile_model) return false;
+  if (pairs && products[0].m > kThinPairRows) return false;
+  ThinRun<float>::RunTogether(ctx, products, pairs);
+  return true;
+}
+
 void GemmF64(const Context& ctx, const Gemm& g) {
   if (kernel_of(g) != ProductKernel::packed) return ThinRun<double>(ctx, g, false).Run();
   GemmRun<FmaUnit<double>>(ctx, g).Run();
@@ -355,6 +369,7 @@ namespace mantissa::kernels {
 namespace {
 
 HWY_EXPORT(GemmF32);
+HWY_EXPORT(TogetherF32);
 HWY_EXPORT(GemmF64);
 
 }  // namespace
@@ -367,6 +382,20 @@ void gemm(const Context& ctx, const Gemm& g) {
   } else {
     HWY_DISPATCH_TABLE(GemmF32)[ctx.target()](ctx, g);
   }
+}
+
+void gemm_together(const Context& ctx, std::span<const Gemm> products) {
+  const Gemm& first = products[0];
+  const auto alike = [&](const Gemm& g) {
+    return arithmetic_of(g) == Scalar::f32 && g.m == first.m && g.k == first.k && g.k > 0 && g.n > 0 &&
+           g.n % kInterleaved == 0 && g.a.matrix.data == first.a.matrix.data &&
+           g.a.operand == first.a.operand && g.accumulator == first.accumulator && g.rows.empty();
+  };
+  if (products.size() > 1 && first.m > 0 && std::ranges::all_of(products, alike)) {
+    for (const Gemm& g : products) check(ctx, g);
+    if (HWY_DISPATCH_TABLE(TogetherF32)[ctx.target()](ctx, products)) return;
+  }
+  for (const Gemm& g : products) gemm(ctx, g);
 }
 
 }  // namespace mantissa::kernels

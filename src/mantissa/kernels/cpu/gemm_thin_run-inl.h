@@ -60,6 +60,51 @@ class ThinRun {
 
   void Run() {
     if (g_.k <= 0) return epilogue_.Clear();
+    Pack();
+    for_each_piece(ctx_, Split(), [&](const Piece& piece, int thread) {
+      RunTile(static_cast<std::size_t>(piece.first), static_cast<std::size_t>(piece.last - piece.first),
+              static_cast<std::size_t>(piece.followed_to), NextWeight(thread), thread);
+    });
+  }
+
+  /// Runs products with the same A in one loop. All have the workspace of the largest.
+  static void RunTogether(const Context& ctx, std::span<const Gemm> products, bool pairs) {
+    std::vector<ThinRun> runs;
+    runs.reserve(products.size());
+    std::int64_t columns = 0;
+    for (const Gemm& g : products) {
+      runs.emplace_back(ctx, g, pairs);
+      columns += g.n;
+    }
+    const auto most = std::max_element(runs.begin(), runs.end(),
+                                       [](const ThinRun& x, const ThinRun& y) { return x.n_ < y.n_; });
+    const gemm_plan::GemmScratch scratch = most->scratch_;
+    for (ThinRun& run : runs) {
+      run.scratch_ = scratch;
+      run.ctx_.threads = ctx.threads;
+    }
+    runs.front().Pack();
+    Pieces pieces = most->Split();
+    pieces.count = columns;
+    for_each_piece(ctx, pieces, [&](const Piece& piece, int thread) {
+      std::int64_t begin = 0;  // the first column of a product among those of all
+      for (std::size_t i = 0; i < runs.size(); begin += products[i++].n) {
+        const std::int64_t first = std::max(piece.first - begin, std::int64_t{0}),
+                           last = std::min(piece.last - begin, products[i].n);
+        if (first >= last) continue;
+        const std::int64_t end = std::min(piece.followed_to - begin, products[i].n);
+        const bool continues = piece.followed_to - begin > products[i].n;
+        runs[i].RunTile(static_cast<std::size_t>(first), static_cast<std::size_t>(last - first),
+                        static_cast<std::size_t>(end),
+                        continues ? runs[i + 1].FirstColumns() : runs[i].NextWeight(thread), thread);
+      }
+    });
+  }
+
+ private:
+  static constexpr std::size_t kColumns = GemmEpilogue<T>::kColumns;
+
+  void Pack() const {
     for (std::size_t row = 0; row < m_; row += kThinStrip) {
       gemm_plan::Blocks walk = Walk();
       for (gemm_plan::Block b; walk.next(b);) {
@@ -70,17 +115,22 @@ class ThinRun {
         }
       }
     }
-    const auto unit = static_cast<std::int64_t>(std::max(together_, 2 * kThinColumns<T>));
-    const Pieces pieces{static_cast<std::int64_t>(n_),
-                        interleaved_ ? kInterleaved : std::int64_t{kThinColumns<T>}, unit, kColumns};
-    for_each_piece(ctx_, pieces, [&](const Piece& piece, int thread) {
-      RunTile(static_cast<std::size_t>(piece.first), static_cast<std::size_t>(piece.last - piece.first),
-              static_cast<std::size_t>(piece.followed_to), thread);
-    });
+  }
+  Pieces Split() const {
+    const std::int64_t unit =
+        interleaved_ ? kInterleaved : static_cast<std::int64_t>(std::max(together_, 2 * kThinColumns<T>));
+    return {static_cast<std::int64_t>(n_), interleaved_ ? kInterleaved : std::int64_t{kThinColumns<T>}, unit,
+            kColumns};
+  }
+  /// What a thread reads after its columns: its share of the next weight.
+  std::span<const std::byte> NextWeight(int thread) const {
+    return share_of(ctx_.next_weight, ctx_.threads, thread);
+  }
+  /// The memory from the first column on.
+  std::span<const std::byte> FirstColumns() const {
+    return {reinterpret_cast<const std::byte*>(b_.At(0, 0)), n_ * b_.run_bytes};
   }
 
- private:
-  static constexpr std::size_t kColumns = GemmEpilogue<T>::kColumns;
   gemm_plan::Blocks Walk() const {
     return gemm_plan::Blocks(g_.rows, g_.rows_per_leaf, one_row_, 0, kSumBlock,
                              pairs_ ? &Stored : gemm_plan::Blocks::as_it_is);
@@ -149,20 +199,21 @@ class ThinRun {
   }
 
   /// Returns what a thread prefetches while it reads a block of the columns [column, column + count): the
-  /// columns up to `end`, and then its share of the weight that is read next.
-  StreamAhead Ahead(std::size_t column, std::size_t count, std::size_t k, std::size_t end, int thread) const {
+  /// columns up to `end`, and then `after`.
+  StreamAhead Ahead(std::size_t column, std::size_t count, std::size_t k, std::size_t end,
+                    std::span<const std::byte> after) const {
     const std::uint8_t* at = b_.At(column, 0) + count * b_.Bytes(k) + distance_;
     if (const std::uint8_t* last = b_.At(end, 0); at >= last) {
-      const std::span<const std::byte> share = share_of(ctx_.next_weight, ctx_.threads, thread);
-      const auto after = static_cast<std::size_t>(at - last);
-      at = after < share.size() ? reinterpret_cast<const std::uint8_t*>(share.data()) + after
-                                : b_.At(column, k);  // read just now
+      const auto past = static_cast<std::size_t>(at - last);
+      at = past < after.size() ? reinterpret_cast<const std::uint8_t*>(after.data()) + past
+                               : b_.At(column, k);  // read just now
     }
     return StreamAhead(at);
   }
 
-  /// Computes a tile of columns. The thread continues with those up to `end`.
-  void RunTile(std::size_t column, std::size_t columns, std::size_t end, int thread) const {
+  /// Computes a tile of columns. The thread continues with those up to `end`, and then reads `after`.
+  void RunTile(std::size_t column, std::size_t columns, std::size_t end, std::span<const std::byte> after,
+               int thread) const {
     const GuardTask counts;
     std::size_t& expected = expected_[static_cast<std::size_t>(thread)];
     if (column != expected)
@@ -173,7 +224,7 @@ class ThinRun {
       count = Together(columns - j);
       gemm_plan::Blocks walk = Walk();
       for (gemm_plan::Block b; walk.next(b);)
-        Multiply(column + j, count, b, Ahead(column + j, count, b.k, end, thread), sums + j);
+        Multiply(column + j, count, b, Ahead(column + j, count, b.k, end, after), sums + j);
     }
     for (std::size_t i = 0; i < m_; ++i) {
       epilogue_.Unscale(sums + i * kColumns, columns);
