@@ -12,7 +12,9 @@
 #include "mantissa/base/error.h"
 #include "mantissa/kernels/gather.h"
 #include "mantissa/kernels/head.h"
+#include "mantissa/kernels/interleave.h"
 #include "mantissa/kernels/reference/gemm.h"
+#include "mantissa/kernels/units.h"
 
 namespace mantissa::kernels::quants_test {
 namespace {
@@ -180,6 +182,36 @@ TEST_P(Quants, MultiplyEveryNumberOfFewRowsWithTheBitsOfTheirValues) {
         if (ctx.simd == Simd::amx_model && m % 8 != 1) continue;  // slow
         EXPECT_TRUE(x.result(ctx) == want)
             << describe(ctx) << ", " << m << " rows as " << name(reading.type) << ", seed " << kSeed;
+      }
+    }
+  }
+}
+
+/// The matrix of blocks is not read.
+TEST_P(BlockQuants, AreMultipliedInterleavedWithTheBitsOfTheirValues) {
+  std::mt19937 random(kSeed);
+  for (const std::int64_t n : {1, 16, 24, 53, 112}) {
+    const Quantised matrix(GetParam(), n, 544, random);
+    const Storage copy(interleaved_bytes(n, 544, GetParam()));
+    interleave(best(), n, 544, GetParam(), reinterpret_cast<const std::byte*>(matrix.data()), copy.data());
+    const LastBytes nothing(matrix.bytes());
+    for (const Reading& reading : kReadings) {
+      const bool reads_copy = reading.operand.parts == 1 && reading.type != Scalar::f16 &&
+                              reading.type != Scalar::tf32 &&
+                              (reading.order == SumOrder::tile) == (reading.operand.format == Scalar::bf16);
+      const Tensor values = matrix.values(reading.type);
+      for (const std::int64_t m : {1, 2, 3, 4, 5, 7, 8}) {
+        Case x({m, n, 544}, kF32, 2);
+        x.g.a.operand = reading.operand;
+        x.g.accumulator.order = reading.order;
+        x.g.b = {values, reading.operand, true};
+        const Tensor want = x.result();
+        x.g.b = matrix.operand(reading.type, reading.operand, true);
+        x.g.b.interleaved = copy.data();
+        if (reads_copy && m < kStripRows) x.g.b.matrix.data = nothing.data();
+        for (const Context& ctx : contexts())
+          EXPECT_TRUE(x.result(ctx) == want)
+              << describe(ctx) << ", " << m << " rows, " << n << " columns as " << name(reading.type);
       }
     }
   }

@@ -7,6 +7,7 @@
 #include <cstdint>
 
 #include "mantissa/kernels/context.h"
+#include "mantissa/numeric/quants.h"
 #include "mantissa/tensor/storage.h"
 
 namespace mantissa::kernels {
@@ -31,6 +32,38 @@ constexpr std::size_t interleaved_bytes(std::int64_t rows, std::int64_t width, S
   const std::int64_t groups = (rows + kInterleaved - 1) / kInterleaved;
   return static_cast<std::size_t>(groups * kInterleaved * interleaved_width(width, type)) * bytes_of(type);
 }
+
+/// Returns true for quantised formats that can be interleaved: those with scales in their blocks. A group
+/// then holds for every block of 32 elements: the words of all rows with the scale, and the minimum if there
+/// is one; those with the fifth bits of the codes, if there are any; and the words of the codes, one after
+/// the other.
+constexpr bool interleaves(QuantFormat format) {
+  return !traits(format).apart;
+}
+
+/// Returns the words of a block with its fifth bits and scale, and those of its codes.
+constexpr std::size_t interleaved_head_words(QuantFormat format) {
+  return traits(format).code_bits == 5 ? 2 : 1;
+}
+constexpr std::size_t interleaved_code_words(QuantFormat format) {
+  return traits(format).code_bits == 8 ? 8 : 4;
+}
+
+/// Returns the bytes of a block of one row.
+constexpr std::size_t interleaved_block_bytes(QuantFormat format) {
+  return 4 * (interleaved_head_words(format) + interleaved_code_words(format));
+}
+
+/// Returns the bytes of an interleaved matrix whose rows are whole blocks.
+constexpr std::size_t interleaved_bytes(std::int64_t rows, std::int64_t width, QuantFormat format) {
+  const std::int64_t groups = (rows + kInterleaved - 1) / kInterleaved;
+  return static_cast<std::size_t>(groups * kInterleaved) * (static_cast<std::size_t>(width) / kQuantBlock) *
+         interleaved_block_bytes(format);
+}
+
+/// Writes the rows of blocks at `from` to `to`, which has interleaved_bytes() and begins at a multiple of 64.
+void interleave(const Context& ctx, std::int64_t rows, std::int64_t width, QuantFormat format,
+                const std::byte* from, std::byte* to);
 
 /// Writes `from` [rows, width], of a format that interleaves(), to `to`, which has interleaved_bytes() and
 /// begins at a multiple of 64.

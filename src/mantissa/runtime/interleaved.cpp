@@ -13,8 +13,10 @@ namespace {
 struct Weight {
   const plan::Buffer* buffer = nullptr;
   const std::byte* memory = nullptr;
+  std::optional<QuantFormat> quants = {};
 
   std::size_t bytes() const {
+    if (quants) return kernels::interleaved_bytes(buffer->shape.leading(), buffer->shape.last(), *quants);
     return kernels::interleaved_bytes(buffer->shape.leading(), buffer->shape.last(), buffer->type);
   }
 };
@@ -29,12 +31,14 @@ std::vector<Weight> multiplied_as_stored(const plan::Program& program, const Wei
     const plan::BufferId id = step.inputs[1].buffer;
     const plan::Buffer& b = program.buffer(id);
     const bool weight = b.home == plan::Home::master || b.home == plan::Home::copy;
-    if (!weight || !kernels::interleaves(b.type) || b.layout().blocks || weights.quants(program, id))
+    if (!weight || !kernels::interleaves(b.type) || b.layout().blocks) continue;
+    const std::optional<QuantisedMatrix> quants = weights.quants(program, id);
+    if (quants && (quants->transposed || !kernels::interleaves(quants->format) || b.type == Scalar::f16))
       continue;
     if (!step.inputs[1].operand.plain() || !holds(product->stored.product.b.format, b.type)) continue;
     const std::byte* memory = weights.find(program, id);
     if (memory != nullptr && std::ranges::find(all, memory, &Weight::memory) == all.end())
-      all.push_back({&b, memory});
+      all.push_back({&b, memory, quants ? std::optional(quants->format) : std::nullopt});
   }
   return all;
 }
@@ -46,8 +50,13 @@ InterleavedWeights::InterleavedWeights(const plan::Program& program, const Weigh
   std::size_t end = 0;
   for (const Weight& w : multiplied_as_stored(program, weights)) {
     const Shape& shape = w.buffer->shape;
-    kernels::interleave(weights.device().host(), shape.leading(), shape.last(),
-                        {w.memory, w.buffer->type, shape.last()}, storage_.data() + end);
+    const kernels::Context& ctx = weights.device().host();
+    std::byte* to = storage_.data() + end;
+    if (w.quants) {
+      kernels::interleave(ctx, shape.leading(), shape.last(), *w.quants, w.memory, to);
+    } else {
+      kernels::interleave(ctx, shape.leading(), shape.last(), {w.memory, w.buffer->type, shape.last()}, to);
+    }
     copies_[w.memory] = end;
     end += w.bytes();
   }

@@ -13,11 +13,13 @@
 #include <cstddef>
 #include <cstdint>
 #include <cstring>
+#include <type_traits>
 
 #include "mantissa/kernels/cpu/gemm_pack-inl.h"
 #include "mantissa/kernels/cpu/gemm_source-inl.h"
 #include "mantissa/kernels/cpu/gemm_thin_sums-inl.h"
 #include "mantissa/kernels/cpu/stream_ahead.h"
+#include "mantissa/kernels/interleave.h"
 #include "mantissa/numeric/quants-inl.h"
 
 HWY_BEFORE_NAMESPACE();
@@ -231,16 +233,45 @@ class QuantColumns {
   bool started_ = false, negative_ = false;
 };
 
+/// The words of blocks of kColumns columns, from interleaved columns (kernels/interleave.h), which are read
+/// where they are.
+template <QuantFormat F, std::size_t kVectors>
+class InterleavedQuants {
+ public:
+  /// The columns from `column` on, a multiple of a vector, from depth k on.
+  HWY_INLINE InterleavedQuants(const PackSource& b, std::size_t column, std::size_t k) {
+    for (std::size_t v = 0; v < kVectors; ++v) {
+      const std::size_t first = column + v * kLanes, lane = first % kGroup;
+      words_[v] =
+          reinterpret_cast<const std::uint32_t*>(b.At(first - lane, 0)) + kBlock * (k / kQuantBlock) + lane;
+    }
+  }
+  const std::uint32_t* Heads(std::size_t block, std::size_t v) const { return words_[v] + kBlock * block; }
+  const std::uint32_t* Fifths(std::size_t block, std::size_t v) const { return Heads(block, v) + kGroup; }
+  /// Word w of the codes.
+  const std::uint32_t* Codes(std::size_t block, std::size_t v, std::size_t w) const {
+    return Heads(block, v) + kGroup * (interleaved_head_words(F) + w);
+  }
+
+ private:
+  static constexpr std::size_t kLanes = HWY_LANES(float);
+  static constexpr auto kGroup = static_cast<std::size_t>(kInterleaved);
+  static constexpr std::size_t kBlock = kGroup * interleaved_block_bytes(F) / 4;  // words of a group
+  const std::uint32_t* words_[kVectors];
+};
+
 /// ThinBlock for kVectors vectors of columns from `column` on, depths [k, k + depth), of which IsThinQuant is
 /// true. The sums of several vectors are chains of their own: one alone waits for the latency of its
-/// additions.
-template <SumOrder kOrder, std::size_t kRows, std::size_t kStrip, QuantFormat F, std::size_t kVectors = 1>
+/// additions. kWords: `b` is interleaved.
+template <SumOrder kOrder, std::size_t kRows, std::size_t kStrip, QuantFormat F, std::size_t kVectors = 1,
+          bool kWords = false>
 HWY_NOINLINE void ThinQuantBlock(const PackSource& b, std::size_t column, std::size_t k, std::size_t depth,
                                  const float* HWY_RESTRICT a, StreamAhead ahead, float* HWY_RESTRICT out,
                                  std::size_t ld, TileStore store) {
   constexpr bool kToBf16 = kOrder == SumOrder::tile;
   constexpr QuantTraits kTraits = traits(F);
-  constexpr std::size_t kLanes = HWY_LANES(float), kBytes = kTraits.bytes,
+  constexpr std::size_t kLanes = HWY_LANES(float),
+                        kBytes = kWords ? interleaved_block_bytes(F) : kTraits.bytes,
                         kPieces = kTraits.code_bits / 8 + 1;
   const hn::ScalableTag<std::uint32_t> du;
   using VU = hn::Vec<decltype(du)>;
@@ -249,7 +280,13 @@ HWY_NOINLINE void ThinQuantBlock(const PackSource& b, std::size_t column, std::s
   const std::uint8_t* blocks = b.At(column, k);
   const std::size_t stride = b.run_bytes;
   Columns columns[kVectors];
-  const QuantHeads<F, kVectors * kLanes> heads(blocks, stride, depth / kQuantBlock);
+  const auto heads = [&] {
+    if constexpr (kWords) {
+      return InterleavedQuants<F, kVectors>(b, column, k);
+    } else {
+      return QuantHeads<F, kVectors * kLanes>(blocks, stride, depth / kQuantBlock);
+    }
+  }();
   for (std::size_t at = 0; at < depth; at += kQuantBlock, blocks += kBytes, a += kQuantBlock * kStrip) {
     if (sums[0].kInBlocks && at > 0) {
       HWY_UNROLL(4)
@@ -261,19 +298,26 @@ HWY_NOINLINE void ThinQuantBlock(const PackSource& b, std::size_t column, std::s
     [[maybe_unused]] bool negative = false;
     HWY_UNROLL(4)
     for (std::size_t v = 0; v < kVectors; ++v) {
-      columns[v].Start(b, column + v * kLanes, k + at, heads.Heads(block, v * kLanes),
-                       heads.Fifths(block, v * kLanes));
+      const std::size_t place = kWords ? v : v * kLanes;
+      columns[v].Start(b, column + v * kLanes, k + at, heads.Heads(block, place), heads.Fifths(block, place));
       negative = negative || columns[v].Negative();
     }
     for (std::size_t piece = 0; piece < kPieces; ++piece) {
-      const std::uint8_t* codes = blocks + kTraits.codes + 16 * piece;
+      [[maybe_unused]] const std::uint8_t* codes = blocks + kTraits.codes + 16 * piece;
       VU words[kVectors][4];
       HWY_UNROLL(4)
       for (std::size_t v = 0; v < kVectors; ++v) {
-        const std::uint8_t* of_vector = codes + v * kLanes * stride;
-        TransposePieces(
-            du, [&](std::size_t c) { return reinterpret_cast<const std::uint32_t*>(of_vector + c * stride); },
-            0, [&](std::size_t i, VU word) HWY_ATTR { words[v][i] = word; });
+        if constexpr (kWords) {
+          HWY_UNROLL(4)
+          for (std::size_t w = 0; w < 4; ++w)
+            words[v][w] = hn::LoadU(du, heads.Codes(block, v, 4 * piece + w));
+        } else {
+          const std::uint8_t* of_vector = codes + v * kLanes * stride;
+          TransposePieces(
+              du,
+              [&](std::size_t c) { return reinterpret_cast<const std::uint32_t*>(of_vector + c * stride); },
+              0, [&](std::size_t i, VU word) HWY_ATTR { words[v][i] = word; });
+        }
       }
 #if HWY_TARGET == HWY_AVX3
       if constexpr (Columns::kShifts) {
@@ -392,6 +436,33 @@ void MultiplyQuantVectors(const PackSource& b, std::size_t column, std::size_t v
     if (vectors == 2)
       return ThinQuantBlock<kOrder, 1, 1, f(), 2>(b, column, k, depth, a, ahead, out, 0, store);
     ThinQuantBlock<kOrder, 1, 1, f(), quant_vectors(f())>(b, column, k, depth, a, ahead, out, 0, store);
+  });
+}
+
+/// ThinQuantBlock for interleaved columns of `b` and a strip of `rows` < kStripRows rows, in passes of as
+/// many as are summed at once; for one row, `vectors` vectors of columns: one, two or quant_vectors(), else
+/// one.
+template <SumOrder kOrder>
+void MultiplyInterleavedQuants(std::size_t rows, const PackSource& b, std::size_t column, std::size_t vectors,
+                               std::size_t k, std::size_t depth, const float* a, StreamAhead ahead,
+                               float* out, std::size_t ld, TileStore store) {
+  mantissa::HWY_NAMESPACE::WithFormat(b.quants.format, [&](auto f) HWY_ATTR {
+    if constexpr (interleaves(f())) {
+      const auto block = [&](auto strip_rows, auto strip_vectors) HWY_ATTR {
+        constexpr std::size_t kStrip = strip_rows(), kRows = thin_rows_at_once<kOrder>(kStrip);
+        for (std::size_t i = 0; i < kStrip; i += kRows)
+          ThinQuantBlock<kOrder, kRows, kStrip, f(), strip_vectors(), true>(b, column, k, depth, a + i, ahead,
+                                                                            out + i * ld, ld, store);
+      };
+      using One = std::integral_constant<std::size_t, 1>;
+      using Two = std::integral_constant<std::size_t, 2>;
+      if (rows == 2) return block(Two(), One());
+      if (rows == 4) return block(std::integral_constant<std::size_t, 4>(), One());
+      if (rows > 4) return block(std::integral_constant<std::size_t, 8>(), One());
+      if (vectors == 1) return block(One(), One());
+      if (vectors == 2) return block(One(), Two());
+      block(One(), std::integral_constant<std::size_t, quant_vectors(f())>());
+    }
   });
 }
 

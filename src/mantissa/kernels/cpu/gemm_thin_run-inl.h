@@ -117,8 +117,9 @@ class ThinRun {
     }
   }
   Pieces Split() const {
-    const std::int64_t unit =
-        interleaved_ ? kInterleaved : static_cast<std::int64_t>(std::max(together_, 2 * kThinColumns<T>));
+    const std::int64_t unit = interleaved_ && !b_.Quantised()
+                                  ? kInterleaved
+                                  : static_cast<std::int64_t>(std::max(together_, 2 * kThinColumns<T>));
     return {static_cast<std::int64_t>(n_), interleaved_ ? kInterleaved : std::int64_t{kThinColumns<T>}, unit,
             kColumns};
   }
@@ -177,6 +178,14 @@ class ThinRun {
   static PackSource SourceOfB(const Gemm& g) {
     PackSource b = Source(g, g.b);
     const bool few = std::is_same_v<T, float> && g.m < kStripRows;
+    if (g.b.interleaved != nullptr && few && b.Quantised() && interleaves(b.quants.format) &&
+        IsThinQuant(b, 0, static_cast<std::size_t>(g.k), g.accumulator.order)) {
+      b.data = g.b.interleaved;
+      b.quant_block = interleaved_block_bytes(b.quants.format);
+      b.run_bytes = static_cast<std::size_t>(g.k) / kQuantBlock * b.quant_block;
+      return b;
+    }
+    if (b.Quantised()) return b;
     if (g.b.interleaved == nullptr || !few || !interleaves(b.type) || !Unrounded(b)) return b;
     b.data = g.b.interleaved;
     b.ld = static_cast<std::size_t>(interleaved_width(g.k, b.type));
@@ -186,14 +195,14 @@ class ThinRun {
 
   /// Returns the columns that are multiplied at once: several vectors where one would wait for its sums.
   std::size_t Together() const {
-    if (interleaved_) return kInterleaved;
+    if (interleaved_ && !b_.Quantised()) return kInterleaved;
     const bool several = std::is_same_v<T, float> && m_ == 1 && !pairs_ &&
                          IsThinQuant(b_, 0, static_cast<std::size_t>(g_.k), g_.accumulator.order);
     return (several ? quant_vectors(b_.quants.format) : 1) * kThinColumns<T>;
   }
   /// The same where `left` columns are left.
   std::size_t Together(std::size_t left) const {
-    if (left >= together_ || interleaved_) return std::min(left, together_);
+    if (left >= together_ || (interleaved_ && !b_.Quantised())) return std::min(left, together_);
     return std::min(left, together_ > 2 * kThinColumns<T> && left >= 2 * kThinColumns<T> ? 2 * kThinColumns<T>
                                                                                          : kThinColumns<T>);
   }
@@ -250,6 +259,13 @@ class ThinRun {
     }
 #endif
     if constexpr (std::is_same_v<T, float>) {
+      if (interleaved_ && b_.Quantised()) {
+        const auto multiply = g_.accumulator.order == SumOrder::tile
+                                  ? MultiplyInterleavedQuants<SumOrder::tile>
+                                  : MultiplyInterleavedQuants<SumOrder::chain>;
+        return multiply(StripRows(0), b_, column, (count + kThinColumns<T> - 1) / kThinColumns<T>, b.k,
+                        b.depth, StripAt<T>(0, b), ahead, sums, kColumns, store);
+      }
       if (interleaved_) {
         const auto multiply = g_.accumulator.order == SumOrder::tile ? MultiplyInterleaved<SumOrder::tile>
                                                                      : MultiplyInterleaved<SumOrder::chain>;

@@ -74,5 +74,34 @@ void interleave(const Context& ctx, std::int64_t rows, std::int64_t width, const
   });
 }
 
+void interleave(const Context& ctx, std::int64_t rows, std::int64_t width, QuantFormat format,
+                const std::byte* from, std::byte* to) {
+  constexpr auto kRows = static_cast<std::size_t>(kInterleaved);
+  const QuantTraits t = traits(format);
+  const std::size_t blocks = static_cast<std::size_t>(width) / kQuantBlock, row_bytes = blocks * t.bytes;
+  const std::size_t words = interleaved_code_words(format);
+  parallel_for(ctx, (rows + kInterleaved - 1) / kInterleaved, [&](std::int64_t i, int) {
+    const std::int64_t row = i * kInterleaved;
+    const auto count = static_cast<std::size_t>(std::min(kInterleaved, rows - row));
+    const std::byte* first = from + static_cast<std::size_t>(row) * row_bytes;
+    std::byte* out = to + static_cast<std::size_t>(i) * kRows * blocks * interleaved_block_bytes(format);
+    for (std::size_t b = 0; b < blocks; ++b) {
+      // The words that begin at byte `at` of the block of every row.
+      const auto put = [&](std::size_t at) {
+        for (std::size_t r = 0; r < kRows; ++r, out += 4) {
+          if (r < count) {
+            std::memcpy(out, first + r * row_bytes + b * t.bytes + at, 4);
+          } else {
+            std::memset(out, 0, 4);
+          }
+        }
+      };
+      put(0);
+      if (t.code_bits == 5) put(t.codes - 4);
+      for (std::size_t w = 0; w < words; ++w) put(t.codes + 4 * w);
+    }
+  });
+}
+
 }  // namespace mantissa::kernels
 #endif  // HWY_ONCE
