@@ -70,7 +70,10 @@ constexpr Case kCases[] = {
     {"dpo_and_its_reference_in_f32", kPairs, "--set train.objective=dpo"},
     {"dpo_and_its_reference_in_bf16", kPairs, "--set train.objective=dpo --precision bf16-mixed"},
     {"a_reward_model", kPairs, "--set train.objective=reward --precision bf16-mixed"},
-    {"blocks_recomputed", kTokens, "--precision 64-true --set batch.recompute=block"},
+    // In chunks; more tokens, so that activations are the bulk again.
+    {"blocks_recomputed", kTokens,
+     "--precision 64-true --set batch.recompute=block --set batch.global_batch_size=32 "
+     "--set batch.micro_batch_size=32"},
 };
 
 /// How far two counts of one process's pages may lie apart. The kernel keeps counts of anonymous, file and

@@ -23,8 +23,8 @@ void for_each_operand(const Step& step, const Visit& visit) {
 
 class Chunking {
  public:
-  Chunking(Program& program, std::int64_t tokens)
-      : p_(program), tokens_(tokens), touched_by_(program.buffers.size()) {
+  Chunking(Program& program, std::int64_t tokens, bool splits_leaves)
+      : p_(program), tokens_(tokens), splits_leaves_(splits_leaves), touched_by_(program.buffers.size()) {
     for (std::size_t i = 0; i < p_.steps.size(); ++i) {
       for_each_operand(p_.steps[i], [&](BufferId b) { touched_by_[at(root(b))].push_back(i); });
     }
@@ -158,7 +158,7 @@ class Chunking {
     for (std::size_t i = 0; i < run.size(); ++i) {
       if (!range.chunked[i] || !run[i].op->sums_tokens) continue;
       const Buffer& gradient = p_.buffer(run[i].outputs[0]);
-      const int sums = gradient.type == p_.arithmetic ? 1 : 2;
+      const int sums = (splits_leaves_ ? 1 : 0) + (gradient.type == p_.arithmetic ? 0 : 1);
       bytes -=
           sums * static_cast<double>(bytes_of(p_.arithmetic)) * static_cast<double>(gradient.shape.count());
     }
@@ -212,7 +212,7 @@ class Chunking {
   void append_sum(Step s, std::vector<Step>& after) {
     const BufferId gradient = s.outputs[0];
     const Buffer b = p_.buffer(gradient);
-    s.leaf = add_buffer(b, ":leaf");
+    if (splits_leaves_) s.leaf = add_buffer(b, ":leaf");
     if (b.type != p_.arithmetic) {
       s.outputs[0] = add_buffer(b, ":micro");
       Step sum;
@@ -239,13 +239,14 @@ class Chunking {
 
   Program& p_;
   std::int64_t tokens_;
+  bool splits_leaves_;
   std::vector<std::vector<std::size_t>> touched_by_;  // by root buffer: steps of the program, ascending
 };
 
 }  // namespace
 
-void chunk_tokens(Program& program, std::int64_t tokens) {
-  Chunking(program, tokens).run();
+void chunk_tokens(Program& program, std::int64_t tokens, std::int64_t longest_leaf) {
+  Chunking(program, tokens, longest_leaf > tokens).run();
 }
 
 }  // namespace mantissa::plan

@@ -144,7 +144,7 @@ Program completed(Program program, const CompileOptions& options, const kernels:
   recompute(program, options.recompute, in_chunks);
   if (options.views && !options.keep_values) view_columns(program);
   hold_quantised(program, options.quantised);
-  if (in_chunks) chunk_tokens(program, options.chunk_tokens);
+  if (in_chunks) chunk_tokens(program, options.chunk_tokens, options.longest_leaf);
   estimate_costs(program, options, ctx);
   lay_out_memory(program, options.keep_values);
   return program;

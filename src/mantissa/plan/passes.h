@@ -41,7 +41,8 @@ void hold_quantised(Program& program, const QuantisedSlots& wanted);
 
 /// Lets steps that treat tokens separately run chunk by chunk, so that the buffers between them hold one
 /// chunk.
-void chunk_tokens(Program& program, std::int64_t tokens);
+/// Leaves of at most `longest_leaf` tokens fit whole if it is at most `tokens`.
+void chunk_tokens(Program& program, std::int64_t tokens, std::int64_t longest_leaf);
 
 /// Computes flops, bytes and workspace of every step.
 void estimate_costs(Program& program, const CompileOptions& options, const kernels::Context& ctx);

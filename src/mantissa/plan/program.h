@@ -93,7 +93,8 @@ struct Step {
   std::size_t forward_results =
       0;  // of a gradient's step: the last outputs, which are results of the forward op
   BufferId addend = kNoBuffer;
-  BufferId leaf = kNoBuffer;              // of a chunked sum over tokens: the sum of the leaf so far
+  BufferId leaf =
+      kNoBuffer;  // of a chunked sum over tokens, if leaves do not fit a chunk: the leaf's sum so far
   Scalar rounded = Scalar::f32;           // rounding of the result before the addend
   Factor compute = Scalar::f32;           // format of factors, from the policy for this use
   Accumulator accumulator = {};           // for products; attention uses only its order

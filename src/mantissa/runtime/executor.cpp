@@ -317,12 +317,17 @@ void Executor::run_step(const plan::Step& s, const Extent& extent, bool accumula
                         std::optional<kernels::WeightOverflow>* overflow, const TokenChunk* chunk) {
   if (std::ranges::any_of(observers_, [&](StepObserver* o) { return !o->wants(s); })) return;
   const Operands& operands = operands_of(s, extent, chunk == nullptr ? 0 : chunk->first_token);
-  const bool adds_leaf = s.leaf != plan::kNoBuffer && chunk->after_leaf;
+  const bool sums_chunk = chunk != nullptr && s.op->sums_tokens;
+  const bool adds_leaf = sums_chunk && chunk->after_leaf;
   graph::LeafPart part{operands.leaf};
   if (chunk != nullptr && chunk->leaf) part.opens = chunk->leaf->opens, part.closes = chunk->leaf->closes;
   graph::Call call = call_of(s, extent, operands);
   call.accumulate = (accumulate && operands.collects) || adds_leaf;
-  if (s.leaf != plan::kNoBuffer && chunk->leaf) call.leaf = &part;
+  if (sums_chunk && chunk->leaf) {
+    if (s.leaf == plan::kNoBuffer)
+      throw InternalError(fmt::format("{}: a leaf is longer than the program was compiled for", s.scope));
+    call.leaf = &part;
+  }
   call.overflow = overflow;
   // A sum over tokens has its result after the last chunk.
   const bool complete = chunk == nullptr || chunk->last || !s.op->sums_tokens;
