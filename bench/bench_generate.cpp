@@ -92,9 +92,9 @@ void measure(const char* policy, std::int64_t streams, const kernels::Context& c
   std::vector<rollout::Request> requests;
   for (std::int64_t s = 0; s < streams; ++s)
     requests.push_back({std::vector<std::int32_t>(kPrompt, static_cast<std::int32_t>(s)), s});
-  const auto medians = [&] {
+  const auto medians = [&](bool by_op) {
     Stopwatch watch(static_cast<std::size_t>(streams));
-    if (session.executor().after_step) {
+    if (by_op) {
       session.executor().after_step = [&](const plan::Step& step, const graph::Call&) {
         watch.op(step.scope == "lm_head" ? "matmul, head" : std::string(step.op->id));
       };
@@ -109,12 +109,10 @@ void measure(const char* policy, std::int64_t streams, const kernels::Context& c
     return watch.medians();
   };
   const double before = kernels::measure_read_bandwidth(ctx);
-  const double step = medians().at("all");
+  const double step = medians(false).at("all");
   const double bandwidth = (before + kernels::measure_read_bandwidth(ctx)) / 2;
   const double limit = bytes_read(program) / bandwidth;
-  // Observed steps run one by one, so these take longer together.
-  session.executor().after_step = [](const plan::Step&, const graph::Call&) {};
-  std::map<std::string, double> ops = medians();
+  std::map<std::string, double> ops = medians(true);  // longer together, because each op runs alone
   ops.erase("all");
   fmt::print(
       "{:<11} {:>2} streams  {:7.1f} tokens/s  {:6.2f} ms per step, {:6.2f} by memory ({:.1f} GB/s): {:.0f} "

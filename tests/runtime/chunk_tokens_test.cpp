@@ -101,13 +101,6 @@ TEST(ChunkTokens, ChangeNoByteWithLeavesOfSeveralRows) {
                step(model, {"32-true", plan::Recompute::block}, kLengths, 0).bytes);
 }
 
-TEST(ChunkTokens, ChangeNoByteWithoutRecomputation) {
-  // One layer whose results are small, so that the gradients of its feed-forward take the most memory.
-  const model::ModelConfig model =
-      tiny_llama(true, 29, {{"intermediate_size", 400}, {"num_hidden_layers", 1}});
-  for (const char* policy : {"32-true", "bf16-mixed"}) same_in_chunks(model, {policy}, kLengths);
-}
-
 TEST(ChunkTokens, ChangeNoByteOfAnyFamily) {
   const std::vector<std::int64_t> lengths(120, 19);
   int in_chunks = 0;

@@ -11,7 +11,7 @@ namespace {
 
 using mantissa::testing::Segments;
 
-/// "300+212(open)": first token, number of tokens, and the part of the leaf.
+/// "512+88 closes part": first token and number of tokens; the part of a leaf.
 std::vector<std::string> shown(const Extent& run, std::int64_t most) {
   const TokenChunks chunks(run, most);
   std::vector<std::string> all;

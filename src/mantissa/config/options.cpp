@@ -248,9 +248,8 @@ std::vector<Option> fixed_table() {
       {"batch",
        "chunk_tokens",
        [](RunConfig& c) -> Slot { return &c.batch.chunk_tokens; },
-       "tokens at a time of layers that treat tokens separately, such as the feed-forward: a multiple of "
-       "256, "
-       "or 0 for all at once; changes memory, but no bit",
+       "tokens at a time of layers that treat tokens separately, such as the feed-forward: a "
+       "multiple of 256, or 0 for all at once; changes memory, but no bit",
        {.min = 0, .max = kLong}},
 
       {"optimizer",

@@ -79,7 +79,7 @@ void add_deciders(Step& step, const Step& part) {
 namespace {
 
 /// A graph with only the operands of a step, from which its op computes cost and workspace. Token axes have
-/// at most `most_tokens` tokens, unless it is 0.
+/// at most `most_tokens` tokens.
 struct OperandsOfStep {
   graph::Graph graph;
   std::vector<graph::ValueId> ids;
@@ -88,8 +88,7 @@ struct OperandsOfStep {
     for (const Operand& o : s.inputs) {
       const Buffer& b = program.buffer(o.buffer);
       std::vector<Dim> dims = b.shape.dims();
-      if (most_tokens > 0 && b.shape.has_tokens())
-        dims.front().size = std::min(dims.front().size, most_tokens);
+      if (b.shape.has_tokens()) dims.front().size = std::min(dims.front().size, most_tokens);
       graph::Value value;
       value.name = b.name;
       value.shape = Shape(std::move(dims));
@@ -103,7 +102,12 @@ struct OperandsOfStep {
 void estimate_costs(Program& program, const CompileOptions& options, const kernels::Context& ctx) {
   graph::Sizes sizes{program.token_capacity, options.longest_row, options.longest_leaf, program.arithmetic};
   const auto bytes = [&](BufferId b) { return static_cast<double>(program.buffer(b).stored_bytes()); };
-  for (Step& s : program.steps) {
+  std::vector<std::int64_t> at_once(program.steps.size(), program.token_capacity);  // tokens, by step
+  for (const ChunkedSteps& range : program.chunked) {
+    for (std::size_t i = range.begin; i < range.end; ++i) at_once[i] = range.tokens;
+  }
+  for (std::size_t i = 0; i < program.steps.size(); ++i) {
+    Step& s = program.steps[i];
     for (const Operand& o : s.inputs) s.bytes += bytes(o.buffer);
     sizes.outputs.clear();
     for (const BufferId o : s.outputs) {
@@ -111,28 +115,19 @@ void estimate_costs(Program& program, const CompileOptions& options, const kerne
       sizes.outputs.push_back(program.buffer(o).type);
     }
     if (s.addend != kNoBuffer) s.bytes += bytes(s.addend);
+    sizes.tokens = program.token_capacity;
     sizes.parts = s.compute.parts;
     sizes.rounds_sums = s.accumulator.rounds();
-    const OperandsOfStep operands(program, s, 0);
+    const OperandsOfStep operands(program, s, sizes.tokens);
     const graph::NodeView node{operands.graph, operands.ids, s.attributes};
     const graph::Cost cost = s.op->cost != nullptr ? s.op->cost(node, sizes) : graph::Cost{};
     s.flops = cost.flops;
     s.capped = cost.capped;
     s.executed_flops = s.op->executed_flops != nullptr ? s.op->executed_flops(node, sizes) : s.flops;
-    if (s.op->workspace != nullptr) s.workspace = s.op->workspace(node, sizes, ctx);
-  }
-  for (const ChunkedSteps& range : program.chunked) {
-    graph::Sizes chunk = sizes;
-    chunk.tokens = range.tokens;
-    for (std::size_t i = range.begin; i < range.end; ++i) {
-      Step& s = program.steps[i];
-      if (s.op->workspace == nullptr) continue;
-      const OperandsOfStep operands(program, s, range.tokens);
-      chunk.parts = s.compute.parts;
-      chunk.outputs.clear();
-      for (const BufferId o : s.outputs) chunk.outputs.push_back(program.buffer(o).type);
-      s.workspace = s.op->workspace({operands.graph, operands.ids, s.attributes}, chunk, ctx);
-    }
+    if (s.op->workspace == nullptr) continue;
+    sizes.tokens = at_once[i];
+    const OperandsOfStep held(program, s, sizes.tokens);
+    s.workspace = s.op->workspace({held.graph, held.ids, s.attributes}, sizes, ctx);
   }
 }
 
