@@ -10,7 +10,7 @@ std::size_t resident_bytes();
 std::size_t peak_resident_bytes();
 
 /// Returns the resident bytes of the program and its libraries with threads started, before a run allocates:
-/// resident_bytes() at the first forecast, plus the program's code that has not run yet.
+/// resident_bytes() at the first forecast, plus what running the rest of the program loads.
 std::size_t baseline_bytes();
 
 /// Returns the machine's memory available to a run, in bytes: all of it, or the limit of the control group.

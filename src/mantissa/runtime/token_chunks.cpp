@@ -69,7 +69,9 @@ TokenChunks::TokenChunks(const Extent& run, std::int64_t most) : run_(run) {
 }
 
 void TokenChunks::add(std::int64_t begin, std::int64_t end, std::size_t first_row, std::size_t last_row) {
-  TokenChunk chunk{.first_token = begin, .extent = run_};
+  TokenChunk chunk;
+  chunk.first_token = begin;
+  chunk.extent = run_;
   chunk.extent.tokens = end - begin;
   chunk.extent.first_row = run_.first_row + static_cast<std::int64_t>(first_row);
   std::vector<Row> rows;

@@ -73,7 +73,7 @@ class GemmRun {
 
   void Run() {
     if (total_.blocks == 0) return epilogue_.Clear();
-    m_ < n_ ? ShareA() : ShareB();
+    gemm_plan::shares_rows(m_, n_) ? ShareA() : ShareB();
   }
 
   /// True if the packed operands fit the memory that gemm_workspace() counts, which is that of FmaUnit.

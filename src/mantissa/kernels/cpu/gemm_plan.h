@@ -9,6 +9,7 @@
 #include <cstddef>
 #include <cstdint>
 
+#include "mantissa/kernels/units.h"
 #include "mantissa/numeric/factor.h"
 #include "mantissa/tensor/extent.h"
 #include "mantissa/tensor/storage.h"
@@ -53,7 +54,20 @@ struct GemmTile {
   std::size_t row, rows, column, columns;
 };
 
-/// The scratch of a product, in elements of its arithmetic type. Each size grows with m, n and k.
+/// The rows of A and columns of B that a packed operand holds at most, under every instruction set: panels of
+/// 6 or 14 rows, strips of up to 16 rows, panels of 8 to 32 columns, tiles of 32 rows or columns.
+constexpr std::size_t most_packed_rows(std::size_t m) {
+  return std::max({round_up(m, 6), round_up(m, 14), round_up(m, 32)});
+}
+constexpr std::size_t most_packed_columns(std::size_t n) {
+  return round_up(n, 32);
+}
+/// True if A is shared, which is packed whole: it is the smaller operand.
+constexpr bool shares_rows(std::size_t m, std::size_t n) {
+  return most_packed_rows(m) < most_packed_columns(n);
+}
+
+/// The scratch of a product, in elements of its arithmetic type. No size shrinks as m, n or k grows.
 struct GemmScratch {
   std::size_t shared = 0;     // the packed chunk of the smaller operand
   std::size_t own = 0;        // packed data of a task, per thread
@@ -63,7 +77,9 @@ struct GemmScratch {
   /// those of the whole product and of a leaf.
   GemmScratch(std::size_t m, std::size_t n, std::size_t k, std::size_t element_bytes, std::size_t parts) {
     const std::size_t columns = kTileBytes / element_bytes, depth = std::min<std::size_t>(k, kSumBlock);
-    const std::size_t side = std::min(m + kRowUnit, n + columns);
+    // Few rows are packed even if the columns are fewer.
+    const std::size_t rows = most_packed_rows(m), few = std::min<std::size_t>(rows, kThinRows);
+    const std::size_t side = std::max(std::min(rows, most_packed_columns(n)), few);
     shared = std::min(side * k * parts, std::max(kChunkElements, kLeastColumns * k * parts));
     own = parts * depth * std::max(columns, std::min(kTaskRows, round_up(m, kRowUnit)));
     temporary = std::clamp(round_up(m, kRowUnit), 2 * kRowUnit, kMostRows) * columns;
