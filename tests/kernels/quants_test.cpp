@@ -257,19 +257,28 @@ TEST_P(Quants, TinyScalesKeepTheirBits) {
     std::memset(block, 0, traits(GetParam()).minimum ? 4 : 2);
     block[0] = static_cast<std::uint8_t>(1 + random() % 3);
   }
+  const Storage copy(apart ? 0 : interleaved_bytes(48, 64, GetParam()));
+  if (!apart)
+    interleave(best(), 48, 64, GetParam(), reinterpret_cast<const std::byte*>(matrix.data()), copy.data());
   for (const std::int64_t m : {1, 5, 12, 40}) {
     for (const Reading& reading : {kReadings[0], kReadings[1]}) {
       const Tensor values = matrix.values(reading.type);
-      Case x({m, 48, 64}, kF32, 2);
-      for (std::int64_t i = 0; i < m; ++i) {
-        for (std::int64_t k = 0; k < 64; ++k) x.a.set(i, k, std::ldexp(1 + x.a.get(i, k), -120));
+      for (const int exponent : {-130, -120, -103, -102, -89, -88, -87, -86}) {
+        Case x({m, 48, 64}, kF32, 2);
+        for (std::int64_t i = 0; i < m; ++i) {
+          for (std::int64_t k = 0; k < 64; ++k) x.a.set(i, k, std::ldexp(1 + x.a.get(i, k), exponent));
+        }
+        x.g.a.operand = reading.operand;
+        x.g.accumulator.order = reading.order;
+        x.g.b = {values, reading.operand, true};
+        const Tensor want = x.result();
+        x.g.b = matrix.operand(reading.type, reading.operand, true);
+        for (const bool interleaved : {false, true}) {
+          if (interleaved && !apart) x.g.b.interleaved = copy.data();
+          for (const Context& ctx : product_contexts())
+            EXPECT_TRUE(x.result(ctx) == want) << describe(ctx) << ", 2^" << exponent << ", " << m << " rows";
+        }
       }
-      x.g.a.operand = reading.operand;
-      x.g.accumulator.order = reading.order;
-      x.g.b = {values, reading.operand, true};
-      const Tensor want = x.result();
-      x.g.b = matrix.operand(reading.type, reading.operand, true);
-      for (const Context& ctx : product_contexts()) EXPECT_TRUE(x.result(ctx) == want) << describe(ctx);
     }
   }
 }

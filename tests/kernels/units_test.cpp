@@ -125,6 +125,12 @@ TEST(Units, GemmTakesTheUnitOfItsOperands) {
   g.m = kStripRows - 1;
   EXPECT_EQ(kernel_of(g), ProductKernel::thin);
   EXPECT_EQ(unit_of(ctx, g), UnitId::fma);
+  g.b.quants = QuantFormat::q8_0;
+  EXPECT_EQ(kernel_of(g), ProductKernel::thin_blocks);
+  EXPECT_EQ(unit_of(ctx, g), UnitId::vdpbf16ps);
+  g.b.quants = QuantFormat::nf4;  // its scales are not f16 numbers
+  EXPECT_EQ(unit_of(ctx, g), UnitId::fma);
+  g.b.quants.reset();
   g.accumulate = true;
   EXPECT_EQ(kernel_of(g), ProductKernel::packed);
   g.accumulator.order = SumOrder::chain;

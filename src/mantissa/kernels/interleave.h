@@ -34,31 +34,40 @@ constexpr std::size_t interleaved_bytes(std::int64_t rows, std::int64_t width, S
 }
 
 /// Returns true for quantised formats that can be interleaved: those with scales in their blocks. A group
-/// then holds for every block of 32 elements: the words of all rows with the scale, and the minimum if there
-/// is one; those with the fifth bits of the codes, if there are any; and the words of the codes, one after
-/// the other.
+/// then holds for every two blocks of 32 elements of its rows, of which the last may be missing:
+/// - the words with their scales: the two scales of a row, or each with its minimum if there is one;
+/// - for each block, the words with the fifth bits of the codes, if there are any, and those of the codes.
+/// These are as many bytes as in rows.
 constexpr bool interleaves(QuantFormat format) {
   return !traits(format).apart;
 }
 
-/// Returns the words of a block with its fifth bits and scale, and those of its codes.
-constexpr std::size_t interleaved_head_words(QuantFormat format) {
-  return traits(format).code_bits == 5 ? 2 : 1;
+/// Returns the words of two blocks of a row with their scales, and those of a block with its fifth bits and
+/// its codes.
+constexpr std::size_t interleaved_scale_words(QuantFormat format) {
+  return traits(format).minimum ? 2 : 1;
+}
+constexpr std::size_t interleaved_fifth_words(QuantFormat format) {
+  return traits(format).code_bits == 5 ? 1 : 0;
 }
 constexpr std::size_t interleaved_code_words(QuantFormat format) {
   return traits(format).code_bits == 8 ? 8 : 4;
 }
+constexpr std::size_t interleaved_pair_words(QuantFormat format) {
+  return interleaved_scale_words(format) +
+         2 * (interleaved_fifth_words(format) + interleaved_code_words(format));
+}
 
-/// Returns the bytes of a block of one row.
-constexpr std::size_t interleaved_block_bytes(QuantFormat format) {
-  return 4 * (interleaved_head_words(format) + interleaved_code_words(format));
+/// Returns the bytes of an interleaved row of whole blocks.
+constexpr std::size_t interleaved_row_bytes(std::int64_t width, QuantFormat format) {
+  const std::size_t blocks = static_cast<std::size_t>(width) / kQuantBlock;
+  return (blocks + 1) / 2 * interleaved_pair_words(format) * 4;
 }
 
 /// Returns the bytes of an interleaved matrix whose rows are whole blocks.
 constexpr std::size_t interleaved_bytes(std::int64_t rows, std::int64_t width, QuantFormat format) {
   const std::int64_t groups = (rows + kInterleaved - 1) / kInterleaved;
-  return static_cast<std::size_t>(groups * kInterleaved) * (static_cast<std::size_t>(width) / kQuantBlock) *
-         interleaved_block_bytes(format);
+  return static_cast<std::size_t>(groups * kInterleaved) * interleaved_row_bytes(width, format);
 }
 
 /// Writes the rows of blocks at `from` to `to`, which has interleaved_bytes() and begins at a multiple of 64.

@@ -7,9 +7,10 @@
 namespace mantissa::kernels {
 namespace {
 
-// Only FMA takes thin products. They last as long as reading B, which all units read once, so that another
-// one saves nothing. It could lose: tiles need A in panels of 32 rows, and packing those takes as long for
-// one row as for 32.
+// Only FMA takes thin products of stored numbers. They last as long as reading B, which all units read once,
+// so that another one saves nothing. It could lose: tiles need A in panels of 32 rows, and packing those
+// takes as long for one row as for 32. Blocks are decoded for VDPBF16PS in half of the instructions that FMA
+// needs.
 
 constexpr std::string_view kBf16Factors = "bf16 values, in tile order";
 
@@ -19,7 +20,7 @@ constexpr std::array kUnits = {
          .extension = "",
          .sets = {Simd::avx2, Simd::avx512, Simd::avx512_bf16, Simd::amx, Simd::amx_model, Simd::neon},
          .kernels = {ProductKernel::packed, ProductKernel::strips, ProductKernel::thin,
-                     ProductKernel::attention, ProductKernel::in_place},
+                     ProductKernel::thin_blocks, ProductKernel::attention, ProductKernel::in_place},
          .takes = [](const Product&) { return true; },
          .factors = "any, widened to f32 or f64",
          .native = Scalar::f32,
@@ -30,7 +31,8 @@ constexpr std::array kUnits = {
          .name = "VDPBF16PS",
          .extension = "avx512_bf16",
          .sets = {Simd::avx512_bf16},
-         .kernels = {ProductKernel::packed, ProductKernel::strips, ProductKernel::attention},
+         .kernels = {ProductKernel::packed, ProductKernel::strips, ProductKernel::thin_blocks,
+                     ProductKernel::attention},
          .takes = multiplies_bf16,
          .factors = kBf16Factors,
          .native = Scalar::bf16,

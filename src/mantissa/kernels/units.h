@@ -15,11 +15,12 @@ enum class UnitId : std::uint8_t { fma, vdpbf16ps, tdpbf16ps, tile_model };
 
 /// The kernel of a product.
 enum class ProductKernel : std::uint8_t {
-  packed,     // gemm(): both operands are packed into panels
-  strips,     // gemm() with few rows: B is read in place and not packed
-  thin,       // the same with so few rows that reading B takes the time
-  attention,  // products of attention with operands in one part and many rows
-  in_place,   // other products of attention
+  packed,       // gemm(): both operands are packed into panels
+  strips,       // gemm() with few rows: B is read in place and not packed
+  thin,         // the same with so few rows that reading B takes the time
+  thin_blocks,  // the same with B in quantised blocks, whose decoding takes the time
+  attention,    // products of attention with operands in one part and many rows
+  in_place,     // other products of attention
 };
 
 /// Sets of enumerators, as bits.
@@ -67,10 +68,12 @@ std::string_view why(const Unit& unit, Simd simd);
 inline constexpr std::int64_t kThinRows = 64, kStripRows = 8;
 
 /// Returns the kernel of gemm() for a product with `rows` rows. `in_place` means that the rows of A and the
-/// columns of B are contiguous, and that C is not added to.
-constexpr ProductKernel kernel_of(const Product& p, std::int64_t rows, bool in_place) {
+/// columns of B are contiguous, and that C is not added to; `blocks`, that B is in a quantised format with
+/// scales in its blocks.
+constexpr ProductKernel kernel_of(const Product& p, std::int64_t rows, bool in_place, bool blocks) {
   if (rows > kThinRows || !in_place || p.a.parts > 1 || p.accumulator.rounds()) return ProductKernel::packed;
-  return rows < kStripRows ? ProductKernel::thin : ProductKernel::strips;
+  if (rows >= kStripRows) return ProductKernel::strips;
+  return blocks ? ProductKernel::thin_blocks : ProductKernel::thin;
 }
 
 /// The fewest rows, queries times the heads of a group, that repay a conversion of keys and values.

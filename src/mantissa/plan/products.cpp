@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "mantissa/kernels/interleave.h"
 #include "mantissa/plan/explain.h"
 #include "mantissa/plan/sum_order.h"
 
@@ -16,7 +17,8 @@ kernels::ProductKernel kernel_of(const Program& program, const Step& step, const
   const std::int64_t rows = program.buffer(step.inputs.front().buffer).shape.leading();
   if (step.op->kind == graph::OpKind::attention) return kernels::attention_kernel(stored.product, rows);
   const bool in_place = !step.op->sums_tokens && !stored.a_across && !stored.b_across;
-  return kernels::kernel_of(stored.product, rows, in_place);
+  const auto& quants = program.buffer(step.inputs[1].buffer).quants;
+  return kernels::kernel_of(stored.product, rows, in_place, quants && kernels::interleaves(quants->format));
 }
 
 }  // namespace

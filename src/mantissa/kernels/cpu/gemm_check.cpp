@@ -4,6 +4,7 @@
 
 #include "mantissa/base/error.h"
 #include "mantissa/kernels/cpu/gemm_plan.h"
+#include "mantissa/kernels/interleave.h"
 
 namespace mantissa::kernels {
 
@@ -19,7 +20,8 @@ Product product_of(const Gemm& g) {
 }
 
 ProductKernel kernel_of(const Gemm& g) {
-  return kernel_of(product_of(g), g.m, !g.a.transposed && g.b.transposed && g.rows.empty() && !g.accumulate);
+  return kernel_of(product_of(g), g.m, !g.a.transposed && g.b.transposed && g.rows.empty() && !g.accumulate,
+                   g.b.quants && interleaves(*g.b.quants));
 }
 
 UnitId unit_of(const Context& ctx, const Gemm& g) {

@@ -75,6 +75,8 @@ class QuantHeads {
   const std::uint32_t* Fifths(std::size_t block, std::size_t column) const {
     return fifths_[kFifth ? block : 0] + column;
   }
+  /// True if the scale is in the upper half of its word.
+  static constexpr bool Upper(std::size_t /*block*/) { return false; }
 
  private:
   static constexpr QuantTraits kTraits = traits(F);
@@ -96,6 +98,29 @@ class QuantHeads {
   HWY_ALIGN std::uint32_t fifths_[kFifth ? kMost : 1][kColumns];
 };
 
+#if HWY_TARGET == HWY_AVX3
+/// The numbers of all codes of 4 or 5 bits.
+template <QuantFormat F>
+struct CodeTable {
+  alignas(64) float value[32];
+  constexpr CodeTable() : value() {
+    for (int i = 0; i < 32; ++i) {
+      value[i] = is_normal_float(F) ? kNormalFloat4[static_cast<std::size_t>(i) % 16]
+                                    : static_cast<float>(i - traits(F).zero);
+    }
+  }
+  constexpr operator const float*() const { return value; }
+};
+template <QuantFormat F>
+inline constexpr CodeTable<F> kCodes{};
+#endif
+
+/// A code of 8 bits plus 128 as the second byte of this f32 number makes it the code plus kShift. A scale has
+/// 11 bits, so that (code + kShift) · scale − kShift · scale is exact.
+inline constexpr std::uint32_t kShiftBits = 0x47000000,
+                               kShiftBytes = 0x80808080;  // what adds 128 to each byte
+inline constexpr float kShift = 32768 + 128;
+
 /// The blocks of a vector of columns at one depth, one column a lane, decoded element by element. Elements
 /// must be asked for as they lie: `half` 0 before 1 for codes of 4 and 5 bits.
 template <QuantFormat F, bool kToBf16>
@@ -111,10 +136,10 @@ class QuantColumns {
 
   HWY_INLINE QuantColumns() : scale_(hn::Zero(D())), minimum_(hn::Zero(D())), fifth_(hn::Zero(DU())) {}
 
-  /// Starts the blocks at depth k of the columns from `column` on. `heads` and `fifths` are their QuantHeads.
-  /// Blocks must be started in ascending order of k.
+  /// Starts the blocks at depth k of the columns from `column` on. `heads` and `fifths` are their QuantHeads;
+  /// `upper`: the scales are in the upper halves. Blocks must be started in ascending order of k.
   HWY_INLINE void Start(const PackSource& b, std::size_t column, std::size_t k, const std::uint32_t* heads,
-                        const std::uint32_t* fifths) {
+                        bool upper, const std::uint32_t* fifths) {
     const DU du;
     if constexpr (kTraits.apart) {
       if (started_ && (kTraits.scaled == 0 || k % kTraits.scaled != 0)) return;
@@ -123,7 +148,8 @@ class QuantColumns {
       for (std::size_t c = 0; c < kLanes; ++c) scales[c] = quant_scale(b.quants, column + c, k);
       scale_ = hn::Load(D(), scales);
     } else {
-      const auto head = hn::Load(du, heads);
+      auto head = hn::Load(du, heads);
+      if (upper) head = hn::ShiftRight<16>(head);
       scale_ = Halves(hn::And(head, hn::Set(du, 0xffffU)));
       if constexpr (kTraits.minimum) minimum_ = Halves(hn::ShiftRight<16>(head));
       if constexpr (kShifts) {
@@ -138,15 +164,14 @@ class QuantColumns {
   bool Negative() const { return negative_; }
 
 #if HWY_TARGET == HWY_AVX3
-  /// Returns the values of the codes in byte kByte of `words`. The codes are 8 bits plus 128: as the second
-  /// byte of an f32 they make it the code plus kShift. The scale has 11 bits, so that (code + kShift) · scale
-  /// − kShift · scale is exact: this takes two instructions less than converting the code. The product of a
-  /// negative scale and 0 would lose its sign.
+  /// Returns the values of the codes in byte kByte of `words`, to which kShiftBytes were applied: in two
+  /// instructions less than by converting the code. The product of a negative scale and 0 would lose its
+  /// sign.
   template <int kByte>
   HWY_INLINE V Shifted(VU words) const {
     constexpr __mmask64 kSecondBytes = 0x2222222222222222;
     const __m512i from = _mm512_set4_epi32((12 + kByte) << 8, (8 + kByte) << 8, (4 + kByte) << 8, kByte << 8);
-    const __m512i exponents = _mm512_set1_epi32(0x47000000);
+    const __m512i exponents = _mm512_set1_epi32(kShiftBits);
     const V code{_mm512_castsi512_ps(_mm512_mask_shuffle_epi8(exponents, kSecondBytes, words.raw, from))};
     const V x = hn::MulAdd(code, scale_, minimum_);
     return kToBf16 ? FiniteToBf16(D(), x) : x;
@@ -171,7 +196,6 @@ class QuantColumns {
  private:
   static constexpr QuantTraits kTraits = traits(F);
   static constexpr std::size_t kLanes = HWY_LANES(float);
-  static constexpr float kShift = 32768 + 128;  // the number of 0x4700'8000
 
   /// The f16 numbers in the lower halves of the lanes.
   static HWY_INLINE V Halves(VU bits) {
@@ -192,12 +216,12 @@ class QuantColumns {
       // The look-up reads only as many bits of an index as the table has.
       const __m512i index = hn::ShiftRight<kBit>(words).raw;
       if constexpr (kTraits.code_bits == 4) {
-        return V{_mm512_permutexvar_ps(index, hn::Load(d, kValues).raw)};
+        return V{_mm512_permutexvar_ps(index, hn::Load(d, kCodes<F>).raw)};
       } else {
         const __m512i fifth =
             _mm512_rorv_epi32(fifth_.raw, _mm512_set1_epi32(static_cast<int>(element + 28) % 32));
         const __m512i both = _mm512_ternarylogic_epi32(_mm512_set1_epi32(15), index, fifth, 0xca);
-        return V{_mm512_permutex2var_ps(hn::Load(d, kValues).raw, both, hn::Load(d, kValues + 16).raw)};
+        return V{_mm512_permutex2var_ps(hn::Load(d, kCodes<F>).raw, both, hn::Load(d, kCodes<F> + 16).raw)};
       }
 #else
       auto code = hn::And(hn::ShiftRight<kBit>(words), hn::Set(du, 15U));
@@ -213,21 +237,6 @@ class QuantColumns {
     }
   }
 
-#if HWY_TARGET == HWY_AVX3
-  /// The numbers of all codes of 4 or 5 bits.
-  struct Table {
-    alignas(64) float value[32];
-    constexpr Table() : value() {
-      for (int i = 0; i < 32; ++i) {
-        value[i] = is_normal_float(F) ? kNormalFloat4[static_cast<std::size_t>(i) % 16]
-                                      : static_cast<float>(i - kTraits.zero);
-      }
-    }
-    constexpr operator const float*() const { return value; }
-  };
-  static constexpr Table kValues{};
-#endif
-
   V scale_, minimum_;
   VU fifth_;  // bits of the elements
   bool started_ = false, negative_ = false;
@@ -238,25 +247,33 @@ class QuantColumns {
 template <QuantFormat F, std::size_t kVectors>
 class InterleavedQuants {
  public:
-  /// The columns from `column` on, a multiple of a vector, from depth k on.
+  /// The columns from `column` on, a multiple of a vector, from depth k on, a multiple of two blocks.
   HWY_INLINE InterleavedQuants(const PackSource& b, std::size_t column, std::size_t k) {
     for (std::size_t v = 0; v < kVectors; ++v) {
       const std::size_t first = column + v * kLanes, lane = first % kGroup;
-      words_[v] =
-          reinterpret_cast<const std::uint32_t*>(b.At(first - lane, 0)) + kBlock * (k / kQuantBlock) + lane;
+      words_[v] = reinterpret_cast<const std::uint32_t*>(b.At(first - lane, 0)) +
+                  kPair / 2 * (k / kQuantBlock) + lane;
     }
   }
-  const std::uint32_t* Heads(std::size_t block, std::size_t v) const { return words_[v] + kBlock * block; }
-  const std::uint32_t* Fifths(std::size_t block, std::size_t v) const { return Heads(block, v) + kGroup; }
+  const std::uint32_t* Heads(std::size_t block, std::size_t v) const {
+    return words_[v] + kPair * (block / 2) + (kScales == 2 ? kGroup * (block % 2) : 0);
+  }
+  /// True if the scale is in the upper half of its word.
+  static constexpr bool Upper(std::size_t block) { return kScales == 1 && block % 2 == 1; }
+  const std::uint32_t* Fifths(std::size_t block, std::size_t v) const {
+    return words_[v] + kPair * (block / 2) + kGroup * kScales + kBlock * (block % 2);
+  }
   /// Word w of the codes.
   const std::uint32_t* Codes(std::size_t block, std::size_t v, std::size_t w) const {
-    return Heads(block, v) + kGroup * (interleaved_head_words(F) + w);
+    return Fifths(block, v) + kGroup * (interleaved_fifth_words(F) + w);
   }
 
  private:
-  static constexpr std::size_t kLanes = HWY_LANES(float);
+  static constexpr std::size_t kLanes = HWY_LANES(float), kScales = interleaved_scale_words(F);
   static constexpr auto kGroup = static_cast<std::size_t>(kInterleaved);
-  static constexpr std::size_t kBlock = kGroup * interleaved_block_bytes(F) / 4;  // words of a group
+  // Words of a group.
+  static constexpr std::size_t kPair = kGroup * interleaved_pair_words(F),
+                               kBlock = kGroup * (interleaved_fifth_words(F) + interleaved_code_words(F));
   const std::uint32_t* words_[kVectors];
 };
 
@@ -270,8 +287,7 @@ HWY_NOINLINE void ThinQuantBlock(const PackSource& b, std::size_t column, std::s
                                  std::size_t ld, TileStore store) {
   constexpr bool kToBf16 = kOrder == SumOrder::tile;
   constexpr QuantTraits kTraits = traits(F);
-  constexpr std::size_t kLanes = HWY_LANES(float),
-                        kBytes = kWords ? interleaved_block_bytes(F) : kTraits.bytes,
+  constexpr std::size_t kLanes = HWY_LANES(float), kBytes = kTraits.bytes,
                         kPieces = kTraits.code_bits / 8 + 1;
   const hn::ScalableTag<std::uint32_t> du;
   using VU = hn::Vec<decltype(du)>;
@@ -299,7 +315,8 @@ HWY_NOINLINE void ThinQuantBlock(const PackSource& b, std::size_t column, std::s
     HWY_UNROLL(4)
     for (std::size_t v = 0; v < kVectors; ++v) {
       const std::size_t place = kWords ? v : v * kLanes;
-      columns[v].Start(b, column + v * kLanes, k + at, heads.Heads(block, place), heads.Fifths(block, place));
+      columns[v].Start(b, column + v * kLanes, k + at, heads.Heads(block, place), heads.Upper(block),
+                       heads.Fifths(block, place));
       negative = negative || columns[v].Negative();
     }
     for (std::size_t piece = 0; piece < kPieces; ++piece) {
@@ -322,7 +339,7 @@ HWY_NOINLINE void ThinQuantBlock(const PackSource& b, std::size_t column, std::s
 #if HWY_TARGET == HWY_AVX3
       if constexpr (Columns::kShifts) {
         if (!negative) {
-          const VU middle = hn::Set(du, 0x80808080U);
+          const VU middle = hn::Set(du, kShiftBytes);
           HWY_UNROLL(4)
           for (std::size_t w = 0; w < 4; ++w) {
             HWY_UNROLL(4)

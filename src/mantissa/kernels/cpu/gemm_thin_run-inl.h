@@ -22,6 +22,7 @@
 #include "mantissa/kernels/cpu/gemm_thin-inl.h"
 #include "mantissa/kernels/cpu/gemm_thin_interleaved-inl.h"
 #include "mantissa/kernels/cpu/gemm_thin_pairs-inl.h"
+#include "mantissa/kernels/cpu/gemm_thin_quant_pairs-inl.h"
 #include "mantissa/kernels/cpu/tasks.h"
 #include "mantissa/kernels/gemm.h"
 #include "mantissa/kernels/guard_count.h"
@@ -146,7 +147,11 @@ class ThinRun {
   }
   /// Rows of the strip that starts at `row`; missing rows are zero.
   std::size_t StripRows(std::size_t row) const {
-    return std::max<std::size_t>(thin_rows(m_ - row), pairs_ ? 4 : 1);
+    return std::max<std::size_t>(thin_rows(m_ - row), pairs_ && !OneRowOfPairs() ? 4 : 1);
+  }
+  /// True if the panels of pairs have one row.
+  bool OneRowOfPairs() const {
+    return pairs_ && m_ == 1 && interleaved_;
   }
   template <class Packed>
   Packed* StripAt(std::size_t row, const gemm_plan::Block& b) const {
@@ -161,6 +166,7 @@ class ThinRun {
 #if HWY_TARGET == HWY_AVX3
     auto* to = StripAt<std::uint16_t>(row, b);
     const std::size_t rows = StripRows(row), count = std::min(rows, m_ - row);
+    if (rows == 1) return pairs::PackRow(a_, row, b.k, b.depth, to);
     if (rows == 4) return pairs::Pack<4>(a_, row, count, b.k, b.depth, to);
     if (rows == 8) return pairs::Pack<8>(a_, row, count, b.k, b.depth, to);
     pairs::Pack<kThinStrip>(a_, row, count, b.k, b.depth, to);
@@ -181,8 +187,7 @@ class ThinRun {
     if (g.b.interleaved != nullptr && few && b.Quantised() && interleaves(b.quants.format) &&
         IsThinQuant(b, 0, static_cast<std::size_t>(g.k), g.accumulator.order)) {
       b.data = g.b.interleaved;
-      b.quant_block = interleaved_block_bytes(b.quants.format);
-      b.run_bytes = static_cast<std::size_t>(g.k) / kQuantBlock * b.quant_block;
+      b.run_bytes = interleaved_row_bytes(g.k, b.quants.format);
       return b;
     }
     if (b.Quantised()) return b;
@@ -248,6 +253,13 @@ class ThinRun {
     const TileStore store = b.first ? TileStore::set : TileStore::add;
 #if HWY_TARGET == HWY_AVX3
     if constexpr (std::is_same_v<T, float>) {
+      if (pairs_ && m_ < kStripRows &&
+          (interleaved_ || count == kThinColumns<T>)&&IsThinQuant(b_, b.k, b.depth, g_.accumulator.order) &&
+          interleaves(b_.quants.format)) {
+        const auto multiply = interleaved_ ? pairs::MultiplyQuants<true> : pairs::MultiplyQuants<false>;
+        return multiply(b_, column, b.k, b.depth, StripAt<std::uint16_t>(0, b), StripRows(0), m_, ahead, sums,
+                        kColumns, store);
+      }
       if (pairs_) {
         const pairs::ThinBlock block(b_, column, count, b.k, b.depth, ahead);
         for (std::size_t row = 0; row < m_; row += kThinStrip) {

@@ -79,26 +79,33 @@ void interleave(const Context& ctx, std::int64_t rows, std::int64_t width, Quant
   constexpr auto kRows = static_cast<std::size_t>(kInterleaved);
   const QuantTraits t = traits(format);
   const std::size_t blocks = static_cast<std::size_t>(width) / kQuantBlock, row_bytes = blocks * t.bytes;
-  const std::size_t words = interleaved_code_words(format);
   parallel_for(ctx, (rows + kInterleaved - 1) / kInterleaved, [&](std::int64_t i, int) {
     const std::int64_t row = i * kInterleaved;
     const auto count = static_cast<std::size_t>(std::min(kInterleaved, rows - row));
     const std::byte* first = from + static_cast<std::size_t>(row) * row_bytes;
-    std::byte* out = to + static_cast<std::size_t>(i) * kRows * blocks * interleaved_block_bytes(format);
-    for (std::size_t b = 0; b < blocks; ++b) {
-      // The words that begin at byte `at` of the block of every row.
-      const auto put = [&](std::size_t at) {
-        for (std::size_t r = 0; r < kRows; ++r, out += 4) {
-          if (r < count) {
-            std::memcpy(out, first + r * row_bytes + b * t.bytes + at, 4);
-          } else {
-            std::memset(out, 0, 4);
-          }
+    std::byte* out = to + static_cast<std::size_t>(i) * kRows * interleaved_row_bytes(width, format);
+    // Writes the bytes from byte `at` of a block of every row to the places that are a word apart.
+    const auto put = [&](std::size_t block, std::size_t at, std::size_t bytes, std::byte* word) {
+      for (std::size_t r = 0; r < kRows; ++r, word += 4) {
+        if (r < count && block < blocks) {
+          std::memcpy(word, first + r * row_bytes + block * t.bytes + at, bytes);
+        } else {
+          std::memset(word, 0, bytes);
         }
-      };
-      put(0);
-      if (t.code_bits == 5) put(t.codes - 4);
-      for (std::size_t w = 0; w < words; ++w) put(t.codes + 4 * w);
+      }
+    };
+    for (std::size_t b = 0; b < blocks; b += 2) {
+      if (t.minimum) {
+        for (std::size_t j = 0; j < 2; ++j, out += 4 * kRows) put(b + j, 0, 4, out);
+      } else {
+        for (std::size_t j = 0; j < 2; ++j) put(b + j, 0, 2, out + 2 * j);
+        out += 4 * kRows;
+      }
+      for (std::size_t j = 0; j < 2; ++j) {
+        const std::size_t words = interleaved_fifth_words(format) + interleaved_code_words(format);
+        const std::size_t begin = t.codes - 4 * interleaved_fifth_words(format);
+        for (std::size_t w = 0; w < words; ++w, out += 4 * kRows) put(b + j, begin + 4 * w, 4, out);
+      }
     }
   });
 }
