@@ -209,7 +209,8 @@ TEST(LongContext, ActivationsGrowWithTheTokensAndNotWithTheirSquare) {
   for (const char* what : {"activations", "work", "tables"}) {
     const double growth = bytes(65536, what) / bytes(16384, what);
     EXPECT_LT(growth, 4.1) << what;
-    EXPECT_GT(growth, 3) << what;
+    // A product's scratch has parts that depend on its tiles and the threads alone.
+    EXPECT_GT(growth, what == std::string("work") ? 1 : 3) << what;
   }
 }
 
