@@ -149,6 +149,11 @@ class ThinRun {
   std::size_t StripRows(std::size_t row) const {
     return std::max<std::size_t>(thin_rows(m_ - row), pairs_ && !OneRowOfPairs() ? 4 : 1);
   }
+  /// True if `count` columns of a block are decoded to pairs where they are.
+  bool DecodesPairs(std::size_t count, const gemm_plan::Block& b) const {
+    if (!pairs_ || m_ >= kStripRows || !(interleaved_ || count == kThinColumns<T>)) return false;
+    return IsThinQuant(b_, b.k, b.depth, g_.accumulator.order) && interleaves(b_.quants.format);
+  }
   /// True if the panels of pairs have one row.
   bool OneRowOfPairs() const {
     return pairs_ && m_ == 1 && interleaved_;
@@ -253,9 +258,7 @@ class ThinRun {
     const TileStore store = b.first ? TileStore::set : TileStore::add;
 #if HWY_TARGET == HWY_AVX3
     if constexpr (std::is_same_v<T, float>) {
-      if (pairs_ && m_ < kStripRows &&
-          (interleaved_ || count == kThinColumns<T>)&&IsThinQuant(b_, b.k, b.depth, g_.accumulator.order) &&
-          interleaves(b_.quants.format)) {
+      if (DecodesPairs(count, b)) {
         const auto multiply = interleaved_ ? pairs::MultiplyQuants<true> : pairs::MultiplyQuants<false>;
         return multiply(b_, column, b.k, b.depth, StripAt<std::uint16_t>(0, b), StripRows(0), m_, ahead, sums,
                         kColumns, store);
