@@ -207,10 +207,10 @@ TEST(LongContext, ActivationsGrowWithTheTokensAndNotWithTheirSquare) {
     return nlohmann::json::parse(explain(config).json)["memory"][what].get<double>();
   };
   for (const char* what : {"activations", "work", "tables"}) {
-    const double growth = bytes(65536, what) / bytes(16384, what);
+    // So long that the parts of scratch that depend on tiles and threads alone are small.
+    const double growth = bytes(262144, what) / bytes(65536, what);
     EXPECT_LT(growth, 4.1) << what;
-    // A product's scratch has parts that depend on its tiles and the threads alone.
-    EXPECT_GT(growth, what == std::string("work") ? 1 : 3) << what;
+    EXPECT_GT(growth, 3) << what;
   }
 }
 
