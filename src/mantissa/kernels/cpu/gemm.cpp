@@ -286,7 +286,7 @@ class GemmRun {
       if (!into_sum) GemmEpilogue<T>::AddRow(leaf.Row(i), t.columns, sums.Row(i));
     }
     if (direct_ || !b.last) return;
-    for (std::size_t i = 0; i < t.rows; ++i) epilogue_.Finish(t.row + i, t.column, t.columns, sums.Row(i));
+    epilogue_.FinishTile(t, sums, false);
   }
 
   std::size_t Parts() const { return static_cast<std::size_t>(parts_); }

@@ -216,76 +216,86 @@ __attribute__((target("avx512bf16"), always_inline)) inline void AddPairs(__m512
   }
 }
 
-/// C[kRows, kNr] += a block of `groups` ≤ kTileBlock / kGroup groups, or = +0 + the block.
+/// C[kRows, kNr] from the words of kRows rows of a panel of A and of a panel of B, as TileMicrokernelRows.
 template <std::size_t kRows>
-__attribute__((target("avx512bf16"), noinline)) void Block(std::size_t groups, const Word* HWY_RESTRICT a,
-                                                           const Word* HWY_RESTRICT b, float* HWY_RESTRICT c,
-                                                           std::size_t ldc, TileStore store) {
-  __m512 even[kRows][2], odd[kRows][2];
+__attribute__((target("avx512bf16"), noinline)) void PairRows(std::size_t depth, const Word* HWY_RESTRICT a,
+                                                              const Word* HWY_RESTRICT b,
+                                                              float* HWY_RESTRICT c, std::size_t ldc,
+                                                              TileStore store, const void* const* ahead) {
+  for (std::size_t left = groups_of(depth); left > 0; store = TileStore::add) {
+    PrefetchBlock(ahead);
+    __m512 even[kRows][2], odd[kRows][2];
 #pragma GCC unroll 8
-  for (std::size_t i = 0; i < kRows; ++i)
-    even[i][0] = even[i][1] = odd[i][0] = odd[i][1] = _mm512_setzero_ps();
-  for (std::size_t g = 0; g < groups; ++g, a += 2 * kMr, b += 2 * kNr<float>) {
-    AddPairs<kRows>(even, a, b);
-    AddPairs<kRows>(odd, a + kMr, b + kNr<float>);
-  }
+    for (std::size_t i = 0; i < kRows; ++i)
+      even[i][0] = even[i][1] = odd[i][0] = odd[i][1] = _mm512_setzero_ps();
+    const std::size_t groups = std::min(left, kTileBlock / kGroup);
+    for (std::size_t g = 0; g < groups; ++g, a += 2 * kMr, b += 2 * kNr<float>) {
+      AddPairs<kRows>(even, a, b);
+      AddPairs<kRows>(odd, a + kMr, b + kNr<float>);
+    }
+    left -= groups;
 #pragma GCC unroll 8
-  for (std::size_t i = 0; i < kRows; ++i, c += ldc) {
-    for (std::size_t j = 0; j < 2; ++j) {
-      float* to = c + 16 * j;
-      const __m512 before = store == TileStore::add ? _mm512_loadu_ps(to) : _mm512_setzero_ps();
-      _mm512_storeu_ps(to, _mm512_add_ps(before, _mm512_add_ps(even[i][j], odd[i][j])));
+    for (std::size_t i = 0; i < kRows; ++i) {
+#pragma GCC unroll 2
+      for (std::size_t j = 0; j < 2; ++j) {
+        float* to = c + i * ldc + 16 * j;
+        const __m512 before = store == TileStore::add ? _mm512_loadu_ps(to) : _mm512_setzero_ps();
+        _mm512_storeu_ps(to, _mm512_add_ps(before, _mm512_add_ps(even[i][j], odd[i][j])));
+      }
     }
   }
 }
 
-/// The same by fused multiply-adds, for factors that Block would take as zero.
+/// The same by fused multiply-adds, for factors that PairRows would take as zero.
 template <std::size_t kRows>
-HWY_NOINLINE void SlowBlock(std::size_t groups, const Word* HWY_RESTRICT a, const Word* HWY_RESTRICT b,
-                            float* HWY_RESTRICT c, std::size_t ldc, TileStore store) {
+HWY_NOINLINE void SlowPairRows(std::size_t depth, const Word* HWY_RESTRICT a, const Word* HWY_RESTRICT b,
+                               float* HWY_RESTRICT c, std::size_t ldc, TileStore store,
+                               const void* const* /*ahead*/) {
   const hn::ScalableTag<float> d;
   const hn::ScalableTag<Word> du;
   const auto first = [&](hn::Vec<decltype(du)> pair)
                          HWY_ATTR { return hn::BitCast(d, hn::And(pair, hn::Set(du, 0xffff0000))); };
   const auto second = [&](hn::Vec<decltype(du)> pair)
                           HWY_ATTR { return hn::BitCast(d, hn::ShiftLeft<16>(pair)); };
-  for (std::size_t i = 0; i < kRows; ++i, c += ldc) {
-    for (std::size_t j = 0; j < kNr<float>; j += HWY_LANES(float)) {
-      hn::Vec<decltype(d)> sums[2] = {hn::Zero(d), hn::Zero(d)};
-      for (std::size_t p = 0; p < 2 * groups; ++p) {
-        const auto left = hn::Set(du, a[p * kMr + i]), right = hn::LoadU(du, b + p * kNr<float> + j);
-        auto& sum = sums[p % 2];
-        sum = hn::MulAdd(first(left), first(right), sum);
-        sum = hn::MulAdd(second(left), second(right), sum);
+  for (std::size_t k = 0; k < depth; k += kTileBlock, store = TileStore::add) {
+    const std::size_t words = 2 * groups_of(std::min(kTileBlock, depth - k));
+    for (std::size_t i = 0; i < kRows; ++i) {
+      for (std::size_t j = 0; j < kNr<float>; j += HWY_LANES(float)) {
+        hn::Vec<decltype(d)> sums[2] = {hn::Zero(d), hn::Zero(d)};
+        for (std::size_t p = 0; p < words; ++p) {
+          const auto left = hn::Set(du, a[p * kMr + i]), right = hn::LoadU(du, b + p * kNr<float> + j);
+          auto& sum = sums[p % 2];
+          sum = hn::MulAdd(first(left), first(right), sum);
+          sum = hn::MulAdd(second(left), second(right), sum);
+        }
+        float* to = c + i * ldc + j;
+        const auto before = store == TileStore::add ? hn::LoadU(d, to) : hn::Zero(d);
+        hn::StoreU(hn::Add(before, hn::Add(sums[0], sums[1])), d, to);
       }
-      const auto before = store == TileStore::add ? hn::LoadU(d, c + j) : hn::Zero(d);
-      hn::StoreU(hn::Add(before, hn::Add(sums[0], sums[1])), d, c + j);
     }
+    a += words * kMr;
+    b += words * kNr<float>;
   }
 }
 
 template <bool kFast, std::size_t... kRow>
-constexpr auto BlockTable(std::index_sequence<kRow...>) {
-  return std::array{kFast ? &Block<kRow + 1> : &SlowBlock<kRow + 1>...};
+constexpr auto PairRowsTable(std::index_sequence<kRow...>) {
+  return std::array{kFast ? &PairRows<kRow + 1> : &SlowPairRows<kRow + 1>...};
 }
 
 /// C[m, n] (ldc) from a panel of A and a panel of B, as TileMicrokernel.
 inline void Multiply(std::size_t depth, const std::uint16_t* a, const std::uint16_t* b, float* c,
                      std::size_t ldc, std::size_t m, std::size_t n, TileStore store,
                      const LinesAhead* ahead) {
-  static constexpr auto kFast = BlockTable<true>(std::make_index_sequence<kTileRows>()),
-                        kSlow = BlockTable<false>(std::make_index_sequence<kTileRows>());
+  static constexpr auto kFast = PairRowsTable<true>(std::make_index_sequence<kTileRows>()),
+                        kSlow = PairRowsTable<false>(std::make_index_sequence<kTileRows>());
   const bool fast = NeverSubnormal(ExponentAt(a), ExponentAt(b));
   GuardTask::add(fast);
   const auto* left = reinterpret_cast<const Word*>(a + kMr * kHead);
   const auto* right = reinterpret_cast<const Word*>(b + kNr<float> * kHead);
-  InTiles(depth, c, ldc, m, n, store, ahead,
-          [&](std::size_t k, std::size_t terms, std::size_t row, std::size_t rows, float* to, std::size_t ld,
-              TileStore how) HWY_ATTR {
-            const std::size_t at = k / kGroup * 2;
-            (fast ? kFast : kSlow)[rows - 1](groups_of(terms), left + at * kMr + row, right + at * kNr<float>,
-                                             to, ld, how);
-          });
+  InTiles(c, ldc, m, n, store, ahead,
+          [&](std::size_t row, std::size_t rows, float* to, std::size_t ld, const void* const* lines)
+              HWY_ATTR { (fast ? kFast : kSlow)[rows - 1](depth, left + row, right, to, ld, store, lines); });
 }
 
 }  // namespace pairs
