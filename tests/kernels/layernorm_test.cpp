@@ -63,11 +63,11 @@ struct Problem {
   }
   void forward(const Context& ctx) {
     layernorm(
-        ctx, batch.extent(),
+        ctx, batch.extent().tokens,
         {channels, kEps, x, gain, with_bias ? ConstMatrix(bias) : ConstMatrix{}, y, mean, rstd, statistics});
   }
   void backward(const Context& ctx, bool with_addend) {
-    layernorm_backward(ctx, batch.extent(),
+    layernorm_backward(ctx, batch.extent().tokens,
                        {channels, x, gain, mean, rstd, dy, with_addend ? ConstMatrix(addend) : ConstMatrix{},
                         dx, statistics});
   }
@@ -282,8 +282,8 @@ TEST(LayerNorm, WorksInPlaceAndWithTheAddendInPlace) {
   apart.forward(ctx);
   apart.backward(ctx, true);
   Tensor in_place = apart.x, mean = apart.mean, rstd = apart.rstd, sum = apart.addend;
-  layernorm(ctx, batch.extent(), {2100, kEps, in_place, apart.gain, apart.bias, in_place, mean, rstd});
-  layernorm_backward(ctx, batch.extent(),
+  layernorm(ctx, batch.extent().tokens, {2100, kEps, in_place, apart.gain, apart.bias, in_place, mean, rstd});
+  layernorm_backward(ctx, batch.extent().tokens,
                      {2100, apart.x, apart.gain, apart.mean, apart.rstd, apart.dy, sum, sum});
   EXPECT_EQ(in_place.values(), apart.y.values());
   EXPECT_EQ(sum.values(), apart.dx.values());

@@ -58,8 +58,8 @@ TEST(RmsNorm, AgreesWithPyTorch) {
   const Tensor x(Scalar::f64, 3, 8, kGoldenX), gain(Scalar::f64, 1, 8, kGoldenGain),
       dy(Scalar::f64, 3, 8, kGoldenDy);
   Tensor y(Scalar::f64, 3, 8), rstd(Scalar::f64, 1, 3), dx(Scalar::f64, 3, 8), dgain(Scalar::f64, 1, 8);
-  rmsnorm(ctx, batch.extent(), {8, kEps, x, gain, y, rstd});
-  rmsnorm_backward(ctx, batch.extent(), {8, x, gain, rstd, dy, {}, dx});
+  rmsnorm(ctx, batch.extent().tokens, {8, kEps, x, gain, y, rstd});
+  rmsnorm_backward(ctx, batch.extent().tokens, {8, x, gain, rstd, dy, {}, dx});
   rmsnorm_gain(ctx, batch.extent(), {8, x, rstd, dy, dgain, false});
   for (std::int64_t i = 0; i < 24; ++i) {
     EXPECT_NEAR(y.get(i / 8, i % 8), kGoldenY[i], tolerance);
@@ -106,8 +106,8 @@ TEST(LayerNorm, AgreesWithPyTorch) {
       bias(Scalar::f64, 1, 8, kGoldenBias), dy(Scalar::f64, 3, 8, kGoldenDy);
   Tensor y(Scalar::f64, 3, 8), mean(Scalar::f64, 1, 3), rstd(mean), dx(Scalar::f64, 3, 8),
       dgain(Scalar::f64, 1, 8), dbias(dgain);
-  layernorm(ctx, batch.extent(), {8, kEps, x, gain, bias, y, mean, rstd});
-  layernorm_backward(ctx, batch.extent(), {8, x, gain, mean, rstd, dy, {}, dx});
+  layernorm(ctx, batch.extent().tokens, {8, kEps, x, gain, bias, y, mean, rstd});
+  layernorm_backward(ctx, batch.extent().tokens, {8, x, gain, mean, rstd, dy, {}, dx});
   layernorm_gain(ctx, batch.extent(), {8, x, mean, rstd, dy, dgain});
   token_sum(ctx, batch.extent(), {8, dy, dbias});
   for (std::int64_t i = 0; i < 24; ++i) {

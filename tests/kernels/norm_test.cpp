@@ -62,10 +62,10 @@ struct Problem {
     dgain.fill_normal(random);
   }
   void forward(const Context& ctx) {
-    rmsnorm(ctx, batch.extent(), {channels, kEps, x, gain, y, rstd, statistics, gain_offset, groups});
+    rmsnorm(ctx, batch.extent().tokens, {channels, kEps, x, gain, y, rstd, statistics, gain_offset, groups});
   }
   void backward(const Context& ctx, bool with_addend) {
-    rmsnorm_backward(ctx, batch.extent(),
+    rmsnorm_backward(ctx, batch.extent().tokens,
                      {channels, x, gain, rstd, dy, with_addend ? ConstMatrix(addend) : ConstMatrix{}, dx,
                       statistics, gain_offset, groups});
   }
@@ -307,8 +307,8 @@ TEST(RmsNorm, WorksInPlaceAndWithTheAddendInPlace) {
   apart.forward(ctx);
   apart.backward(ctx, true);
   Tensor in_place = apart.x, rstd = apart.rstd, sum = apart.addend;
-  rmsnorm(ctx, batch.extent(), {2100, kEps, in_place, apart.gain, in_place, rstd});
-  rmsnorm_backward(ctx, batch.extent(), {2100, apart.x, apart.gain, apart.rstd, apart.dy, sum, sum});
+  rmsnorm(ctx, batch.extent().tokens, {2100, kEps, in_place, apart.gain, in_place, rstd});
+  rmsnorm_backward(ctx, batch.extent().tokens, {2100, apart.x, apart.gain, apart.rstd, apart.dy, sum, sum});
   EXPECT_EQ(in_place.values(), apart.y.values());
   EXPECT_EQ(sum.values(), apart.dx.values());
 }

@@ -23,7 +23,7 @@ struct LayerNorm {
   Matrix mean, rstd;
   Scalar statistics = Scalar::f64;  // f64: in the arithmetic
 };
-void layernorm(const Context& ctx, const Extent& extent, const LayerNorm& n);
+void layernorm(const Context& ctx, std::int64_t tokens, const LayerNorm& n);
 
 /// dx[t] = rstd·((g − mean(g)) − x̂ · mean(g ∘ x̂)) (+ addend[t]), g = dy ∘ gain, in f32, rounded once to
 /// dx.type. mean(g) and mean(g ∘ x̂) use 16 virtual lanes; the latter is an FMA chain in each. The last
@@ -36,7 +36,7 @@ struct LayerNormBackward {
   Matrix dx;
   Scalar statistics = Scalar::f64;
 };
-void layernorm_backward(const Context& ctx, const Extent& extent, const LayerNormBackward& n);
+void layernorm_backward(const Context& ctx, std::int64_t tokens, const LayerNormBackward& n);
 
 /// dgain += Σ_t dy[t] ∘ x̂[t]: one FMA chain fma(dy, x̂, ·) per block of 256 tokens, blocks into leaves, leaves
 /// into dgain (docs/numerics.md, "Sums over tokens"). dgain: [channels], f32 (f64 in f64). The bias's

@@ -29,7 +29,7 @@ struct RmsNorm {
   double gain_offset = 0;
   std::int64_t groups = 1;
 };
-void rmsnorm(const Context& ctx, const Extent& extent, const RmsNorm& n);
+void rmsnorm(const Context& ctx, std::int64_t tokens, const RmsNorm& n);
 
 /// dx[t] = rstd·(g − x̂ · mean(g ∘ x̂)) (+ addend[t]), g = dy ∘ gain, x̂ = x·rstd, in f32, rounded once to
 /// dx.type; with several groups, for each group. mean(g ∘ x̂) uses 16 virtual lanes, an FMA chain in each; g −
@@ -44,7 +44,7 @@ struct RmsNormBackward {
   double gain_offset = 0;
   std::int64_t groups = 1;
 };
-void rmsnorm_backward(const Context& ctx, const Extent& extent, const RmsNormBackward& n);
+void rmsnorm_backward(const Context& ctx, std::int64_t tokens, const RmsNormBackward& n);
 
 /// dgain += Σ_t dy[t] ∘ x̂[t]: one FMA chain fma(dy, x̂, ·) per block of 256 tokens, blocks into leaves, leaves
 /// into dgain (docs/numerics.md, "Sums over tokens"). dgain: [channels], f32 (f64 in f64). With several

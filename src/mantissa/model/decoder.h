@@ -91,7 +91,6 @@ class Decoder : public Network {
 
   ValueId trunk(NetworkBuilder& b, ValueId ids) const override;
   Head head(NetworkBuilder& b) const override;
-  std::string last_scope() const override { return "model.norm"; }
   bool depends_on_length(std::int64_t length) const override;
   /// Writes sizes and rotary fields. Other fields of the family are already in `config`.
   void write(nlohmann::json& config) const override;

@@ -113,9 +113,9 @@ Graph build_selected(const ModelConfig& config, std::int64_t tokens, std::int64_
   Graph graph;
   NetworkBuilder b(graph, tokens, positions, cache, config.adapter.get());
   const ValueId ids = b.ops.token_input("ids");
-  const ValueId rows = b.ops.row_input("rows", count);
-  const ValueId chosen = b.ops.select(config.network->last_scope(), config.network->trunk(b, ids), rows);
-  graph.mark_output("logits", logits_of(b, config.network->head(b), chosen));
+  b.choose(b.ops.row_input("rows", count));
+  const ValueId x = config.network->trunk(b, ids);
+  graph.mark_output("logits", logits_of(b, config.network->head(b), x));
   for (const ValueId p : graph.parameters()) graph.value(p).fixed = true;
   graph.set_positions(positions);
   return graph;

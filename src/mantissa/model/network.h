@@ -43,10 +43,19 @@ class NetworkBuilder {
   /// cache with the new positions appended. `scope` is the projection that computes them.
   ValueId cached(const std::string& scope, ValueId x);
 
+  /// Sets the tokens [count] whose logits are needed: the last layer computes only them after its keys,
+  /// values and attention. Not called: all tokens.
+  void choose(ValueId rows) { chosen_ = rows; }
+  /// Returns the rows of `x` that the last layer needs after its attention.
+  ValueId chosen(const std::string& scope, ValueId x) {
+    return chosen_ == graph::kNone ? x : ops.select(scope, x, chosen_);
+  }
+
  private:
   std::int64_t positions_;
   Cache cache_;
   const Adapter* adapter_;
+  ValueId chosen_ = graph::kNone;
 };
 
 /// The last product: logits = soft_cap(x · weightᵀ).
@@ -61,15 +70,12 @@ class Network {
  public:
   virtual ~Network() = default;
 
-  /// Returns the last norm's output [tokens, hidden_size] for `ids` [tokens].
+  /// Returns the last norm's output for `ids` [tokens]: [tokens, hidden_size], or that of the chosen rows.
   virtual ValueId trunk(NetworkBuilder& b, ValueId ids) const = 0;
   virtual Head head(NetworkBuilder& b) const = 0;
 
   /// Writes the fields of this network into a config.json, in a form that transformers 4 and 5 both read.
   virtual void write(nlohmann::json& config) const = 0;
-
-  /// Returns the scope of the last norm, whose rows decoding selects.
-  virtual std::string last_scope() const = 0;
 
   /// Returns true if a token's values depend on the length of its sequence (dynamic RoPE beyond the trained
   /// context).

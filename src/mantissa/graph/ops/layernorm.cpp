@@ -43,7 +43,7 @@ void run_forward(const Call& c) {
   n.mean = c.outputs[1].out();
   n.rstd = c.outputs[2].out();
   n.statistics = c.interior;
-  kernels::layernorm(c.ctx, c.extent, n);
+  kernels::layernorm(c.ctx, c.outputs[0].rows, n);
 }
 
 void gradient_forward(GradientBuilder& b) {
@@ -69,7 +69,7 @@ void run_dx(const Call& c) {
   if (c.addend.data != nullptr) n.addend = c.addend.in();
   n.dx = c.outputs[0].out();
   n.statistics = c.interior;
-  kernels::layernorm_backward(c.ctx, c.extent, n);
+  kernels::layernorm_backward(c.ctx, c.outputs[0].rows, n);
 }
 
 // Inputs x, mean, rstd, dy; output dgain [channels].

@@ -46,7 +46,7 @@ void run_forward(const Call& c) {
   n.y = c.outputs[0].out();
   n.rstd = c.outputs[1].out();
   n.statistics = c.interior;
-  kernels::rmsnorm(c.ctx, c.extent, n);
+  kernels::rmsnorm(c.ctx, c.outputs[0].rows, n);
 }
 
 void gradient_forward(GradientBuilder& b) {
@@ -75,7 +75,7 @@ void run_dx(const Call& c) {
   if (c.addend.data != nullptr) n.addend = c.addend.in();
   n.dx = c.outputs[0].out();
   n.statistics = c.interior;
-  kernels::rmsnorm_backward(c.ctx, c.extent, n);
+  kernels::rmsnorm_backward(c.ctx, c.outputs[0].rows, n);
 }
 
 // Inputs x, rstd, dy; output dgain [channels]. rstd has one number per head.

@@ -185,15 +185,15 @@ HWY_EXPORT(NormalizeRows);
 HWY_EXPORT(BackwardRows);
 HWY_EXPORT(GainRange);
 
-void layernorm(const Context& ctx, const Extent& extent, const LayerNorm& n) {
+void layernorm(const Context& ctx, std::int64_t tokens, const LayerNorm& n) {
   const auto rows = HWY_DISPATCH_TABLE(NormalizeRows)[ctx.target()];
-  for_row_ranges(ctx, extent.tokens, n.channels,
+  for_row_ranges(ctx, tokens, n.channels,
                  [&](std::size_t begin, std::size_t end) { rows(n, begin, end); });
 }
 
-void layernorm_backward(const Context& ctx, const Extent& extent, const LayerNormBackward& n) {
+void layernorm_backward(const Context& ctx, std::int64_t tokens, const LayerNormBackward& n) {
   const auto rows = HWY_DISPATCH_TABLE(BackwardRows)[ctx.target()];
-  for_row_ranges(ctx, extent.tokens, n.channels,
+  for_row_ranges(ctx, tokens, n.channels,
                  [&](std::size_t begin, std::size_t end) { rows(n, begin, end); });
 }
 

@@ -208,18 +208,18 @@ void with_gain(const Context& ctx, const Norm& n, const Body& body) {
 
 }  // namespace
 
-void rmsnorm(const Context& ctx, const Extent& extent, const RmsNorm& norm) {
+void rmsnorm(const Context& ctx, std::int64_t tokens, const RmsNorm& norm) {
   const auto rows = HWY_DISPATCH_TABLE(NormalizeRows)[ctx.target()];
   with_gain(ctx, norm, [&](const RmsNorm& n) {
-    for_row_ranges(ctx, extent.tokens, n.groups * n.channels,
+    for_row_ranges(ctx, tokens, n.groups * n.channels,
                    [&](std::size_t begin, std::size_t end) { rows(n, begin, end); });
   });
 }
 
-void rmsnorm_backward(const Context& ctx, const Extent& extent, const RmsNormBackward& norm) {
+void rmsnorm_backward(const Context& ctx, std::int64_t tokens, const RmsNormBackward& norm) {
   const auto rows = HWY_DISPATCH_TABLE(BackwardRows)[ctx.target()];
   with_gain(ctx, norm, [&](const RmsNormBackward& n) {
-    for_row_ranges(ctx, extent.tokens, n.groups * n.channels,
+    for_row_ranges(ctx, tokens, n.groups * n.channels,
                    [&](std::size_t begin, std::size_t end) { rows(n, begin, end); });
   });
 }

@@ -50,7 +50,6 @@ class Gpt2 : public Network {
     return {"lm_head", b.parameter("lm_head.weight", {s_.vocab_size, s_.hidden_size}, normal(1))};
   }
 
-  std::string last_scope() const override { return "transformer.ln_f"; }
 
   void write(nlohmann::json& out) const override {
     out["n_embd"] = s_.hidden_size;
@@ -87,7 +86,12 @@ class Gpt2 : public Network {
   ValueId block(NetworkBuilder& b, std::int64_t layer, ValueId x) const {
     const std::string scope = fmt::format("transformer.h.{}", layer);
     const std::string attn = scope + ".attn", mlp = scope + ".mlp";
-    x = b.ops.add(attn, x, attention(b, attn, layer, norm(b, scope + ".ln_1", x)));
+    ValueId heads = attention(b, attn, layer, norm(b, scope + ".ln_1", x));
+    if (layer + 1 == s_.layers) {
+      heads = b.chosen(attn, heads);
+      x = b.chosen(attn, x);
+    }
+    x = b.ops.add(attn, x, linear(b, attn + ".c_proj", heads, s_.hidden_size, residual_scale()));
     const ValueId inner = linear(b, mlp + ".c_fc", norm(b, scope + ".ln_2", x), s_.inner_size);
     const ValueId active = (b.ops.*s_.activation->op)(mlp, inner);
     const ValueId branch = linear(b, mlp + ".c_proj", active, s_.hidden_size, residual_scale());
@@ -102,9 +106,8 @@ class Gpt2 : public Network {
     const ValueId values = b.cached(scope + ".c_attn.v", qkv[2]);
     double scale = s_.scale_scores ? 1 / std::sqrt(static_cast<double>(s_.hidden_size / s_.heads)) : 1;
     if (s_.scale_by_inverse_layer) scale /= static_cast<double>(layer + 1);
-    const ValueId out = b.ops.attention(scope, qkv[0], keys, values,
-                                        {.heads = s_.heads, .kv_heads = s_.heads, .scale = scale});
-    return linear(b, scope + ".c_proj", out, s_.hidden_size, residual_scale());
+    return b.ops.attention(scope, qkv[0], keys, values,
+                           {.heads = s_.heads, .kv_heads = s_.heads, .scale = scale});
   }
 
   double residual_scale() const { return 1.0 / std::sqrt(2.0 * static_cast<double>(s_.layers)); }
