@@ -187,14 +187,12 @@ HWY_EXPORT(GainRange);
 
 void layernorm(const Context& ctx, std::int64_t tokens, const LayerNorm& n) {
   const auto rows = HWY_DISPATCH_TABLE(NormalizeRows)[ctx.target()];
-  for_row_ranges(ctx, tokens, n.channels,
-                 [&](std::size_t begin, std::size_t end) { rows(n, begin, end); });
+  for_row_ranges(ctx, tokens, n.channels, [&](std::size_t begin, std::size_t end) { rows(n, begin, end); });
 }
 
 void layernorm_backward(const Context& ctx, std::int64_t tokens, const LayerNormBackward& n) {
   const auto rows = HWY_DISPATCH_TABLE(BackwardRows)[ctx.target()];
-  for_row_ranges(ctx, tokens, n.channels,
-                 [&](std::size_t begin, std::size_t end) { rows(n, begin, end); });
+  for_row_ranges(ctx, tokens, n.channels, [&](std::size_t begin, std::size_t end) { rows(n, begin, end); });
 }
 
 void layernorm_gain(const Context& ctx, const Extent& extent, const LayerNormGain& n) {

@@ -34,16 +34,15 @@ inline constexpr std::size_t kLinesPerBlock =
 /// Prefetches the lines of one block and advances `ahead` to those of the next one, unless it is null.
 HWY_INLINE void PrefetchBlock(const void* const*& ahead) {
   if (ahead == nullptr) return;
-  for (std::size_t i = 0; i < kLinesPerBlock; ++i)
-    hwy::Prefetch(static_cast<const std::uint8_t*>(*ahead++));
+  for (std::size_t i = 0; i < kLinesPerBlock; ++i) hwy::Prefetch(static_cast<const std::uint8_t*>(*ahead++));
 }
 
 /// C[kRows, kNr] from `depth` terms of rows of a panel of A and of a panel of B: the sums of the blocks are
 /// added to C one after the other, from +0 on for TileStore::set.
 template <std::size_t kRows>
-HWY_NOINLINE void TileMicrokernelRows(std::size_t depth, const float* HWY_RESTRICT a, const float* HWY_RESTRICT b,
-                           float* HWY_RESTRICT c, std::size_t ldc, TileStore store,
-                           const void* const* ahead) {
+HWY_NOINLINE void TileMicrokernelRows(std::size_t depth, const float* HWY_RESTRICT a,
+                                      const float* HWY_RESTRICT b, float* HWY_RESTRICT c, std::size_t ldc,
+                                      TileStore store, const void* const* ahead) {
   const hn::ScalableTag<float> d;
   constexpr std::size_t kLanes = HWY_LANES(float);
   using V = hn::Vec<decltype(d)>;

@@ -50,7 +50,6 @@ class Gpt2 : public Network {
     return {"lm_head", b.parameter("lm_head.weight", {s_.vocab_size, s_.hidden_size}, normal(1))};
   }
 
-
   void write(nlohmann::json& out) const override {
     out["n_embd"] = s_.hidden_size;
     out["n_layer"] = s_.layers;
