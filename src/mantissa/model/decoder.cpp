@@ -95,15 +95,10 @@ ValueId Decoder::block(NetworkBuilder& b, const Tables& tables, std::size_t laye
     return norm(b, fmt::format("{}.{}", scope, name), v, s_.hidden_size);
   };
   const std::string attention_scope = scope + ".self_attn", mlp_scope = scope + ".mlp";
-  const bool last = layer + 1 == s_.layers.size();
   ValueId branch = attention(b, tables, s_.layers[layer], attention_scope, normed("input_layernorm", x));
-  if (last) {
-    branch = b.chosen(attention_scope, branch);
-    x = b.chosen(attention_scope, x);
-  }
-  branch = linear(b, attention_scope + ".o_proj", branch, s_.hidden_size, s_.output_bias, residual_scale());
   if (s_.sandwich_norms) branch = normed("post_attention_layernorm", branch);
   x = b.ops.add(attention_scope, x, branch);
+  if (layer + 1 == s_.layers.size()) x = b.chosen(attention_scope, x);
   branch = mlp(b, mlp_scope,
                normed(s_.sandwich_norms ? "pre_feedforward_layernorm" : "post_attention_layernorm", x));
   if (s_.sandwich_norms) branch = normed("post_feedforward_layernorm", branch);
@@ -141,7 +136,8 @@ ValueId Decoder::attention(NetworkBuilder& b, const Tables& tables, const Decode
                                           .window = layer.window,
                                           .soft_cap = s_.score_cap,
                                           .scale = scale};
-  return b.ops.attention(scope, rotated.q, keys, values, options);
+  const ValueId out = b.ops.attention(scope, rotated.q, keys, values, options);
+  return linear(b, scope + ".o_proj", out, s_.hidden_size, s_.output_bias, residual_scale());
 }
 
 ValueId Decoder::mlp(NetworkBuilder& b, const std::string& scope, ValueId x) const {

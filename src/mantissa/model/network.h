@@ -43,10 +43,10 @@ class NetworkBuilder {
   /// cache with the new positions appended. `scope` is the projection that computes them.
   ValueId cached(const std::string& scope, ValueId x);
 
-  /// Sets the tokens [count] whose logits are needed: the last layer computes only them after its keys,
-  /// values and attention. Not called: all tokens.
+  /// Sets the tokens [count] whose logits are needed: the feed-forward of the last layer and what follows
+  /// computes only them. Not called: all tokens.
   void choose(ValueId rows) { chosen_ = rows; }
-  /// Returns the rows of `x` that the last layer needs after its attention.
+  /// Returns the rows of the residual stream `x` that the last layer needs after its attention.
   ValueId chosen(const std::string& scope, ValueId x) {
     return chosen_ == graph::kNone ? x : ops.select(scope, x, chosen_);
   }
