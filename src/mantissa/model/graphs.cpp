@@ -2,6 +2,8 @@
 
 #include <fmt/format.h>
 
+#include <cassert>
+
 #include "mantissa/base/error.h"
 #include "mantissa/graph/autodiff.h"
 #include "mantissa/model/family.h"
@@ -115,6 +117,7 @@ Graph build_selected(const ModelConfig& config, std::int64_t tokens, std::int64_
   const ValueId ids = b.ops.token_input("ids");
   b.choose(b.ops.row_input("rows", count));
   const ValueId x = config.network->trunk(b, ids);
+  assert(!graph.value(x).shape.has_tokens() && "the network selects the chosen rows");
   graph.mark_output("logits", logits_of(b, config.network->head(b), x));
   for (const ValueId p : graph.parameters()) graph.value(p).fixed = true;
   graph.set_positions(positions);

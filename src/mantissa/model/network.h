@@ -70,7 +70,8 @@ class Network {
  public:
   virtual ~Network() = default;
 
-  /// Returns the last norm's output for `ids` [tokens]: [tokens, hidden_size], or that of the chosen rows.
+  /// Returns the last norm's output for `ids` [tokens]: [tokens, hidden_size], or that of the chosen rows,
+  /// which the last layer selects by NetworkBuilder::chosen.
   virtual ValueId trunk(NetworkBuilder& b, ValueId ids) const = 0;
   virtual Head head(NetworkBuilder& b) const = 0;
 
