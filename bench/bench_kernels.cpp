@@ -104,10 +104,10 @@ class Kernels {
                dx = tensor(Scalar::f32, kTokens, kHidden);
     const double wide = size(kTokens * kHidden, Scalar::f32), narrow = size(kTokens * kHidden, f);
     add("rmsnorm", f, wide + narrow, [=, this] {
-      rmsnorm(ctx_, rows_.extent, {kHidden, 1e-5, *x, *gain, *y, *rstd});
+      rmsnorm(ctx_, kTokens, {kHidden, 1e-5, *x, *gain, *y, *rstd});
     });
     add("rmsnorm_backward", f, 2 * wide + narrow, [=, this] {
-      rmsnorm_backward(ctx_, rows_.extent, {kHidden, *x, *gain, *rstd, *y, {}, *dx});
+      rmsnorm_backward(ctx_, kTokens, {kHidden, *x, *gain, *rstd, *y, {}, *dx});
     });
     add("rmsnorm_gain", f, wide + narrow, [=, this] {
       rmsnorm_gain(ctx_, rows_.extent, {kHidden, *x, *rstd, *y, *gain, false});
