@@ -1,12 +1,14 @@
 #!/usr/bin/env python3
-"""Compares decoding speed with transformers: the same Llama and weights, greedy, with a key-value cache, measured alternately.
+"""Compares generation with transformers: the same Llama and weights, greedy, with a key-value cache, measured alternately.
 
-    bench_generate.py [--mantissa build/mantissa] [--streams 1,16] [--tokens 256] [--rounds 3] [--threads N] [--model DIR]
+    bench_generate.py [--mantissa build/mantissa] [--streams 1,16] [--tokens 256] [--prompts 8] [--prompt-tokens 512]
+                      [--rounds 3] [--threads N] [--model DIR]
 
-Prints tokens per second of each turn (including the prompt), medians over the turns, and ratios of the medians. `of limit` is
-the share of the speed at which each stream reads all required weights once per token at the bandwidth that `mantissa doctor`
-measures. The model is a Llama of 134M with random weights unless DIR is given. The script does not pass or fail. On a shared
-machine only the ratios are meaningful.
+Decoding: tokens per second of each turn (including a prompt of 16 tokens), medians over the turns, and ratios of the medians.
+`of limit` is the share of the speed at which each stream reads all required weights once per token at the bandwidth that
+`mantissa doctor` measures. Prompts: prompt tokens per second of a turn of random prompts, one after the other, with one new token
+each; --prompts 0 or --streams "" leaves a part out. The model is a Llama of 134M with random weights unless DIR is given. The
+script does not pass or fail. On a shared machine only the ratios are meaningful.
 """
 import argparse
 import json
@@ -41,19 +43,35 @@ class Torch:
             seconds = time.perf_counter() - start
         return (out.shape[1] - PROMPT) * streams / seconds
 
+    def prompts(self, rows):
+        with torch.inference_mode():
+            start = time.perf_counter()
+            for row in rows:
+                ids = torch.tensor([row])
+                self.model.generate(ids, attention_mask=torch.ones_like(ids), max_new_tokens=1, do_sample=False)
+            seconds = time.perf_counter() - start
+        return sum(map(len, rows)) / seconds
+
 
 class Mantissa:
     def __init__(self, program, model, precision, threads):
         self.name = f"Mantissa {precision}"
-        self.command = [program, "generate", model, "--precision", precision, "--threads", str(threads), "--json",
-                        "--prompt-ids", ",".join(map(str, range(1, PROMPT + 1)))]
+        self.command = [program, "generate", model, "--precision", precision, "--threads", str(threads), "--json"]
 
-    def turn(self, streams, tokens):
-        options = ["--samples", str(streams), "--streams", str(streams), "--max-new-tokens", str(tokens)]
-        done = subprocess.run([*self.command, *options], capture_output=True, text=True)
+    def generate(self, rows, options):
+        """Returns the new tokens per second of the whole command's generation, without loading."""
+        prompts = [option for row in rows for option in ("--prompt-ids", ",".join(map(str, row)))]
+        done = subprocess.run([*self.command, *prompts, *options], capture_output=True, text=True)
         if done.returncode:
             raise SystemExit(f"mantissa generate failed:\n{done.stderr}")
-        return json.loads(done.stdout)["tokens_per_second"]
+        return json.loads(done.stdout.splitlines()[-1])["tokens_per_second"]
+
+    def turn(self, streams, tokens):
+        return self.generate([range(1, PROMPT + 1)],
+                             ["--samples", str(streams), "--streams", str(streams), "--max-new-tokens", str(tokens)])
+
+    def prompts(self, rows):
+        return self.generate(rows, ["--streams", "1", "--max-new-tokens", "1"]) * sum(map(len, rows)) / len(rows)
 
 
 def bandwidth(program, threads):
@@ -69,12 +87,44 @@ def weights_per_token(model):
     return sum(p.numel() for p in model.parameters()) - (0 if tied else embedding.numel())
 
 
+def measure(contenders, rounds, turn):
+    """Yields the contenders with the median, lowest and highest speed of their turns and the median's ratio to the first one's."""
+    speeds = [[] for _ in contenders]
+    for _ in range(rounds):
+        for contender, values in zip(contenders, speeds):
+            values.append(turn(contender))
+    base = statistics.median(speeds[0])
+    for contender, values in zip(contenders, speeds):
+        median = statistics.median(values)
+        yield contender.name, median, f"{min(values):.1f}-{max(values):.1f}", median / base
+
+
+def decode(args, field, element):
+    limit = bandwidth(args.mantissa, args.threads) / (element * weights_per_token(field[0].model))
+    print(f"\n{f'{args.tokens} tokens after {PROMPT}':24} {'streams':>7} {'tokens/s':>9} {'lowest-highest':>15} "
+          f"{'/ transformers':>15} {'of limit':>9}")
+    for streams in map(int, args.streams.split(",")):
+        field[0].turn(streams, 2)  # warms up
+        for name, median, span, ratio in measure(field, args.rounds, lambda c: c.turn(streams, args.tokens)):
+            print(f"{name:24} {streams:7} {median:9.1f} {span:>15} {ratio:15.2f} {median / (limit * streams):9.2f}", flush=True)
+
+
+def read_prompts(args, field):
+    rows = torch.randint(0, field[0].model.config.vocab_size, (args.prompts, args.prompt_tokens)).tolist()
+    field[0].prompts(rows[:1])  # warms up
+    print(f"\n{f'{args.prompts} prompts of {args.prompt_tokens}':24} {'':7} {'tokens/s':>9} {'lowest-highest':>15} {'/ transformers':>15}")
+    for name, median, span, ratio in measure(field, args.rounds, lambda c: c.prompts(rows)):
+        print(f"{name:24} {'':7} {median:9.1f} {span:>15} {ratio:15.2f}", flush=True)
+
+
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--mantissa", default=str(pathlib.Path(__file__).parent.parent / "build/mantissa"))
     parser.add_argument("--model")
     parser.add_argument("--streams", default="1,16")
     parser.add_argument("--tokens", type=int, default=256)
+    parser.add_argument("--prompts", type=int, default=8)
+    parser.add_argument("--prompt-tokens", type=int, default=512)
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--threads", type=int, default=len(os.sched_getaffinity(0)))
     args = parser.parse_args()
@@ -87,25 +137,13 @@ def main():
         model = args.model or scratch
         if not args.model:
             transformers.LlamaForCausalLM(transformers.LlamaConfig(**SHAPE)).save_pretrained(scratch)
-        print(f"{args.tokens} tokens after {PROMPT}, {args.threads} threads, PyTorch {torch.__version__}, "
-              f"transformers {transformers.__version__}, {args.rounds} turns each")
-        print(f"{'':24} {'streams':>7} {'tokens/s':>9} {'lowest-highest':>15} {'/ transformers':>15} {'of limit':>9}")
-        bytes_per_second = bandwidth(args.mantissa, args.threads)
-        for dtype, precision, element in (("f32", "32-true", 4), ("bf16", "bf16-mixed", 2)):
-            field = [Torch(model, dtype), Mantissa(args.mantissa, model, precision, args.threads)]
-            limit = bytes_per_second / (element * weights_per_token(field[0].model))
-            for streams in map(int, args.streams.split(",")):
-                speeds = {contender.name: [] for contender in field}
-                field[0].turn(streams, 2)  # warms up
-                for _ in range(args.rounds):
-                    for contender in field:
-                        speeds[contender.name].append(contender.turn(streams, args.tokens))
-                base = statistics.median(speeds[field[0].name])
-                for name, values in speeds.items():
-                    median = statistics.median(values)
-                    span = f"{min(values):.1f}-{max(values):.1f}"
-                    print(f"{name:24} {streams:7} {median:9.1f} {span:>15} {median / base:15.2f} "
-                          f"{median / (limit * streams):9.2f}", flush=True)
+        print(f"{args.threads} threads, PyTorch {torch.__version__}, transformers {transformers.__version__}, {args.rounds} turns each")
+        for dtype, precisions in (("f32", ["32-true"]), ("bf16", ["bf16-mixed", "bf16-true"])):
+            field = [Torch(model, dtype), *(Mantissa(args.mantissa, model, p, args.threads) for p in precisions)]
+            if args.streams:
+                decode(args, field[:2], {"f32": 4, "bf16": 2}[dtype])
+            if args.prompts:
+                read_prompts(args, field)
 
 
 if __name__ == "__main__":
