@@ -124,7 +124,7 @@ std::string with_two(std::uint64_t second_begin) {
 }
 
 const Hostile kHostile[] = {
-    {"Empty", [] { return std::string(); }, "begins with GGUF"},
+    {"Empty", [] { return std::string(); }, "is empty. Fix: "},
     {"OtherMagic", [] { return std::string("GGML") + sample().substr(4); }, "begins with GGUF"},
     {"VersionOne", [] { return replaced(sample(), "GGUF", std::uint32_t{1}); }, "version 1"},
     {"BigEndian", [] { return replaced(sample(), "GGUF", std::uint32_t{0x03000000}); }, "big-endian"},

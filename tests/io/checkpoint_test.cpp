@@ -173,7 +173,9 @@ TEST_F(Checkpoint, RejectsAnIndexThatDoesNotMatchItsShards) {
     return message_of<FileError>([&] { WeightFiles files(folder); });
   };
   for (const auto& [index, says] : std::vector<std::pair<const char*, const char*>>{
-           {"{", "is not JSON"},
+           {"", "is empty"},
+           {"{", "is truncated: its JSON does not end with its 1 bytes"},
+           {"{]", "is not JSON from byte 2 on"},
            {"[]", "has no weight_map"},
            {"{}", "has no weight_map"},
            {R"({"weight_map":[]})", "has no weight_map"},

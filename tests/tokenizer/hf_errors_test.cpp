@@ -133,7 +133,13 @@ TEST(HfTokenizer, NamesAFileThatIsMissingOrNotJson) {
   const std::string missing = files.path("missing.json");
   EXPECT_TRUE(has(error_of<FileError>([&] { make_tokenizer(missing); }), missing));
   const std::string broken = files.write("broken.json", "{\"model\": ");
-  EXPECT_TRUE(has(error_of<FileError>([&] { make_tokenizer(broken); }), "not valid JSON"));
+  EXPECT_TRUE(has(error_of<FileError>([&] { make_tokenizer(broken); }),
+                  "broken.json: is truncated: its JSON does not end with the file's 10 bytes. Fix: "));
+  const std::string wrong = files.write("wrong.json", "{\"model\": ]}");
+  EXPECT_TRUE(has(error_of<FileError>([&] { make_tokenizer(wrong); }),
+                  "wrong.json: not valid JSON at byte 11. Fix: "));
+  const std::string empty = files.write("empty.json", "");
+  EXPECT_TRUE(has(error_of<FileError>([&] { make_tokenizer(empty); }), "empty.json: is empty. Fix: "));
   const std::string deep = files.write("deep.json", std::string(1'000'000, '['));
   EXPECT_TRUE(has(error_of<FileError>([&] { make_tokenizer(deep); }), "64 levels"));
 }

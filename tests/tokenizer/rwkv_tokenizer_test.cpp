@@ -120,7 +120,9 @@ TEST(RwkvTokenizer, OfADamagedFileIsOneErrorWithTheLine) {
     EXPECT_TRUE(has(error, file) && has(error, message)) << error;
   }
   const std::string empty = files.write("rwkv_vocab_empty.txt", "");
-  EXPECT_TRUE(has(error_of<FileError>([&] { make_tokenizer(empty); }), "no token for the byte 0x00"));
+  EXPECT_TRUE(has(error_of<FileError>([&] { make_tokenizer(empty); }), "rwkv_vocab_empty.txt: is empty"));
+  const std::string blank = files.write("rwkv_vocab_blank.txt", "\n");
+  EXPECT_THROW(make_tokenizer(blank), FileError);
   const auto tokenizer = make_tokenizer(files.write("rwkv_vocab.txt", vocabulary("")));
   for (const std::int32_t bad : {-1, 257}) {
     const std::string error = error_of<ConfigError>([&] { tokenizer->decode(std::vector{65, bad}); });

@@ -128,10 +128,13 @@ TEST(SentencePiece, CountsABytePieceAsOneByte) {
 
 TEST(SentencePiece, OfADamagedFileIsOneErrorWithItsName) {
   text::TempFiles files;
-  for (const std::string& bytes : {std::string("junk"), std::string(), model().substr(0, 9)}) {
+  for (const std::string& bytes : {std::string("junk"), model().substr(0, 9), model().substr(0, 90)}) {
     const std::string file = files.write("bad.model", bytes);
-    EXPECT_TRUE(has(error_of<ConfigError>([&] { make_tokenizer(file); }), file));
+    EXPECT_TRUE(has(error_of<FileError>([&] { make_tokenizer(file); }),
+                    file + ": is not a SentencePiece model, or is truncated. Fix: "));
   }
+  const std::string empty = files.write("empty.model", "");
+  EXPECT_TRUE(has(error_of<FileError>([&] { make_tokenizer(empty); }), empty + ": is empty. Fix: "));
   EXPECT_TRUE(has(error_of<FileError>([] { make_tokenizer("/nowhere/a.model"); }), "/nowhere/a.model"));
   const auto tokenizer = make_tokenizer(files.write("small.model", model()));
   for (const std::int32_t bad : {-1, 7}) {

@@ -94,6 +94,7 @@ class Parser {
 
   /// Reads magic, version and counts. Returns the number of tensors.
   std::uint64_t read_begin() {
+    if (file_.empty()) fail("is empty");
     if (file_.size() < 4 || read<std::uint32_t>("the header") != kMagic)
       fail("expected a GGUF file, which begins with GGUF");
     header_.version = read<std::uint32_t>("the header");

@@ -40,6 +40,10 @@ nlohmann::json parse_json(std::string_view text, const std::filesystem::path& fi
   try {
     return nlohmann::json::parse(text.begin(), text.end(), check);
   } catch (const nlohmann::json::parse_error& error) {
+    if (text.empty()) throw FileError(fmt::format("{}: is empty; write it again", file.string()));
+    if (error.byte > text.size())
+      throw FileError(fmt::format("{}: is truncated: its JSON does not end with its {} bytes; write it again",
+                                  file.string(), text.size()));
     throw FileError(fmt::format("{}: is not JSON from byte {} on; fix the file or write it again",
                                 file.string(), error.byte));
   } catch (const nlohmann::json::exception&) {

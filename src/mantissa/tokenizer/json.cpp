@@ -65,7 +65,10 @@ double serde_value(std::string_view digits) {
 class Builder {
  public:
   /// `splits`: the vocabulary is kept apart.
-  Builder(const std::string& file, bool splits) : file_(file), splits_(splits) {}
+  Builder(std::string_view text, const std::string& file, bool splits)
+      : bytes_(text.size()), file_(file), splits_(splits) {
+    Json::sax_parse(text.begin(), text.end(), this);
+  }
   JsonDocument result;
 
   bool null() { return put(nullptr); }
@@ -97,9 +100,12 @@ class Builder {
     member_ = &(*stack_.back())[std::move(value)];
     return true;
   }
-  bool parse_error(std::size_t at, const std::string&, const nlohmann::detail::exception& error) {
-    throw FileError(
-        fmt::format("{}: not valid JSON at byte {} ({}). Fix: {}.", file_, at, error.what(), kNewCopy));
+  bool parse_error(std::size_t at, const std::string&, const nlohmann::detail::exception&) {
+    if (at > bytes_)
+      throw FileError(
+          fmt::format("{}: is truncated: its JSON does not end with the file's {} bytes. Fix: {}.", file_,
+                      bytes_, kNewCopy));
+    throw FileError(fmt::format("{}: not valid JSON at byte {}. Fix: {}.", file_, at, kNewCopy));
   }
 
  private:
@@ -130,6 +136,7 @@ class Builder {
     return true;
   }
 
+  std::size_t bytes_;
   const std::string& file_;
   bool splits_;
   std::vector<Json*> stack_;
@@ -140,15 +147,11 @@ class Builder {
 }  // namespace
 
 Json parse_json(std::string_view text, const std::string& file) {
-  Builder builder(file, false);
-  Json::sax_parse(text.begin(), text.end(), &builder);
-  return std::move(builder.result.json);
+  return std::move(Builder(text, file, false).result.json);
 }
 
 JsonDocument parse_document(std::string_view text, const std::string& file) {
-  Builder builder(file, true);
-  Json::sax_parse(text.begin(), text.end(), &builder);
-  return std::move(builder.result);
+  return std::move(Builder(text, file, true).result);
 }
 
 void JsonView::fail(std::string_view message, std::string_view fix) const {

@@ -21,6 +21,8 @@ std::string read_tokenizer_file(const std::filesystem::path& file) {
     throw FileError(fmt::format("{}: cannot be read ({}). Fix: check that the file exists and is readable.",
                                 file.string(), error ? error.message() : std::strerror(opened)));
   }
+  if (size == 0)
+    throw FileError(fmt::format("{}: is empty. Fix: get the file again from its source.", file.string()));
   if (size > kMostBytes)
     throw FileError(fmt::format("{}: has {} bytes; a tokenizer has at most {}. Fix: give a tokenizer file.",
                                 file.string(), size, kMostBytes));

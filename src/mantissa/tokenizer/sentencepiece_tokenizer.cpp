@@ -38,7 +38,14 @@ class SentencePieceTokenizer final : public Tokenizer {
  public:
   explicit SentencePieceTokenizer(const std::filesystem::path& file) : name_(file.string()) {
     const std::string bytes = read_tokenizer_file(file);
-    check(name_, "cannot be loaded", [&] { return processor_.LoadFromSerializedProto(bytes); });
+    try {
+      check(name_, "cannot be loaded", [&] { return processor_.LoadFromSerializedProto(bytes); });
+    } catch (const ConfigError&) {  // the library's reason names a line of its source
+      throw FileError(fmt::format(
+          "{}: is not a SentencePiece model, or is truncated. Fix: get the file again from its source, or "
+          "give another, such as a model directory's tokenizer.model.",
+          name_));
+    }
     if (vocabulary() < 1) throw ConfigError(fmt::format("{}: has no pieces. Fix: give another file.", name_));
     const std::filesystem::path settings = file.parent_path() / "tokenizer_config.json";
     std::error_code error;

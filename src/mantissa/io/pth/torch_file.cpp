@@ -117,6 +117,7 @@ void check_magic(std::span<const std::byte> file, const std::string& where) {
   const std::string_view begin(reinterpret_cast<const char*>(file.data()),
                                std::min<std::size_t>(file.size(), 4));
   if (begin.starts_with("PK")) return;
+  if (begin.empty()) fail_file(where, "is empty", kNewCopy);
   if (begin.starts_with("\x80") && begin.size() > 1 && begin[1] <= 5)
     fail_file(where, "is in PyTorch's old format", kSaveAgain);
   fail_file(where, "is not a zip archive, so it is not a checkpoint of PyTorch", kSaveAgain);

@@ -52,7 +52,7 @@ class Parser {
   };
 
   [[noreturn]] void fail(const std::string& what) const {
-    throw FileError(fmt::format("{}: {}; download or write it again", where_, what));
+    throw FileError(fmt::format("{}: {}. Fix: download or write it again", where_, what));
   }
 
   /// Returns true if the file has `size` bytes from `begin` on.
