@@ -112,29 +112,32 @@ TEST_P(QuantisedBase, TrainsAnAdapterWithTheBitsOfTheDequantisedBase) {
 }
 
 TEST(QuantisedBaseRuns, ResumeWithTheSameBytesAndRefuseAnotherBase) {
-  const TemporaryFolder folder;
-  TrainOptions o = into(folder / "start");
-  const Summary start = train(Config::parse(base_config(kLlamaBase, 2, "32-true", "")), o);
-  const Summary other =
-      train(Config::parse(base_config(kLlamaBase, 3, "32-true", "")), into(folder / "other"));
-  adapt(folder / "run", start.model, "bf16-mixed", adapter_on("nf4-double", false));
-  const std::vector<std::byte> whole = adapter_of(folder / "run");
-  const auto resumed = [&](const Summary& model, const std::string& base) -> std::string {
-    o = into(folder / "run");
-    o.resume = 2;
-    try {
-      train(Config::parse(base_config("path = \"" + model.model.string() + "\"", 4, "bf16-mixed",
-                                      adapter_on(base, false))),
-            o);
-    } catch (const Error& e) {
-      return e.what();
-    }
-    return {};
-  };
-  EXPECT_TRUE(has(resumed(other, "nf4-double"), "the model or their format has changed"));
-  EXPECT_TRUE(has(resumed(start, "nf4"), "adapter.base"));
-  EXPECT_EQ(resumed(start, "nf4-double"), "");
-  EXPECT_EQ(adapter_of(folder / "run"), whole);
+  for (const std::string format : {"nf4-double", "params"}) {
+    const TemporaryFolder folder;
+    TrainOptions o = into(folder / "start");
+    const Summary start = train(Config::parse(base_config(kLlamaBase, 2, "32-true", "")), o);
+    const Summary other =
+        train(Config::parse(base_config(kLlamaBase, 3, "32-true", "")), into(folder / "other"));
+    adapt(folder / "run", start.model, "bf16-mixed", adapter_on(format, false));
+    const std::vector<std::byte> whole = adapter_of(folder / "run");
+    const auto resumed = [&](const Summary& model, const std::string& base) -> std::string {
+      o = into(folder / "run");
+      o.resume = 2;
+      try {
+        train(Config::parse(base_config("path = \"" + model.model.string() + "\"", 4, "bf16-mixed",
+                                        adapter_on(base, false))),
+              o);
+      } catch (const Error& e) {
+        return e.what();
+      }
+      return {};
+    };
+    EXPECT_TRUE(has(resumed(other, format),
+                    format == "params" ? "the model has changed" : "the model or their format has changed"));
+    EXPECT_TRUE(has(resumed(start, "nf4"), "adapter.base"));
+    EXPECT_EQ(resumed(start, format), "");
+    EXPECT_EQ(adapter_of(folder / "run"), whole);
+  }
 }
 
 TEST(QuantisedBaseRuns, HoldLinearLayersInTheirBlocksAlone) {

@@ -177,6 +177,35 @@ TEST(Sft, ARunThatStopsWithinAnEpochEndsWithTheSameBytes) {
   }
 }
 
+TEST(Sft, IsNotResumedOnOtherRows) {
+  for (const bool packing : {false, true}) {
+    const TemporaryFolder folder;
+    write_rows(folder / "rows.jsonl", 30);
+    const std::string config = sft_config(6, 4, 2, packing);
+    run(folder, "run", config);
+    const auto resume = [&]() -> std::string {
+      TrainOptions options = into(folder / "run");
+      options.resume = 4;
+      try {
+        train(Config::load(folder / "run.toml"), options);
+      } catch (const FileError& e) {
+        return e.what();
+      }
+      return "";
+    };
+    const std::string rows = read_all(folder / "rows.jsonl");
+    std::string changed = rows;
+    constexpr std::string_view kBegin = "completion\": \"";
+    changed[changed.find(kBegin) + kBegin.size()] = 'Z';  // one letter of the first answer
+    std::ofstream(folder / "rows.jsonl") << changed;
+    EXPECT_TRUE(has(resume(), "the data have changed")) << resume();
+    write_rows(folder / "rows.jsonl", 20);
+    EXPECT_TRUE(has(resume(), "the data have changed")) << resume();
+    std::ofstream(folder / "rows.jsonl") << rows;
+    EXPECT_EQ(resume(), "");
+  }
+}
+
 TEST(Sft, MetricsHaveTheSharesOfMaskedTokensAndOfPadding) {
   const TemporaryFolder folder;
   std::ofstream(folder / "rows.jsonl") << R"({"prompt": "abc", "completion": "de"})"

@@ -60,7 +60,7 @@ TEST_F(DataCommands, ShardsAreWrittenDescribedAndTrainedOn) {
 TEST_F(DataCommands, PromptsComeFromAFileAndTextsEndAtAStop) {
   ASSERT_EQ(train_tiny(folder, 3, "32-true").code, 0);
   write(folder / "p.jsonl", "{\"prompt\": \"Ann said\"}\n{\"text\": \"Ben said\"}\n");
-  write(folder / "p.txt", "Ann said\n\nBen said\n");
+  write(folder / "p.txt", "Ann said\r\n\r\nBen said\r\n");  // as Windows ends lines
   const std::string options = " --max-new-tokens 20 --temperature 1 --min-p 0.01 --repetition-penalty 1.1";
   const json rows = json_of("generate r --prompts p.jsonl" + options),
              lines = json_of("generate r --prompts p.txt" + options);

@@ -282,6 +282,41 @@ TEST(PrefixAnswers, APromptThatBeginsTheAnswerCountsAsFarAsTheAnswerBeginsWithIt
   EXPECT_EQ(answer_of("<think>c</think>B"), "c</think>B\n");
 }
 
+TEST(PrefixAnswers, AnAnswerThatBeginsTheConversationIsFoundAfterWhatTheTemplateAdds) {
+  const TemporaryFolder folder;
+  const auto bytes = tokenizer::make_tokenizer("byte");
+  // As SmolLM's: a default system message, which a prompt without messages does not have.
+  const std::string body =
+      "{% for m in messages %}{% if loop.first and m.role != 'system' %}[system]Be kind[end]\n{% endif %}"
+      "[{{ m.role }}]{{ m.content }}[end]\n{% endfor %}{% if add_generation_prompt %}[assistant]";
+  const auto answers_of = [&](const std::string& source, const std::string& content) {
+    const Json messages = {{{"role", "assistant"}, {"content", content}},
+                           {{"role", "user"}, {"content", "c"}},
+                           {{"role", "assistant"}, {"content", "D"}}};
+    const ChatFormat format = format_of(folder, source);
+    const AnswerIds got = answer_ids(format, *bytes, messages, nullptr, TrainOn::assistant, "f.jsonl:3");
+    std::string text;
+    for (const auto& [begin, end] : got.answers) {
+      const auto first = got.ids.begin();
+      text +=
+          std::string(first + static_cast<std::ptrdiff_t>(begin), first + static_cast<std::ptrdiff_t>(end)) +
+          "|";
+    }
+    return text;
+  };
+  EXPECT_EQ(answers_of(body + "{% endif %}", "B"), "B[end]\n|D[end]\n|");
+  // The end of the prompt is not in the text, and neither is its beginning a place of the answer.
+  const std::string thinks = body + "<think>{% endif %}";
+  const std::string message = error_of<FileError>([&] { answers_of(thinks, "B"); });
+  EXPECT_TRUE(has(message, "f.jsonl:3: the conversation begins with an answer, and the template "))
+      << message;
+  // Without a default system message the common beginning is the answer's place.
+  const std::string plain =
+      "{% for m in messages %}[{{ m.role }}]{{ m.content }}[end]{% endfor %}"
+      "{% if add_generation_prompt %}[assistant]<think>{% endif %}";
+  EXPECT_EQ(answers_of(plain, "B"), "B[end]|D[end]|");
+}
+
 TEST(SftData, OfAConfigHasItsCountsInANote) {
   const TemporaryFolder folder;
   std::ofstream(folder / "rows.jsonl") << R"({"prompt": "a", "completion": "b"})"

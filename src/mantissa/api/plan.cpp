@@ -73,7 +73,7 @@ Plan explain(const Config& config, const Hardware& hardware, const std::vector<s
   // The forecast counts the data, which a run holds before it allocates anything else.
   config::Told told = config.impl().told;
   const run::Work work = run::work_of(run, source, memory_of(data), *device, &told.notes);
-  if (!in_memory(data)) data::add_note(run, source.config, told);
+  if (!in_memory(data)) data::add_notes(run, source.config, told);
   return plan_of(
       explain::explain_training(work.config, source.config, *device, told, there, 0, work.task->passes()));
 }

@@ -111,7 +111,7 @@ Summary train(const Config& config, const TrainOptions& options, const Events& e
   weights::ModelSource source = weights::find_run_model(run);
   if (options.weights != nullptr) weights::use_memory(source, memory_of(options.weights));
   config::Told told = config.impl().told;
-  if (!in_memory(options.data)) data::add_note(run, source.config, told);
+  if (!in_memory(options.data)) data::add_notes(run, source.config, told);
   const auto samples = std::make_shared<rl::SamplesFile>(out / "samples.jsonl");
   run::Work work = run::work_of(
       run, source, memory_of(options.data), *device, &told.notes,

@@ -137,8 +137,9 @@ std::string as_key(const Command& command, std::string_view word, std::string_vi
   const bool used =
       command.name != "objective" || key.name.starts_with("rl.") || key.name.starts_with("dpo.");
   if (key.name.empty() || !used) return {};
-  if (!key.note.empty()) return fmt::format("write --set {}=… ({})", key.name, key.note);
-  return fmt::format("write --set {}={}", key.name, value.empty() ? "…" : value);
+  const char* with = command.name == "data inspect" ? "with a config, " : "";  // files have no keys
+  if (!key.note.empty()) return fmt::format("{}write --set {}=… ({})", with, key.name, key.note);
+  return fmt::format("{}write --set {}={}", with, key.name, value.empty() ? "…" : value);
 }
 
 std::string meant_option(const Command& command, std::string_view option, std::string_view value) {

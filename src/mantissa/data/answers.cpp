@@ -25,6 +25,18 @@ std::size_t common_length(std::string_view a, std::string_view b) {
   return static_cast<std::size_t>(end - a.begin());
 }
 
+std::string_view trimmed(std::string_view text) {
+  constexpr std::string_view kBlank = " \t\r\n";
+  const std::size_t first = std::min(text.find_first_not_of(kBlank), text.size());
+  return text.substr(first, text.find_last_not_of(kBlank) + 1 - first);
+}
+
+/// Returns the text of a message, or "" if it has none.
+std::string content_of(const Messages& message) {
+  const auto content = message.find("content");
+  return content != message.end() && content->is_string() ? content->get<std::string>() : "";
+}
+
 Messages first_messages(const Messages& messages, std::size_t count) {
   Messages first = Messages::array();
   for (std::size_t i = 0; i < count; ++i) first.push_back(messages[i]);
@@ -55,6 +67,7 @@ class PrefixParts {
   /// Returns the byte at which the answer in message `i` begins. The prompt's end may begin the answer too,
   /// such as with <think>: it counts as far as the answer begins with it.
   std::size_t begin_of(std::size_t i) const {
+    if (i == 0) return first_begin();
     const std::string before = render(i, false), prompt = render(i, true);
     const std::size_t begin = common_length(prompt, text_);
     if (text_.starts_with(before) && begin >= before.size() && begin > 0) return begin;
@@ -64,6 +77,24 @@ class PrefixParts {
         "%}} "
         "blocks in data.template",
         where_, format_.name(), i));
+  }
+
+  /// begin_of(0): no message is before the answer. The template may write its own text there, such as a
+  /// default system message, which it leaves out of a prompt without messages.
+  std::size_t first_begin() const {
+    const std::string prompt = render(0, true);
+    if (const std::size_t at = text_.find(prompt); !prompt.empty() && at != std::string_view::npos)
+      return at + prompt.size();
+    const std::size_t begin = common_length(prompt, text_);
+    const std::string content = content_of(messages_[0]);
+    const std::string_view answer = trimmed(content);
+    if (begin > 0 && !answer.empty() && trimmed(text_.substr(begin)).starts_with(answer)) return begin;
+    throw FileError(fmt::format(
+        "{}: the conversation begins with an answer, and the template {} begins it in another way than a "
+        "prompt "
+        "without messages, so the answer has no known place. Fix: begin with a message of the user, or use a "
+        "template with {{% generation %}} blocks in data.template",
+        where_, format_.name()));
   }
 
   const ChatFormat& format_;

@@ -325,7 +325,14 @@ text::Dataset load_dataset(const config::RunConfig& config, const model::ModelCo
   return std::move(stages.front().set);
 }
 
-void add_note(const config::RunConfig& config, const model::ModelConfig& model, config::Told& told) {
+void add_notes(const config::RunConfig& config, const model::ModelConfig& model, config::Told& told) {
+  const std::int64_t positions = model.max_position_embeddings, length = config.data.sequence_length;
+  if (!config.model.path.empty() && config.run.stages.empty() && positions > 0 && length > positions) {
+    told.notes.push_back(fmt::format(
+        "data.sequence_length = {} is more than the model's max_position_embeddings = {}: the model has not "
+        "learned later positions; model.rope_theta extends them (docs/long-context.md)",
+        length, positions));
+  }
   if (config.data.tokenizer != "byte" || model.vocab_size <= kByteEntries) return;
   if (!reads_text(config)) return;
   told.notes.push_back(

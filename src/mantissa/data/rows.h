@@ -35,8 +35,9 @@ text::Dataset load_dataset(const config::RunConfig& config, const model::ModelCo
 /// randomly initialised model may have more entries than bytes.
 void check_bytes(const config::RunConfig& config, const model::ModelConfig& model);
 
-/// Adds a note on entries of the vocabulary that cannot occur in the data, if there are any.
-void add_note(const config::RunConfig& config, const model::ModelConfig& model, config::Told& told);
+/// Adds notes on entries of the vocabulary that cannot occur in the data, and on sequences longer than those
+/// that a model of files has learned, if there are any.
+void add_notes(const config::RunConfig& config, const model::ModelConfig& model, config::Told& told);
 
 /// Returns the rows of files in order, or of held-out puzzles if `files` is {"kk"}. Throws ConfigError for
 /// text if the model has no tokenizer.

@@ -33,6 +33,14 @@ void append_encoded(SftEncoder& encoder, const std::vector<PlacedConversation>& 
   }
 }
 
+bool trains_special(const text::Row& row, const tokenizer::Tokenizer& tokenizer) {
+  for (std::size_t t = 0; t < row.ids.size(); ++t) {
+    const bool trained = row.labels.empty() || row.labels[t] != text::kIgnoredLabel;
+    if (trained && tokenizer.special(row.ids[t])) return true;
+  }
+  return false;
+}
+
 std::string percent_of(std::int64_t part, std::int64_t all) {
   return fmt::format("{:.1f} %", all == 0 ? 0 : 100 * static_cast<double>(part) / static_cast<double>(all));
 }
@@ -152,6 +160,7 @@ std::optional<text::Row> SftEncoder::add(const text::ConversationRow& row, text:
   ++counts_.used;
   counts_.ids += static_cast<std::int64_t>(encoded.ids.size()) - 1;
   counts_.trained += trained_of(encoded);
+  counts_.ended += trains_special(encoded, tokenizer_) ? 1 : 0;
   return encoded;
 }
 
@@ -268,7 +277,15 @@ std::vector<text::Row> sft_rows(const config::RunConfig& config, const model::Mo
                                text::kIgnoredLabel),
                    std::move(cures));
   }
-  if (notes != nullptr) notes->push_back(text);
+  if (notes == nullptr) return rows;
+  notes->push_back(text);
+  if (format && c.ended == 0 && config.data.tokenizer != "byte") {
+    notes->push_back(fmt::format(
+        "no trained token is a special token of the tokenizer, so the model does not learn where an answer "
+        "ends: the end of a turn in the template {} may be ordinary text to this tokenizer. Fix: "
+        "data.template = \"auto\", or the template for which the tokenizer was made",
+        format->name()));
+  }
   return rows;
 }
 

@@ -51,6 +51,7 @@ std::string left_out_text(const RuleCounts& counts, const SftRules& rules, const
 struct SftCounts : RuleCounts {
   std::int64_t rows = 0;     // in the files
   std::int64_t trained = 0;  // ids
+  std::int64_t ended = 0;    // used rows with a trained special token, such as the one that ends an answer
 };
 
 /// Returns one line about the rows of `name`.

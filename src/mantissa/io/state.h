@@ -31,11 +31,15 @@ struct StateHeader {
   std::optional<precision::ScalerState> scaler;  // if the policy has a loss scale
   std::int64_t forward_overflows = 0;  // skipped steps in a row, up to `step`, that overflowed in the
                                        // forward pass; only with a scaler
-  std::string frozen_xxh64 = {};       // of frozen weights that the state does not contain; "": none
-  std::string config_toml;             // resolved
-  std::string model_config;            // config.json
-  std::string policy;                  // the policy's line
-  std::vector<std::string> changes;    // changes made by --resume, one entry each, oldest first
+  // Hashes of what a state does not contain, "" if there is none or an older version wrote the state: frozen
+  // weights in quantised blocks, other frozen weights in the formats of `policy`, and the rows of the data.
+  std::string frozen_xxh64 = {};
+  std::string fixed_xxh64 = {};
+  std::string data_xxh64 = {};
+  std::string config_toml;           // resolved
+  std::string model_config;          // config.json
+  std::string policy;                // the policy's line
+  std::vector<std::string> changes;  // changes made by --resume, one entry each, oldest first
   friend bool operator==(const StateHeader&, const StateHeader&) = default;
 };
 

@@ -41,6 +41,8 @@ nlohmann::json json_of_header(const StateHeader& header) {
       {"changes", header.changes}};
   if (header.stage_applied != 0) json["stage_applied"] = header.stage_applied;
   if (!header.frozen_xxh64.empty()) json["frozen_xxh64"] = header.frozen_xxh64;
+  if (!header.fixed_xxh64.empty()) json["fixed_xxh64"] = header.fixed_xxh64;
+  if (!header.data_xxh64.empty()) json["data_xxh64"] = header.data_xxh64;
   if (header.scaler) {
     json["scaler"] = {{"scale", header.scaler->scale},
                       {"iteration", header.scaler->iteration},
@@ -95,6 +97,8 @@ StateHeader open_sealed(nlohmann::json json, const std::filesystem::path& file) 
   json.at("policy").get_to(header.policy);
   json.at("changes").get_to(header.changes);
   header.frozen_xxh64 = json.value("frozen_xxh64", "");
+  header.fixed_xxh64 = json.value("fixed_xxh64", "");
+  header.data_xxh64 = json.value("data_xxh64", "");
   if (const nlohmann::json& scaler = json.at("scaler"); !scaler.is_null()) {
     header.scaler = precision::ScalerState{
         scaler.at("scale").get<double>(), scaler.at("iteration").get<std::int64_t>(),

@@ -9,6 +9,8 @@
 #include "mantissa/config/stages.h"
 #include "mantissa/kernels/update.h"
 #include "mantissa/peft/reader.h"
+#include "mantissa/run/data_hash.h"
+#include "mantissa/weights/fixed_hash.h"
 
 namespace mantissa::run {
 namespace {
@@ -72,6 +74,34 @@ void check_frozen(const train::Trainer& trainer, const io::StateHeader& header,
       "the model or their format has changed. Fix: resume with the model and the config.toml of the "
       "run",
       folder.string(), before, trainer.source().weights.string(), now));
+}
+
+/// Throws if other frozen weights, in the same formats, or the rows of the data are not those of the run that
+/// wrote the state.
+void check_inputs(train::Trainer& trainer, const io::StateHeader& header,
+                  const std::filesystem::path& folder) {
+  const config::RunConfig& config = trainer.config();
+  if (!header.fixed_xxh64.empty() && header.policy == config.policy.line()) {
+    const std::string now = weights::hash_of_fixed(trainer.weights());
+    if (now != header.fixed_xxh64) {
+      throw FileError(fmt::format(
+          "{}: the frozen weights have the hash {}, but those of {} have {}: the model has changed. "
+          "Fix: resume with the model of the run",
+          folder.string(), header.fixed_xxh64, trainer.source().weights.string(), now));
+    }
+  }
+  const text::Dataset* data = trainer.task().dataset();
+  if (header.data_xxh64.empty() || data == nullptr) return;
+  const text::Dataset& rows = data->at_step(header.step);
+  if (&rows != &data->at_step(header.step + 1)) return;  // its stage has ended
+  const std::string now = hash_of_rows(rows);
+  if (now == header.data_xxh64 || now.empty()) return;
+  throw FileError(fmt::format(
+      "{}: the training rows of {} have the hash {}, but the run that wrote the state had rows with "
+      "{}: the data have changed, so the next steps would have other rows. Fix: resume with the data "
+      "of the run, or train on the new data in a new run, which can begin with the weights of this "
+      "one (model.path)",
+      folder.string(), trainer.task().name(), now, header.data_xxh64));
 }
 
 /// Reads masters, moments and compensations. Rounds or widens them if the precision has changed.
@@ -170,6 +200,7 @@ std::optional<io::FoundState> choose_state(const DirectoryOptions& o) {
 
 void restore(train::Trainer& trainer, const io::StateReader& state, const std::filesystem::path& folder) {
   check_frozen(trainer, state.header(), folder);
+  check_inputs(trainer, state.header(), folder);
   for (const train::Trainer::NamedMemory& m : trainer.state_memory())
     read_memory({trainer, state, folder}, m);
   const io::StateHeader& header = state.header();
@@ -185,7 +216,7 @@ void restore(train::Trainer& trainer, const io::StateReader& state, const std::f
 }
 
 void save(train::Trainer& trainer, const std::filesystem::path& out, double loss,
-          const std::vector<std::string>& changes) {
+          const std::vector<std::string>& changes, const std::string& rows_hash) {
   const config::RunConfig& config = trainer.config();
   io::StateHeader header;
   header.step = trainer.step();
@@ -204,6 +235,9 @@ void save(train::Trainer& trainer, const std::filesystem::path& out, double loss
   header.model_config = model_json(trainer, trainer.step());
   header.policy = config.policy.line();
   header.frozen_xxh64 = trainer.frozen_hash();
+  // Rules for a part of the steps can change the formats after the state is written.
+  if (config.policy.changes().empty()) header.fixed_xxh64 = weights::hash_of_fixed(trainer.weights());
+  header.data_xxh64 = rows_hash;
   header.changes = changes;
   std::vector<io::TensorToWrite> tensors;
   for (const train::Trainer::NamedMemory& m : trainer.state_memory()) {

@@ -29,13 +29,14 @@ void check_place(const std::filesystem::path& out, const weights::ModelSource& s
 std::optional<io::FoundState> choose_state(const DirectoryOptions& options);
 
 /// Restores `trainer` from `state`, read from `folder`: masters, moments and compensations, rounded or
-/// widened if the precision has changed. Throws FileError or DtypeError if they do not fit.
+/// widened if the precision has changed. Throws FileError or DtypeError if they do not fit, and FileError if
+/// the rows of the data or the frozen weights are others than those of the run that wrote the state.
 void restore(train::Trainer& trainer, const io::StateReader& state, const std::filesystem::path& folder);
 
 /// Saves the state of `trainer`. `loss` is that of its last step; `changes` are the changes of the config at
-/// resumptions.
+/// resumptions; `rows_hash` is hash_of_rows() of the data of its last step.
 void save(train::Trainer& trainer, const std::filesystem::path& out, double loss,
-          const std::vector<std::string>& changes);
+          const std::vector<std::string>& changes, const std::string& rows_hash);
 
 /// Returns config.json of the run's model, as the stage of step `step` has it.
 std::string model_json(const train::Trainer& trainer, std::int64_t step);

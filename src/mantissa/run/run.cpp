@@ -18,6 +18,7 @@
 #include "mantissa/peft/reader.h"
 #include "mantissa/report/summary.h"
 #include "mantissa/run/cures.h"
+#include "mantissa/run/data_hash.h"
 #include "mantissa/run/journal.h"
 #include "mantissa/run/observations.h"
 #include "mantissa/runtime/process.h"
@@ -167,10 +168,18 @@ class Run {
     if (begins_) std::filesystem::remove_all(out_ / part);
   }
 
+  const std::string& rows_hash() {
+    const text::Dataset* data = trainer_.task().dataset();
+    if (data != nullptr) data = &data->at_step(trainer_.step());
+    if (data != hashed_) rows_hash_ = hash_of_rows(*data);
+    hashed_ = data;
+    return rows_hash_;
+  }
+
   /// Saves a state, and an adapter as it is then, which takes little space.
   void save_state() {
     if (adapts()) save_adapter();
-    save(trainer_, out_, last_loss_, changes_);
+    save(trainer_, out_, last_loss_, changes_, rows_hash());
     saved_ = trainer_.step();
     if (events_.on_state) events_.on_state(saved_, io::find_states(out_).back().path);
   }
@@ -388,6 +397,8 @@ class Run {
   double last_loss_ = std::numeric_limits<double>::quiet_NaN();  // of the trainer's current step
   std::optional<train::Overflow> last_overflow_;                 // of the last step, if it was skipped
   std::vector<std::string> changes_;
+  const text::Dataset* hashed_ = nullptr;  // the data of rows_hash_
+  std::string rows_hash_;
   std::size_t predicted_peak_ = 0;
   std::vector<explain::StagePlan> stages_;  // empty: all steps are alike
   std::int64_t saved_ = 0;

@@ -91,9 +91,16 @@ std::string document_of(const std::string& line, const std::string& path, std::i
     const auto field = row.is_object() ? row.find(name) : row.end();
     if (field != row.end() && field->is_string()) return field->get<std::string>();
   }
-  throw FileError(
-      fmt::format("{}:{}: no string field \"{}\"; every line must be an object like {{\"{}\": \"…\"}}", path,
-                  number, fields.front(), fields.front()));
+  std::string_view talk;
+  for (const char* name : {"messages", "conversations", "completion", "prompt"}) {
+    if (row.is_object() && row.contains(name)) talk = name;
+  }
+  throw FileError(fmt::format(
+      "{}:{}: no string field \"{}\"; every line must be an object like {{\"{}\": \"…\"}}{}", path, number,
+      fields.front(), fields.front(),
+      talk.empty()
+          ? ""
+          : fmt::format(". Rows with \"{}\" are read by a config with train.objective = \"sft\"", talk)));
 }
 
 }  // namespace
@@ -136,6 +143,7 @@ std::vector<LineDocument> read_line_documents(const std::string& path, std::int6
   Lines lines(path);
   std::vector<LineDocument> documents;
   for (std::string line; static_cast<std::int64_t>(documents.size()) < most && lines.next(line);) {
+    if (plain && line.ends_with('\r')) line.pop_back();  // the line end of Windows
     if (is_blank(line)) continue;
     if (plain) require_utf8(line, path, lines.number(), "text");
     documents.push_back({plain ? line : document_of(line, path, lines.number(), fields), lines.number()});

