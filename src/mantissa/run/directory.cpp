@@ -216,7 +216,7 @@ void restore(train::Trainer& trainer, const io::StateReader& state, const std::f
 }
 
 void save(train::Trainer& trainer, const std::filesystem::path& out, double loss,
-          const std::vector<std::string>& changes, const std::string& rows_hash) {
+          const std::vector<std::string>& changes, const InputHashes& hashes) {
   const config::RunConfig& config = trainer.config();
   io::StateHeader header;
   header.step = trainer.step();
@@ -235,9 +235,8 @@ void save(train::Trainer& trainer, const std::filesystem::path& out, double loss
   header.model_config = model_json(trainer, trainer.step());
   header.policy = config.policy.line();
   header.frozen_xxh64 = trainer.frozen_hash();
-  // Rules for a part of the steps can change the formats after the state is written.
-  if (config.policy.changes().empty()) header.fixed_xxh64 = weights::hash_of_fixed(trainer.weights());
-  header.data_xxh64 = rows_hash;
+  header.fixed_xxh64 = hashes.fixed;
+  header.data_xxh64 = hashes.rows;
   header.changes = changes;
   std::vector<io::TensorToWrite> tensors;
   for (const train::Trainer::NamedMemory& m : trainer.state_memory()) {

@@ -33,10 +33,16 @@ std::optional<io::FoundState> choose_state(const DirectoryOptions& options);
 /// the rows of the data or the frozen weights are others than those of the run that wrote the state.
 void restore(train::Trainer& trainer, const io::StateReader& state, const std::filesystem::path& folder);
 
+/// Hashes of what a state needs and does not contain: the rows of its step's data (run/data_hash.h), and the
+/// frozen weights (weights/fixed_hash.h), if all steps have them in the same formats.
+struct InputHashes {
+  std::string rows, fixed;
+};
+
 /// Saves the state of `trainer`. `loss` is that of its last step; `changes` are the changes of the config at
-/// resumptions; `rows_hash` is hash_of_rows() of the data of its last step.
+/// resumptions.
 void save(train::Trainer& trainer, const std::filesystem::path& out, double loss,
-          const std::vector<std::string>& changes, const std::string& rows_hash);
+          const std::vector<std::string>& changes, const InputHashes& hashes);
 
 /// Returns config.json of the run's model, as the stage of step `step` has it.
 std::string model_json(const train::Trainer& trainer, std::int64_t step);

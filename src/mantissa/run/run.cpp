@@ -27,6 +27,7 @@
 #include "mantissa/train/resume.h"
 #include "mantissa/train/watch.h"
 #include "mantissa/weights/adapted.h"
+#include "mantissa/weights/fixed_hash.h"
 #include "mantissa/weights/start.h"
 
 namespace mantissa::run {
@@ -168,18 +169,21 @@ class Run {
     if (begins_) std::filesystem::remove_all(out_ / part);
   }
 
-  const std::string& rows_hash() {
+  const InputHashes& input_hashes() {
+    // Rules for a part of the steps can change the formats of frozen weights after the state is written.
+    if (hashes_.fixed.empty() && config_.policy.changes().empty())
+      hashes_.fixed = weights::hash_of_fixed(trainer_.weights());
     const text::Dataset* data = trainer_.task().dataset();
     if (data != nullptr) data = &data->at_step(trainer_.step());
-    if (data != hashed_) rows_hash_ = hash_of_rows(*data);
+    if (data != hashed_) hashes_.rows = hash_of_rows(*data);
     hashed_ = data;
-    return rows_hash_;
+    return hashes_;
   }
 
   /// Saves a state, and an adapter as it is then, which takes little space.
   void save_state() {
     if (adapts()) save_adapter();
-    save(trainer_, out_, last_loss_, changes_, rows_hash());
+    save(trainer_, out_, last_loss_, changes_, input_hashes());
     saved_ = trainer_.step();
     if (events_.on_state) events_.on_state(saved_, io::find_states(out_).back().path);
   }
@@ -397,8 +401,8 @@ class Run {
   double last_loss_ = std::numeric_limits<double>::quiet_NaN();  // of the trainer's current step
   std::optional<train::Overflow> last_overflow_;                 // of the last step, if it was skipped
   std::vector<std::string> changes_;
-  const text::Dataset* hashed_ = nullptr;  // the data of rows_hash_
-  std::string rows_hash_;
+  InputHashes hashes_;
+  const text::Dataset* hashed_ = nullptr;  // the data of hashes_.rows
   std::size_t predicted_peak_ = 0;
   std::vector<explain::StagePlan> stages_;  // empty: all steps are alike
   std::int64_t saved_ = 0;
