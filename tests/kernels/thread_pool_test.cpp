@@ -43,6 +43,19 @@ TEST(ThreadPool, WakesUpAfterASleep) {
   }
 }
 
+TEST(ThreadPool, RunsLoopsThatEndBeforeOtherThreadsWakeUp) {
+  // Loops of one index, which the caller takes while the others wake up, then a loop with one for each.
+  ThreadPool pool(4);
+  for (int repeat = 0; repeat < 200; ++repeat) {
+    int calls = 0;
+    for (int i = 0; i < 20; ++i) pool.run(1, [&](std::int64_t, int) { ++calls; });
+    EXPECT_EQ(calls, 20);
+    std::vector<int> seen(4, 0);
+    pool.run(4, [&](std::int64_t i, int) { ++seen[static_cast<std::size_t>(i)]; });
+    EXPECT_EQ(seen, std::vector<int>(4, 1));
+  }
+}
+
 TEST(ThreadPool, SeveralCallersTakeTurns) {
   ThreadPool pool(2);
   std::atomic<int> done = 0;

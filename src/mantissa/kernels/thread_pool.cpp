@@ -90,12 +90,22 @@ void ThreadPool::work(int thread) {
   Ahead ahead;
   for (;;) {
     wait_for_change(loop_, seen, ahead);
-    ++seen;  // every worker takes part in every loop
+    seen = loop_.load(std::memory_order_acquire);
     if (stop_) return;
+    if (!join()) continue;
     if (!after_loop_.empty()) ahead = beginning_of_share(thread);
     deal(thread);
     if (working_.fetch_sub(1, std::memory_order_acq_rel) == 1) working_.notify_one();
   }
+}
+
+/// Takes part in the current loop. Returns false if it has ended.
+bool ThreadPool::join() {
+  std::uint32_t working = working_.load(std::memory_order_relaxed);
+  while ((working & kOpen) != 0) {
+    if (working_.compare_exchange_weak(working, working + 1, std::memory_order_acq_rel)) return true;
+  }
+  return false;
 }
 
 void ThreadPool::run(std::int64_t count, const std::function<void(std::int64_t, int)>& body) {
@@ -103,10 +113,11 @@ void ThreadPool::run(std::int64_t count, const std::function<void(std::int64_t, 
   body_ = &body;
   count_ = count;
   next_.store(0, std::memory_order_relaxed);
-  working_.store(static_cast<std::uint32_t>(workers_.size()), std::memory_order_relaxed);
+  working_.store(kOpen, std::memory_order_release);
   loop_.fetch_add(1, std::memory_order_release);
   loop_.notify_all();
   deal(0);
+  working_.fetch_and(~kOpen, std::memory_order_acq_rel);
   Ahead ahead = after_loop_.empty() ? Ahead() : beginning_of_share(0);
   for (std::uint32_t left = working_.load(std::memory_order_acquire); left != 0;
        left = working_.load(std::memory_order_acquire)) {

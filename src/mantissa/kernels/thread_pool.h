@@ -1,6 +1,7 @@
 // Threads that run kernels' loops. After a loop they poll for a tenth of a millisecond, because the next loop
 // usually follows at once, and then sleep, so idle threads cost nothing on a shared machine. (Common OpenMP
-// runtimes poll for milliseconds, which made a step five times slower next to another process.)
+// runtimes poll for milliseconds, which made a step five times slower next to another process.) A loop does
+// not wait for a thread that the system has not run by its end: other threads then take its indices.
 #pragma once
 
 #include <atomic>
@@ -34,7 +35,9 @@ class ThreadPool {
   void prefetch_while_waiting(std::span<const std::byte> memory);
 
  private:
+  static constexpr std::uint32_t kOpen = std::uint32_t{1} << 31;
   void work(int thread);
+  bool join();
   void deal(int thread);
   /// The addresses that a thread has still to load.
   struct Ahead {
@@ -49,7 +52,7 @@ class ThreadPool {
   std::int64_t count_ = 0;
   std::atomic<std::int64_t> next_{0};      // next index to hand out
   std::atomic<std::uint32_t> loop_{0};     // counts loops; workers wait for it to change
-  std::atomic<std::uint32_t> working_{0};  // workers that have not finished the loop
+  std::atomic<std::uint32_t> working_{0};  // workers in the loop, and kOpen while more may join
   std::atomic<bool> stop_{false};
   std::span<const std::byte> after_loop_;  // what threads load once they have finished the loop
   std::vector<std::thread> workers_;
