@@ -105,6 +105,44 @@ TEST_P(RunUnder, ResumedFromAnEarlierStateMakesTheSameStepsAgain) {
   EXPECT_EQ(timeless(read_all(folder / "run/metrics.jsonl")), metrics);
 }
 
+TEST(Resume, RecordsTheMagnitudesOfItsOwnWeightsUnderDelayedScales) {
+  // The weights shrink, so those of the beginning have larger magnitudes than those of a state.
+  for (const char* policy : {"fp8-hybrid amax_history=2", "bf16-mixed compute=nvfp4 amax_history=2"}) {
+    const TemporaryFolder folder;
+    const Config config = Config::parse(std::regex_replace(tiny_config(8, policy), std::regex("lr = 1e-2"),
+                                                           "lr = 1e-3\nweight_decay = 50.0"));
+    const Summary whole = train(config, into(folder / "run"));
+    const std::string metrics = timeless(read_all(folder / "run/metrics.jsonl")),
+                      state = read_all(folder / "run/state/step-00000008/state.safetensors");
+    TrainOptions again = into(folder / "run");
+    again.resume = 3;
+    EXPECT_EQ(train(config, again).weights_xxh64, whole.weights_xxh64) << policy;
+    EXPECT_EQ(timeless(read_all(folder / "run/metrics.jsonl")), metrics) << policy;
+    EXPECT_TRUE(read_all(folder / "run/state/step-00000008/state.safetensors") == state) << policy;
+  }
+}
+
+TEST(Resume, TellsOfChangedGroupsAndOfTheFieldsOfAnotherModel) {
+  const TemporaryFolder folder;
+  const std::string config = tiny_config(8, "32-true");
+  train(Config::parse(config), into(folder / "run"));
+  TrainOptions again = into(folder / "run");
+  again.resume = 3;
+  try {
+    train(Config::parse(
+              std::regex_replace(config, std::regex("intermediate_size = 24"), "intermediate_size = 32")),
+          again);
+    FAIL();
+  } catch (const ConfigError& e) {
+    EXPECT_TRUE(testing::has(e.what(), "another model than that of the run (intermediate_size 24 -> 32)"))
+        << e.what();
+  }
+  const std::string group = "lr = 1e-2\ngroup = [{match = \"*.mlp\", lr_scale = 0.1}]";
+  train(Config::parse(std::regex_replace(config, std::regex("lr = 1e-2"), group)), again);
+  const nlohmann::json state = nlohmann::json::parse(read_all(folder / "run/state/step-00000008/state.json"));
+  EXPECT_EQ(state["changes"], nlohmann::json({"step 3: optimizer.group changed"}));
+}
+
 TEST_P(RunUnder, MicroBatchThreadsAndInstructionSetChangeNoBit) {
   const TemporaryFolder folder;
   // Gradients below f32 are rounded once per micro-batch (docs/numerics.md), so they depend on the split.

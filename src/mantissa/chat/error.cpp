@@ -11,7 +11,7 @@ RaisedByTemplate::RaisedByTemplate(const std::string& name, Place place, const s
     : TemplateError(
           name, place,
           fmt::format("the chat template rejects this conversation: {}. Fix: change the messages, or "
-                      "choose another template with data.template",
+                      "choose another template by data.template or --template",
                       raised)),
       raised_(raised) {}
 

@@ -33,9 +33,10 @@ std::string unknown_filter(std::string_view name) {
     for (const FilterRow& row : rows) names.emplace_back(row.name);
   }
   const auto near = nearest(name, names);
-  return fmt::format("unknown filter '{}'. Fix: {}", name,
-                     near ? fmt::format("did you mean '{}'?", *near)
-                          : "use a filter of docs/chat.md, or choose another template with data.template");
+  return fmt::format(
+      "unknown filter '{}'. Fix: {}", name,
+      near ? fmt::format("did you mean '{}'?", *near)
+           : "use a filter of docs/chat.md, or choose another template by data.template or --template");
 }
 
 AttributePath::AttributePath(const Value& path, Meter& meter) {

@@ -81,7 +81,7 @@ void add_templates(const nlohmann::ordered_json& config, const std::string& name
   const auto damaged = [&] {
     return FileError(fmt::format(
         "{}: expected a string, or an array of objects with \"name\" and \"template\". Fix: restore the file "
-        "of the model, or choose a built-in template with data.template",
+        "of the model, or choose a built-in template by data.template or --template",
         name));
   };
   if (!own.is_array()) throw damaged();

@@ -154,10 +154,12 @@ void Parser::parse_statement(Body& body) {
              tag),
          &place);
   }
-  fail(fmt::format("unknown statement '{}'. Fix: use one of docs/chat.md, or choose another template with "
-                   "data.template",
-                   tag),
-       &place);
+  fail(
+      fmt::format(
+          "unknown statement '{}'. Fix: use one of docs/chat.md, or choose another template by data.template "
+          "or --template",
+          tag),
+      &place);
 }
 
 Target Parser::parse_single_target(bool attribute) {

@@ -121,9 +121,10 @@ std::string unknown_test(std::string_view name) {
   std::vector<std::string> names;
   for (const TestRow& row : kTests) names.emplace_back(row.name);
   const auto near = nearest(name, names);
-  return fmt::format("unknown test '{}'. Fix: {}", name,
-                     near ? fmt::format("did you mean '{}'?", *near)
-                          : "use a test of docs/chat.md, or choose another template with data.template");
+  return fmt::format(
+      "unknown test '{}'. Fix: {}", name,
+      near ? fmt::format("did you mean '{}'?", *near)
+           : "use a test of docs/chat.md, or choose another template by data.template or --template");
 }
 
 }  // namespace mantissa::chat

@@ -27,6 +27,10 @@ void Scales::record(bool on) {
   for (TensorScale& s : scales_) s.recording = on;
 }
 
+void Scales::forget() {
+  for (TensorScale& s : scales_) s.amax = 0;
+}
+
 void Scales::end_step() {
   for (std::size_t i = 0; i < slots_.size(); ++i) {
     std::vector<float>& history = histories_[i];

@@ -26,6 +26,8 @@ class Scales {
 
   /// Sets whether the magnitudes of the following runs are recorded.
   void record(bool on);
+  /// Drops the magnitudes recorded since the last step, such as those of weights that are replaced.
+  void forget();
   /// Ends an optimizer step: appends the recorded magnitudes to the histories and computes the next step's
   /// scales.
   void end_step();

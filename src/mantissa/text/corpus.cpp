@@ -23,6 +23,13 @@ void Corpus::append(std::span<const std::int32_t> ids) {
   tokens_ += std::ssize(ids);
 }
 
+void Corpus::append(std::vector<std::int32_t>&& ids) {
+  if (!memory_.empty() || ids.empty()) return append(std::span<const std::int32_t>(ids));
+  parts_.push_back({tokens_, {}, 0});
+  tokens_ += std::ssize(ids);
+  memory_ = std::move(ids);
+}
+
 void Corpus::append(const TokenFile& file) {
   begin_document();
   if (file.size() == 0) return;

@@ -21,7 +21,9 @@ class Corpus {
   /// Marks that a document begins at the end of the stream.
   void begin_document();
   void append(std::span<const std::int32_t> ids);
-  void append(std::int32_t id) { append({&id, 1}); }
+  /// Takes the memory of `ids` if no others are in memory.
+  void append(std::vector<std::int32_t>&& ids);
+  void append(std::int32_t id) { append(std::span<const std::int32_t>(&id, 1)); }
   /// Appends the ids of a file as one document.
   void append(const TokenFile& file);
   /// Begins a document after each `separator`.

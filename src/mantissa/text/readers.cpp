@@ -109,9 +109,9 @@ void append_text_file(const std::string& path, const tokenizer::Tokenizer& token
                       Corpus& corpus) {
   const std::string text = read_all_bytes(path);
   separate(tokenizer, vocabulary, corpus);
-  const std::vector<std::int32_t> tokens = tokenizer.encode(text);
+  std::vector<std::int32_t> tokens = tokenizer.encode(text);
   check_known_ids_of_file(tokens, text, tokenizer, vocabulary, path);
-  corpus.append(tokens);
+  corpus.append(std::move(tokens));
 }
 
 void append_jsonl_file(const std::string& path, const tokenizer::Tokenizer& tokenizer,

@@ -83,6 +83,25 @@ std::vector<std::string> changed_stages(const config::RunConfig& before, const c
   return changes;
 }
 
+/// Throws ConfigError if two contents of config.json differ.
+void check_model(const std::string& before, const std::string& now) {
+  const nlohmann::json a = nlohmann::json::parse(before), b = nlohmann::json::parse(now);
+  std::string fields;
+  for (const nlohmann::json& step : nlohmann::json::diff(a, b)) {
+    const nlohmann::json::json_pointer path(step["path"].get<std::string>());
+    const auto shown = [&](const nlohmann::json& of) {
+      return of.contains(path) ? of[path].dump() : "absent";
+    };
+    fields += fmt::format("{}{} {} -> {}", fields.empty() ? "" : ", ",
+                          step["path"].get<std::string>().substr(1), shown(a), shown(b));
+  }
+  if (fields.empty()) return;
+  throw ConfigError(fmt::format(
+      "--resume: the config describes another model than that of the run ({}); resume with the run's own "
+      "config.toml, or start over with --overwrite",
+      fields));
+}
+
 }  // namespace
 
 std::optional<std::string> resumed_change(const io::StateHeader& state, const config::RunConfig& config,
@@ -92,11 +111,7 @@ std::optional<std::string> resumed_change(const io::StateHeader& state, const co
   std::vector<std::string> changes;
   if (!before.run.stages.empty() || !now.run.stages.empty())
     changes = changed_stages(before, now, state.step);
-  if (nlohmann::json::parse(state.model_config) != nlohmann::json::parse(model)) {
-    throw ConfigError(
-        "--resume: the config describes another model than that of the run; resume with the run's own "
-        "config.toml, or start over with --overwrite");
-  }
+  check_model(state.model_config, model);
   for (const config::Option& option : config::option_table()) {
     const Change kind = kind_of(option);
     const std::string old_value = config::toml_text(option.slot(before));
@@ -110,6 +125,7 @@ std::optional<std::string> resumed_change(const io::StateHeader& state, const co
     }
     changes.push_back(fmt::format("{}.{} {} -> {}", option.section, option.key, old_value, new_value));
   }
+  if (before.optimizer.groups != now.optimizer.groups) changes.emplace_back("optimizer.group changed");
   if (before.policy != now.policy)
     changes.push_back(fmt::format("policy \"{}\" -> \"{}\"", before.policy.line(), now.policy.line()));
   if (changes.empty()) return std::nullopt;

@@ -176,6 +176,7 @@ void Trainer::restore(const Progress& progress, const std::optional<precision::S
   stage_applied_ = progress.stage_applied;
   if (scaler_ && scaler) scaler_->restore(*scaler);
   weights_->scales().refresh();
+  weights_->scales().forget();  // those of the weights before the state was read
   weights_->refresh_copies();
 }
 

@@ -95,7 +95,10 @@ std::vector<ConfigDifference> compare_configs(std::string_view a, const std::fil
     ConfigDifference d{key, value_of(keys_a, key), value_of(keys_b, key), ""};
     if (d.a == d.b) return;
     if (is_absolute_path(d.a) && is_absolute_path(d.b)) d.exempt = "paths";
-    if (changes_no_bit(key)) d.exempt = "changes no bit";
+    if (changes_no_bit(key)) {
+      d.exempt = key == "batch.micro_batch_size" ? "changes no bit, unless a plan says that bits depend on it"
+                                                 : "changes no bit";
+    }
     all.push_back(std::move(d));
   };
   for (const auto& [key, value] : keys_a) add(key);
