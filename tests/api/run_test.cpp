@@ -122,6 +122,20 @@ TEST(Resume, RecordsTheMagnitudesOfItsOwnWeightsUnderDelayedScales) {
   }
 }
 
+TEST(Resume, ARunOnPuzzlesAndAFileMayBecomeLonger) {
+  const TemporaryFolder folder;
+  std::ofstream(folder / "a.txt") << std::string(4000, 'a');
+  const auto of_steps = [&](int steps) {
+    return Config::parse(std::regex_replace(tiny_config(steps, "32-true"), std::regex("source = \"kk\""),
+                                            "source = [\"kk\", \"" + (folder / "a.txt").string() +
+                                                "\"]\nweights = [0.5, 0.5]\ntokenizer = \"byte\""));
+  };
+  train(of_steps(3), into(folder / "run"));
+  TrainOptions again = into(folder / "run");
+  again.resume = 3;
+  EXPECT_EQ(train(of_steps(300), again).steps, 300);
+}
+
 TEST(Resume, TellsOfChangedGroupsAndOfTheFieldsOfAnotherModel) {
   const TemporaryFolder folder;
   const std::string config = tiny_config(8, "32-true");

@@ -197,8 +197,7 @@ const std::vector<Option>& option_rows() {
       {"--shard-tokens", one, "N", "100000000", "largest number of ids in a shard", "data shard"},
       {"--overwrite", nothing, "", "", "replace a directory of shards", "data shard"},
       // tokenizer
-      {"--text-file", one, "FILE", "", "the text, with its line ends; default: standard input",
-       "tokenizer encode"},
+      {"--text-file", one, "FILE", "", "file with the text; default: standard input", "tokenizer encode"},
       {"--ids-file", one, "FILE", "",
        "the ids: JSON of tokenizer encode, a JSON array, or numbers; default: standard input",
        "tokenizer decode"},

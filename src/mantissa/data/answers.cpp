@@ -6,6 +6,7 @@
 #include <optional>
 
 #include "mantissa/base/error.h"
+#include "mantissa/base/words.h"
 
 namespace mantissa::data {
 namespace {
@@ -23,12 +24,6 @@ struct Part {
 std::size_t common_length(std::string_view a, std::string_view b) {
   const auto [end, other] = std::mismatch(a.begin(), a.end(), b.begin(), b.end());
   return static_cast<std::size_t>(end - a.begin());
-}
-
-std::string_view trimmed(std::string_view text) {
-  constexpr std::string_view kBlank = " \t\r\n";
-  const std::size_t first = std::min(text.find_first_not_of(kBlank), text.size());
-  return text.substr(first, text.find_last_not_of(kBlank) + 1 - first);
 }
 
 /// Returns the text of a message, or "" if it has none.
@@ -80,20 +75,21 @@ class PrefixParts {
   }
 
   /// begin_of(0): no message is before the answer. The template may write its own text there, such as a
-  /// default system message, which it leaves out of a prompt without messages.
+  /// default system message, which it leaves out of a prompt without messages. So the answer begins after the
+  /// first place in the conversation of this message alone that has the whole prompt.
   std::size_t first_begin() const {
-    const std::string prompt = render(0, true);
-    if (const std::size_t at = text_.find(prompt); !prompt.empty() && at != std::string_view::npos)
+    const std::string prompt = render(0, true), alone = render(1, false);
+    const std::size_t at = prompt.empty() ? std::string::npos : alone.find(prompt);
+    if (at != std::string::npos && text_.starts_with(std::string_view(alone).substr(0, at + prompt.size())))
       return at + prompt.size();
     const std::size_t begin = common_length(prompt, text_);
     const std::string content = content_of(messages_[0]);
     const std::string_view answer = trimmed(content);
     if (begin > 0 && !answer.empty() && trimmed(text_.substr(begin)).starts_with(answer)) return begin;
     throw FileError(fmt::format(
-        "{}: the conversation begins with an answer, and the template {} begins it in another way than a "
-        "prompt "
-        "without messages, so the answer has no known place. Fix: begin with a message of the user, or use a "
-        "template with {{% generation %}} blocks in data.template",
+        "{}: the conversation begins with an answer, and the template {} begins it in another way "
+        "than a prompt without messages, so the answer has no known place. Fix: begin with a "
+        "message of the user, or use a template with {{% generation %}} blocks in data.template",
         where_, format_.name()));
   }
 

@@ -4,14 +4,19 @@
 #include <cstdint>
 #include <span>
 
+#include "mantissa/data/puzzles.h"
 #include "mantissa/io/hash.h"
 
 namespace mantissa::run {
 
-std::string hash_of_rows(const text::Dataset& data) {
+std::string hash_of_rows(const config::RunConfig& config, const text::Dataset& data) {
   constexpr std::int64_t kMostIds = 1 << 24, kSample = 1024, kAtOnce = 64;
   const std::int64_t rows = data.training_rows();
-  if (rows == 0 || data.name() == "kk") return "";
+  const bool generated =
+      data::has_puzzles(config.data.source) || std::ranges::any_of(config.run.stages, [](const auto& stage) {
+        return data::has_puzzles(stage.source);
+      });
+  if (rows == 0 || generated) return "";
   io::Hash64 hash;
   const auto add = [&]<class T>(const std::vector<T>& values) {
     hash.update(std::as_bytes(std::span(values)));

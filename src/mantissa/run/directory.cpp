@@ -94,9 +94,9 @@ void check_inputs(train::Trainer& trainer, const io::StateHeader& header,
   if (header.data_xxh64.empty() || data == nullptr) return;
   const text::Dataset& rows = data->at_step(header.step);
   if (&rows != &data->at_step(header.step + 1)) return;  // its stage has ended
-  // Rows that a new stage holds out are no longer those of another stage.
+  // A stage that was added or changed may hold out rows on which an earlier stage trained.
   if (config::parse_config(header.config_toml, "state.json").run.stages != config.run.stages) return;
-  const std::string now = hash_of_rows(rows);
+  const std::string now = hash_of_rows(config, rows);
   if (now == header.data_xxh64 || now.empty()) return;
   throw FileError(fmt::format(
       "{}: the training rows of {} have the hash {}, but the run that wrote the state had rows with "

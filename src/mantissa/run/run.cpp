@@ -175,7 +175,7 @@ class Run {
       hashes_.fixed = weights::hash_of_fixed(trainer_.weights());
     const text::Dataset* data = trainer_.task().dataset();
     if (data != nullptr) data = &data->at_step(trainer_.step());
-    if (data != hashed_) hashes_.rows = hash_of_rows(*data);
+    if (data != hashed_) hashes_.rows = hash_of_rows(config_, *data);
     hashed_ = data;
     return hashes_;
   }

@@ -83,6 +83,15 @@ Value json_of(const std::string& line, const std::string& path, std::int64_t num
   }
 }
 
+/// Returns the end of a message about a row without text, if the row is a conversation.
+std::string conversation_hint(const nlohmann::json& row) {
+  for (const char* name : {"messages", "conversations", "prompt"}) {
+    if (row.is_object() && row.contains(name))
+      return fmt::format(". Rows with \"{}\" are read by a config with train.objective = \"sft\"", name);
+  }
+  return "";
+}
+
 // Returns the document of line `number`, in the first of `fields`. `line` is one JSON object.
 std::string document_of(const std::string& line, const std::string& path, std::int64_t number,
                         std::span<const char* const> fields) {
@@ -91,16 +100,9 @@ std::string document_of(const std::string& line, const std::string& path, std::i
     const auto field = row.is_object() ? row.find(name) : row.end();
     if (field != row.end() && field->is_string()) return field->get<std::string>();
   }
-  std::string_view talk;
-  for (const char* name : {"messages", "conversations", "completion", "prompt"}) {
-    if (row.is_object() && row.contains(name)) talk = name;
-  }
   throw FileError(fmt::format(
       "{}:{}: no string field \"{}\"; every line must be an object like {{\"{}\": \"…\"}}{}", path, number,
-      fields.front(), fields.front(),
-      talk.empty()
-          ? ""
-          : fmt::format(". Rows with \"{}\" are read by a config with train.objective = \"sft\"", talk)));
+      fields.front(), fields.front(), fields.size() == 1 ? conversation_hint(row) : ""));
 }
 
 }  // namespace

@@ -4,6 +4,7 @@
 
 #include <exception>
 #include <new>
+#include <optional>
 
 #include "mantissa/base/error.h"
 #include "mantissa/tokenizer/json.h"
@@ -20,27 +21,31 @@ namespace {
                   name, what, why));
 }
 
-/// Calls the library, whose parts throw exceptions of their own for some damaged models.
+/// Calls the library, whose parts throw exceptions of their own for some damaged models. Returns why the call
+/// failed, or null.
 template <class Call>
-void check(const std::string& name, const char* what, const Call& call) {
-  sentencepiece::util::Status status;
+std::optional<std::string> fault_of(const Call& call) {
   try {
-    status = call();
+    const sentencepiece::util::Status status = call();
+    return status.ok() ? std::nullopt : std::optional(status.ToString());
   } catch (const std::bad_alloc&) {
     throw;
   } catch (const std::exception& error) {
-    refuse(name, what, error.what());
+    return error.what();
   }
-  if (!status.ok()) refuse(name, what, status.ToString());
+}
+
+template <class Call>
+void check(const std::string& name, const char* what, const Call& call) {
+  if (const auto fault = fault_of(call)) refuse(name, what, *fault);
 }
 
 class SentencePieceTokenizer final : public Tokenizer {
  public:
   explicit SentencePieceTokenizer(const std::filesystem::path& file) : name_(file.string()) {
     const std::string bytes = read_tokenizer_file(file);
-    try {
-      check(name_, "cannot be loaded", [&] { return processor_.LoadFromSerializedProto(bytes); });
-    } catch (const ConfigError&) {  // the library's reason names a line of its source
+    // The library's reason names a line of its source, so it is left out.
+    if (fault_of([&] { return processor_.LoadFromSerializedProto(bytes); })) {
       throw FileError(fmt::format(
           "{}: is not a SentencePiece model, or is truncated. Fix: get the file again from its source, or "
           "give another, such as a model directory's tokenizer.model.",
