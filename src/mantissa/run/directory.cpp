@@ -10,7 +10,7 @@
 #include "mantissa/kernels/update.h"
 #include "mantissa/peft/reader.h"
 #include "mantissa/run/data_hash.h"
-#include "mantissa/weights/fixed_hash.h"
+#include "mantissa/weights/frozen_hash.h"
 
 namespace mantissa::run {
 namespace {

@@ -34,7 +34,7 @@ std::optional<io::FoundState> choose_state(const DirectoryOptions& options);
 void restore(train::Trainer& trainer, const io::StateReader& state, const std::filesystem::path& folder);
 
 /// Hashes of what a state needs and does not contain: the rows of its step's data (run/data_hash.h), and the
-/// frozen weights (weights/fixed_hash.h), if all steps have them in the same formats.
+/// frozen weights (weights/frozen_hash.h), if all steps have them in the same formats.
 struct InputHashes {
   std::string rows, fixed;
 };

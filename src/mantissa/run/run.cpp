@@ -27,7 +27,7 @@
 #include "mantissa/train/resume.h"
 #include "mantissa/train/watch.h"
 #include "mantissa/weights/adapted.h"
-#include "mantissa/weights/fixed_hash.h"
+#include "mantissa/weights/frozen_hash.h"
 #include "mantissa/weights/start.h"
 
 namespace mantissa::run {

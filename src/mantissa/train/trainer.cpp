@@ -14,7 +14,7 @@
 #include "mantissa/plan/rules.h"
 #include "mantissa/runtime/nonfinite.h"
 #include "mantissa/runtime/process.h"
-#include "mantissa/weights/quantise_frozen.h"
+#include "mantissa/weights/frozen_hash.h"
 
 namespace mantissa::train {
 namespace {

@@ -143,7 +143,7 @@ class Trainer {
   runtime::WeightSet& weights() { return *weights_; }
   const std::vector<std::string>& notes() const { return notes_; }
   /// Returns the hash of the frozen weights in quantised blocks, which states do not contain
-  /// (weights/quantise_frozen.h).
+  /// (weights/frozen_hash.h).
   const std::string& frozen_hash() const { return frozen_hash_; }
   const runtime::Device& device() const { return device_; }
 

@@ -5,7 +5,6 @@
 #include <algorithm>
 #include <cmath>
 
-#include "mantissa/io/hash.h"
 #include "mantissa/kernels/quantise_matrix.h"
 #include "mantissa/kernels/update.h"
 
@@ -97,22 +96,6 @@ void read_quantised(const runtime::WeightSet& weights, std::size_t slot, std::in
   const auto count = static_cast<std::int64_t>(n);
   kernels::cast(device.host(), count, values.data(), Scalar::f32, master.data(), held.buffer.type);
   kernels::cast(device.host(), count, master.data(), held.buffer.type, out.data(), format);
-}
-
-std::string hash_of_quantised(const runtime::WeightSet& weights) {
-  io::Hash64 hash;
-  bool any = false;
-  for (std::size_t i = 0; i < weights.program().slots.size(); ++i) {
-    if (!is_quantised(weights, i)) continue;
-    any = true;
-    const Held held(weights, i);
-    const std::string name =
-        fmt::format("{} {}\n", held.buffer.name, traits(held.buffer.quants->format).name);
-    hash.update(std::as_bytes(std::span(name)));
-    std::vector<std::byte> staging;
-    hash.update(weights.device().view(held.data, held.bytes(), staging));
-  }
-  return any ? io::hex(hash.digest()) : std::string();
 }
 
 }  // namespace mantissa::weights

@@ -42,8 +42,4 @@ void quantise_frozen(runtime::WeightSet& weights, std::size_t slot, std::span<co
 void read_quantised(const runtime::WeightSet& weights, std::size_t slot, std::int64_t first, Scalar format,
                     std::span<std::byte> out);
 
-/// Returns the xxh64 of all blocks, with the names and formats of their slots, as 16 hexadecimal digits, or
-/// "" if no slot is held in blocks.
-std::string hash_of_quantised(const runtime::WeightSet& weights);
-
 }  // namespace mantissa::weights

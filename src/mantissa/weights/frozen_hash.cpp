@@ -1,0 +1,57 @@
+#include "mantissa/weights/frozen_hash.h"
+
+#include <fmt/format.h>
+
+#include "mantissa/io/hash.h"
+
+namespace mantissa::weights {
+namespace {
+
+class FrozenHash {
+ public:
+  explicit FrozenHash(const runtime::WeightSet& weights) : weights_(weights) {}
+
+  /// Adds a master or copy, unless the set does not have it.
+  void add(plan::BufferId id) {
+    const plan::Buffer& buffer = weights_.program().buffer(id);
+    const std::byte* data = weights_.find(weights_.program(), id);
+    if (data == nullptr) return;
+    any_ = true;
+    const std::string_view format =
+        buffer.quants ? traits(buffer.quants->format).name : traits(buffer.type).name;
+    const std::string name = fmt::format("{} {}\n", buffer.name, format);
+    hash_.update(std::as_bytes(std::span(name)));
+    std::vector<std::byte> staging;
+    hash_.update(weights_.device().view(data, buffer.stored_bytes(), staging));
+  }
+  std::string text() const { return any_ ? io::hex(hash_.digest()) : std::string(); }
+
+ private:
+  const runtime::WeightSet& weights_;
+  io::Hash64 hash_;
+  bool any_ = false;
+};
+
+}  // namespace
+
+std::string hash_of_quantised(const runtime::WeightSet& weights) {
+  FrozenHash hash(weights);
+  for (const plan::Slot& slot : weights.program().slots) {
+    if (weights.program().buffer(slot.master_buffer).quants) hash.add(slot.master_buffer);
+  }
+  return hash.text();
+}
+
+std::string hash_of_fixed(const runtime::WeightSet& weights) {
+  FrozenHash hash(weights);
+  for (const plan::Slot& slot : weights.program().slots) {
+    if (!slot.fixed || weights.program().buffer(slot.master_buffer).quants) continue;
+    hash.add(slot.master_buffer);
+    for (const plan::BufferId copy : slot.copies) {
+      if (!weights.program().buffer(copy).quantization) hash.add(copy);
+    }
+  }
+  return hash.text();
+}
+
+}  // namespace mantissa::weights
