@@ -134,6 +134,22 @@ INSTANTIATE_TEST_SUITE_P(Every, GemmLeaves,
                                            LeafCase{{0, 33, 0, 0, 290, 0}, 2}),
                          leaf_name);
 
+TEST(GemmOfManyShortRows, HasTheStatedBits) {
+  for (const Size& size : sizes_of_short_rows()) {
+    for (const std::int64_t rows_per_leaf : {1, 3}) {
+      Case x(size, kF32, 1);
+      x.cut(many_short_rows(), rows_per_leaf);
+      for (const bool accumulate : {false, true}) {
+        x.g.accumulate = accumulate;
+        expect_stated_bits(x, Scalar::f32);
+      }
+      Case rounded(size, kBf16, 1);
+      rounded.cut(many_short_rows(), rows_per_leaf);
+      expect_stated_bits(rounded, Scalar::f32);
+    }
+  }
+}
+
 TEST(GemmBlocks, ContinueAnEarlierCall) {
   const Case whole({19, 23, 700}, kF32);
   Tensor in_turn = whole.c;

@@ -135,6 +135,18 @@ struct Case {
   }
 };
 
+/// Lengths of more rows than a product's tasks pack at the same time, of few terms in all.
+inline std::vector<std::int64_t> many_short_rows() {
+  std::vector<std::int64_t> lengths;
+  for (int i = 0; i < 40; ++i) lengths.push_back(1 + i % 6);
+  return lengths;
+}
+/// Sizes of products over these rows: A is the smaller operand, or B; of several tiles.
+inline std::vector<Size> sizes_of_short_rows() {
+  const std::int64_t k = testing::Batch(many_short_rows()).tokens;
+  return {{37, 300, k}, {300, 37, k}};
+}
+
 /// Returns part `part` of the dense values of `t` as operands, in T.
 template <class T>
 std::vector<T> values_as(const Tensor& t, const Factor& factor = Scalar::f64, int part = 0) {

@@ -59,6 +59,18 @@ TEST_P(GemmParts, HaveTheStatedBitsOverLeaves) {
   }
 }
 
+TEST_P(GemmParts, HaveTheStatedBitsOverManyShortRows) {
+  for (const Size& size : mantissa::testing::cases<Size>(sizes_of_short_rows(), 1)) {
+    for (const std::int64_t rows_per_leaf : {1, 3}) {
+      Case x(size, kF32, 1);
+      split(x, GetParam());
+      x.cut(many_short_rows(), rows_per_leaf);
+      x.g.accumulate = rows_per_leaf > 1;
+      expect_stated_bits(x);
+    }
+  }
+}
+
 TEST_P(GemmParts, HaveTheStatedBitsInSeveralTilesOfEachSide) {
   for (const Size& size : mantissa::testing::cases<Size>({{530, 560, 33}, {800, 790, 33}}, 1)) {
     Case x(size, kF32);

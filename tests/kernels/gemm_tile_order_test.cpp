@@ -74,6 +74,22 @@ TEST(GemmTileOrderOfLeaves, IsTheStatedOne) {
   }
 }
 
+TEST(GemmTileOrderOfManyShortRows, HasTheStatedBits) {
+  for (const Size& size : mantissa::testing::cases<Size>(sizes_of_short_rows(), 1)) {
+    for (const std::int64_t rows_per_leaf : {1, 3}) {
+      Case x(size, kBf16ToF32, 1);
+      x.cut(many_short_rows(), rows_per_leaf);
+      for (const bool accumulate : {false, true}) {
+        x.g.accumulate = accumulate;
+        expect_stated_bits(x);
+      }
+      Case rounded(size, {Scalar::bf16, Scalar::bf16, Scalar::bf16, Scalar::bf16}, 1);
+      rounded.cut(many_short_rows(), rows_per_leaf);
+      expect_stated_bits(rounded);
+    }
+  }
+}
+
 TEST(GemmTileOrderUnderScales, MultipliesTheSumsOfLeaves) {
   for (const Size& size : {Size{2, 40, 300}, Size{70, 131, 255}, Size{131, 40, 700}}) {
     Case x(size, kE4m3, 2);
