@@ -132,19 +132,35 @@ TEST_P(PackedBlocks, MultiplyWithTheBitsOfTheirValues) {
   }
 }
 
-TEST_P(PackedBlocks, MultiplyFewRowsInTileOrderWithTheBitsOfTheirValues) {
+/// Of blocks of zeros and of every magnitude: bf16 rounds elements of the smallest blocks.
+TEST_P(PackedBlocks, MultiplyInTileOrderWithTheBitsOfTheirValues) {
   std::mt19937 random(kSeed);
-  for (const Size& size : {Size{3, 40, 70}, Size{16, 70, 333}, Size{37, 49, 1019}}) {
-    const Tensor b = Tensor(Scalar::f32, size.n, size.k).fill_normal(random);
-    const Tensor wide = expanded(b, blocks(), 1);
-    const Packed packed(b, blocks(), 1, best());
-    Case x(size, kBf16, 2);
-    x.g.accumulator.order = SumOrder::tile;
-    x.g.b = {wide, Scalar::bf16, true, 0.0123F};
-    const Tensor want = x.result();
-    x.g.b = packed.operand(true, 0.0123F);
-    for (const Context& ctx : product_contexts())
-      EXPECT_TRUE(x.result(ctx) == want) << describe(ctx) << ", " << size.m << " rows, seed " << kSeed;
+  for (const Size& size :
+       mantissa::testing::cases<Size>({{3, 40, 70}, {16, 70, 333}, {97, 67, 131}, {37, 49, 1019}}, 2)) {
+    for (const int exponent : {0, -109, -118, -127, -140}) {
+      for (const bool transposed : {true, false}) {
+        Tensor b(Scalar::f32, transposed ? size.n : size.k, transposed ? size.k : size.n);
+        for (std::int64_t i = 0; i < b.rows; ++i) {
+          for (std::int64_t j = 0; j < b.columns; ++j) {
+            const bool zero = i / 32 % 3 == 1 || j / 32 % 3 == 2;
+            b.set(i, j, zero ? 0.0 : std::ldexp(std::normal_distribution<double>()(random), exponent));
+          }
+        }
+        const Tensor wide = expanded(b, blocks(), 1);
+        const Packed packed(b, blocks(), 1, best());
+        Case x(size, kBf16, transposed ? 2 : 0);
+        for (std::int64_t i = 0; i < x.a.rows; ++i)
+          for (std::int64_t j = 0; j < x.a.columns; ++j) x.a.set(i, j, std::ldexp(x.a.get(i, j), 40));
+        x.g.accumulator.order = SumOrder::tile;
+        x.g.b = {wide, Scalar::bf16, transposed, 0.0123F};
+        const Tensor want = x.result();
+        x.g.b = packed.operand(transposed, 0.0123F);
+        for (const Context& ctx : product_contexts()) {
+          EXPECT_TRUE(x.result(ctx) == want)
+              << describe(ctx) << ", " << size.m << " rows, 2^" << exponent << ", seed " << kSeed;
+        }
+      }
+    }
   }
 }
 

@@ -64,12 +64,13 @@ double scale_value(BlockFormat f, std::uint32_t code) {
                      : std::ldexp(1.0, static_cast<int>(code) - 127);
 }
 
+/// Expects `want`, rounded to bf16.
 void expect_value(float got, double want) {
   if (std::isnan(want)) {
     EXPECT_TRUE(std::isnan(got)) << got;
   } else {
-    const auto exact = static_cast<float>(want);
-    EXPECT_EQ(std::bit_cast<std::uint32_t>(got), std::bit_cast<std::uint32_t>(exact)) << got << " " << want;
+    const auto rounded = static_cast<float>(round_to(want, Scalar::bf16));
+    EXPECT_EQ(std::bit_cast<std::uint32_t>(got), std::bit_cast<std::uint32_t>(rounded)) << got << " " << want;
   }
 }
 
@@ -158,17 +159,19 @@ TEST_P(BlockCodes, AreReadFromAnyElementOn) {
   }
 }
 
-TEST_P(BlockCodes, KeepTheSmallestElementOfTheSmallestScale) {
+TEST_P(BlockCodes, RoundTheSmallestBlocksToBfloat16) {
   if (!traits(format()).power_of_two_scale) return;  // e4m3 scales are at least 2^-9
   // The smallest scale of mx is 2^-127; bf16 cannot hold 2^-9 (e4m3) or 2^-16 (e5m2) of it.
   const float smallest =
       std::ldexp(1.0F, traits(format()).min_normal_exp - traits(format()).mantissa_bits - 127);
-  const std::vector<float> row = {smallest, -3 * smallest, 0};
-  std::vector<float> want = row;
-  round_block(format(), want.data(), want.size());
+  const std::vector<float> row = {smallest, -3 * smallest, 0, std::ldexp(1.0F, -133), std::ldexp(1.5F, -132)};
+  std::vector<float> exact = row, want;
+  round_block(format(), exact.data(), exact.size());
+  EXPECT_EQ(exact[0], smallest);
+  for (const float x : exact) want.push_back(static_cast<float>(round_to(x, Scalar::bf16)));
+  EXPECT_EQ(want == exact, traits(format()).element_bits == 4);
   for (const SimdTarget target : simd_targets())
     EXPECT_EQ(decoded(encoded(format(), row, 1, target), 0, row.size(), target), want);
-  EXPECT_EQ(want[0], smallest);
 }
 
 TEST_P(BlockCodes, OfBlocksThatAreNotFiniteDecodeToNan) {

@@ -24,8 +24,9 @@ struct CodedRow {
 void encode_blocks(BlockFormat f, const float* row, std::size_t n, std::uint8_t* elements,
                    std::uint8_t* scales, float tensor_scale = 1, SimdTarget target = kBestTarget);
 
-/// Writes elements [begin, begin + n) times their scales: the values of round_blocks, exactly, with the signs
-/// of zeros. NaN has no payload. Reads only those elements and their scales.
+/// Writes elements [begin, begin + n) times their scales, rounded to bf16: the values of round_blocks, with
+/// the signs of zeros, unless a block's scale is below 2^-124 (2^-117 for e5m2 elements). NaN has no payload.
+/// Reads only those elements and their scales.
 void decode_blocks(const CodedRow& row, std::size_t begin, std::size_t n, float* values,
                    SimdTarget target = kBestTarget);
 

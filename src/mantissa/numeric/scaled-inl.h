@@ -12,6 +12,7 @@
 #include <algorithm>
 #include <cstddef>
 #include <cstdint>
+#include <type_traits>
 
 #include "mantissa/numeric/convert-inl.h"
 #include "mantissa/numeric/power_of_two.h"
@@ -22,95 +23,159 @@ namespace mantissa {
 namespace HWY_NAMESPACE {
 namespace hn = hwy::HWY_NAMESPACE;
 
+/// Calls call(f) with the format as a constant, f = std::integral_constant<BlockFormat, …>.
+template <class Call>
+HWY_INLINE void WithFormat(BlockFormat format, const Call& call) {
+  switch (format) {
+    case BlockFormat::mxfp8:
+      return call(std::integral_constant<BlockFormat, BlockFormat::mxfp8>());
+    case BlockFormat::mxfp8_e5m2:
+      return call(std::integral_constant<BlockFormat, BlockFormat::mxfp8_e5m2>());
+    case BlockFormat::mxfp4:
+      return call(std::integral_constant<BlockFormat, BlockFormat::mxfp4>());
+    case BlockFormat::nvfp4:
+      return call(std::integral_constant<BlockFormat, BlockFormat::nvfp4>());
+  }
+}
+
 /// Rounds vectors of elements with the scale of each lane's own block.
+template <BlockFormat F>
 class BlockRounder {
  public:
   using D = hn::ScalableTag<float>;
   using V = hn::Vec<D>;
+  using DU = hn::RebindToUnsigned<D>;
+  using Bits = hn::Vec<DU>;
 
-  BlockRounder(BlockFormat f, float tensor_scale)
-      : t_(traits(f)),
-        tensor_scale_(tensor_scale),
-        down_(PowerOfTwo<float>(-t_.max_exp)),
-        smallest_normal_(PowerOfTwo<float>(t_.min_normal_exp)),
-        last_place_(PowerOfTwo<float>(-t_.mantissa_bits)) {}
+  explicit BlockRounder(float tensor_scale) : tensor_scale_(tensor_scale) {}
 
-  /// The inputs of a lane's scale.
-  struct Range {
-    V amax, taint;  // taint is NaN if any value is not finite
-  };
-  static HWY_INLINE Range Start() { return {hn::Zero(D()), hn::Zero(D())}; }
-  static HWY_INLINE void See(Range& r, V x) {
-    r.amax = hn::Max(r.amax, hn::Abs(x));
-    r.taint = hn::Add(r.taint, hn::Sub(x, x));
-  }
-  /// Joins the ranges of all lanes and returns the result in every lane.
-  static HWY_INLINE Range Join(const Range& r) {
-    const D d;
-    return {hn::MaxOfLanes(d, r.amax), hn::SumOfLanes(d, r.taint)};
-  }
+  /// Returns the largest magnitude of each lane, of those so far and of x, as bits. Those of numbers that are
+  /// not finite exceed all others. Start with hn::Zero.
+  static HWY_INLINE Bits Largest(Bits most, V x) { return hn::Max(most, hn::BitCast(DU(), hn::Abs(x))); }
 
   struct Scales {
-    V scale, whole;  // multiplies the rounded elements; divides the inputs
+    V scale;    // multiplies the rounded elements
+    V divisor;  // of the elements before they round; their factor, if the scale is a power of two
   };
-  HWY_INLINE Scales ScalesOf(const Range& r) const {
+
+  /// The scales of blocks with the largest magnitudes `most`.
+  HWY_INLINE Scales ScalesOf(Bits most) const {
     const D d;
-    if (t_.power_of_two_scale) {
-      const V floor = PowerBelow(r.amax);
-      const V scale = hn::Add(hn::Max(hn::Mul(floor, hn::Set(d, down_)), hn::Set(d, 0x1p-127F)), r.taint);
-      return {scale, scale};
+    const V amax = hn::BitCast(d, most);
+    const auto finite = hn::RebindMask(d, hn::Lt(most, hn::Set(DU(), kInfinity)));
+    const V nan = hn::BitCast(d, hn::Set(DU(), kNan));
+    if constexpr (kTraits.power_of_two_scale) {
+      const V down = hn::Set(d, PowerOfTwo<float>(-kTraits.max_exp)), least = hn::Set(d, 0x1p-127F);
+      const V scale = hn::IfThenElse(finite, hn::Max(hn::Mul(PowerBelow(amax), down), least), nan);
+      return {scale, hn::Div(hn::Set(d, 1.0F), scale)};  // exact
+    } else {
+      const V most_scale = hn::Div(hn::Div(amax, hn::Set(d, kMaxFinite)), hn::Set(d, tensor_scale_));
+      const V limit = hn::Set(d, static_cast<float>(traits(Scalar::e4m3).max_finite));
+      const V scale = hn::IfThenElse(finite, RoundLanes<Scalar::e4m3>(d, hn::Min(most_scale, limit)), nan);
+      return {scale, hn::Mul(scale, hn::Set(d, tensor_scale_))};
     }
-    const V most =
-        hn::Div(hn::Div(r.amax, hn::Set(d, static_cast<float>(t_.max_finite))), hn::Set(d, tensor_scale_));
-    const V limit = hn::Set(d, static_cast<float>(traits(Scalar::e4m3).max_finite));
-    const V scale = hn::Add(RoundLanes<Scalar::e4m3>(d, hn::Min(most, limit)), r.taint);
-    return {scale, hn::Mul(scale, hn::Set(d, tensor_scale_))};
   }
 
   /// The magnitudes of the rounded elements. Meaningless if the scale is 0 or NaN.
   HWY_INLINE V Magnitude(V x, const Scales& s) const {
     const D d;
-    const V y = hn::Div(x, s.whole), magnitude = hn::Abs(y);
+    const V magnitude = hn::Abs(kTraits.power_of_two_scale ? hn::Mul(x, s.divisor) : hn::Div(x, s.divisor));
     // Adding 1.5 · 2^23 steps makes the hardware's addition round to a whole number of steps.
-    const V step =
-        hn::Mul(hn::Max(PowerBelow(magnitude), hn::Set(d, smallest_normal_)), hn::Set(d, last_place_));
-    const V shift = hn::Mul(step, hn::Set(d, 0x1.8p23F));
-    return hn::Min(hn::Sub(hn::Add(magnitude, shift), shift), hn::Set(d, static_cast<float>(t_.max_finite)));
+    const V shift = hn::Mul(hn::Max(PowerBelow(magnitude), hn::Set(d, kSmallestNormal)),
+                            hn::Set(d, 0x1.8p23F * PowerOfTwo<float>(-kTraits.mantissa_bits)));
+    return hn::Min(hn::Sub(hn::Add(magnitude, shift), shift), hn::Set(d, kMaxFinite));
   }
 
   HWY_INLINE V Round(V x, const Scales& s) const {
-    const D d;
-    const V rounded = Magnitude(x, s);
-    const V value = hn::Mul(hn::CopySign(hn::Add(rounded, hn::Sub(s.scale, s.scale)), x), s.scale);
-    return hn::IfThenElse(hn::Eq(s.scale, hn::Zero(d)), hn::CopySign(hn::Zero(d), x), value);
+    const V value = hn::Mul(hn::CopySignToAbs(Magnitude(x, s), x), s.scale);
+    if constexpr (kTraits.power_of_two_scale) return value;
+    return hn::IfThenElse(hn::Eq(s.scale, hn::Zero(D())), hn::CopySign(hn::Zero(D()), x), value);
   }
 
  private:
+  static constexpr BlockTraits kTraits = traits(F);
+  static constexpr float kMaxFinite = static_cast<float>(kTraits.max_finite);
+  static constexpr float kSmallestNormal = PowerOfTwo<float>(kTraits.min_normal_exp);
+  static constexpr std::uint32_t kInfinity = 0x7f800000U, kNan = 0x7fc00000U;
+
   /// 2^⌊log2 x⌋ for x ≥ 0; 0 below the normal range of f32.
   static HWY_INLINE V PowerBelow(V x) {
     const D d;
-    return hn::And(x, hn::BitCast(d, hn::Set(hn::RebindToUnsigned<D>(), 0x7f800000U)));
+    return hn::And(x, hn::BitCast(d, hn::Set(DU(), kInfinity)));
   }
 
-  BlockTraits t_;
   float tensor_scale_;
-  float down_, smallest_normal_, last_place_;  // powers of two of the format
+};
+
+/// The scales of the blocks of a part of a row.
+template <BlockFormat F>
+class BlockScales {
+  using Rounder = BlockRounder<F>;
+
+ public:
+  static constexpr auto kBlock = static_cast<std::size_t>(traits(F).block);
+  static constexpr std::size_t kBlocks = 64;
+
+  /// `row` has n ≤ kBlocks · kBlock elements.
+  HWY_INLINE BlockScales(const Rounder& rounder, const float* HWY_RESTRICT row, std::size_t n) {
+    const typename Rounder::D d;
+    const typename Rounder::DU du;
+    HWY_ALIGN std::uint32_t most[kBlocks + HWY_MAX_BYTES / sizeof(float)];
+    const std::size_t lanes = hn::Lanes(d);
+    for (std::size_t begin = 0; begin < n; begin += kBlock, ++count_) {
+      const std::size_t count = std::min(kBlock, n - begin);
+      auto largest = hn::Zero(du);
+      for (std::size_t i = 0; i < count; i += lanes)
+        largest = Rounder::Largest(largest, LoadCount(d, row + begin + i, count - i));
+      most[count_] = hn::GetLane(hn::MaxOfLanes(du, largest));
+    }
+    std::fill_n(most + count_, lanes, 0U);
+    for (std::size_t b = 0; b < count_; b += lanes) {
+      const auto scales = rounder.ScalesOf(hn::Load(du, most + b));
+      hn::Store(scales.scale, d, scale_ + b);
+      hn::Store(scales.divisor, d, divisor_ + b);
+    }
+  }
+
+  std::size_t count() const { return count_; }
+  /// The scales of blocks from `block` on, one in each lane.
+  HWY_INLINE typename Rounder::V Scale(std::size_t block) const {
+    return hn::LoadU(typename Rounder::D(), scale_ + block);
+  }
+  /// The scales of one block, in every lane.
+  HWY_INLINE typename Rounder::Scales Of(std::size_t block) const {
+    const typename Rounder::D d;
+    return {hn::Set(d, scale_[block]), hn::Set(d, divisor_[block])};
+  }
+
+ private:
+  HWY_ALIGN float scale_[kBlocks + HWY_MAX_BYTES / sizeof(float)];
+  HWY_ALIGN float divisor_[kBlocks + HWY_MAX_BYTES / sizeof(float)];
+  std::size_t count_ = 0;
 };
 
 /// Rounds row[0, n) in blocks, the first of which starts at row[0].
-inline void RoundBlocks(BlockFormat f, float* HWY_RESTRICT row, std::size_t n, float tensor_scale) {
+template <BlockFormat F>
+HWY_INLINE void RoundBlocksOf(float* HWY_RESTRICT row, std::size_t n, float tensor_scale) {
   const hn::ScalableTag<float> d;
-  const BlockRounder rounder(f, tensor_scale);
-  const auto block = static_cast<std::size_t>(traits(f).block);
-  for (std::size_t begin = 0; begin < n; begin += block) {
-    const std::size_t end = std::min(n, begin + block);
-    auto range = BlockRounder::Start();
-    for (std::size_t i = begin; i < end; i += hn::Lanes(d))
-      BlockRounder::See(range, LoadCount(d, row + i, end - i));
-    const auto scales = rounder.ScalesOf(BlockRounder::Join(range));
-    for (std::size_t i = begin; i < end; i += hn::Lanes(d))
-      StoreCount(rounder.Round(LoadCount(d, row + i, end - i), scales), d, row + i, end - i);
+  const BlockRounder<F> rounder(tensor_scale);
+  using Scales = BlockScales<F>;
+  constexpr std::size_t kPiece = Scales::kBlocks * Scales::kBlock;
+  for (; n > 0; row += std::min(kPiece, n), n -= std::min(kPiece, n)) {
+    const Scales scales(rounder, row, std::min(kPiece, n));
+    for (std::size_t b = 0; b < scales.count(); ++b) {
+      const std::size_t count = std::min(Scales::kBlock, n - b * Scales::kBlock);
+      float* block = row + b * Scales::kBlock;
+      const auto of_block = scales.Of(b);
+      for (std::size_t i = 0; i < count; i += hn::Lanes(d))
+        StoreCount(rounder.Round(LoadCount(d, block + i, count - i), of_block), d, block + i, count - i);
+    }
   }
+}
+
+/// The same for a format that is known only at run time.
+inline void RoundBlocks(BlockFormat format, float* HWY_RESTRICT row, std::size_t n, float tensor_scale) {
+  WithFormat(format, [&](auto f) HWY_ATTR { RoundBlocksOf<f()>(row, n, tensor_scale); });
 }
 
 }  // namespace HWY_NAMESPACE

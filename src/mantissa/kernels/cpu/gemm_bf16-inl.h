@@ -95,6 +95,11 @@ inline bool RoundsToBfloat(const PackSource& from) {
          !from.InBlocks() && !from.Quantised();
 }
 
+/// Returns true if a source holds packed blocks, whose values are multiplied as they are.
+inline bool DecodesToBfloat(const PackSource& from) {
+  return from.InBlocks() && from.unscale == 1 && from.operand == Factor(Scalar::bf16);
+}
+
 /// Rounds `n` f32 values to bf16.
 inline void RoundToBfloat(const float* HWY_RESTRICT from, std::size_t n, std::uint16_t* HWY_RESTRICT to) {
   const hn::ScalableTag<float> d;
@@ -114,6 +119,10 @@ inline const std::uint16_t* BfloatRow(const PackSource& from, std::size_t run, s
   if (LiesAsBfloat(from)) return static_cast<const std::uint16_t*>(from.data) + run * from.ld + at;
   if (RoundsToBfloat(from)) {
     RoundToBfloat(static_cast<const float*>(from.data) + run * from.ld + at, n, buffer);
+    return buffer;
+  }
+  if (DecodesToBfloat(from)) {
+    mantissa::HWY_NAMESPACE::DecodeRowAsBf16(from.Packed(run), at, n, buffer);
     return buffer;
   }
   const hn::ScalableTag<float> d;

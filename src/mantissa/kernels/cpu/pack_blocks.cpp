@@ -30,7 +30,7 @@ using mantissa::HWY_NAMESPACE::WithFormat;
 /// Elements of a row processed at a time, within the first-level cache. A multiple of every block.
 constexpr std::size_t kPiece = 1024;
 /// Columns processed at a time for blocks along columns. Even, so that pieces start at a byte.
-constexpr std::size_t kColumnPiece = 64;
+constexpr std::size_t kColumnPiece = 128;
 
 /// Packs rows [begin, end) in blocks along rows.
 void PackRows(const Packing& p, std::size_t begin, std::size_t end) {
@@ -49,7 +49,8 @@ void PackRows(const Packing& p, std::size_t begin, std::size_t end) {
 template <BlockFormat F>
 void PackColumns(const Packing& p, std::size_t begin, std::size_t end) {
   const hn::ScalableTag<float> d;
-  const BlockRounder rounder(F, p.tensor_scale);
+  const BlockRounder<F> rounder(p.tensor_scale);
+  const hn::RebindToUnsigned<decltype(d)> du;
   HWY_ALIGN float buffer[kLongestBlock * kColumnPiece] = {};
   HWY_ALIGN std::uint8_t codes[kLongestBlock * kColumnPiece];
   HWY_ALIGN std::uint8_t scale_codes[kColumnPiece];
@@ -59,14 +60,14 @@ void PackColumns(const Packing& p, std::size_t begin, std::size_t end) {
       LoadRow<float>(p.from.data, p.from.type, row * p.width + column, n,
                      buffer + (row - begin) * kColumnPiece);
     for (std::size_t i = 0; i < n; i += hn::Lanes(d)) {
-      auto range = BlockRounder::Start();
+      auto most = hn::Zero(du);
       for (std::size_t row = 0; row < end - begin; ++row)
-        BlockRounder::See(range, LoadCount(d, buffer + row * kColumnPiece + i, n - i));
-      const auto scales = rounder.ScalesOf(range);
+        most = BlockRounder<F>::Largest(most, LoadCount(d, buffer + row * kColumnPiece + i, n - i));
+      const auto scales = rounder.ScalesOf(most);
       StoreScaleCodes<F>(scales.scale, scale_codes + i);
       for (std::size_t row = 0; row < end - begin; ++row) {
         const std::size_t at = row * kColumnPiece + i;
-        StoreElementCodes<F>(rounder, LoadCount(d, buffer + at, n - i), scales, codes + at);
+        StoreElementCodes(rounder, LoadCount(d, buffer + at, n - i), scales, codes + at);
       }
     }
     std::copy_n(scale_codes, n, p.scales_at(begin, column));

@@ -32,11 +32,12 @@ using mantissa::HWY_NAMESPACE::StoreCount;
 using mantissa::HWY_NAMESPACE::StoreRow;
 using mantissa::HWY_NAMESPACE::StoreRowRounded;
 using mantissa::HWY_NAMESPACE::ViewRow;
+using mantissa::HWY_NAMESPACE::WithFormat;
 
 /// Elements processed at a time, within the first-level cache.
 constexpr std::size_t kPiece = 1024;
 /// Columns processed at a time for blocks along columns.
-constexpr std::size_t kColumnPiece = 64;
+constexpr std::size_t kColumnPiece = 128;
 
 template <class T>
 void RoundElements(const void* src, Scalar src_type, void* dst, Scalar dst_type, bool saturate, bool flush,
@@ -114,20 +115,22 @@ void BlocksOfRows(ConstMatrix from, Matrix to, std::size_t width, BlockFormat fo
 }
 
 /// Rounds one block of each column: rows [begin, end), at most a block's length.
-void BlocksAcross(ConstMatrix from, Matrix to, std::size_t width, BlockFormat format, float tensor_scale,
-                  std::size_t begin, std::size_t end) {
+template <BlockFormat F>
+void RoundColumns(ConstMatrix from, Matrix to, std::size_t width, float tensor_scale, std::size_t begin,
+                  std::size_t end) {
   const hn::ScalableTag<float> d;
-  const BlockRounder rounder(format, tensor_scale);
+  const hn::RebindToUnsigned<decltype(d)> du;
+  const BlockRounder<F> rounder(tensor_scale);
   HWY_ALIGN float buffer[kLongestBlock * kColumnPiece];
   for (std::size_t column = 0; column < width; column += kColumnPiece) {
     const std::size_t n = std::min(kColumnPiece, width - column);
     for (std::size_t row = begin; row < end; ++row)
       LoadRow<float>(from.data, from.type, row * width + column, n, buffer + (row - begin) * kColumnPiece);
     for (std::size_t i = 0; i < n; i += hn::Lanes(d)) {
-      auto range = BlockRounder::Start();
+      auto most = hn::Zero(du);
       for (std::size_t row = 0; row < end - begin; ++row)
-        BlockRounder::See(range, LoadCount(d, buffer + row * kColumnPiece + i, n - i));
-      const auto scales = rounder.ScalesOf(range);
+        most = BlockRounder<F>::Largest(most, LoadCount(d, buffer + row * kColumnPiece + i, n - i));
+      const auto scales = rounder.ScalesOf(most);
       for (std::size_t row = 0; row < end - begin; ++row) {
         float* at = buffer + row * kColumnPiece + i;
         StoreCount(rounder.Round(LoadCount(d, at, n - i), scales), d, at, n - i);
@@ -136,6 +139,11 @@ void BlocksAcross(ConstMatrix from, Matrix to, std::size_t width, BlockFormat fo
     for (std::size_t row = begin; row < end; ++row)
       StoreRow<float>(buffer + (row - begin) * kColumnPiece, n, to.data, to.type, row * width + column);
   }
+}
+
+void BlocksAcross(ConstMatrix from, Matrix to, std::size_t width, BlockFormat format, float tensor_scale,
+                  std::size_t begin, std::size_t end) {
+  WithFormat(format, [&](auto f) HWY_ATTR { RoundColumns<f()>(from, to, width, tensor_scale, begin, end); });
 }
 
 }  // namespace HWY_NAMESPACE
