@@ -329,7 +329,7 @@ TEST_F(Adapter, WrongSettingsAreErrorsThatNameTheCure) {
   const std::string set = "train run.toml --out x --set adapter.";
   EXPECT_TRUE(has(refusal(set + "target=*.q_prj"), "did you mean \"*.q_proj\"?"));
   EXPECT_TRUE(has(refusal(set + "target=lm_head"), "matches no linear layer of this llama model"));
-  EXPECT_TRUE(has(refusal(set + "rank=17"), "rank 17 is larger than model.layers.0.self_attn.v_proj"));
+  EXPECT_TRUE(has(refusal(set + "rank=17"), "rank 17 is too large for model.layers.0.self_attn.v_proj"));
   EXPECT_TRUE(has(refusal(set + "rank=0"), "must be"));
   EXPECT_TRUE(has(refusal(set + "base=int4"), "nf4-double"));
   EXPECT_TRUE(has(refusal(set + "base=nf4"), "its rows have 32 elements, and nf4 needs a multiple of 64"));

@@ -136,6 +136,26 @@ TEST(Output, OfAClosedPipeEndsQuietly) {
   EXPECT_EQ(r.err, "");
 }
 
+TEST(Output, OfATrainingRunIntoAClosedPipeDoesNotEndTheRun) {
+  const TemporaryFolder folder;
+  ASSERT_EQ(train_tiny(folder, 3, "32-true").code, 0);
+  const Result r = testing::shell(
+      folder, "{ { " MANTISSA_BINARY_DIR "/mantissa train run.toml --out a; echo code $? >&2; } | true; }");
+  EXPECT_NE(r.err.find("mantissa: standard output: cannot be written: Broken pipe\n"), std::string::npos)
+      << r.err;
+  EXPECT_NE(r.err.find("code 1\n"), std::string::npos) << r.err;
+  EXPECT_EQ(read_all(folder / "a/model/model.safetensors"), read_all(folder / "r/model/model.safetensors"));
+}
+
+TEST(Output, NeedsAValueOfTheHardwareOptions) {
+  const TemporaryFolder folder;
+  for (const char* option : {"--simd", "--device"}) {
+    const Result r = mantissa(folder, fmt::format("doctor {}=", option));
+    EXPECT_EQ(r.code, 2);
+    EXPECT_NE(r.err.find(fmt::format("{}: the value is empty", option)), std::string::npos) << r.err;
+  }
+}
+
 class Interrupt : public ::testing::TestWithParam<int> {
  protected:
   void SetUp() override {

@@ -89,7 +89,10 @@ TEST(Processor, FormatsThatAUnitMultipliesAreNative) {
     const auto support = [&](std::string_view format) { return format_support(format, simd); };
     for (const char* format : {"f64", "f32"}) EXPECT_EQ(support(format).how, How::native) << format;
     const bool tiles = simd == Simd::amx || simd == Simd::amx_model, pairs = simd == Simd::avx512_bf16;
-    EXPECT_EQ(support("bf16").how, pairs || tiles ? How::native : How::converted) << name(simd);
+    EXPECT_EQ(support("bf16").how, simd == Simd::amx_model ? How::simulated
+                                   : pairs || tiles        ? How::native
+                                                           : How::converted)
+        << name(simd);
     EXPECT_TRUE(support("bf16").unit.starts_with(tiles   ? "TDPBF16PS"
                                                  : pairs ? "VDPBF16PS"
                                                          : "FMA"))

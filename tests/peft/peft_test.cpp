@@ -162,7 +162,7 @@ TEST_F(Peft, TensorsThatDoNotFitAreErrors) {
   with([&] { add_layer(kQ, 16, 12); });
   EXPECT_TRUE(has(refusal<ShapeError>(), "has 16 outputs and its lora_A has rank 2"));
   with([&] { add_layer(kV, 16, 4, 5); });
-  EXPECT_TRUE(has(refusal<ConfigError>(), "rank 5 is larger"));
+  EXPECT_TRUE(has(refusal<ConfigError>(), "rank 5 is too large for"));
   with([&] {
     add_layer(kQ, 16, 16);
     add("layers.0.self_attn.q_proj.lora_A.weight", {2, 16});

@@ -270,8 +270,7 @@ TEST(PolicyErrors, NameFieldAndValue) {
        "(DeepSpeed's meaning of 0) or loss_scale=none"},
       {"loss_scale=-4",
        "policy \"loss_scale=-4\": loss_scale=\"-4\": not a loss scale; write none, dynamic:2^16 (the initial "
-       "scale), or a positive "
-       "constant such as 128"},
+       "scale), or a constant such as 128, from 2^-127 to 2^127"},
       {"compute=bf16 compute=f16", "policy \"compute=bf16 compute=f16\": compute is set twice; keep one"},
       {"params=f32 param_dtype=f32", "policy \"params=f32 param_dtype=f32\": params is set twice; keep one"},
       {"compute=bf16 bf16-mixed",
@@ -290,12 +289,15 @@ TEST(PolicyErrors, NameFieldAndValue) {
 }
 
 TEST(PolicyErrors, RejectLossScalesOutsideF32) {
-  for (const char* text :
-       {"nan", "inf", "1e39", "2^128", "2^", "dynamic:", "dynamic:0", "dynamic:2^16x", "1e-500", "static"}) {
+  for (const char* text : {"nan", "inf", "1e39", "2^128", "2^", "dynamic:", "dynamic:0", "dynamic:2^16x",
+                           "1e-500", "1e-39", "static"}) {
     EXPECT_NE(message_of([&] { Policy::parse(std::string("loss_scale=") + text); }).find("not a loss scale"),
               std::string::npos)
         << text;
   }
+  for (const double exponent : {-127, 127})  // the reciprocal is an f32 number too
+    EXPECT_EQ(Policy::parse(fmt::format("loss_scale=2^{}", exponent)).fields().loss_scale->value,
+              std::exp2(exponent));
 }
 
 TEST(PolicyErrors, HostileTextIsQuotedSafely) {

@@ -70,6 +70,7 @@ api::CompareReport read_runs(const Arguments& a) {
 int compare(const Arguments& a) {
   const std::filesystem::path what = a.at(0);
   const std::filesystem::path out = a.has("--out") ? a.text("--out") : name_of_run(what) + "-compare";
+  const PipeErrors pipes;
   const SignalStop signals;
   const api::CompareReport report = is_config(what) ? train_runs(a, signals) : read_runs(a);
   if (report.runs == 0) {

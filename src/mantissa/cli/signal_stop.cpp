@@ -47,4 +47,10 @@ SignalStop::~SignalStop() {
   pthread_sigmask(SIG_UNBLOCK, &set, nullptr);
 }
 
+PipeErrors::PipeErrors() : before_(std::signal(SIGPIPE, SIG_IGN)) {}
+
+PipeErrors::~PipeErrors() {
+  std::signal(SIGPIPE, before_);
+}
+
 }  // namespace mantissa::cli

@@ -1,4 +1,5 @@
-// Ctrl-C and SIGTERM as a stop token.
+// Signals that would end a command before it has stored its results: Ctrl-C and SIGTERM as a stop token, and
+// SIGPIPE as an error.
 #pragma once
 
 #include <atomic>
@@ -24,6 +25,18 @@ class SignalStop {
   std::stop_source stop_;
   std::atomic<int> signal_ = 0;  // the signal that requested the stop
   std::jthread waiter_;
+};
+
+/// While an object exists, output into a closed pipe is an error instead of the end of the process.
+class PipeErrors {
+ public:
+  PipeErrors();
+  ~PipeErrors();
+  PipeErrors(const PipeErrors&) = delete;
+  PipeErrors& operator=(const PipeErrors&) = delete;
+
+ private:
+  void (*before_)(int);
 };
 
 }  // namespace mantissa::cli

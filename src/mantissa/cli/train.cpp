@@ -184,7 +184,8 @@ int run(const Arguments& a, bool online) {
   options.resume = resume_step(a);
   options.hardware = hardware_of(a);
   if (a.has("--json")) tell(a, config.notes(), config.warnings());  // otherwise the table prints them
-  const SignalStop signals;                                         // must be created before any other thread
+  const PipeErrors pipes;
+  const SignalStop signals;  // must be created before any other thread
   StepTable table(a.has("--quiet") || a.has("--json"));
   const api::Summary summary = trained(a, config, options, table, signals);
   if (summary.interrupted && summary.steps == 0) {

@@ -101,7 +101,9 @@ optim::Group read_group(const Entry& entry, const toml::table& table) {
     }
   }
   if (group.quantize && group.freeze != true)
-    refuse(entry, "quantize is for frozen weights; the group needs freeze = true");
+    refuse(entry,
+           fmt::format("the group {} has quantize, which is for frozen weights; it needs freeze = true",
+                       in_quotes(group.match)));
   if (group.match.empty()) refuse(entry, "a group needs match = \"SCOPE\", such as \"*.norm*\"");
   try {
     precision::check_glob(group.match);

@@ -1,5 +1,6 @@
 #include <fmt/format.h>
 #include <fmt/ranges.h>
+#include <algorithm>
 
 #include <nlohmann/json.hpp>
 
@@ -43,15 +44,17 @@ json format_json(const Costs& costs) {
 /// Returns the units that multiply, with their peaks and the share of it that a product reaches.
 std::string unit_table(const std::vector<UnitCheck>& units) {
   const double fma = units.front().peak;
-  std::string text = fmt::format("{:<12}{:<10}{:>15}{:>9}{:>16}{:>9}  {}\n", "unit", "", "peak", "of FMA",
-                                 "product", "of peak", "factors; why it is used or not");
+  std::size_t width = 12;
+  for (const UnitCheck& u : units) width = std::max(width, u.unit->name.size() + 2);
+  std::string text = fmt::format("{:<{}}{:<10}{:>15}{:>9}{:>16}{:>9}  {}\n", "unit", width, "", "peak",
+                                 "of FMA", "product", "of peak", "factors; why it is used or not");
   for (const UnitCheck& u : units) {
     const std::string peak = u.peak > 0 ? fmt::format("{:.0f} GFLOP/s", u.peak / 1e9) : "–";
     const std::string relative = u.peak > 0 ? fmt::format("{:.2f} ×", u.peak / fma) : "–";
     const std::string product = u.product > 0 ? fmt::format("{:.0f} GFLOP/s", u.product / 1e9) : "–";
     const std::string share =
         u.product > 0 && u.peak > 0 ? fmt::format("{:.0f} %", 100 * u.product / u.peak) : "–";
-    text += fmt::format("{:<12}{:<10}{:>15}{:>9}{:>16}{:>9}  {}; {}\n", u.unit->name,
+    text += fmt::format("{:<{}}{:<10}{:>15}{:>9}{:>16}{:>9}  {}; {}\n", u.unit->name, width,
                         !u.present ? "not here"
                         : u.used   ? "used"
                                    : "not used",

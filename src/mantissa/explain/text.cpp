@@ -1,6 +1,8 @@
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
+#include <algorithm>
+
 #include "mantissa/base/counted.h"
 #include "mantissa/base/quantities.h"
 #include "mantissa/explain/explained.h"
@@ -36,10 +38,12 @@ std::string formats_text(const There& there) {
 /// Returns a line for each unit that computes products of the plan.
 std::string unit_lines(const Here& here) {
   std::string text;
+  std::size_t width = 11;
+  for (const UnitUse& u : here.units) width = std::max(width, u.unit->name.size() + 2);
   for (const UnitUse& u : here.units) {
     const std::string speed =
         u.relative_to_fma == 1 ? "" : fmt::format(": {:.1f} × FMA here", u.relative_to_fma);
-    text += fmt::format("{:<8}{:<10} {}{}\n", text.empty() ? "units" : "", u.unit->name,
+    text += fmt::format("{:<8}{:<{}}{}{}\n", text.empty() ? "units" : "", u.unit->name, width,
                         fmt::join(u.uses, "; "), speed);
   }
   return text;

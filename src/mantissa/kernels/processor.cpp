@@ -102,7 +102,7 @@ FormatSupport format_support(std::string_view format, Simd simd) {
   const Unit& u = unit_of(
       simd, {arithmetic, row.factor, row.factor, {Scalar::f32, 0, usual_order(row.factor, row.factor)}});
   if (u.native == row.factor.format && row.how == How::converted) {
-    row.how = How::native;
+    row.how = u.id == UnitId::tile_model ? How::simulated : How::native;
     row.text = "16 bits in memory";
   }
   if (row.text.empty()) return {format, row.how, u.name, "multiplied and added in " + std::string(format)};

@@ -43,8 +43,8 @@ void check_rank(const LinearLayer& linear, const model::AdapterLayer& layer, std
   const std::int64_t most = std::min(linear.in, linear.out);
   if (layer.rank <= most) return;
   throw ConfigError(
-      fmt::format("{}: rank {} is larger than {} is wide: {} inputs, {} outputs; use at most {}", where,
-                  layer.rank, linear.scope, linear.in, linear.out, most));
+      fmt::format("{}: rank {} is too large for {}, which has {} inputs and {} outputs; use at most {}",
+                  where, layer.rank, linear.scope, linear.in, linear.out, most));
 }
 
 Layers select_layers(const model::ModelConfig& config, std::span<const std::string> targets,

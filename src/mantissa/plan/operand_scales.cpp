@@ -4,6 +4,7 @@
 
 #include <algorithm>
 
+#include "mantissa/base/counted.h"
 #include "mantissa/base/error.h"
 
 namespace mantissa::plan {
@@ -53,10 +54,10 @@ void check_parts(const Step& s) {
     if (read != Read::matmul) continue;
     const int here = s.inputs[i].operand.parts;
     if (parts.value_or(here) != here || here != s.compute.parts) {
-      throw ConfigError(
-          fmt::format("{}: a factor of {} is split in {} parts and another in {}; let one rule without "
-                      "\"operand\" set compute for all of them",
-                      s.scope, s.op->op, here, parts.value_or(s.compute.parts)));
+      throw ConfigError(fmt::format(
+          "{}: one factor of {} is used in {} and another in {}; let one rule without \"operand\" "
+          "set compute for all of them",
+          s.scope, s.op->op, counted(here, "part"), counted(parts.value_or(s.compute.parts), "part")));
     }
     parts = here;
   }

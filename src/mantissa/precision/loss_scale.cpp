@@ -22,7 +22,8 @@ std::optional<T> whole_number(std::string_view text) {
   return value;
 }
 
-/// Parses "2^16" or "65536" as a positive number within f32, the format of the loss.
+/// Parses "2^16" or "65536" as a positive number that f32, the format of the loss, holds together with its
+/// reciprocal, by which gradients are multiplied.
 std::optional<double> scale_number(std::string_view text) {
   std::optional<double> value;
   if (text.starts_with("2^")) {
@@ -31,7 +32,8 @@ std::optional<double> scale_number(std::string_view text) {
   } else {
     value = whole_number<double>(text);
   }
-  if (!value || !(*value > 0) || !(*value <= std::numeric_limits<float>::max())) return std::nullopt;
+  constexpr double kMost = std::numeric_limits<float>::max();
+  if (!value || !(*value >= 1 / kMost) || !(*value <= kMost)) return std::nullopt;
   return value;
 }
 
@@ -58,8 +60,8 @@ LossScale parse_loss_scale(std::string_view text) {
   const std::optional<double> value = scale_number(dynamic ? text.substr(kDynamic.size() + 1) : text);
   if (!value) {
     throw ConfigError(fmt::format(
-        "loss_scale={}: not a loss scale; write none, dynamic:2^16 (the initial scale), or a positive "
-        "constant such as 128",
+        "loss_scale={}: not a loss scale; write none, dynamic:2^16 (the initial scale), or a constant such "
+        "as 128, from 2^-127 to 2^127",
         in_quotes(text)));
   }
   return {dynamic ? LossScale::Kind::dynamic : LossScale::Kind::constant, *value};

@@ -54,7 +54,8 @@ void Watch::see_gradients(const StepReport& step, std::vector<Warning>& said) {
               "that "
               "the model sometimes answers, or a reward with more values"
         : step.loss_scale ? "they fell below the smallest number of their format: a new run with a higher "
-                            "precision.loss_scale.initial_scale_power keeps them"
+                            "loss scale keeps them (precision.loss_scale.initial_scale_power, or a larger "
+                            "constant)"
         : below_f32_
             ? "a format below f32 may have flushed them; a run with --precision 32-true shows whether "
               "it did"
