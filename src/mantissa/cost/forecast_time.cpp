@@ -20,7 +20,7 @@ struct Work {
   double product_share = 0.87;   // of multiply-adds in products
   double product_call = 7e6;     // starting threads, packing the smaller factor
   double gradient_call = 26e6;   // of a weight gradient: both factors are packed transposed
-  double gradient_element = 25;  // adding a leaf to a weight gradient
+  double gradient_element = 14;  // adding a leaf to a weight gradient
   double forward_share = 0.64;   // of multiply-adds in attention
   double backward_share = 0.5;
   double forward_score = 100;  // exp, mask, row sums
@@ -31,7 +31,7 @@ struct Work {
   double exp_element = 38;       // if the step computes an exponential
   double gathered_element = 90;  // one row at a time, by one thread if rows are summed
   double scaled_element = 32;    // rounded with a tensor's scale
-  double block_element = 58;     // rounded with its block's scale
+  double block_element = 52;     // rounded with its block's scale
   double rounded_sum = 20;       // of a sum that is rounded after a number of terms
   double call = 2.4e6;
   double random_value = 117;  // stochastic rounding of a weight or moment
