@@ -19,6 +19,8 @@
 #include <cstdint>
 #include <cstring>
 
+#include "mantissa/kernels/cpu/bf16_pairs.h"
+#include "mantissa/kernels/cpu/bf16_round-inl.h"
 #include "mantissa/kernels/cpu/gemm_source-inl.h"
 
 HWY_BEFORE_NAMESPACE();
@@ -101,13 +103,14 @@ inline bool DecodesToBfloat(const PackSource& from) {
 }
 
 /// Rounds `n` f32 values to bf16.
-inline void RoundToBfloat(const float* HWY_RESTRICT from, std::size_t n, std::uint16_t* HWY_RESTRICT to) {
+template <BfloatRounding kHow>
+void RoundToBfloat(const float* HWY_RESTRICT from, std::size_t n, std::uint16_t* HWY_RESTRICT to) {
   const hn::ScalableTag<float> d;
   constexpr std::size_t kLanes = HWY_LANES(float);
   std::size_t i = 0;
   for (; i + 2 * kLanes <= n; i += 2 * kLanes) {
-    mantissa::HWY_NAMESPACE::StoreLanePair<Scalar::bf16>(
-        d, hn::LoadU(d, from + i), hn::LoadU(d, from + i + kLanes), reinterpret_cast<std::uint8_t*>(to + i));
+    StoreBfloatPair<kHow>(d, hn::LoadU(d, from + i), hn::LoadU(d, from + i + kLanes),
+                          reinterpret_cast<std::uint8_t*>(to + i));
   }
   if (i < n) mantissa::HWY_NAMESPACE::StoreRow<float>(from + i, n - i, to, Scalar::bf16, i);
 }
@@ -118,7 +121,9 @@ inline const std::uint16_t* BfloatRow(const PackSource& from, std::size_t run, s
                                       std::uint16_t* HWY_RESTRICT buffer) {
   if (LiesAsBfloat(from)) return static_cast<const std::uint16_t*>(from.data) + run * from.ld + at;
   if (RoundsToBfloat(from)) {
-    RoundToBfloat(static_cast<const float*>(from.data) + run * from.ld + at, n, buffer);
+    const float* row = static_cast<const float*>(from.data) + run * from.ld + at;
+    has_bf16_pairs() ? RoundToBfloat<BfloatRounding::checked>(row, n, buffer)
+                     : RoundToBfloat<BfloatRounding::by_code>(row, n, buffer);
     return buffer;
   }
   if (DecodesToBfloat(from)) {

@@ -13,6 +13,8 @@
 #include <cstdint>
 #include <type_traits>
 
+#include "mantissa/kernels/cpu/bf16_pairs.h"
+#include "mantissa/kernels/cpu/bf16_round-inl.h"
 #include "mantissa/kernels/cpu/gemm_plan.h"
 #include "mantissa/kernels/cpu/loss_count-inl.h"
 #include "mantissa/kernels/gemm.h"
@@ -22,19 +24,6 @@ HWY_BEFORE_NAMESPACE();
 namespace mantissa::kernels {
 namespace HWY_NAMESPACE {
 namespace hn = hwy::HWY_NAMESPACE;
-
-/// Rounds two vectors without subnormal numbers to bf16 and writes them to `p`. Requires a processor with
-/// bf16 instructions, if the instruction set has some.
-template <class D>
-HWY_INLINE void StoreNormalPair(D d, hn::Vec<D> first, hn::Vec<D> second, std::uint8_t* HWY_RESTRICT p) {
-#if HWY_TARGET == HWY_AVX3
-  decltype(first.raw) pair;
-  __asm__("vcvtne2ps2bf16 %1, %2, %0" : "=v"(pair) : "v"(first.raw), "v"(second.raw));
-  hn::StoreU(decltype(first){pair}, d, reinterpret_cast<float*>(p));
-#else
-  mantissa::HWY_NAMESPACE::StoreLanePair<Scalar::bf16>(d, first, second, p);
-#endif
-}
 
 /// Rows of sums, `ld` apart.
 template <class T>
@@ -100,8 +89,7 @@ class GemmEpilogue {
            g_.addend.data == nullptr && (kF64 || holds(g_.rounded, Scalar::f32));
   }
 
-  /// As Finish for a tile of `sums`. Overwrites them. `normal`: none is subnormal, and the processor has an
-  /// instruction that rounds such numbers to bf16.
+  /// As Finish for a tile of `sums`. Overwrites them. `normal`: none is subnormal.
   void FinishTile(const gemm_plan::GemmTile& t, const SumRows<T>& sums, bool normal) const {
     if constexpr (std::is_same_v<T, float>) {
       if (t.columns % (2 * HWY_LANES(float)) == 0 && g_.bias == nullptr && g_.losses == nullptr) {
@@ -130,7 +118,11 @@ class GemmEpilogue {
     const bool rounds = !holds(g_.rounded, Scalar::f32), bf16 = g_.c.type == Scalar::bf16;
     if ((rounds && g_.rounded != Scalar::bf16) || (!bf16 && g_.c.type != Scalar::f32)) return false;
     if (bf16 && g_.addend.data == nullptr) {  // to round to bf16 twice is to round once
-      normal ? RoundRows<true>(t, sums) : RoundRows<false>(t, sums);
+      if (!has_instruction_) {
+        RoundRows<BfloatRounding::by_code>(t, sums);
+      } else {
+        normal ? RoundRows<BfloatRounding::normal>(t, sums) : RoundRows<BfloatRounding::checked>(t, sums);
+      }
       return true;
     }
     const auto finish = [&]<Scalar kAddend>() {
@@ -152,7 +144,7 @@ class GemmEpilogue {
   }
 
   /// Rounds a tile to bf16.
-  template <bool kNormal>
+  template <BfloatRounding kHow>
   HWY_NOINLINE void RoundRows(const gemm_plan::GemmTile& t, const SumRows<float>& sums) const {
     const hn::ScalableTag<float> d;
     const auto ld = static_cast<std::size_t>(g_.c.ld);
@@ -160,13 +152,8 @@ class GemmEpilogue {
     const float* row = sums.first;
     for (std::size_t i = 0; i < t.rows; ++i, row += sums.ld, to += ld) {
       for (std::size_t j = 0; j < t.columns; j += 2 * HWY_LANES(float)) {
-        const auto first = hn::LoadU(d, row + j), second = hn::LoadU(d, row + j + HWY_LANES(float));
-        auto* at = reinterpret_cast<std::uint8_t*>(to + j);
-        if constexpr (kNormal) {
-          StoreNormalPair(d, first, second, at);
-        } else {
-          mantissa::HWY_NAMESPACE::StoreLanePair<Scalar::bf16>(d, first, second, at);
-        }
+        StoreBfloatPair<kHow>(d, hn::LoadU(d, row + j), hn::LoadU(d, row + j + HWY_LANES(float)),
+                              reinterpret_cast<std::uint8_t*>(to + j));
       }
     }
   }
@@ -195,6 +182,7 @@ class GemmEpilogue {
   }
 
   const Gemm& g_;
+  const bool has_instruction_ = has_bf16_pairs();  // one that rounds to bf16
 };
 
 }  // namespace HWY_NAMESPACE

@@ -296,12 +296,12 @@ class TileRun {
       }
       fresh = false;
     }
-    const bool rounds_normal = normal && !scaled_ && unit_.rounds_normal();
+    normal &= !scaled_;
     if (swapped_) {
       TransposeSums(sums, next);
-      return epilogue_.FinishTile({t.column, t.columns, t.row, t.rows}, {next, kSide}, rounds_normal);
+      return epilogue_.FinishTile({t.column, t.columns, t.row, t.rows}, {next, kSide}, normal);
     }
-    if (!direct_) return epilogue_.FinishTile(t, total, rounds_normal);
+    if (!direct_) return epilogue_.FinishTile(t, total, normal);
     if (before.first != c.first) Copy(total, c, t);
   }
 

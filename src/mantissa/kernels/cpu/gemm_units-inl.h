@@ -92,8 +92,7 @@ class TileUnit {
     explicit Scope(const TileUnit& unit) : tiles::Scope(unit.model_) {}
   };
 
-  explicit TileUnit(const Context& ctx)
-      : model_(ctx.simd == Simd::amx_model), rounds_normal_(has_bf16_pairs()) {}
+  explicit TileUnit(const Context& ctx) : model_(ctx.simd == Simd::amx_model) {}
   static std::size_t Stored(std::size_t depth) { return tiles::packed_depth(depth); }
   template <Role kRole>
   static void Pack(const PackSource& from, std::size_t first, std::size_t sides, std::size_t first_depth,
@@ -106,8 +105,6 @@ class TileUnit {
                 const LinesAhead* ahead) const {
     WithTiles([&]<class Tiles>() { tiles::Multiply<Tiles>(depth, a, b, c, ldc, m, n, store, ahead); });
   }
-  /// True if an instruction rounds sums without subnormal numbers to bf16.
-  bool rounds_normal() const { return rounds_normal_; }
   /// Calls f.operator()<Tiles>() for the class of the tiles, which a Scope must have configured.
   template <class F>
   void WithTiles(const F& f) const {
@@ -115,7 +112,7 @@ class TileUnit {
   }
 
  private:
-  bool model_, rounds_normal_;
+  bool model_;
 };
 
 }  // namespace HWY_NAMESPACE
