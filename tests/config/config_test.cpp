@@ -239,6 +239,20 @@ TEST(Config, TheLossScaleIsThePolicysAndTheSectionsTogether) {
             all);
 }
 
+TEST(Config, AConstantLossScaleAndItsReciprocalAreNumbersOfF32) {
+  for (const char* scale : {"1e-40", "1e39"}) {
+    try {
+      parse_config(kSmallest, "run.toml",
+                   {"precision.policy=16-mixed", std::string("precision.loss_scale.loss_scale=") + scale});
+      ADD_FAILURE() << scale;
+    } catch (const ConfigError& e) {
+      EXPECT_NE(std::string(e.what()).find(fmt::format("precision.loss_scale.loss_scale = {}", scale)),
+                std::string::npos)
+          << e.what();
+    }
+  }
+}
+
 TEST(Config, ALossScaleOfTheFileIsNoErrorIfTheCommandLineReplacesThePolicy) {
   const std::string text =
       std::string(kSmallest) + "[precision]\npolicy = \"16\"\n[precision.loss_scale]\nhysteresis = 3\n";

@@ -22,8 +22,7 @@ std::optional<T> whole_number(std::string_view text) {
   return value;
 }
 
-/// Parses "2^16" or "65536" as a positive number that f32, the format of the loss, holds together with its
-/// reciprocal, by which gradients are multiplied.
+/// Parses "2^16" or "65536" as a loss scale.
 std::optional<double> scale_number(std::string_view text) {
   std::optional<double> value;
   if (text.starts_with("2^")) {
@@ -32,8 +31,7 @@ std::optional<double> scale_number(std::string_view text) {
   } else {
     value = whole_number<double>(text);
   }
-  constexpr double kMost = std::numeric_limits<float>::max();
-  if (!value || !(*value >= 1 / kMost) || !(*value <= kMost)) return std::nullopt;
+  if (!value || !is_loss_scale(*value)) return std::nullopt;
   return value;
 }
 
@@ -45,6 +43,11 @@ std::string LossScale::str() const {
   int exponent = 0;
   const bool power_of_two = std::frexp(value, &exponent) == 0.5;
   return power_of_two ? fmt::format("dynamic:2^{}", exponent - 1) : fmt::format("dynamic:{}", value);
+}
+
+bool is_loss_scale(double value) {
+  constexpr double kMost = std::numeric_limits<float>::max();
+  return value >= 1 / kMost && value <= kMost;
 }
 
 LossScale parse_loss_scale(std::string_view text) {
