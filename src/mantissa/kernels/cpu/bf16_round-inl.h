@@ -22,8 +22,9 @@ namespace mantissa::kernels {
 namespace HWY_NAMESPACE {
 namespace hn = hwy::HWY_NAMESPACE;
 
-/// How numbers round to bf16: without the instruction, with it if none of them is subnormal, or with it
-/// because none is. The last two require has_bf16_pairs() if HWY_TARGET is HWY_AVX3.
+/// How numbers round to bf16: by_code does not use the instruction, `checked` uses it if none of them is
+/// subnormal, and `normal` requires that none is. The last two require has_bf16_pairs() if HWY_TARGET is
+/// HWY_AVX3.
 enum class BfloatRounding : std::uint8_t { by_code, checked, normal };
 
 /// Rounds two vectors to bf16 and writes them to `p`, one after the other.

@@ -230,8 +230,8 @@ class GemmRun {
     return total_.depth <= OwnTerms(sides) && total_.blocks <= kMostTogether;
   }
 
-  /// Packs block `next` and those after it, as many as the thread's own memory holds. Returns true if blocks
-  /// remain: `next` is then the first of them.
+  /// Packs one operand of block `next` and of those after it, as many as the thread's own memory holds; the
+  /// caller adds the shared operand. Returns true if blocks remain: `next` is then the first of them.
   template <Role kRole>
   bool PackTogether(const PackSource& from, std::size_t first, std::size_t sides, int thread, Blocks& walk,
                     Block& next, Together& now) const {
