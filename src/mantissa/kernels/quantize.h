@@ -47,7 +47,7 @@ void quantize_blocks(const Context& ctx, std::int64_t rows, std::int64_t width, 
                      std::span<const Row> segments = {});
 
 /// Rounds [rows, width], dense, to `blocks`, and stores elements and scales in `to` in the layout of
-/// tensor/layout.h. The values are those of quantize_blocks before they round to to.type.
+/// tensor/layout.h. Products read the values that quantize_blocks stores as bf16.
 void pack_blocks(const Context& ctx, std::int64_t rows, std::int64_t width, ConstMatrix from, void* to,
                  const Blocks& blocks, float tensor_scale);
 

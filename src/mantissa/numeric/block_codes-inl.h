@@ -101,10 +101,9 @@ HWY_INLINE void EncodeBlocks(const float* HWY_RESTRICT row, std::size_t n, float
   const hn::ScalableTag<float> d;
   const BlockRounder<F> rounder(tensor_scale);
   using Scales = BlockScales<F>;
-  constexpr std::size_t kPiece = Scales::kBlocks * Scales::kBlock;
-  HWY_ALIGN std::uint8_t codes[kPiece + HWY_MAX_BYTES];
-  for (std::size_t begin = 0; begin < n; begin += kPiece) {
-    const std::size_t some = std::min(kPiece, n - begin);
+  HWY_ALIGN std::uint8_t codes[Scales::kMost + HWY_MAX_BYTES];
+  for (std::size_t begin = 0; begin < n; begin += Scales::kMost) {
+    const std::size_t some = std::min(Scales::kMost, n - begin);
     const Scales scales(rounder, row + begin, some);
     for (std::size_t b = 0; b < scales.count(); b += hn::Lanes(d))
       StoreScaleCodes<F>(scales.Scale(b), codes + b);
@@ -193,6 +192,13 @@ inline constexpr Scalar kStoredElement = traits(F).element_bits == 4    ? Scalar
                                          : F == BlockFormat::mxfp8_e5m2 ? Scalar::e5m2
                                                                         : Scalar::e4m3;
 
+/// True if the codes of one vector of scales are all at least `least`.
+template <class D>
+HWY_INLINE bool CodesAreAtLeast(D d, const std::uint8_t* HWY_RESTRICT codes, std::uint8_t least) {
+  const auto some = hn::LoadU(d, codes);
+  return hn::AllTrue(d, hn::Eq(hn::Max(some, hn::Set(d, least)), some));
+}
+
 /// A part of a row, at most kPiece elements.
 template <BlockFormat F>
 class CodedPiece {
@@ -233,10 +239,10 @@ class CodedPiece {
   /// True if all codes of scales are at least `least`.
   HWY_INLINE bool ScalesAreAtLeast(std::uint8_t least) const {
     const hn::ScalableTag<std::uint8_t> d;
-    auto low = hn::Set(d, std::uint8_t{255});
+    bool all = true;
     std::size_t i = 0;
-    for (; i + hn::Lanes(d) <= scale_count_; i += hn::Lanes(d)) low = hn::Min(low, hn::LoadU(d, scales_ + i));
-    bool all = hn::AllTrue(d, hn::Eq(hn::Max(low, hn::Set(d, least)), low));
+    for (; i + hn::Lanes(d) <= scale_count_; i += hn::Lanes(d))
+      all = all && CodesAreAtLeast(d, scales_ + i, least);
     for (; i < scale_count_; ++i) all = all && scales_[i] >= least;
     return all;
   }
@@ -250,10 +256,11 @@ class CodedPiece {
 
 /// The least code of a scale with which bf16 represents all elements of F; 0 if any code will do.
 template <BlockFormat F>
-constexpr int least_exact_code() {
+constexpr std::uint8_t least_exact_code() {
   if (!traits(F).power_of_two_scale) return 0;
   // bf16 has multiples of 2^-133, the elements are multiples of their smallest subnormal number.
-  return std::max(0, 127 - 133 - (traits(F).min_normal_exp - traits(F).mantissa_bits));
+  const int code = 127 - 133 - (traits(F).min_normal_exp - traits(F).mantissa_bits);
+  return static_cast<std::uint8_t>(std::max(0, code));
 }
 
 /// Writes elements times scales, rounded to bf16.

@@ -54,8 +54,8 @@ class BlockRounder {
   static HWY_INLINE Bits Largest(Bits most, V x) { return hn::Max(most, hn::BitCast(DU(), hn::Abs(x))); }
 
   struct Scales {
-    V scale;    // multiplies the rounded elements
-    V divisor;  // of the elements before they round; their factor, if the scale is a power of two
+    V scale;  // multiplies the rounded elements
+    V by;     // divides the elements before they round; multiplies them if scales are powers of two
   };
 
   /// The scales of blocks with the largest magnitudes `most`.
@@ -79,7 +79,7 @@ class BlockRounder {
   /// The magnitudes of the rounded elements. Meaningless if the scale is 0 or NaN.
   HWY_INLINE V Magnitude(V x, const Scales& s) const {
     const D d;
-    const V magnitude = hn::Abs(kTraits.power_of_two_scale ? hn::Mul(x, s.divisor) : hn::Div(x, s.divisor));
+    const V magnitude = hn::Abs(kTraits.power_of_two_scale ? hn::Mul(x, s.by) : hn::Div(x, s.by));
     // Adding 1.5 · 2^23 steps makes the hardware's addition round to a whole number of steps.
     const V shift = hn::Mul(hn::Max(PowerBelow(magnitude), hn::Set(d, kSmallestNormal)),
                             hn::Set(d, 0x1.8p23F * PowerOfTwo<float>(-kTraits.mantissa_bits)));
@@ -114,9 +114,9 @@ class BlockScales {
 
  public:
   static constexpr auto kBlock = static_cast<std::size_t>(traits(F).block);
-  static constexpr std::size_t kBlocks = 64;
+  static constexpr std::size_t kMost = 64 * kBlock;  // elements
 
-  /// `row` has n ≤ kBlocks · kBlock elements.
+  /// `row` has n ≤ kMost elements.
   HWY_INLINE BlockScales(const Rounder& rounder, const float* HWY_RESTRICT row, std::size_t n) {
     const typename Rounder::D d;
     const typename Rounder::DU du;
@@ -133,7 +133,7 @@ class BlockScales {
     for (std::size_t b = 0; b < count_; b += lanes) {
       const auto scales = rounder.ScalesOf(hn::Load(du, most + b));
       hn::Store(scales.scale, d, scale_ + b);
-      hn::Store(scales.divisor, d, divisor_ + b);
+      hn::Store(scales.by, d, by_ + b);
     }
   }
 
@@ -145,12 +145,14 @@ class BlockScales {
   /// The scales of one block, in every lane.
   HWY_INLINE typename Rounder::Scales Of(std::size_t block) const {
     const typename Rounder::D d;
-    return {hn::Set(d, scale_[block]), hn::Set(d, divisor_[block])};
+    return {hn::Set(d, scale_[block]), hn::Set(d, by_[block])};
   }
 
  private:
+  static constexpr std::size_t kBlocks = kMost / kBlock;
+
   HWY_ALIGN float scale_[kBlocks + HWY_MAX_BYTES / sizeof(float)];
-  HWY_ALIGN float divisor_[kBlocks + HWY_MAX_BYTES / sizeof(float)];
+  HWY_ALIGN float by_[kBlocks + HWY_MAX_BYTES / sizeof(float)];
   std::size_t count_ = 0;
 };
 
@@ -160,15 +162,16 @@ HWY_INLINE void RoundBlocksOf(float* HWY_RESTRICT row, std::size_t n, float tens
   const hn::ScalableTag<float> d;
   const BlockRounder<F> rounder(tensor_scale);
   using Scales = BlockScales<F>;
-  constexpr std::size_t kPiece = Scales::kBlocks * Scales::kBlock;
-  for (; n > 0; row += std::min(kPiece, n), n -= std::min(kPiece, n)) {
-    const Scales scales(rounder, row, std::min(kPiece, n));
+  for (std::size_t begin = 0; begin < n; begin += Scales::kMost) {
+    const std::size_t some = std::min(Scales::kMost, n - begin);
+    const Scales scales(rounder, row + begin, some);
     for (std::size_t b = 0; b < scales.count(); ++b) {
-      const std::size_t count = std::min(Scales::kBlock, n - b * Scales::kBlock);
-      float* block = row + b * Scales::kBlock;
+      const std::size_t first = b * Scales::kBlock, end = std::min(some, first + Scales::kBlock);
       const auto of_block = scales.Of(b);
-      for (std::size_t i = 0; i < count; i += hn::Lanes(d))
-        StoreCount(rounder.Round(LoadCount(d, block + i, count - i), of_block), d, block + i, count - i);
+      for (std::size_t i = first; i < end; i += hn::Lanes(d)) {
+        float* at = row + begin + i;
+        StoreCount(rounder.Round(LoadCount(d, at, end - i), of_block), d, at, end - i);
+      }
     }
   }
 }

@@ -53,13 +53,6 @@ HWY_INLINE hn::Vec<D> ElementValues(D d, hn::Vec<hn::RebindToUnsigned<D>> codes)
   }
 }
 
-/// True if the codes of one vector of scales are all at least `least`.
-HWY_INLINE bool AreAtLeast(int least, const std::uint8_t* HWY_RESTRICT codes) {
-  const hn::Rebind<std::uint8_t, hn::ScalableTag<float>> d;
-  const auto some = hn::LoadU(d, codes);
-  return hn::AllTrue(d, hn::Eq(hn::Max(some, hn::Set(d, static_cast<std::uint8_t>(least))), some));
-}
-
 /// ThinBlock for the vector of columns from `column` on, depths [k, k + depth), of which IsThinPacked is
 /// true.
 template <SumOrder kOrder, std::size_t kRows, std::size_t kStrip, BlockFormat F>
@@ -74,7 +67,8 @@ HWY_NOINLINE void ThinPackedBlock(const PackSource& b, std::size_t column, std::
                  kBits = static_cast<std::size_t>(traits(F).element_bits);
   constexpr std::size_t kStep = 128 / kBits, kPerLane = 32 / kBits;
   constexpr std::size_t kScales = std::max<std::size_t>(kStep / kBlock, 1);
-  constexpr int kLeastExact = mantissa::HWY_NAMESPACE::least_exact_code<F>();
+  constexpr std::uint8_t kLeastExact = mantissa::HWY_NAMESPACE::least_exact_code<F>();
+  const hn::Rebind<std::uint8_t, decltype(d)> d8;
   ThinSums<kOrder, kRows, float> sums;
   const V unscale = hn::Set(d, b.unscale);
   const std::uint8_t* elements = b.At(column, k);
@@ -95,7 +89,8 @@ HWY_NOINLINE void ThinPackedBlock(const PackSource& b, std::size_t column, std::
       HWY_ALIGN std::uint8_t codes[kLanes];
       for (std::size_t c = 0; c < kLanes; ++c) codes[c] = scales[c * b.scales_per_run + at / kBlock + block];
       mantissa::HWY_NAMESPACE::DecodeScales<F>(codes, kLanes, scale[block]);
-      if constexpr (kLeastExact > 0) exact = exact && AreAtLeast(kLeastExact, codes);
+      if constexpr (kLeastExact > 0)
+        exact = exact && mantissa::HWY_NAMESPACE::CodesAreAtLeast(d8, codes, kLeastExact);
     }
     TransposePieces(du, column_at, 0, [&](std::size_t lane, hn::Vec<decltype(du)> codes) HWY_ATTR {
       const V of_block = hn::Load(d, scale[kPerLane * lane / kBlock]);

@@ -11,7 +11,6 @@
 #include <cstdint>
 #include <type_traits>
 
-#include "mantissa/kernels/cpu/bf16_pairs.h"
 #include "mantissa/kernels/cpu/gemm_pack-inl.h"
 #include "mantissa/kernels/cpu/gemm_pairs-inl.h"
 #include "mantissa/kernels/cpu/gemm_tiles-inl.h"
