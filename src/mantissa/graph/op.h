@@ -194,7 +194,9 @@ struct OpDef {
   std::int32_t quantised = kNone;  // the input that its kernel can read in quantised blocks (QuantisedMatrix)
   bool takes_addend = false;       // its kernel can add a sum (by its row stride) before the last rounding
   bool rounds_before_addend = false;  // its kernel can also round its own result before that
-  bool makes_factors = false;    // multiplies values that it computes itself, in the policy's compute format
+  /// The names of the values that it computes itself and multiplies, rounded to the policy's compute format
+  /// ("P and dS"); "" if it has none.
+  std::string_view made_factors = {};
   bool per_token = false;        // a row of its results depends only on the same rows of its inputs
   bool sums_tokens = false;      // its result is a sum over the token axis
   bool rounds_gradient = false;  // its kernel can add to a narrower weight gradient, rounding once

@@ -226,6 +226,28 @@ Expression lowered(const Expression& program, Scalar format) {
   return out;
 }
 
+Expression unrounded(const Expression& program) {
+  Expression out{{}, program.inputs, program.outputs};
+  for (Instruction in : program.code) {
+    if (in.op == Opcode::round && in.dst == in.a) continue;
+    if (in.op == Opcode::round) in.op = Opcode::max, in.b = in.a;  // the value itself
+    out.code.push_back(in);
+  }
+  return out;
+}
+
+bool rounds_inside(const Expression& program) {
+  return std::ranges::find(program.code, Opcode::round, &Instruction::op) != program.code.end();
+}
+
+Scalar least_rounding(const Expression& program) {
+  Scalar least = Scalar::f64;
+  for (const Instruction& in : program.code) {
+    if (in.op == Opcode::round && traits(in.format).mantissa_bits < traits(least).mantissa_bits) least = in.format;
+  }
+  return least;
+}
+
 std::optional<Expression> fuse(const Expression& producer, const std::vector<Wire>& wires,
                                const Expression& consumer, const std::vector<bool>& kept, Scalar arithmetic) {
   assert(wires.size() == consumer.inputs && kept.size() == producer.outputs);

@@ -94,6 +94,15 @@ class ExpressionBuilder {
 /// round.
 Expression lowered(const Expression& program, Scalar format);
 
+/// `program` without its roundings.
+Expression unrounded(const Expression& program);
+
+/// Returns true if a result of `program` is rounded before another operation reads it.
+bool rounds_inside(const Expression& program);
+
+/// Returns the format with the fewest bits that `program` rounds to inside; f64 if it rounds nothing.
+Scalar least_rounding(const Expression& program);
+
 /// The source of one input of a consumer that is fused with a producer.
 struct Wire {
   enum class From : std::uint8_t { own, output, input };

@@ -112,7 +112,7 @@ class Lowering {
   }
 
   void fill_constant(BufferId b, const graph::Fill& fill, Scalar format) {
-    program_.constants.emplace_back(b, [fill, format](Matrix out) { fill(out, format); });
+    program_.constants.push_back({b, fill, format});
   }
 
   /// Returns the constant `b` with intermediate results rounded to `format`. All uses of one format share it.

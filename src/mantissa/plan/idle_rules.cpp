@@ -27,7 +27,7 @@ bool same_accumulator(const Step& a, const Step& b) {
 /// that a step reads; `compute` is that of factors that kernels compute themselves: P, dS and the gradient of
 /// logits.
 bool same_compute(const Step& a, const Step& b) {
-  if (a.op->makes_factors) return a.compute == b.compute;
+  if (!a.op->made_factors.empty()) return a.compute == b.compute;
   if (a.op->part != graph::Part::rounding) return true;
   return a.compute.saturate == b.compute.saturate && a.compute.flush_subnormals == b.compute.flush_subnormals;
 }

@@ -38,7 +38,7 @@ std::optional<StepProduct> product_of(const Program& program, const Step& step) 
   if (rounds_sums(step)) product.accumulator = step.accumulator;
   if (step.op->kind == graph::OpKind::attention) {
     product.a = product.b = step.compute;
-  } else if (step.op->makes_factors && usual_order(step.compute, step.compute) == SumOrder::chain) {
+  } else if (!step.op->made_factors.empty() && usual_order(step.compute, step.compute) == SumOrder::chain) {
     product.a = step.compute;  // the factor that special units do not take
   }
   p.kernel = kernel_of(program, step, p.stored);

@@ -135,6 +135,13 @@ struct Slot {
   bool fixed = false;             // read from files and never written (graph::Value::fixed)
 };
 
+/// A constant and the function that fills it, with intermediate results rounded to `interior`.
+struct Constant {
+  BufferId buffer = kNoBuffer;
+  graph::Fill fill{};
+  Scalar interior = Scalar::f32;
+};
+
 struct MemoryRegions {
   // in the arena
   std::size_t inputs = 0, constants = 0, states = 0, gradients = 0, activations = 0, work = 0;
@@ -154,7 +161,7 @@ struct Program {
   std::vector<Slot> slots;
   std::vector<ScaleSlot> scales;
   std::vector<std::pair<std::string, BufferId>> outputs;
-  std::vector<std::pair<BufferId, std::function<void(Matrix)>>> constants;
+  std::vector<Constant> constants;
   MemoryRegions memory;
   std::size_t work_offset = 0;
   std::int64_t token_capacity = 0;

@@ -34,7 +34,7 @@ bool is_exact(const Factor& f) {
 /// compute logits, so that forward and backward pass, traces and generation sum them in one order.
 bool counts_compute(const Step& step) {
   const bool logits = step.op->kind == graph::OpKind::head || step.attributes.flag("logits");
-  return step.op->makes_factors || logits;
+  return !step.op->made_factors.empty() || logits;
 }
 
 SumOrder order_by_factors(const Program& program, const Step& step) {

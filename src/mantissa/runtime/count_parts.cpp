@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <array>
+#include <cmath>
 #include <initializer_list>
 #include <vector>
 
@@ -83,6 +84,25 @@ ValueCounts result_counts(const kernels::Context& ctx, const CountedResult& r) {
 /// Rounds n values to `format`. Overflow and subnormals are those of `how`.
 template <class T>
 void round_piece(const kernels::Context& ctx, const T* values, std::size_t n, const Factor& how,
+                 Scalar format, T* rounded);
+
+/// Splits n values into the parts of `how`, and returns the sums of the parts.
+template <class T>
+void split_piece(const kernels::Context& ctx, const T* values, std::size_t n, const Factor& how, T* sums) {
+  Piece<T> rest, part;
+  std::copy_n(values, n, rest.data());
+  std::fill_n(sums, n, T{0});
+  for (int p = 0; p < how.parts; ++p) {
+    round_piece(ctx, rest.data(), n, Factor(how.format), how.format, part.data());
+    for (std::size_t i = 0; i < n; ++i) {
+      sums[i] += part[i];
+      rest[i] = std::isfinite(part[i]) ? rest[i] - part[i] : T{0};
+    }
+  }
+}
+
+template <class T>
+void round_piece(const kernels::Context& ctx, const T* values, std::size_t n, const Factor& how,
                  Scalar format, T* rounded) {
   kernels::Context one_thread = ctx;  // a part is converted by the thread that counts it
   one_thread.threads = 1;
@@ -98,7 +118,11 @@ ValueCounts factor_counts(const kernels::Context& ctx, const graph::Argument& fa
                                   [&](ValueCounts& counts, std::size_t from, std::size_t n) {
                                     Piece<T> before_piece, after;
                                     const T* before = view(factor, from, n, before_piece);
-                                    round_piece(ctx, before, n, factor.operand, format, after.data());
+                                    if (factor.operand.parts > 1) {
+                                      split_piece(ctx, before, n, factor.operand, after.data());
+                                    } else {
+                                      round_piece(ctx, before, n, factor.operand, format, after.data());
+                                    }
                                     counts.add(after.data(), n, format);
                                     counts.add_errors(before, after.data(), n, format);
                                   });

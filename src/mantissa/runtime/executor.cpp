@@ -136,7 +136,7 @@ void Executor::find_joint_products() {
 void Executor::hold() {
   if (arena_->holder_ == this) return;
   arena_->holder_ = this;
-  for (const auto& [id, fill] : program_->constants) fill(buffer(id));
+  for (const plan::Constant& c : program_->constants) c.fill(buffer(c.buffer), c.interior);
 }
 
 void Executor::require_held() const {

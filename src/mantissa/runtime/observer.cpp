@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cmath>
 
+#include "mantissa/kernels/expression.h"
 #include "mantissa/runtime/count_parts.h"
 
 namespace mantissa::runtime {
@@ -13,34 +14,20 @@ bool is_exact(const graph::Argument& out, Scalar arithmetic) {
   return holds(out.type, arithmetic) && holds(out.rounded, arithmetic);
 }
 
-/// True if a product rounds this input, without a scale, to a format with fewer values.
-bool is_rounded_factor(const plan::Step& step, const plan::Operand& operand, const plan::Buffer& b,
-                       std::size_t i) {
-  const bool factor = step.op->reads[std::min(i, step.op->reads.size() - 1)] == graph::Read::matmul;
-  return factor && !b.integer && !b.quantization && operand.operand.parts == 1 &&
-         !holds(operand.operand.format, b.type);
-}
-
-/// Returns the master of a copy of a weight that rounding may have changed; null for other buffers.
-const plan::Buffer* master_of(const plan::Program& program, const plan::Buffer& b) {
-  if (b.home != plan::Home::copy) return nullptr;
-  const plan::Slot& slot = program.slots.at(static_cast<std::size_t>(b.slot));
-  const plan::Buffer& master = program.buffer(slot.master_buffer);
-  return !b.layout().blocks && holds(b.type, master.type) ? nullptr : &master;
-}
-
-/// Returns the block format of a buffer, packed or not; null for other buffers.
-std::optional<BlockFormat> blocks_of(const plan::Buffer& b) {
-  return b.quantization ? b.quantization->blocks : std::nullopt;
-}
-
-/// True if the kernel rounds its result before it adds it to a sum.
-bool rounds_term(const plan::Step& step, Scalar arithmetic) {
-  return step.addend != plan::kNoBuffer && !holds(step.rounded, arithmetic);
-}
-
-std::string last_part(const std::string& name) {
-  return name.substr(name.rfind('.') + 1);  // npos + 1 is 0
+/// Returns the call without the rounding of a point inside its step.
+graph::Call without(Observed kind, graph::Call call, const kernels::Expression& unrounded) {
+  switch (kind) {
+    case Observed::made:
+      call.compute = call.arithmetic;
+      break;
+    case Observed::accumulator:
+      call.accumulator.format = call.arithmetic;
+      break;
+    default:
+      call.interior = Scalar::f64;
+      call.expression = &unrounded;
+  }
+  return call;
 }
 
 }  // namespace
@@ -50,7 +37,8 @@ std::string name_of(const plan::Program& program, const ObservedValue& v) {
   switch (v.kind) {
     case Observed::weight: {
       const std::int32_t slot = program.buffer(step.inputs[v.index].buffer).slot;
-      return last_part(program.slots.at(static_cast<std::size_t>(slot)).name);
+      const std::string& name = program.slots.at(static_cast<std::size_t>(slot)).name;
+      return name.substr(name.rfind('.') + 1);  // npos + 1 is 0
     }
     case Observed::factor: {
       const auto& operands = step.op->operands;
@@ -60,11 +48,12 @@ std::string name_of(const plan::Program& program, const ObservedValue& v) {
       return "sum";
     case Observed::term:
       return "";
-    case Observed::result:
+    default:
       break;
   }
-  if (v.index < step.labels.size()) return step.labels[v.index];
-  return step.outputs.size() == 1 ? "" : last_part(program.buffer(step.outputs[v.index]).name);
+  const std::string result = plan::result_name(program, step, v.index);
+  if (!v.is_inside()) return result;
+  return result.empty() ? v.point : result + ": " + v.point;
 }
 
 std::string_view format_name(const ObservedValue& v) {
@@ -109,49 +98,53 @@ std::vector<std::pair<std::string_view, double>> figures(const ObservedValue& va
 Observer::Observer(Executor& executor, const std::function<bool(const plan::Step&)>& wanted)
     : executor_(executor) {
   const plan::Program& program = executor.program();
-  std::vector<bool> seen_weights(program.buffers.size());
+  const std::vector<plan::RoundingPoint> points = plan::rounding_points(program);
+  auto point = points.begin();
   for (const plan::Step& step : program.steps) {
-    first_.push_back(seen_.size());
-    if (!wanted(step)) continue;
-    add_operands(step, seen_weights);
-    add_results(step);
+    const std::size_t first = seen_.size();
+    first_.push_back(first);
+    for (; point != points.end() && point->step == &step; ++point) {
+      if (wanted(step)) add_point(*point);
+    }
+    if (wanted(step)) add_exact(step, first);
   }
   first_.push_back(seen_.size());
   executor.attach(*this);
 }
 
-void Observer::add_operands(const plan::Step& step, std::vector<bool>& seen_weights) {
-  const plan::Program& program = executor_.program();
-  for (std::size_t i = 0; i < step.inputs.size(); ++i) {
-    const plan::Operand& operand = step.inputs[i];
-    const plan::Buffer& b = program.buffer(operand.buffer);
-    const auto id = static_cast<std::size_t>(operand.buffer);
-    if (!seen_weights[id] && master_of(program, b) != nullptr) {
-      seen_weights[id] = true;
-      seen_.push_back({&step, Observed::weight, i, b.type, b.type, blocks_of(b)});
-    }
-    // The products of a module's backward pass both read its gradient.
-    const auto same = [&](const ObservedValue& v) {
-      return v.kind == Observed::factor && v.step->inputs[v.index].buffer == operand.buffer &&
-             v.format == operand.operand.format && v.step->scope == step.scope;
-    };
-    if (is_rounded_factor(step, operand, b, i) && std::ranges::none_of(seen_, same))
-      seen_.push_back({&step, Observed::factor, i, operand.operand.format, operand.operand.format});
+void Observer::add_point(const plan::RoundingPoint& point) {
+  if (!point.unobserved.empty()) return;
+  ObservedValue value{.step = point.step,
+                      .kind = point.kind,
+                      .index = point.index,
+                      .format = point.format.format,
+                      .rounded = point.format.format,
+                      .blocks = point.blocks};
+  value.parts = point.format.parts;
+  if (!value.is_inside()) {
+    if (point.kind == Observed::result)
+      value.format = executor_.program().buffer(point.step->outputs[point.index]).type;
+    seen_.push_back(std::move(value));
+    return;
+  }
+  value.point = point.name;
+  for (; value.index < point.step->outputs.size(); ++value.index) {
+    const plan::Buffer& out = executor_.program().buffer(point.step->outputs[value.index]);
+    // The update writes copies of a weight from its master.
+    if (!out.integer && out.home != plan::Home::copy) seen_.push_back(value);
   }
 }
 
-void Observer::add_results(const plan::Step& step) {
+void Observer::add_exact(const plan::Step& step, std::size_t first) {
   const plan::Program& program = executor_.program();
   for (std::size_t o = 0; o < step.outputs.size(); ++o) {
     const plan::Buffer& b = program.buffer(step.outputs[o]);
-    if (b.integer) continue;
-    if (rounds_term(step, program.arithmetic)) {
-      seen_.push_back({&step, Observed::term, o, step.rounded, step.rounded});
-      if (!holds(b.type, program.arithmetic)) seen_.push_back({&step, Observed::sum, o, b.type, b.type});
-    } else {
-      seen_.push_back({&step, Observed::result, o, b.type,
-                       holds(step.rounded, b.type) ? b.type : step.rounded, blocks_of(b)});
-    }
+    const auto is_seen = [&](const ObservedValue& v) {
+      return v.index == o && (v.kind == Observed::result || v.kind == Observed::term);
+    };
+    const std::span<const ObservedValue> seen = std::span(seen_).subspan(first);
+    if (b.integer || step.phase == graph::Phase::update || std::ranges::any_of(seen, is_seen)) continue;
+    seen_.push_back({.step = &step, .kind = Observed::result, .index = o, .format = b.type, .rounded = b.type});
   }
 }
 
@@ -172,10 +165,17 @@ void Observer::after(const plan::Step& step, const graph::Call& call) {
   const std::span<ObservedValue> values = values_of(step);
   if (values.empty()) return;
   const RepeatedStep::Before before(call, repeated_);
-  const auto results = std::ranges::find(values, false, &ObservedValue::is_operand);
-  for (ObservedValue& value : std::span(values.begin(), results)) see_operand(value, before.call());
-  if (results == values.end()) return;
+  // Operands come first, then points inside the step, each with all results, then the results.
+  const auto inside = std::ranges::find(values, false, &ObservedValue::is_operand);
+  const auto results = std::find_if(inside, values.end(), [](const ObservedValue& v) { return !v.is_inside(); });
   const std::span<ObservedValue> rest(results, values.end());
+  for (ObservedValue& value : std::span(values.begin(), inside)) see_operand(value, before.call());
+  for (auto at = inside; at != results;) {
+    const auto end = std::find_if(at, results, [&](const ObservedValue& v) { return v.kind != at->kind; });
+    see_inside({at, end}, rest, before.call());
+    at = end;
+  }
+  if (rest.empty()) return;
   if (results->kind == Observed::term) {
     see_term(rest, call, before.call());
   } else {
@@ -211,18 +211,56 @@ void Observer::see_term(std::span<ObservedValue> values, const graph::Call& call
   }
 }
 
+void Observer::raise_constants(const plan::Step& step, std::vector<graph::Argument>& inputs) {
+  const plan::Program& program = executor_.program();
+  for (std::size_t i = 0; i < inputs.size(); ++i) {
+    const plan::BufferId id = step.inputs[i].buffer;
+    const auto constant = std::ranges::find(program.constants, id, &plan::Constant::buffer);
+    if (constant == program.constants.end() || holds(constant->interior, program.arithmetic)) continue;
+    Storage& memory = constants_[id];
+    if (memory.size() == 0) {
+      const plan::Buffer& b = program.buffer(id);
+      memory = Storage(static_cast<std::size_t>(b.shape.count()) * bytes_of(b.type));
+      constant->fill({memory.data(), b.type, b.shape.last()}, program.arithmetic);
+    }
+    inputs[i].data = memory.data();
+  }
+}
+
+void Observer::see_inside(std::span<ObservedValue> values, std::span<ObservedValue> results,
+                          const graph::Call& repeated) {
+  const plan::Step& step = *values.front().step;
+  const Observed kind = values.front().kind;
+  graph::Call as_is = repeated;
+  as_is.addend = {};
+  const std::span<const graph::Argument> with = wide_.compute(as_is, step);
+  if (with.empty()) return;
+  const kernels::Expression unrounded = kernels::unrounded(step.expression);
+  graph::Call call = without(kind, as_is, unrounded);
+  std::vector<graph::Argument> inputs(call.inputs.begin(), call.inputs.end());
+  if (kind == Observed::interior) raise_constants(step, inputs);
+  call.inputs = inputs;
+  const std::span<const graph::Argument> exact = inside_.compute(call, step);
+  for (ObservedValue& value : values) {
+    const CountedResult result{
+        .stored = &with[value.index], .rounded = value.rounded, .wide = &exact[value.index]};
+    count_result(repeated.ctx, result, value.counts);
+    if (kind != Observed::interior) continue;
+    // The same as a figure of the result.
+    const auto of = std::ranges::find(results, value.index, &ObservedValue::index);
+    if (of == results.end()) continue;
+    const ErrorStats errors = count_difference(repeated.ctx, exact[value.index], with[value.index]);
+    of->interior_squares += errors.sum_squares;
+    of->interior += errors.measured;
+  }
+}
+
 void Observer::see_results(std::span<ObservedValue> values, const graph::Call& call,
                            const graph::Call& repeated) {
   const plan::Step& step = *values.front().step;
   const auto exact = [&](const ObservedValue& v) { return is_exact(call.outputs[v.index], call.arithmetic); };
-  std::span<const graph::Argument> wide, interior;
-  // A gradient that is added to that of earlier micro-batches cannot be repeated.
-  if (!call.accumulate && !std::ranges::all_of(values, exact)) wide = wide_.compute(repeated, step);
-  if (!call.accumulate && !holds(step.interior, call.arithmetic)) {
-    graph::Call unrounded = repeated;
-    unrounded.interior = Scalar::f64;
-    interior = exact_.compute(unrounded, step);
-  }
+  std::span<const graph::Argument> wide;
+  if (!std::ranges::all_of(values, exact)) wide = wide_.compute(repeated, step, &repeated_);
   const graph::Argument& addend = repeated.addend;
   const bool term = addend.data != nullptr && !overwrites(call, addend);
   for (ObservedValue& value : values) {
@@ -231,11 +269,6 @@ void Observer::see_results(std::span<ObservedValue> values, const graph::Call& c
     if (!wide.empty() && !exact(value)) result.wide = &wide[value.index];
     if (term && addend.rows * addend.width == out.rows * out.width) result.addend = &addend;
     count_result(call.ctx, result, value.counts);
-    if (interior.empty()) continue;
-    const ErrorStats errors =
-        count_difference(call.ctx, interior[value.index], result.wide != nullptr ? *result.wide : out);
-    value.interior_squares += errors.sum_squares;
-    value.interior += errors.measured;
   }
 }
 

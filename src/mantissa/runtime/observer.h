@@ -1,9 +1,10 @@
-// Observes the values of a program while it runs: their range, distribution, and the errors of their
-// rounding.
+// Observes the values of a program while it runs: their range, distribution, and what each of its rounding
+// points (plan/rounding_points.h) does to them.
 #pragma once
 
 #include <cstddef>
 #include <functional>
+#include <map>
 #include <optional>
 #include <span>
 #include <string>
@@ -12,26 +13,22 @@
 #include <vector>
 
 #include "mantissa/numeric/value_counts.h"
+#include "mantissa/plan/rounding_points.h"
 #include "mantissa/runtime/executor.h"
 #include "mantissa/runtime/repeated_step.h"
 
 namespace mantissa::runtime {
 
-/// The values of a step that are observed.
-enum class Observed : std::uint8_t {
-  weight,  // a copy of a weight in a lower format, at the first step that reads it
-  factor,  // an operand that its product rounds while it reads it
-  term,    // the result of a product that is rounded before the kernel adds it to a sum
-  sum,     // that sum, if it is rounded too
-  result,  // any other result
-};
+/// The kind of an observed value: that of its rounding point; `result` also for a result that is exact.
+using Observed = plan::RoundingKind;
 
-/// A value of a step and its counts.
+/// A value of a step and its counts. Of a point inside a step, such as the rounding of partial sums, the value
+/// is a result of the step before its own rounding, and its errors are the effect of that point alone.
 struct ObservedValue {
   const plan::Step* step = nullptr;
   Observed kind = Observed::result;
   std::size_t index = 0;                   // of the output; for weights and factors, of the input
-  Scalar format = Scalar::f32;             // as stored; of a term, as added
+  Scalar format = Scalar::f32;             // as stored; of a term, as added; of a point inside a step, of that point
   Scalar rounded = Scalar::f32;            // to which it is rounded
   std::optional<BlockFormat> blocks = {};  // it is rounded to blocks, whose values `format` represents
   ValueCounts counts = {};
@@ -40,11 +37,16 @@ struct ObservedValue {
   double interior_squares = 0;
   std::uint64_t interior = 0;
 
+  std::string point = {};  // of a point inside a step: its name ("P and dS", "partial sums", "softmax")
+  int parts = 1;           // of a factor that is split
+
   bool is_operand() const { return kind == Observed::weight || kind == Observed::factor; }
+  bool is_inside() const { return plan::is_inside_step(kind); }
 };
 
 /// Returns the name of a value among those of its step: that of the operand, or of one of several results;
-/// "sum" for a sum with a rounded term; otherwise "".
+/// "sum" for a sum with a rounded term; of a point inside the step, its name after that of the result ("q:
+/// softmax"); otherwise "".
 std::string name_of(const plan::Program& program, const ObservedValue& value);
 
 /// Returns the format in which a value is stored: "bf16", "mxfp4".
@@ -58,9 +60,9 @@ precision::Pass pass_of(const ObservedValue& value);
 /// and errors relative to its rms.
 std::vector<std::pair<std::string_view, double>> figures(const ObservedValue& value);
 
-/// Observes an executor as long as it exists. Changes no value. Runs every step whose results are rounded a
-/// second time, without rounding, and counts every element, so an observed step takes two to three times as
-/// long.
+/// Observes an executor as long as it exists. Changes no value. Runs every step whose results are rounded
+/// again without that, and again without each of the roundings inside it, and counts every element, so an
+/// observed step takes two to four times as long.
 class Observer : private StepObserver {
  public:
   /// Observes the outputs of the steps for which `wanted` returns true.
@@ -78,18 +80,25 @@ class Observer : private StepObserver {
   void after(const plan::Step& step, const graph::Call& call) override;
   /// Returns the values of a step, or none if the step is not observed.
   std::span<ObservedValue> values_of(const plan::Step& step);
-  void add_operands(const plan::Step& step, std::vector<bool>& seen_weights);
-  void add_results(const plan::Step& step);
+  void add_point(const plan::RoundingPoint& point);
+  /// Adds the results of a step that no rounding point has.
+  void add_exact(const plan::Step& step, std::size_t first);
   void see_operand(ObservedValue& value, const graph::Call& repeated);
   void see_results(std::span<ObservedValue> values, const graph::Call& call, const graph::Call& repeated);
   /// Sees a term and its sum.
   void see_term(std::span<ObservedValue> values, const graph::Call& call, const graph::Call& repeated);
+  /// Sees the effect of a point inside the step on its results.
+  void see_inside(std::span<ObservedValue> values, std::span<ObservedValue> results,
+                  const graph::Call& repeated);
+  /// Replaces constants with lowered intermediate results by those without.
+  void raise_constants(const plan::Step& step, std::vector<graph::Argument>& inputs);
 
   Executor& executor_;
   std::vector<ObservedValue> seen_;
   std::vector<std::size_t> first_;  // in seen_, by step, and the end
   RepeatedStep repeated_;
-  UnroundedResults wide_, exact_;
+  UnroundedResults wide_, exact_, inside_;
+  std::map<plan::BufferId, Storage> constants_;  // without lowered intermediate results
 };
 
 }  // namespace mantissa::runtime

@@ -45,16 +45,31 @@ void RepeatedStep::keep(const graph::Call& call) {
   clear();
   for (const graph::Argument& in : call.inputs) keep(in, call);
   keep(call.addend, call);
+  if (!call.accumulate) return;
+  for (const graph::Argument& out : call.outputs) {
+    if (!out.integer && !out.blocks && !holds(out.type, call.arithmetic) && before(out) == nullptr)
+      copy(out, call.ctx);
+  }
 }
 
 void RepeatedStep::keep(const graph::Argument& in, const graph::Call& call) {
   if (in.integer || in.blocks || in.rows == 0 || !overwrites(call, in)) return;
+  copy(in, call.ctx);
+}
+
+void RepeatedStep::copy(const graph::Argument& in, const kernels::Context& ctx) {
   if (kept_ == copies_.size()) copies_.emplace_back();
   Copy& copy = copies_[kept_++];
   copy.of = in.data;
   const auto elements = static_cast<std::size_t>((in.rows - 1) * in.row_stride() + in.width);
   grow(copy.memory, elements * bytes_of(in.type));
-  kernels::copy_columns(call.ctx, in.rows, in.width, in.in(), {copy.memory.data(), in.type, in.row_stride()});
+  kernels::copy_columns(ctx, in.rows, in.width, in.in(), {copy.memory.data(), in.type, in.row_stride()});
+}
+
+const void* RepeatedStep::before(const graph::Argument& out) const {
+  const auto end = copies_.begin() + static_cast<std::ptrdiff_t>(kept_);
+  const auto copy = std::find_if(copies_.begin(), end, [&](const Copy& c) { return c.of == out.data; });
+  return copy == end ? nullptr : copy->memory.data();
 }
 
 void RepeatedStep::restore(graph::Argument& in) const {
@@ -70,7 +85,8 @@ RepeatedStep::Before::Before(const graph::Call& after, const RepeatedStep& step)
   call_.inputs = inputs_;
 }
 
-std::span<const graph::Argument> UnroundedResults::compute(graph::Call call, const plan::Step& step) {
+std::span<const graph::Argument> UnroundedResults::compute(graph::Call call, const plan::Step& step,
+                                                           const RepeatedStep* kept) {
   if (call.leaf != nullptr) return {};  // the sum of the leaf has changed
   const auto lost = [&](const graph::Argument& in) { return overwrites(call, in); };
   if (std::ranges::any_of(call.inputs, lost) || lost(call.addend)) return {};
@@ -91,12 +107,20 @@ std::span<const graph::Argument> UnroundedResults::compute(graph::Call call, con
     scales_[o].recording = false;
     out.scale = &scales_[o];
   }
-  if (step.op->alias >= 0) {  // the op continues the values of this input
+  bool adds = false;
+  for (std::size_t o = 0; o < outputs_.size() && call.accumulate && kept != nullptr; ++o) {
+    const void* before = kept->before(call.outputs[o]);
+    if (before == nullptr) continue;
+    const graph::Argument& old = call.outputs[o];
+    kernels::copy_columns(call.ctx, old.rows, old.width, {before, old.type, old.row_stride()}, outputs_[o].out());
+    adds = true;
+  }
+  if (step.op->alias >= 0 && !adds) {  // the op continues the values of this input
     const graph::Argument& continued = call.inputs[static_cast<std::size_t>(step.op->alias)];
     kernels::copy_columns(call.ctx, continued.rows, continued.width, continued.in(), outputs_[0].out());
   }
   call.outputs = outputs_;
-  call.accumulate = false;
+  call.accumulate = adds;
   call.repeated = true;
   call.losses = nullptr;
   step.op->run(call);

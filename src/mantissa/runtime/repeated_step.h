@@ -16,13 +16,17 @@ std::vector<double> widened(const graph::Argument& a, const kernels::Context& ct
 /// True if a result of the call lies where `in` did.
 bool overwrites(const graph::Call& call, const graph::Argument& in);
 
-/// Keeps the operands that a step overwrites. Its memory grows with the steps and is reused.
+/// Keeps what a step overwrites: operands, and weight gradients to which it adds. Its memory grows with the
+/// steps and is reused.
 class RepeatedStep {
  public:
-  /// Copies the operands that the step overwrites. Call it before the step.
+  /// Copies what the step overwrites. Call it before the step.
   void keep(const graph::Call& call);
   /// Forgets the copies.
   void clear() { kept_ = 0; }
+
+  /// Returns the values that output `out` had before the step, if they were kept; otherwise null.
+  const void* before(const graph::Argument& out) const;
 
   /// The step's call with the operands that it had before. Valid as long as both arguments.
   class Before {
@@ -43,6 +47,7 @@ class RepeatedStep {
     Storage memory;
   };
   void keep(const graph::Argument& in, const graph::Call& call);
+  void copy(const graph::Argument& in, const kernels::Context& ctx);
   void restore(graph::Argument& in) const;
 
   std::vector<Copy> copies_;
@@ -53,8 +58,10 @@ class RepeatedStep {
 class UnroundedResults {
  public:
   /// Runs the call again. Returns its outputs in call.arithmetic, valid until the next call; none if the step
-  /// has overwritten an operand of `call`.
-  std::span<const graph::Argument> compute(graph::Call call, const plan::Step& step);
+  /// has overwritten an operand of `call`. A gradient that adds to that of earlier micro-batches is the sum
+  /// with it if `kept` has it, and otherwise that of this micro-batch alone.
+  std::span<const graph::Argument> compute(graph::Call call, const plan::Step& step,
+                                           const RepeatedStep* kept = nullptr);
 
  private:
   std::vector<graph::Argument> outputs_;

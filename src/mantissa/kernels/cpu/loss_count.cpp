@@ -9,6 +9,7 @@
 
 #include "mantissa/kernels/cpu/sweep_tiling.h"
 #include "mantissa/kernels/cpu/tasks.h"
+#include "mantissa/kernels/expression.h"
 
 #undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "mantissa/kernels/cpu/loss_count.cpp"
@@ -91,7 +92,8 @@ UnmovedCount CountTiles(const Sweep& s, std::span<const PointwiseInput> undecaye
   ValueSink exact(output);
   // Nothing is stored, so no input is overwritten; the outputs are needed only for that.
   SweepMachine<T, UnmovedSink<T>> machine(s.program, s.inputs, {}, tiling, unmoved);
-  SweepMachine<double, ValueSink> wide(s.program, undecayed, {}, tiling, exact);
+  const Expression unrounded_program = unrounded(s.program);
+  SweepMachine<double, ValueSink> wide(unrounded_program, undecayed, {}, tiling, exact);
   UnmovedCount count;
   for (std::size_t tile = begin; tile < end; ++tile) {
     machine.RunTile(tile);
