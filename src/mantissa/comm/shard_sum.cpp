@@ -1,10 +1,12 @@
 #include "mantissa/comm/shard_sum.h"
 
+#include <algorithm>
 #include <array>
 #include <bit>
 #include <cassert>
 
 #include "mantissa/kernels/expression.h"
+#include "mantissa/numeric/convert.h"
 
 namespace mantissa::comm {
 namespace {
@@ -34,6 +36,28 @@ void add_into(const kernels::Context& ctx, std::int64_t count, Matrix older, Mat
   kernels::pointwise(ctx, b.build(), 1, count, inputs, outputs);
 }
 
+/// Adds the values of a gradient, or of `older` plus it, as rounded to `reduce`, and the errors of that
+/// rounding. `older` may be null. `rounds_newer`: the gradient itself rounds before it is added, which is not
+/// counted.
+void count_rounding(std::int64_t count, const Matrix* older, Matrix newer, bool rounds_newer, Scalar reduce,
+                    ValueCounts& counts) {
+  constexpr std::size_t kPiece = 1024;
+  std::array<double, kPiece> before, other, after;
+  for (std::size_t from = 0; from < static_cast<std::size_t>(count); from += kPiece) {
+    const std::size_t n = std::min(kPiece, static_cast<std::size_t>(count) - from);
+    load_row(newer.data, newer.type, from, n, before.data());
+    if (older != nullptr) {
+      load_row(older->data, older->type, from, n, other.data());
+      if (rounds_newer) round_row(before.data(), n, reduce);
+      for (std::size_t i = 0; i < n; ++i) before[i] += other[i];
+    }
+    std::copy_n(before.data(), n, after.data());
+    round_row(after.data(), n, reduce);
+    counts.add(after.data(), n, reduce);
+    counts.add_errors(before.data(), after.data(), n, reduce);
+  }
+}
+
 }  // namespace
 
 std::int64_t waiting_sums(std::int64_t shards) {
@@ -60,7 +84,8 @@ ShardSum::ShardSum(std::span<const Gradient> gradients, std::int64_t shards, Sca
   }
 }
 
-void ShardSum::add(const kernels::Context& ctx, std::span<const Gradient> gradients, std::int64_t shard) {
+void ShardSum::add(const kernels::Context& ctx, std::span<const Gradient> gradients, std::int64_t shard,
+                   std::span<ValueCounts> counts) {
   assert(shard < shards_ && gradients.size() == sums_.size());
   if (shards_ == 1) return;
   if (shard == 0) waiting_ = 0;  // an interrupted step may have left sums
@@ -70,10 +95,12 @@ void ShardSum::add(const kernels::Context& ctx, std::span<const Gradient> gradie
       last ? waiting_ : static_cast<std::size_t>(std::countr_one(static_cast<std::uint64_t>(shard)));
   for (std::size_t p = 0; p < gradients.size(); ++p) {
     const Gradient& gradient = gradients[p];
+    if (!counts.empty()) count_rounding(gradient.count, nullptr, gradient.values, false, reduce_, counts[p]);
     if (joins == 0) round_into(ctx, gradient.count, gradient.values, sums_[p][waiting_], reduce_);
     Matrix newer = gradient.values;
     for (std::size_t j = 1; j <= joins; ++j) {
       const Matrix older = sums_[p][waiting_ - j];
+      if (!counts.empty()) count_rounding(gradient.count, &older, newer, j == 1, reduce_, counts[p]);
       const Matrix to = last && j == joins ? gradient.values : older;
       add_into(ctx, gradient.count, older, newer, to, reduce_);
       newer = to;

@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "mantissa/kernels/context.h"
+#include "mantissa/numeric/value_counts.h"
 #include "mantissa/tensor/storage.h"
 
 namespace mantissa::comm {
@@ -33,7 +34,10 @@ class ShardSum {
 
   /// Adds the complete gradients of shard `shard` (0, 1, …). After the last shard `gradients` hold the sum of
   /// all.
-  void add(const kernels::Context& ctx, std::span<const Gradient> gradients, std::int64_t shard);
+  /// `counts`, if it is not empty, has an element for each gradient, to which every rounding of it is added:
+  /// the value after it, and its error.
+  void add(const kernels::Context& ctx, std::span<const Gradient> gradients, std::int64_t shard,
+           std::span<ValueCounts> counts = {});
 
  private:
   std::int64_t shards_;

@@ -20,6 +20,8 @@ report::TensorHealth health_of(const runtime::ParameterHealth& p) {
   add("never_moved", p.never_moved);
   add("grads_flushed", p.grads_flushed);
   add("grads_saturated", p.grads_saturated);
+  add("reduce_flushed", p.reduce_flushed);
+  add("reduce_saturated", p.reduce_saturated);
   add("grad_absmax", p.grad_absmax);
   add("weight_absmax", p.weight_absmax);
   add("saturated", p.saturated);

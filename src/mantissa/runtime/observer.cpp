@@ -144,7 +144,7 @@ void Observer::add_exact(const plan::Step& step, std::size_t first) {
     };
     const std::span<const ObservedValue> seen = std::span(seen_).subspan(first);
     if (b.integer || step.phase == graph::Phase::update || std::ranges::any_of(seen, is_seen)) continue;
-    seen_.push_back({.step = &step, .kind = Observed::result, .index = o, .format = b.type, .rounded = b.type});
+    seen_.push_back({.step = &step, .index = o, .format = b.type, .rounded = b.type, .rounds = false});
   }
 }
 

@@ -39,6 +39,7 @@ struct ObservedValue {
 
   std::string point = {};  // of a point inside a step: its name ("P and dS", "partial sums", "softmax")
   int parts = 1;           // of a factor that is split
+  bool rounds = true;      // false: the format stores every result of the arithmetic
 
   bool is_operand() const { return kind == Observed::weight || kind == Observed::factor; }
   bool is_inside() const { return plan::is_inside_step(kind); }

@@ -137,6 +137,20 @@ runtime::Executor& Trainer::next_executor() {
   return session_->executor();
 }
 
+runtime::Executor& Trainer::next_update() {
+  enter(part_of(step_));
+  return update_->executor();
+}
+
+std::vector<Trainer::NamedGradient> Trainer::last_gradients() {
+  std::vector<NamedGradient> all;
+  for (const plan::Slot& slot : program().slots) {
+    if (slot.gradient != plan::kNoBuffer)
+      all.push_back({slot.name, session_->executor().buffer(slot.gradient), slot.shape.count()});
+  }
+  return all;
+}
+
 const model::ModelConfig& Trainer::model_at(std::int64_t step) const {
   return stages_[config::stage_at(config_, std::max<std::int64_t>(0, step - 1))].model;
 }
@@ -193,7 +207,7 @@ void Trainer::fill_batch(const text::StepData& data, std::int64_t first, std::in
 
 void Trainer::finish_shard(std::int64_t shard) {
   session_->run(graph::Phase::finish, batch_.extent());
-  shard_sum_->add(device_.host(), gradients(), shard);
+  shard_sum_->add(device_.host(), gradients(), shard, reduced_);
 }
 
 objective::Outcome Trainer::run_rows(const text::StepData& data, objective::Pass pass,
@@ -240,6 +254,8 @@ std::optional<StepReport> Trainer::advance(const std::stop_token& stop) {
   const text::StepData& rows = *drawn;
   std::optional<runtime::HealthProbe> health;
   if (measures_health(r.step)) health.emplace(*session_, measures_distributions(r.step));
+  const bool rounds = config_.batch.shards > 1 && !holds(program().reduce, program().arithmetic);
+  reduced_.assign(health && rounds ? update_->gradients().size() : 0, {});
   watch_.reset();
   if (watches_) watch_ = std::make_unique<runtime::NonFiniteWatch>(session_->executor(), first_row_);
   objective::Outcome outcome = run_rows(rows, objective::Pass::train, stop);
@@ -290,6 +306,18 @@ void Trainer::update_weights(StepReport& r, const text::StepData& rows,
   ++applied_;
   forward_overflows_ = 0;
   if (health) r.health = health->finish(unchanged_);
+  add_reduced(r.health);
+}
+
+void Trainer::add_reduced(std::vector<runtime::ParameterHealth>& health) {
+  const std::vector<NamedGradient> gradients = reduced_.empty() ? std::vector<NamedGradient>() : last_gradients();
+  for (std::size_t i = 0; i < gradients.size(); ++i) {
+    const auto of = std::ranges::find(health, gradients[i].name, &runtime::ParameterHealth::name);
+    if (of == health.end() || reduced_[i].count == 0) continue;
+    const auto count = static_cast<double>(reduced_[i].count);
+    of->reduce_flushed = static_cast<double>(reduced_[i].flushed) / count;
+    of->reduce_saturated = static_cast<double>(reduced_[i].overflowed) / count;
+  }
 }
 
 StepReport Trainer::skip_batch() {

@@ -96,6 +96,20 @@ class Trainer {
 
   /// Returns the executor that advance() will use, for observers. Valid until the step is complete.
   runtime::Executor& next_executor();
+  /// Returns the executor of the update that advance() will use, likewise.
+  runtime::Executor& next_update();
+
+  /// The gradient of a parameter, times the loss scale, which the last step computed.
+  struct NamedGradient {
+    std::string name;
+    Matrix values;
+    std::int64_t count = 0;
+  };
+  /// Returns the gradients of the last step, by parameter. Valid until the next step.
+  std::vector<NamedGradient> last_gradients();
+  /// Returns what the roundings of each gradient's sums over shards did in the last step, in the order of
+  /// last_gradients(); empty if its health was not measured, or no sum rounds.
+  const std::vector<ValueCounts>& reduced() const { return reduced_; }
 
   std::int64_t step() const { return step_; }
   std::int64_t applied() const { return applied_; }
@@ -170,6 +184,8 @@ class Trainer {
   /// Runs `rows` under the objective, micro-batch by micro-batch.
   objective::Outcome run_rows(const text::StepData& rows, objective::Pass pass, const std::stop_token& stop);
   std::vector<comm::Gradient> gradients() const;
+  /// Adds the losses of sums over shards to the health of their parameters.
+  void add_reduced(std::vector<runtime::ParameterHealth>& health);
   /// Returns a weight set for the current part. Adds to `notes` what quantising the base of an adapter lost.
   std::shared_ptr<runtime::WeightSet> allocate_weights(std::vector<std::string>* notes) const;
   /// Creates the session and the update of the current part.
@@ -233,6 +249,7 @@ class Trainer {
   std::string frozen_hash_;
   std::optional<precision::LossScaler> scaler_;
   std::optional<comm::ShardSum> shard_sum_;
+  std::vector<ValueCounts> reduced_;  // of the step that runs; empty: not counted
   runtime::CountUnchanged unchanged_;
   bool watches_ = false;
   std::unique_ptr<runtime::NonFiniteWatch> watch_;  // of the step that runs

@@ -55,6 +55,7 @@ class Update {
   };
   std::span<const State> states() const { return states_; }
   const plan::Program& program() const { return executor_.program(); }
+  runtime::Executor& executor() { return executor_; }
 
  private:
   void write(Matrix number, double value);

@@ -13,6 +13,7 @@
 #include "mantissa/numeric/format.h"
 #include "mantissa/numeric/scaled.h"
 #include "mantissa/plan/explain.h"
+#include "mantissa/plan/rounding_points.h"
 #include "mantissa/runtime/health.h"
 
 namespace mantissa::lab {
@@ -53,6 +54,9 @@ struct ValueSeries {
   Scalar rounded = Scalar::f32;            // to which it is rounded: a term of a sum may be stored in f32
   std::optional<BlockFormat> blocks = {};  // it is rounded to blocks, whose values `format` represents
   bool factor = false;        // an operand that a product rounds while it reads it, called `name`
+  plan::RoundingKind kind = plan::RoundingKind::result;
+  bool rounds = false;        // its format does not store every result of the arithmetic
+  std::string point = {};     // of a point inside the op: its name ("P and dS"); the values are results of the op
   bool delayed = false;       // its scale is of earlier steps
   std::string interior = {};  // intermediate results in a lowered format ("softmax"), or ""
   std::int64_t elements = 0;  // in a step
@@ -65,11 +69,22 @@ struct ValueSeries {
   std::string op_and_name() const { return name.empty() || name == op ? op : op + " " + name; }
 };
 
+/// A parameter's gradient in one observed step, beside that of the same step, with the same weights, in f32.
+struct GradientStep {
+  std::int64_t step = 0;
+  double zeros = 0;     // share of elements that are 0
+  double vanished = 0;  // of the elements that are not 0 in f32: those that are 0
+  double error = 0;     // rms of the difference, relative to the rms in f32
+  double cosine = 1;    // of the angle between them
+  double rms = 0;       // in f32
+};
+
 /// The health of one parameter (runtime/health.h), step by step.
 struct ParameterSeries {
   std::string name;
   Scalar master = Scalar::f32;
   std::vector<std::pair<std::int64_t, runtime::ParameterHealth>> steps;
+  std::vector<GradientStep> gradient_steps{};
   Binades weights{};    // at the end
   Binades gradients{};  // of the last observed step, unscaled
 };
@@ -126,6 +141,9 @@ struct Audit {
   std::vector<StepPoint> earlier = {};  // steps of the run before those, from its metrics
   std::vector<ValueSeries> values;      // in the order of the plan
   std::vector<ParameterSeries> weights;
+  std::string no_reference = {};  // why gradients were not compared with those in f32, or ""
+  std::int64_t points_of_rounding = 0;        // of the plan
+  std::vector<std::string> unobserved = {};   // of these: "SCOPE OP PASS (NAME): why"
   std::vector<plan::PlanRow> plan;
   std::vector<Finding> findings;  // the worst first; none for a healthy run
   std::map<std::string, double> thresholds;

@@ -20,6 +20,11 @@ std::string place(const ValueSeries& v) {
   return fmt::format("{} {} {}{}", v.scope, v.op, v.pass, main ? "" : " (" + v.name + ")");
 }
 
+/// The same without the name.
+std::string place_of_op(const ValueSeries& v) {
+  return fmt::format("{} {} {}", v.scope, v.op, v.pass);
+}
+
 /// Values that are cut off are lost in full, those that become zero are the smallest ones. So a small share
 /// of the first outranks any share of the second.
 double severity_of(std::string_view kind, double share) {
@@ -107,9 +112,19 @@ class Search {
   bool searches_;
 };
 
-std::string rule_for(const ValueSeries& v) {
-  // The stored format of a value follows from the compute format of its scope.
-  return v.scope + ": compute=f32";
+/// Returns the rule that raises the format of a value's rounding point.
+std::optional<std::string> rule_for(const ValueSeries& v) {
+  switch (v.kind) {
+    case plan::RoundingKind::accumulator:
+      return v.scope + ": accumulate=f32";
+    case plan::RoundingKind::interior:
+      return runtime::interior_cure(v.scope, v.point).at(1);
+    case plan::RoundingKind::reduce:
+      return std::nullopt;  // a field of the whole run
+    default:
+      // The stored format of a value follows from the compute format of its scope.
+      return v.scope + (v.pass == "update" ? ": optimizer=f32" : ": compute=f32");
+  }
 }
 
 void find_overflow(Search& search, const Thresholds& t) {
@@ -184,6 +199,7 @@ void find_errors(Search& search, const Thresholds& t) {
       },
       [](Finding& f, const ValueSeries& v, const ValueStep& s, double ratio) {
         f.kind = "bias";
+        f.share = 0;
         f.severity = 20 + 10 * ratio;
         f.rule = rule_for(v);
         f.evidence["error_mean"] = *s.error_mean;
@@ -200,19 +216,21 @@ void find_errors(Search& search, const Thresholds& t) {
   search.find(
       t.interior, true,
       [](const ValueSeries& v, const ValueStep& s) -> std::optional<double> {
-        if (!s.interior_error || v.interior.empty()) return std::nullopt;
-        return *s.interior_error / std::ldexp(1.0, -9) * std::sqrt(3.0);  // uniform rounding to bf16
+        const bool sums = v.kind == plan::RoundingKind::accumulator || v.kind == plan::RoundingKind::interior;
+        if (!s.error_rms || !sums) return std::nullopt;
+        return *s.error_rms / std::ldexp(1.0, -9) * std::sqrt(3.0);  // uniform rounding to bf16
       },
       [](Finding& f, const ValueSeries& v, const ValueStep& s, double ratio) {
         f.kind = "error";
-        f.op = v.interior;
+        if (v.kind == plan::RoundingKind::interior) f.op = v.point;
         f.severity = 30 + std::min(20.0, ratio);
-        f.rule = runtime::interior_cure(v.scope, v.interior).at(1);
-        f.evidence["interior_error"] = *s.interior_error;
+        f.rule = rule_for(v);
+        f.share = 0;  // it counts no elements
+        f.evidence["error_rms"] = *s.error_rms;
+        f.evidence["times_bf16"] = ratio;
         f.text = fmt::format(
-            "{} computes its {} in a lowered format, which changes the result by {:.1g} of its rms, "
-            "{:.0f} times the error of storing it in bf16",
-            place(v), v.interior, *s.interior_error, ratio);
+            "the {} of {} in {} change the result by {} of its rms, {:.0f} times the error of storing it in bf16",
+            v.point, place_of_op(v), name(v.rounded), percent_text(*s.error_rms), ratio);
       });
   search.find(
       t.cancellation, true, [](const ValueSeries&, const ValueStep& s) { return s.cancelled; },

@@ -28,6 +28,22 @@ Json json_of(const Finding& f) {
   return json;
 }
 
+Json json_of(const GradientStep& g) {
+  return {{"step", g.step}, {"zeros", g.zeros}, {"vanished", g.vanished}, {"error", g.error}, {"cosine", g.cosine}, {"rms", g.rms}};
+}
+
+/// The gradients of every parameter beside those in f32.
+Json gradients_of(const Audit& audit) {
+  Json all = Json::array();
+  for (const ParameterSeries& p : audit.weights) {
+    if (p.gradient_steps.empty()) continue;
+    Json one = {{"name", p.name}, {"steps", Json::array()}};
+    for (const GradientStep& g : p.gradient_steps) one["steps"].push_back(json_of(g));
+    all.push_back(std::move(one));
+  }
+  return all;
+}
+
 }  // namespace
 
 std::string to_json(const Audit& audit) {
@@ -41,6 +57,11 @@ std::string to_json(const Audit& audit) {
   json["verdict"] = audit.verdict;
   json["stopped"] = nullptr;
   if (!audit.stopped.empty()) json["stopped"] = audit.stopped;
+  json["rounding_points"] = audit.points_of_rounding;
+  json["not_observed"] = audit.unobserved;
+  json["gradients_not_compared"] = nullptr;
+  if (!audit.no_reference.empty()) json["gradients_not_compared"] = audit.no_reference;
+  json["gradients"] = gradients_of(audit);
   json["thresholds"] = audit.thresholds;
   json["findings"] = Json::array();
   for (const Finding& f : audit.findings) json["findings"].push_back(json_of(f));

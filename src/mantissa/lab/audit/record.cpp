@@ -1,5 +1,7 @@
 #include "mantissa/lab/audit/record.h"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <limits>
 
@@ -77,7 +79,9 @@ ValueSeries& Record::series_of(const plan::Program& program, const runtime::Obse
     s.blocks = value.blocks;
     s.factor = value.is_operand();
     s.delayed = has_delayed_scale(program, value);
-    s.interior = holds(step.interior, program.arithmetic) ? std::string() : std::string(step.op->interior);
+    s.kind = value.kind;
+    s.rounds = value.rounds;
+    s.point = value.point;
     s.decided_by = step.decided_by;
   }
   return audit_.values[at->second];
@@ -85,7 +89,6 @@ ValueSeries& Record::series_of(const plan::Program& program, const runtime::Obse
 
 void Record::add_values(std::int64_t step, const plan::Program& program,
                         const std::vector<runtime::ObservedValue>& values) {
-  audit_.observed.push_back(step);
   for (const runtime::ObservedValue& value : values) {
     if (value.counts.count == 0) continue;
     ValueSeries& s = series_of(program, value);
@@ -95,6 +98,62 @@ void Record::add_values(std::int64_t step, const plan::Program& program,
     s.elements = static_cast<std::int64_t>(value.counts.count);
     s.binades.merge(value.counts.binades);
     if (value.counts.compared > 0) s.before.merge(value.counts.before);
+  }
+}
+
+void Record::add_reduced(std::int64_t step, train::Trainer& trainer) {
+  const std::vector<ValueCounts>& reduced = trainer.reduced();
+  if (reduced.empty()) return;
+  const std::vector<train::Trainer::NamedGradient> gradients = trainer.last_gradients();
+  for (std::size_t i = 0; i < gradients.size(); ++i) {
+    const std::string& name = gradients[i].name;
+    const std::string scope = name.substr(0, name.rfind('.'));
+    const auto [at, is_new] =
+        series_.try_emplace({scope, "reduce", "backward", name.substr(scope.size() + 1)}, audit_.values.size());
+    if (is_new) {
+      ValueSeries& s = audit_.values.emplace_back();
+      s.scope = scope;
+      s.op = "reduce";
+      s.pass = "backward";
+      s.name = name.substr(scope.size() + 1);
+      s.format = s.rounded = trainer.program().reduce;
+      s.kind = plan::RoundingKind::reduce;
+      s.rounds = true;
+      s.decided_by = trainer.program().policy.preset();
+    }
+    const runtime::ObservedValue value{.format = trainer.program().reduce,
+                                       .rounded = trainer.program().reduce,
+                                       .counts = reduced[i]};
+    ValueSeries& s = audit_.values[at->second];
+    s.steps.push_back(value_step(step, value));
+    s.elements = gradients[i].count;
+    s.binades.merge(reduced[i].binades);
+    s.before.merge(reduced[i].before);
+  }
+}
+
+void Record::add_gradients(std::int64_t step, const std::map<std::string, GradientStep>& gradients) {
+  for (ParameterSeries& p : audit_.weights) {
+    const auto of = gradients.find(p.name);
+    if (of == gradients.end()) continue;
+    p.gradient_steps.push_back(of->second);
+    p.gradient_steps.back().step = step;
+  }
+}
+
+void Record::list_unobserved(const plan::Program& program) {
+  for (const plan::Program* part : {&program, program.update.get()}) {
+    if (part == nullptr) continue;
+    for (const plan::RoundingPoint& point : plan::rounding_points(*part)) {
+      ++audit_.points_of_rounding;
+      if (!point.unobserved.empty())
+        audit_.unobserved.push_back(fmt::format("{} {} ({}): {}", point.scope(*part), point.op(), point.name, point.unobserved));
+    }
+  }
+  for (const ValueSeries& s : audit_.values) {
+    const auto compared = [](const ValueStep& v) { return v.error_rms || v.inf + v.nan > 0; };
+    if (s.rounds && std::ranges::none_of(s.steps, compared))
+      audit_.unobserved.push_back(fmt::format("{} {} {}: its step cannot be repeated", s.scope, s.op_and_name(), s.pass));
   }
 }
 

@@ -21,6 +21,12 @@ class Record {
   /// Adds the values of an observed step.
   void add_values(std::int64_t step, const plan::Program& program,
                   const std::vector<runtime::ObservedValue>& values);
+  /// Adds what the sums over shards of an observed step lost.
+  void add_reduced(std::int64_t step, train::Trainer& trainer);
+  /// Adds the gradients of an observed step beside those in f32.
+  void add_gradients(std::int64_t step, const std::map<std::string, GradientStep>& gradients);
+  /// Lists the rounding points that no step has compared (Audit::unobserved). Call it after the last step.
+  void list_unobserved(const plan::Program& program);
 
  private:
   ValueSeries& series_of(const plan::Program& program, const runtime::ObservedValue& value);

@@ -11,6 +11,7 @@
 #include "mantissa/lab/audit/causes.h"
 #include "mantissa/lab/audit/data_findings.h"
 #include "mantissa/lab/audit/findings.h"
+#include "mantissa/lab/audit/gradients.h"
 #include "mantissa/lab/audit/record.h"
 #include "mantissa/lab/masters.h"
 #include "mantissa/plan/explain.h"
@@ -153,7 +154,12 @@ Audit audit_run(const AuditSource& source, const AuditOptions& options, const On
     audit.earlier = earlier_points(source.run, source.from);
   Overflows overflows;
   std::vector<Finding> found = data_findings(source, last);
-  std::optional<runtime::Observer> observer;
+  std::optional<runtime::Observer> observer, updates;
+  std::optional<GradientReference> reference;
+  if (options.observed > 0) {
+    reference.emplace(source, config);
+    audit.no_reference = reference->absent();
+  }
   const auto seconds = [&] {
     return std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count();
   };
@@ -162,14 +168,26 @@ Audit audit_run(const AuditSource& source, const AuditOptions& options, const On
     while (trainer.step() < last && !stop.stop_requested()) {
       const std::int64_t step = trainer.step() + 1, nth = step - source.from + 1;
       observer.reset();
-      if (nth >= 1 && is_observed(nth, steps, options.observed) && (!searches || step == most))
-        observer.emplace(trainer.next_executor(), [](const plan::Step&) { return true; });
+      updates.reset();
+      bool compares = false;
+      if (nth >= 1 && is_observed(nth, steps, options.observed) && (!searches || step == most)) {
+        compares = reference && reference->compute(trainer, stop);
+        const auto all = [](const plan::Step&) { return true; };
+        observer.emplace(trainer.next_executor(), all);
+        updates.emplace(trainer.next_update(), all);
+      }
       const std::optional<train::StepReport> r = trainer.advance(stop);
       if (!r) break;
       if (on_step) on_step(*r, last);
       if (nth < 1) continue;
       record.add_step(*r);
-      if (observer) record.add_values(step, trainer.program(), observer->take());
+      if (observer) {
+        audit.observed.push_back(step);
+        record.add_values(step, trainer.program(), observer->take());
+        record.add_values(step, *trainer.program().update, updates->take());
+        if (!r->batch_skipped) record.add_reduced(step, trainer);
+        if (compares && !r->skipped) record.add_gradients(step, reference->compare(trainer, r->loss_scale.value_or(1)));
+      }
       if (r->overflow) overflows.add(*r->overflow, step);
       ++audit.steps;
       searches = options.more > 0 && r->skipped && r->overflow && !r->overflow->forward;
@@ -185,10 +203,13 @@ Audit audit_run(const AuditSource& source, const AuditOptions& options, const On
     audit.stopped_at = trainer.step() + 1;
     if (trainer.overflow()) overflows.add(*trainer.overflow(), trainer.step() + 1);
     // The values of the step at which the run stopped.
+    if (observer) audit.observed.push_back(trainer.step() + 1);
     if (observer) record.add_values(trainer.step() + 1, trainer.program(), observer->take());
     if (trainer.step() + 1 >= source.from) ++audit.steps;
   }
   observer.reset();
+  updates.reset();
+  record.list_unobserved(trainer.program());
   overflows.report(audit, found);
   for (Finding& f : find_problems(audit, config, source.model.config.vocab_size))
     found.push_back(std::move(f));
