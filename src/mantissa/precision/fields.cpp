@@ -28,7 +28,7 @@ constexpr RoundingName kRoundings[] = {{"nearest", Rounding::nearest},
                                        {"toward_zero", Rounding::toward_zero}};
 
 constexpr std::pair<std::string_view, Scaling> kScalings[] = {
-    {"delayed", Scaling::delayed}, {"current", Scaling::current}, {"none", Scaling::none}};
+    {"auto", Scaling::automatic}, {"delayed", Scaling::delayed}, {"current", Scaling::current}, {"none", Scaling::none}};
 
 constexpr std::pair<std::string_view, AccumulateOrder> kOrders[] = {{"auto", AccumulateOrder::by_factors},
                                                                     {"chain", AccumulateOrder::chain},
@@ -212,8 +212,9 @@ std::span<const Field> field_table() {
        {},
        &Fields::scaling,
        true,
-       "scale of an 8-bit tensor: from earlier steps (delayed), from its own values (current), or none",
-       "delayed"},
+       "scale of a tensor: from earlier steps (delayed), from its own values (current), or none; auto: current "
+       "for nvfp4, delayed for 8 bits",
+       "auto"},
       {"scale_margin",
        {"margin"},
        &Fields::scale_margin,

@@ -82,9 +82,12 @@ std::vector<std::string> idle_fields(const Policy& policy) {
   const bool scales = any(policy, has_scales), blocks = any(policy, has_blocks);
   const std::string_view none =
       blocks ? "blocks of mx formats derive their own scales" : "no format in the policy has scales";
-  const auto is_delayed = [](const Fields& f) { return f.scaling == Scaling::delayed; };
+  const bool tensors = any(policy, scales_tensors);
+  const auto is_delayed = [&](const Fields& f) {
+    return f.scaling == Scaling::delayed || (f.scaling == Scaling::automatic && tensors);
+  };
   const auto is_scaled = [](const Fields& f) { return f.scaling && f.scaling != Scaling::none; };
-  if (*fields.scaling != Scaling::delayed && !scales) say("scaling", none);
+  if (*fields.scaling != Scaling::automatic && !scales) say("scaling", none);
   if (*fields.scale_margin != 0 && !any(policy, scales_tensors)) {
     say("scale_margin", scales ? "the tensor scale of nvfp4 has no margin" : none);
   } else if (*fields.scale_margin != 0 && !any(policy, is_scaled)) {

@@ -184,6 +184,18 @@ Scalar Policy::arithmetic() const {
   return *fields_.params == Scalar::f64 ? Scalar::f64 : Scalar::f32;
 }
 
+namespace {
+
+/// Returns the scaling that `automatic` means for a format: the published recipe of nvfp4 computes the scale
+/// of a tensor from the tensor itself, those of 8-bit tensors from its history.
+Scaling scaling_of(Scaling scaling, const Compute& compute) {
+  if (scaling != Scaling::automatic) return scaling;
+  const bool nvfp4 = compute->scaled == Scaled::block && compute->block == BlockFormat::nvfp4;
+  return nvfp4 ? Scaling::current : Scaling::delayed;
+}
+
+}  // namespace
+
 Resolved Policy::resolve(const Use& use) const {
   Fields fields = fields_;
   Resolved out;
@@ -202,7 +214,7 @@ Resolved Policy::resolve(const Use& use) const {
   out.kahan = *fields.kahan;
   out.saturate = *fields.saturate;
   out.flush_subnormals = *fields.flush_subnormals;
-  out.scaling = *fields.scaling;
+  out.scaling = scaling_of(*fields.scaling, out.compute);
   out.scale_margin = *fields.scale_margin;
   out.amax_history = *fields.amax_history;
   return out;

@@ -25,9 +25,9 @@ struct LossScale {
   friend bool operator==(const LossScale&, const LossScale&) = default;
 };
 
-/// The source of an 8-bit tensor's scale: the largest magnitudes of earlier steps, its own values, or no
-/// scale.
-enum class Scaling : std::uint8_t { delayed, current, none };
+/// The source of a tensor's scale: the largest magnitudes of earlier steps, its own values, or no scale.
+/// `automatic` is current for nvfp4 and delayed for 8 bits.
+enum class Scaling : std::uint8_t { automatic, delayed, current, none };
 
 /// The order in which products are summed (numeric/factor.h): by the formats of their factors, or as set.
 enum class AccumulateOrder : std::uint8_t { by_factors, chain, tile };
@@ -80,7 +80,7 @@ struct Resolved {
          optimizer = Scalar::f32, kv = Scalar::f32;
   Rounding rounding = Rounding::nearest;
   bool kahan = false, saturate = false, flush_subnormals = false, output_via_compute = false;
-  Scaling scaling = Scaling::delayed;
+  Scaling scaling = Scaling::delayed;  // never automatic: that of the operand's format
   std::int64_t scale_margin = 0, amax_history = 1024;
 };
 

@@ -24,7 +24,7 @@ Fields uniform(Scalar format) {
   f.accumulate_order = AccumulateOrder::by_factors;
   f.rounding = Rounding::nearest;
   f.kahan = f.saturate = f.flush_subnormals = false;
-  f.scaling = Scaling::delayed;
+  f.scaling = Scaling::automatic;
   f.scale_margin = 0;
   f.amax_history = 1024;
   f.loss_scale = LossScale{};

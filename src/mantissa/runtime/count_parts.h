@@ -20,6 +20,11 @@ struct CountedResult {
 /// Adds the values of a result to `to`.
 void count_result(const kernels::Context& ctx, const CountedResult& result, ValueCounts& to);
 
+/// Returns the number of elements that are `stored` as they were `before`, in the same format, although the
+/// result before rounding differs from that.
+std::uint64_t count_stuck(const kernels::Context& ctx, const graph::Argument& stored,
+                          const graph::Argument& before, const graph::Argument& wide);
+
 /// Adds the values of a factor of a product, after its rounding to `format`, and the errors of that.
 void count_factor(const kernels::Context& ctx, const graph::Argument& factor, Scalar format, ValueCounts& to);
 

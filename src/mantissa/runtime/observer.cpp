@@ -53,7 +53,7 @@ std::string name_of(const plan::Program& program, const ObservedValue& v) {
   }
   const std::string result = plan::result_name(program, step, v.index);
   if (!v.is_inside()) return result;
-  return result.empty() ? v.point : result + ": " + v.point;
+  return result.empty() || result == step.op->op ? v.point : result + ": " + v.point;
 }
 
 std::string_view format_name(const ObservedValue& v) {
@@ -88,6 +88,8 @@ std::vector<std::pair<std::string_view, double>> figures(const ObservedValue& va
     if (!value.blocks) all.emplace_back("max_ulp", c.max_ulp);  // each block has places of its own
   }
   if (c.sums > 0) all.emplace_back("cancelled", share(c.cancelled, c.sums));
+  if (value.step != nullptr && value.step->phase == graph::Phase::update && c.compared > 0 && !value.is_inside())
+    all.emplace_back("stuck", share(value.stuck, c.count));
   if (value.interior > 0 && c.rms() > 0) {
     all.emplace_back("interior_error",
                      std::sqrt(value.interior_squares / static_cast<double>(value.interior)) / c.rms());
@@ -269,6 +271,11 @@ void Observer::see_results(std::span<ObservedValue> values, const graph::Call& c
     if (!wide.empty() && !exact(value)) result.wide = &wide[value.index];
     if (term && addend.rows * addend.width == out.rows * out.width) result.addend = &addend;
     count_result(call.ctx, result, value.counts);
+    void* before = step.phase == graph::Phase::update ? repeated_.before(out) : nullptr;
+    if (before == nullptr || result.wide == nullptr || out.blocks) continue;
+    graph::Argument was = out;
+    was.data = before;
+    value.stuck += count_stuck(call.ctx, out, was, *result.wide);
   }
 }
 
@@ -278,6 +285,7 @@ std::vector<ObservedValue> Observer::take() {
     value.counts = {};
     value.interior_squares = 0;
     value.interior = 0;
+    value.stuck = 0;
   }
   return taken;
 }

@@ -66,7 +66,7 @@ void RepeatedStep::copy(const graph::Argument& in, const kernels::Context& ctx) 
   kernels::copy_columns(ctx, in.rows, in.width, in.in(), {copy.memory.data(), in.type, in.row_stride()});
 }
 
-const void* RepeatedStep::before(const graph::Argument& out) const {
+void* RepeatedStep::before(const graph::Argument& out) const {
   const auto end = copies_.begin() + static_cast<std::ptrdiff_t>(kept_);
   const auto copy = std::find_if(copies_.begin(), end, [&](const Copy& c) { return c.of == out.data; });
   return copy == end ? nullptr : copy->memory.data();

@@ -26,7 +26,7 @@ class RepeatedStep {
   void clear() { kept_ = 0; }
 
   /// Returns the values that output `out` had before the step, if they were kept; otherwise null.
-  const void* before(const graph::Argument& out) const;
+  void* before(const graph::Argument& out) const;
 
   /// The step's call with the operands that it had before. Valid as long as both arguments.
   class Before {

@@ -89,12 +89,17 @@ std::string HealthWatch::who(const Found& f) {
 }
 
 HealthWatch::Found& HealthWatch::add(std::vector<Found>& found, const runtime::ParameterHealth& p,
-                                     double share) {
-  const auto same = [&](const Found& f) { return f.master == p.master && f.vectors == p.vector; };
+                                     double share) const {
+  const precision::Use use{p.name, "update", precision::Pass::update, 0};
+  const Scalar arithmetic = policy_.update_arithmetic(use).value_or(policy_.arithmetic());
+  const auto same = [&](const Found& f) {
+    return f.master == p.master && f.arithmetic == arithmetic && f.vectors == p.vector;
+  };
   auto group = std::ranges::find_if(found, same);
   if (group == found.end()) {
     group = found.insert(group, Found{});
     group->master = p.master;
+    group->arithmetic = arithmetic;
     group->vectors = p.vector;
   }
   group->names.push_back(p.name);
@@ -113,9 +118,10 @@ std::vector<std::string> HealthWatch::with_format(Scalar master) const {
   return names;
 }
 
-HealthFinding HealthWatch::finding(const Found& f, std::string kind, std::string pass, std::string text,
-                                   std::vector<Cure> cures) {
-  return {std::move(kind), std::move(pass), f.worst, f.part / f.of, {std::move(text), std::move(cures)}};
+HealthFinding HealthWatch::finding(const Found& f, std::string kind, std::string op, std::string pass,
+                                   std::string text, std::vector<Cure> cures) const {
+  return {std::move(kind), std::move(op), std::move(pass), f.worst, f.part / f.of,
+          {std::move(text), std::move(cures)}, f.absmax, f.gradient, lr_};
 }
 
 template <class Loss, class Limit>
@@ -128,6 +134,7 @@ std::vector<HealthWatch::Found> HealthWatch::above(const Loss& loss, const Limit
     f.part += share * static_cast<double>(s.last.elements);
     f.of += static_cast<double>(s.last.elements);
     f.absmax = std::max(f.absmax, s.last.weight_absmax);
+    f.gradient = std::max(f.gradient, s.last.grad_absmax);
   }
   return found;
 }
@@ -150,6 +157,8 @@ void HealthWatch::see(const StepReport& step) {
     }
     sums->flushed += p.grads_flushed;
     sums->saturated += p.grads_saturated;
+    sums->reduce_flushed += p.reduce_flushed.value_or(0);
+    sums->reduce_saturated += p.reduce_saturated.value_or(0);
     sums->beyond += p.saturated.value_or(0);
     // A delayed scale without a history is 1, and fits no weights.
     if (p.scale != 1) sums->vanished += p.vanished.value_or(0);
@@ -188,9 +197,12 @@ void HealthWatch::find_lost(std::vector<HealthFinding>& said) const {
     std::string text = fmt::format("{} of the updates of {} were lost", percent_text(f.part / f.of), who(f));
     if (f.counted > 0)
       text += fmt::format(", and {} of the elements equal their start", percent_text(f.never / f.counted));
-    const double spacing = ulp(f.absmax, f.master);
-    text +=
-        fmt::format(": numbers in {} near {:.2g} are {:.2g} apart, and ", name(f.master), f.absmax, spacing);
+    const bool lowered = !holds(f.arithmetic, f.master);  // the update computes in fewer bits than the weight has
+    const Scalar format = lowered ? f.arithmetic : f.master;
+    const double spacing = ulp(f.absmax, format);
+    text += fmt::format(": {}numbers in {} near {:.2g} are {:.2g} apart, and ",
+                        lowered ? fmt::format("a rule computes the update in {}, ", name(format)) : "",
+                        name(format), f.absmax, spacing);
     // Adaptive optimizers take steps of about the learning rate, unless gradients are small beside their eps.
     text += lr_ < spacing
                 ? fmt::format("the learning rate is {:.2g}", lr_)
@@ -199,17 +211,20 @@ void HealthWatch::find_lost(std::vector<HealthFinding>& said) const {
                       "is {:.2g}",
                       lr_, f.gradient);
     std::vector<Cure> cures = {{started_over(rules_for(f.names, "params", with_format(f.master)))},
-                               {started_over({"--set", "precision.rounding=stochastic"})}};
-    if (bytes_of(f.master) >= 4)
+                               {started_over({"--set", "precision.rounding=stochastic"})},
+                               {started_over({"--set", "precision.kahan=true"})}};
+    if (lowered) {
+      cures = {{started_over({"--rule", R"({match = "*", op = "update", compute = "f32"})"})}};
+    } else if (bytes_of(f.master) >= 4)
       cures = {{started_over({"--set", fmt::format("optimizer.lr={:g}", lr_ * 100)})}};
-    said.push_back(finding(f, "rounded_away", "update", std::move(text), std::move(cures)));
+    said.push_back(finding(f, "rounded_away", "update", "update", std::move(text), std::move(cures)));
   }
 }
 
 void HealthWatch::find_gradients(std::vector<HealthFinding>& said) const {
   const auto say = [&](const Found& f, const char* kind, std::string_view what) {
     said.push_back(
-        finding(f, kind, "backward",
+        finding(f, kind, "gradient", "backward",
                 fmt::format("{} of the gradients of {} {}", percent_text(f.part / f.of), who(f), what),
                 {{started_over(rules_for(f.names, "grads", f.names))}}));
   };
@@ -219,6 +234,18 @@ void HealthWatch::find_gradients(std::vector<HealthFinding>& said) const {
   for (const Found& f :
        above([](const Sums& s) { return s.saturated; }, [&](const Sums&) { return limits_.saturated; }))
     say(f, "saturation", "exceeded the range of their format");
+  const auto say_reduce = [&](const Found& f, const char* kind, std::string_view what) {
+    said.push_back(finding(f, kind, "reduce", "backward",
+                           fmt::format("{} of the sums over shards of the gradients of {} {}",
+                                       percent_text(f.part / f.of), who(f), what),
+                           {{started_over({"--set", "precision.reduce=f32"})}}));
+  };
+  for (const Found& f :
+       above([](const Sums& s) { return s.reduce_flushed; }, [&](const Sums&) { return limits_.grads_flushed; }))
+    say_reduce(f, "underflow", "became zero when they were rounded to the `reduce` format");
+  for (const Found& f :
+       above([](const Sums& s) { return s.reduce_saturated; }, [&](const Sums&) { return limits_.saturated; }))
+    say_reduce(f, "saturation", "exceeded the range of the `reduce` format");
 }
 
 void HealthWatch::find_saturated(std::vector<HealthFinding>& said) const {
@@ -230,7 +257,7 @@ void HealthWatch::find_saturated(std::vector<HealthFinding>& said) const {
   for (const Found& f : above([](const Sums& s) { return s.beyond; }, limit)) {
     std::string text = fmt::format("{} of {} exceed the range of the format in which products read them",
                                    percent_text(f.part / f.of), who(f));
-    said.push_back(finding(f, "saturation", "forward", std::move(text),
+    said.push_back(finding(f, "saturation", "matmul", "forward", std::move(text),
                            {{started_over(rules_for(f.names, "compute", f.names))}}));
   }
 }
@@ -241,7 +268,7 @@ void HealthWatch::find_vanished(std::vector<HealthFinding>& said) const {
     std::string text = fmt::format(
         "{} of {} become zero in the blocks in which products read them; the largest weight is {:.2g}",
         percent_text(f.part / f.of), who(f), f.absmax);
-    said.push_back(finding(f, "underflow", "forward", std::move(text),
+    said.push_back(finding(f, "underflow", "matmul", "forward", std::move(text),
                            {{started_over(rules_for(f.names, "compute", f.names))}}));
   }
 }

@@ -25,10 +25,12 @@ struct HealthLimits {
 /// A loss of several parameters.
 struct HealthFinding {
   std::string kind;   // "rounded_away", "underflow", "saturation"
+  std::string op;     // "matmul", "gradient", "reduce", "update"
   std::string pass;   // "forward", "backward", "update"
   std::string worst;  // the parameter that loses the largest share
   double share = 0;   // of the elements of all these parameters
   Warning warning;    // one sentence, with cures
+  double absmax = 0, gradient = 0, lr = 0;  // the largest weight and gradient, and the highest rate
 };
 
 /// Observes the steps of a run in order.
@@ -50,11 +52,13 @@ class HealthWatch {
     runtime::ParameterHealth last{};
     double lost = 0, moving = 0;  // elements with updates, over the steps at a high learning rate
     double flushed = 0, saturated = 0, beyond = 0, vanished = 0;
+    double reduce_flushed = 0, reduce_saturated = 0;
     std::int64_t steps = 0;
   };
   /// Parameters with the same finding, in one format, either vectors or matrices.
   struct Found {
     Scalar master = Scalar::f32;
+    Scalar arithmetic = Scalar::f32;  // of the update
     bool vectors = false;
     std::vector<std::string> names;
     double part = 0, of = 0;          // elements
@@ -63,12 +67,12 @@ class HealthWatch {
     std::string worst = {};
     double worst_share = 0;
   };
-  static HealthFinding finding(const Found& found, std::string kind, std::string pass, std::string text,
-                               std::vector<Cure> cures);
+  HealthFinding finding(const Found& found, std::string kind, std::string op, std::string pass,
+                        std::string text, std::vector<Cure> cures) const;
   /// Returns "the 13 vectors model.layers.*.input_layernorm.weight, model.norm.weight".
   static std::string who(const Found& found);
   /// Adds `p` to its group, a new one if there is none, and returns the group.
-  static Found& add(std::vector<Found>& found, const runtime::ParameterHealth& p, double share);
+  Found& add(std::vector<Found>& found, const runtime::ParameterHealth& p, double share) const;
   /// Returns the names of the parameters with masters in a format.
   std::vector<std::string> with_format(Scalar master) const;
   /// Returns the parameters whose mean share loss(sums) / steps is above limit(sums).

@@ -43,6 +43,7 @@ struct ValueStep {
   std::optional<double> error_inward{};    // the mean decrease of the magnitude, relative to the rms
   std::optional<double> max_ulp{};         // the largest error, in units of the format's last place
   std::optional<double> cancelled{};       // of sums: elements below 1/64 of their largest term
+  std::optional<double> stuck{};  // of a state that the update keeps: not zero before rounding, but no change after it
   std::optional<double> interior_error{};  // of intermediate results in a lowered format, relative to the rms
 };
 
@@ -55,6 +56,7 @@ struct ValueSeries {
   std::optional<BlockFormat> blocks = {};  // it is rounded to blocks, whose values `format` represents
   bool factor = false;        // an operand that a product rounds while it reads it, called `name`
   plan::RoundingKind kind = plan::RoundingKind::result;
+  std::string field = {};     // the policy field that decides the format, or "": compute
   bool rounds = false;        // its format does not store every result of the arithmetic
   std::string point = {};     // of a point inside the op: its name ("P and dS"); the values are results of the op
   bool delayed = false;       // its scale is of earlier steps
@@ -141,6 +143,9 @@ struct Audit {
   std::vector<StepPoint> earlier = {};  // steps of the run before those, from its metrics
   std::vector<ValueSeries> values;      // in the order of the plan
   std::vector<ParameterSeries> weights;
+  double median_gradient_error = 0;    // the largest over the steps of the median over the parameters
+  double expected_gradient_error = 0;  // what rounding the operands of products explains
+  std::string coarsest = {};           // the coarsest format of operands
   std::string no_reference = {};  // why gradients were not compared with those in f32, or ""
   std::int64_t points_of_rounding = 0;        // of the plan
   std::vector<std::string> unobserved = {};   // of these: "SCOPE OP PASS (NAME): why"

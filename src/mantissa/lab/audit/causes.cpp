@@ -6,6 +6,7 @@
 #include <cmath>
 
 #include "mantissa/base/counted.h"
+#include "mantissa/base/quantities.h"
 #include "mantissa/base/words.h"
 #include "mantissa/lab/audit/findings.h"
 #include "mantissa/lab/audit/trials.h"
@@ -273,25 +274,43 @@ void try_cures(Audit& audit, const AuditSource& source, const CureTrials& option
   audit.untried = trials.missed();
 }
 
+namespace {
+
+/// Returns what the audit looked at, and what it did not.
+std::string coverage_of(const Audit& audit) {
+  const auto missing = std::ssize(audit.unobserved);
+  std::string text = missing == 0
+                         ? fmt::format("All {} of the plan were observed", counted(audit.points_of_rounding, "rounding point"))
+                         : fmt::format("{} of {} of the plan were not observed: {}{}", missing,
+                                       counted(audit.points_of_rounding, "rounding point"), audit.unobserved.front(),
+                                       missing > 1 ? ", and others (audit.json, not_observed)" : "");
+  if (!audit.no_reference.empty())
+    return text + fmt::format(". Gradients were not compared with f32: {}.", audit.no_reference);
+  const bool compared = std::ranges::any_of(
+      audit.weights, [](const ParameterSeries& p) { return !p.gradient_steps.empty(); });
+  if (!compared) return text + ". No gradients were compared with f32: no observed step was applied.";
+  return text + fmt::format("; the gradients differ from those of the same steps in f32 by {} of their rms (median).",
+                            percent_text(audit.median_gradient_error));
+}
+
+}  // namespace
+
 std::string verdict_of(const Audit& audit) {
   const std::string what = fmt::format("{} of {}", counted(audit.steps, "step"), audit.title);
   const auto skipped = std::ranges::count_if(audit.points, &StepPoint::skipped);
   const auto batches = std::ranges::count_if(audit.points, &StepPoint::batch_skipped);
   if (batches > 0 && batches == std::ssize(audit.points))
     return fmt::format("{} showed nothing: run.skip_batches skips every batch.", what);
-  if (audit.findings.empty() && skipped > 0) {
-    return fmt::format(
-        "{} showed no problem: no value left the range of its format in the steps that were applied, and no "
-        "format lost more than its share of gradients or updates. {} skipped{}{}.",
-        what, counted(skipped, "step", "was", "were"),
-        batches > 0 ? fmt::format(", {} of them as run.skip_batches requests", batches) : "",
-        skipped > batches ? ", while the loss scale looked for its value" : "");
-  }
   if (audit.findings.empty()) {
-    return fmt::format(
-        "{} showed no problem: no value left the range of its format, no format lost more than its "
-        "share of gradients or updates, and every step was applied.",
-        what);
+    std::string text = fmt::format(
+        "{} showed no problem: no value left the range of its format{}, and no format lost more than its share "
+        "of gradients or updates. ",
+        what, skipped > 0 ? " in the steps that were applied" : "");
+    text += skipped == 0 ? "Every step was applied. "
+                         : fmt::format("{} skipped{}{}. ", counted(skipped, "step", "was", "were"),
+                                       batches > 0 ? fmt::format(", {} of them as run.skip_batches requests", batches) : "",
+                                       skipped > batches ? ", while the loss scale looked for its value" : "");
+    return text + coverage_of(audit);
   }
   const Finding& first = audit.findings.front();
   std::string text =
@@ -302,6 +321,7 @@ std::string verdict_of(const Audit& audit) {
   if (audit.untried > 0)
     text += fmt::format(" There was no time to try {}.", counted(audit.untried, "more cure"));
   if (!audit.stopped.empty()) text += fmt::format(" The run stopped at step {}.", audit.stopped_at);
+  if (!audit.unobserved.empty()) text += " " + coverage_of(audit);
   return text;
 }
 

@@ -33,6 +33,13 @@ double severity_of(std::string_view kind, double share) {
   return 40 + 20 * share;
 }
 
+/// The observed steps in which a problem must occur.
+enum class Occurs : std::uint8_t {
+  once,            // any one
+  often,           // at least two, and a quarter of them
+  often_or_first,  // the same, or the first: what its step loses is lost for good
+};
+
 /// Finds one kind of problem in values, one finding for the values that differ only in their layer.
 class Search {
  public:
@@ -40,10 +47,9 @@ class Search {
       : audit_(audit), found_(found), searches_(scale_searches(audit)) {}
 
   /// `measure` returns a value's figure in a step, or null. Figures above `limit` are a problem; `write`
-  /// completes the finding of the largest one. A problem that `lasts` must occur in at least two observed
-  /// steps, and a quarter of them: delayed scales start at 1, and so lose values in the first step.
+  /// completes the finding of the largest one.
   template <class Measure, class Write>
-  void find(double limit, bool lasts, const Measure& measure, const Write& write) {
+  void find(double limit, Occurs occurs, const Measure& measure, const Write& write) {
     struct Worst {
       std::string key;
       const ValueSeries* value;
@@ -51,6 +57,7 @@ class Search {
       std::int64_t first;
       double figure;
       std::vector<std::string> scopes;
+      bool alone;  // in the first step only
     };
     std::vector<Worst> worst;
     for (const ValueSeries& v : audit_.values) {
@@ -58,13 +65,8 @@ class Search {
       double figure = 0;
       std::int64_t first = 0;
       std::size_t times = 0;
-      bool seen = false;  // in an earlier step the value was not zero
       for (const ValueStep& s : v.steps) {
         if (searches_ && v.pass == "backward" && skipped(s.step)) continue;
-        // A scale without a history is 1. Gradients may be zero until the scales of later layers have one.
-        const bool has_history = !v.delayed || seen;
-        seen = seen || s.absmax > 0 || s.flushed.value_or(0) > 0;
-        if (!has_history) continue;
         const std::optional<double> here = measure(v, s);
         if (!here || !(*here > limit)) continue;
         ++times;
@@ -72,15 +74,18 @@ class Search {
         if (most == nullptr || *here > figure) most = &s, figure = *here;
       }
       if (most == nullptr) continue;
-      if (lasts && v.steps.size() > 2 && times < std::max<std::size_t>(2, v.steps.size() / 4)) continue;
+      const bool few = v.steps.size() > 2 && times < std::max<std::size_t>(2, v.steps.size() / 4);
+      const bool alone = few && occurs == Occurs::often_or_first && first == v.steps.front().step;
+      if (few && occurs != Occurs::once && !alone) continue;
       const std::string key = fmt::format("{} {} {}", train::patterns_of({v.scope}), v.op, v.pass);
       auto group = std::ranges::find(worst, key, &Worst::key);
       if (group == worst.end()) {
-        worst.push_back({key, &v, most, first, figure, {v.scope}});
+        worst.push_back({key, &v, most, first, figure, {v.scope}, alone});
         continue;
       }
       if (std::ranges::find(group->scopes, v.scope) == group->scopes.end()) group->scopes.push_back(v.scope);
       group->first = std::min(group->first, first);
+      group->alone = group->alone && alone;
       if (figure > group->figure) group->value = &v, group->step = most, group->figure = figure;
     }
     for (const Worst& w : worst) {
@@ -92,6 +97,11 @@ class Search {
       f.share = w.figure;
       f.evidence = {{"absmax", w.step->absmax}, {"absmin", w.step->absmin}, {"rms", w.step->rms}};
       write(f, *w.value, *w.step, w.figure);
+      if (w.alone) {
+        f.text += fmt::format("; in step {} alone{}", w.first,
+                              w.value->delayed ? ", in which its scale has no history and is 1" : "");
+        f.evidence["steps"] = 1;
+      }
       if (w.scopes.size() > 1) {
         f.text += fmt::format("; the same in {} more", counted(w.scopes.size() - 1, "layer"));
         const std::size_t at = f.rule ? f.rule->find(f.scope) : std::string::npos;
@@ -122,14 +132,14 @@ std::optional<std::string> rule_for(const ValueSeries& v) {
     case plan::RoundingKind::reduce:
       return std::nullopt;  // a field of the whole run
     default:
-      // The stored format of a value follows from the compute format of its scope.
-      return v.scope + (v.pass == "update" ? ": optimizer=f32" : ": compute=f32");
+      // The stored format of most values follows from the compute format of their scope.
+      return fmt::format("{}: {}=f32", v.scope, v.field.empty() ? "compute" : v.field);
   }
 }
 
 void find_overflow(Search& search, const Thresholds& t) {
   search.find(
-      t.overflow, false,
+      t.overflow, Occurs::once,
       [](const ValueSeries&, const ValueStep& s) -> std::optional<double> {
         // A format without infinity, or a saturating one, stores the largest value: that is saturation.
         return s.inf + s.nan > 0 ? s.overflowed : std::nullopt;
@@ -142,7 +152,7 @@ void find_overflow(Search& search, const Thresholds& t) {
                              percent_text(share));
       });
   search.find(
-      0, true,
+      0, Occurs::often_or_first,
       [&](const ValueSeries&, const ValueStep& s) -> std::optional<double> {
         // One channel that is too large can be most of a value.
         const bool loses = s.overflowed > t.saturation || s.error_rms > t.clipped;
@@ -165,8 +175,10 @@ void find_overflow(Search& search, const Thresholds& t) {
 
 void find_underflow(Search& search, const Thresholds& t) {
   search.find(
-      t.underflow, true,
+      t.underflow, Occurs::often_or_first,
       [&](const ValueSeries& v, const ValueStep& s) -> std::optional<double> {
+        // HealthWatch finds those of sums over shards, for all parameters at once.
+        if (v.kind == plan::RoundingKind::reduce) return std::nullopt;
         return v.blocks && s.flushed <= t.vanished ? std::nullopt : s.flushed;
       },
       [](Finding& f, const ValueSeries& v, const ValueStep&, double share) {
@@ -184,12 +196,19 @@ void find_underflow(Search& search, const Thresholds& t) {
       });
 }
 
+/// Returns the error of a value in units of that of rounding it to bf16, which is uniform.
+double times_bf16(const ValueStep& s) {
+  return s.error_rms.value_or(0) / std::ldexp(1.0, -9) * std::sqrt(3.0);
+}
+
 void find_errors(Search& search, const Thresholds& t) {
+  const double kMostInside = t.interior;
   search.find(
-      t.bias, true,
-      [](const ValueSeries& v, const ValueStep& s) -> std::optional<double> {
+      t.bias, Occurs::often,
+      [&](const ValueSeries& v, const ValueStep& s) -> std::optional<double> {
         if (!s.error_rms || *s.error_rms == 0 || v.elements < 4096) return std::nullopt;
         if (*s.flushed + *s.overflowed > 0.01) return std::nullopt;  // these values explain the bias
+        if (plan::is_inside_step(v.kind) && times_bf16(s) > kMostInside) return std::nullopt;  // an `error`
         const double ratio = std::max(std::abs(*s.error_mean), std::abs(*s.error_inward)) / *s.error_rms;
         // Rounding f16 toward zero has a mean error of about 2^-12 of the value.
         constexpr double kNoticed = 0x1p-13;
@@ -214,11 +233,11 @@ void find_errors(Search& search, const Thresholds& t) {
             inward ? *s.error_inward : *s.error_mean, 100 * ratio);
       });
   search.find(
-      t.interior, true,
+      t.interior, Occurs::often,
       [](const ValueSeries& v, const ValueStep& s) -> std::optional<double> {
         const bool sums = v.kind == plan::RoundingKind::accumulator || v.kind == plan::RoundingKind::interior;
         if (!s.error_rms || !sums) return std::nullopt;
-        return *s.error_rms / std::ldexp(1.0, -9) * std::sqrt(3.0);  // uniform rounding to bf16
+        return times_bf16(s);
       },
       [](Finding& f, const ValueSeries& v, const ValueStep& s, double ratio) {
         f.kind = "error";
@@ -229,17 +248,39 @@ void find_errors(Search& search, const Thresholds& t) {
         f.evidence["error_rms"] = *s.error_rms;
         f.evidence["times_bf16"] = ratio;
         f.text = fmt::format(
-            "the {} of {} in {} change the result by {} of its rms, {:.0f} times the error of storing it in bf16",
+            "computing the {} of {} in {} changes its result by {} of the rms, {:.0f} times the error of storing "
+            "it in bf16",
             v.point, place_of_op(v), name(v.rounded), percent_text(*s.error_rms), ratio);
       });
   search.find(
-      t.cancellation, true, [](const ValueSeries&, const ValueStep& s) { return s.cancelled; },
+      t.cancellation, Occurs::often, [](const ValueSeries&, const ValueStep& s) { return s.cancelled; },
       [](Finding& f, const ValueSeries& v, const ValueStep&, double share) {
         f.kind = "cancellation";
         f.severity = 10 + 10 * share;
         f.text = fmt::format(
             "{} of the sums in {} are below 1/64 of their terms, so 6 of their leading bits cancel",
             percent_text(share), place(v));
+      });
+}
+
+/// States of the optimizer that stay as they are, under rounding to nearest.
+void find_stuck(Search& search, const config::RunConfig& config, const Thresholds& t) {
+  search.find(
+      t.updates_lost, Occurs::often,
+      [&](const ValueSeries& v, const ValueStep& s) -> std::optional<double> {
+        const precision::Use use{v.scope, "update", precision::Pass::update, s.step - 1};
+        const bool kept = v.field == "optimizer" && config.policy.resolve(use).rounding != Rounding::stochastic;
+        return kept ? s.stuck : std::nullopt;
+      },
+      [](Finding& f, const ValueSeries& v, const ValueStep&, double share) {
+        f.kind = "rounded_away";
+        f.severity = severity_of(f.kind, share);
+        f.rule = v.scope + ": optimizer=f32";
+        f.evidence["stuck"] = share;
+        f.text = fmt::format(
+            "{} of the optimizer's state {} of {} stay as they are: their changes are below half of the last "
+            "place of {}",
+            percent_text(share), v.name, v.scope, name(v.rounded));
       });
 }
 
@@ -263,12 +304,13 @@ void find_lost_updates(const Audit& audit, const config::RunConfig& config, cons
     Finding f;
     f.kind = h.kind;
     f.scope = h.worst.substr(0, h.worst.rfind('.'));
-    f.op = h.pass == "forward" ? "matmul" : "update";
+    f.op = h.op;
     f.pass = h.pass;
     f.step = audit.points.empty() ? 0 : audit.points.front().step;
     f.share = h.share;
     f.severity = severity_of(h.kind, h.share);
     f.text = h.warning.text;
+    f.evidence = {{"share", h.share}, {"weight_absmax", h.absmax}, {"gradient_absmax", h.gradient}, {"lr", h.lr}};
     if (!h.warning.cures.empty()) {
       f.cure = h.warning.cures.front();
       std::erase(f.cure->arguments, "--overwrite");  // an audit writes no run
@@ -277,6 +319,62 @@ void find_lost_updates(const Audit& audit, const config::RunConfig& config, cons
     }
     found.push_back(std::move(f));
   }
+}
+
+/// Finds gradients that differ from those of the same step in f32 by more than the policy's operands explain.
+void find_gradients(const Audit& audit, const Thresholds& t, std::vector<Finding>& found) {
+  struct Worst {
+    const ParameterSeries* parameter = nullptr;
+    const GradientStep* step = nullptr;
+    double figure = 0;
+    std::size_t parameters = 0;
+  };
+  const auto worst_of = [&](const auto& measure, double limit) {
+    Worst worst;
+    for (const ParameterSeries& p : audit.weights) {
+      const GradientStep* most = nullptr;
+      for (const GradientStep& g : p.gradient_steps) {
+        if (measure(g) > limit && (most == nullptr || measure(g) > measure(*most))) most = &g;
+      }
+      if (most == nullptr) continue;
+      ++worst.parameters;
+      if (measure(*most) > worst.figure) worst = {&p, most, measure(*most), worst.parameters};
+    }
+    return worst;
+  };
+  const auto report = [&](const Worst& w, const std::string& text) {
+    Finding& f = found.emplace_back();
+    f.kind = "gradient";
+    f.scope = w.parameter->name.substr(0, w.parameter->name.rfind('.'));
+    f.op = "gradient";
+    f.pass = "backward";
+    f.step = w.step->step;
+    f.severity = 45;
+    f.evidence = {{"vanished", w.step->vanished}, {"zeros", w.step->zeros}, {"error", w.step->error},
+                  {"cosine", w.step->cosine},     {"rms_f32", w.step->rms}, {"median_error", audit.median_gradient_error},
+                  {"expected_error", audit.expected_gradient_error}};
+    f.text = text;
+    if (w.parameters > 1) f.text += fmt::format("; {} parameters are affected", w.parameters);
+    return &f;
+  };
+  const Worst vanished = worst_of([](const GradientStep& g) { return g.vanished; }, t.underflow);
+  if (vanished.parameter != nullptr) {
+    report(vanished, fmt::format("{} of the gradient of {} is zero, but not in the same step in f32 (step {})",
+                                 percent_text(vanished.figure), vanished.parameter->name, vanished.step->step))
+        ->share = vanished.figure;
+    return;
+  }
+  const double explained = audit.expected_gradient_error;
+  const double one = std::min(1.0, std::max(0.5, 5 * t.gradient * explained));
+  Worst wrong = worst_of([](const GradientStep& g) { return g.error; }, one);
+  if (wrong.parameter == nullptr && audit.median_gradient_error > std::min(1.0, t.gradient * explained))
+    wrong = worst_of([](const GradientStep& g) { return g.error; }, audit.median_gradient_error);
+  if (wrong.parameter == nullptr) return;
+  report(wrong, fmt::format("the gradient of {} differs from that of the same step in f32 by {} of its rms (step "
+                            "{}); the median over all parameters is {}, and operands of {} explain about {}",
+                            wrong.parameter->name, percent_text(wrong.step->error), wrong.step->step,
+                            percent_text(audit.median_gradient_error), audit.coarsest,
+                            percent_text(std::min(1.0, explained))));
 }
 
 void find_scale_fall(const Audit& audit, const Thresholds& t, std::vector<Finding>& found) {
@@ -401,10 +499,13 @@ std::vector<Finding> find_problems(const Audit& audit, const config::RunConfig& 
   find_overflow(search, t);
   find_underflow(search, t);
   find_errors(search, t);
+  find_stuck(search, config, t);
+  find_gradients(audit, t, found);
   find_lost_updates(audit, config, t, found);
   find_scale_fall(audit, t, found);
   find_learning_rate(audit, vocabulary, found);
   for (Finding& f : found) {
+    if (f.evidence.empty()) f.evidence = {{"step", static_cast<double>(f.step)}};
     if (f.rule && !f.cure) f.cure = Cure{{"--rule", *f.rule}};
   }
   std::ranges::stable_sort(found, std::ranges::greater(), &Finding::severity);

@@ -25,6 +25,8 @@ class Record {
   void add_reduced(std::int64_t step, train::Trainer& trainer);
   /// Adds the gradients of an observed step beside those in f32.
   void add_gradients(std::int64_t step, const std::map<std::string, GradientStep>& gradients);
+  /// Sets the figures of all gradients together, and what operands of `program` explain of them.
+  void summarise_gradients(const plan::Program& program, std::int64_t layers);
   /// Lists the rounding points that no step has compared (Audit::unobserved). Call it after the last step.
   void list_unobserved(const plan::Program& program);
 

@@ -210,6 +210,7 @@ Audit audit_run(const AuditSource& source, const AuditOptions& options, const On
   observer.reset();
   updates.reset();
   record.list_unobserved(trainer.program());
+  record.summarise_gradients(trainer.program(), trainer.model().num_hidden_layers);
   overflows.report(audit, found);
   for (Finding& f : find_problems(audit, config, source.model.config.vocab_size))
     found.push_back(std::move(f));
@@ -224,6 +225,7 @@ Audit audit_run(const AuditSource& source, const AuditOptions& options, const On
                       {"updates_lost", limits.updates_lost},
                       {"bias", limits.bias},
                       {"interior", limits.interior},
+                      {"gradient", limits.gradient},
                       {"cancellation", limits.cancellation},
                       {"scale_fall", limits.scale_fall},
                       {"scale_low", limits.scale_low}};
