@@ -133,5 +133,28 @@ TEST(ShardSum, WaitingSumsAreTheOnesOfABinaryCounter) {
   }
 }
 
+/// Half of the least e5m2 is 2^-17. Values and sums below it become zero, at every rounding of the tree.
+TEST(ShardSum, CountsWhatItsRoundingsLose) {
+  constexpr std::int64_t kShards = 4;
+  Held gradient(kCount, Scalar::f32);
+  const std::vector<Gradient> gradients = {gradient.gradient};
+  ShardSum sum(gradients, kShards, Scalar::e5m2);
+  std::vector<ValueCounts> counts(1);
+  for (std::int64_t shard = 0; shard < kShards; ++shard) {
+    Values values(kCount);
+    for (std::size_t i = 0; i < values.size(); ++i) values[i] = i % 4 == 0 ? 0x1p-18 : i % 4 == 1 ? 0x1p17 : 0.25;
+    gradient.set(values);
+    sum.add(kContext, gradients, shard, counts);
+  }
+  const std::uint64_t quarter = kCount / 4;
+  // Each of the four gradients, and three sums of two of them; those of zeros lose nothing more.
+  EXPECT_EQ(counts[0].count, 7U * kCount);
+  EXPECT_EQ(counts[0].flushed, 4 * quarter);
+  EXPECT_EQ(counts[0].overflowed, 4 * quarter) << "sums of infinities were not finite before";
+  const Values result = gradient.get();
+  EXPECT_EQ(result[0], 0);
+  EXPECT_EQ(result[2], 1);
+}
+
 }  // namespace
 }  // namespace mantissa::comm

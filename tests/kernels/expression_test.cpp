@@ -7,6 +7,7 @@
 
 #include "kernels/pointwise_testing.h"
 #include "mantissa/base/error.h"
+#include "mantissa/kernels/reference/pointwise.h"
 
 namespace mantissa::kernels::expression_test {
 namespace {
@@ -199,6 +200,21 @@ TEST(Fuse, FailsBeyondTheLimits) {
   wires[0] = {Wire::From::output, 0, Scalar::f32};
   EXPECT_TRUE(fuse(swiglu(), wires, sum.build(), {true}, Scalar::f32).has_value());      // 2 + 5 inputs
   EXPECT_FALSE(fuse(sum.build(), wires, sum.build(), {true}, Scalar::f32).has_value());  // 6 + 5
+}
+
+TEST(Unrounded, ComputesWithoutTheRoundingsInside) {
+  ExpressionBuilder b;
+  b.store(b.mul(b.round(b.add(b.load(0), b.load(1)), Scalar::e5m2), b.load(1)), 0);
+  const Expression rounds = b.build(), plain = unrounded(rounds), lower = lowered(plain, Scalar::f16);
+  EXPECT_TRUE(rounds_inside(rounds));
+  EXPECT_FALSE(rounds_inside(plain));
+  EXPECT_EQ(least_rounding(rounds), Scalar::e5m2);
+  EXPECT_EQ(least_rounding(plain), Scalar::f64);
+  EXPECT_EQ(least_rounding(lower), Scalar::f16);
+  const std::vector<double> inputs = {1.0, 0.03125};
+  EXPECT_EQ(reference::evaluate(rounds, inputs)[0], 0.03125) << "1.03125 rounds to 1";
+  EXPECT_EQ(reference::evaluate(plain, inputs)[0], 1.03125 * 0.03125);
+  EXPECT_EQ(reference::evaluate(unrounded(lower), inputs)[0], 1.03125 * 0.03125);
 }
 
 }  // namespace

@@ -32,6 +32,7 @@ Explained begin(const model::ModelConfig& model, const precision::Policy& policy
   e.model_type = model.model_type;
   e.parameters = static_cast<double>(model.parameters());
   e.rows = plan::plan_rows(program);
+  e.roundings = plan::rounding_rows(program);
   for (const plan::PlanRow& row : e.rows) e.units.push_back(unit_names(row, device));
   e.here = here(program, machine, device);
   e.here.units = unit_uses(e.rows, machine, device);

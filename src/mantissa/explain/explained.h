@@ -17,6 +17,7 @@
 #include "mantissa/kernels/processor.h"
 #include "mantissa/model/config.h"
 #include "mantissa/plan/explain.h"
+#include "mantissa/plan/rounding_points.h"
 #include "mantissa/runtime/device.h"
 #include "mantissa/weights/model_files.h"
 
@@ -101,6 +102,7 @@ struct Explained {
   double parameters = 0;
   std::vector<plan::PlanRow> rows;
   std::vector<std::string> units;  // for each row the unit of its products, or ""
+  std::vector<plan::RoundingRow> roundings;  // every place where a value may lose bits
   Here here;
   std::vector<There> targets;
   std::size_t peak_bytes = 0;

@@ -32,6 +32,15 @@ json ops_json(const Explained& e) {
   return out;
 }
 
+json roundings_json(const Explained& e) {
+  json out = json::array();
+  for (const plan::RoundingRow& r : e.roundings) {
+    out.push_back({{"scope", r.scope}, {"op", r.op}, {"pass", r.pass}, {"kind", r.kind}, {"name", r.name},
+                   {"format", r.format}, {"rule", r.decided_by}, {"not_observed", r.unobserved.empty() ? json() : json(r.unobserved)}});
+  }
+  return out;
+}
+
 json memory_json(const cost::MemoryForecast& m) {
   json all = {{"peak", m.peak()}};
   for (const auto& [name, bytes] : purposes(m)) all[name] = bytes;
@@ -178,6 +187,7 @@ std::string to_json(const Explained& e) {
   nlohmann::json out = {{"policy", {{"preset", e.preset}, {"line", e.line}}},
                         {"loss_scale", e.loss_scale},
                         {"ops", ops_json(e)},
+                        {"rounding_points", roundings_json(e)},
                         {"machine", here_json(e.here)},
                         {"targets", targets},
                         {"warnings", e.warnings},

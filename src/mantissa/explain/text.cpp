@@ -204,6 +204,7 @@ std::string training_needs(const Explained& e) {
   const Training& t = *e.training;
   std::string text =
       fmt::format("\ncasts left  {} ({})\n", t.casts_left.count, human_bytes(t.casts_left.bytes));
+  text += fmt::format("rounds  {}\n", plan::rounding_text(e.roundings));
   if (t.chunked_steps > 0) {
     text += fmt::format("chunks  {} of {} steps run for {} tokens at a time\n", t.chunked_steps, t.steps,
                         t.stage_config.batch.chunk_tokens);

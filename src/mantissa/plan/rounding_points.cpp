@@ -1,5 +1,7 @@
 #include "mantissa/plan/rounding_points.h"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <array>
 
@@ -148,8 +150,8 @@ class Finder {
 
 std::string_view name(RoundingKind kind) {
   static constexpr std::array<std::string_view, 10> kNames = {
-      "weight", "operand",      "term",         "sum",   "result",
-      "factor", "partial sums", "intermediate", "fused", "reduce"};
+      "weight",     "operand",      "term",         "sum",   "result",
+      "own factor", "partial sums", "intermediate", "fused", "reduce"};
   return kNames[static_cast<std::size_t>(kind)];
 }
 
@@ -180,6 +182,33 @@ std::string RoundingPoint::format_name() const {
 
 std::vector<RoundingPoint> rounding_points(const Program& program) {
   return Finder(program).run();
+}
+
+std::vector<RoundingRow> rounding_rows(const Program& program) {
+  std::vector<RoundingRow> rows;
+  for (const Program* part : {&program, program.update.get()}) {
+    if (part == nullptr) continue;
+    for (const RoundingPoint& p : rounding_points(*part)) {
+      rows.push_back({p.scope(*part), std::string(p.op()), std::string(p.pass()), std::string(name(p.kind)),
+                      p.name, p.format_name(), p.decided_by(*part), std::string(p.unobserved)});
+    }
+  }
+  return rows;
+}
+
+std::string rounding_text(const std::vector<RoundingRow>& rows) {
+  std::vector<std::pair<std::string, std::size_t>> kinds;
+  for (const RoundingRow& row : rows) {
+    const auto kind = std::ranges::find(kinds, row.kind, &std::pair<std::string, std::size_t>::first);
+    kind == kinds.end() ? static_cast<void>(kinds.emplace_back(row.kind, 1)) : static_cast<void>(++kind->second);
+  }
+  std::string text = fmt::format("at {} points", rows.size());
+  for (std::size_t k = 0; k < kinds.size(); ++k)
+    text += fmt::format("{}{} {}", k == 0 ? ": " : ", ", kinds[k].first, kinds[k].second);
+  const auto unobserved =
+      std::ranges::count_if(rows, [](const RoundingRow& row) { return !row.unobserved.empty(); });
+  if (unobserved > 0) text += fmt::format("; audit does not observe {} of them", unobserved);
+  return text;
 }
 
 std::string result_name(const Program& program, const Step& step, std::size_t output) {

@@ -60,6 +60,18 @@ struct RoundingPoint {
 /// Those of its update are the points of Program::update. Valid as long as the program.
 std::vector<RoundingPoint> rounding_points(const Program& program);
 
+/// A rounding point for display.
+struct RoundingRow {
+  std::string scope, op, pass, kind, name, format, decided_by;
+  std::string unobserved;  // why no observer counts it, or ""
+};
+
+/// Returns the rounding points of a program and of its update.
+std::vector<RoundingRow> rounding_rows(const Program& program);
+
+/// Returns one line about them: "at 144 points: weight 45, result 60, …".
+std::string rounding_text(const std::vector<RoundingRow>& rows);
+
 /// Returns the name of result `output` of a step among its results: "q", "grad.weight"; "" for the only one.
 std::string result_name(const Program& program, const Step& step, std::size_t output);
 

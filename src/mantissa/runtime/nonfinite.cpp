@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <limits>
 
 #include "mantissa/kernels/loss_count.h"
 #include "mantissa/numeric/round.h"
@@ -99,9 +100,17 @@ class NonFiniteSearch : public StepObserver {
       }
       if (narrow && !before) found_.field = of.field;
     }
+    if (before) {
+      found_.value = before->value;
+      found_.format = before->format;
+    }
+    // An intermediate result beyond its format is inf. The NaN follows from it: inf − inf, inf / inf.
+    const bool narrower = traits(step.interior).exponent_bits < traits(program_.arithmetic).exponent_bits;
+    if (!found_.interior.empty() && narrower && std::isnan(found_.value)) {
+      found_.value = std::numeric_limits<double>::infinity();
+      found_.format = step.interior;
+    }
     if (!before) return;
-    found_.value = before->value;
-    found_.format = before->format;
     if (std::isfinite(before->value)) found_.field = before->field;
   }
 

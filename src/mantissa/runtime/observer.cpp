@@ -241,6 +241,10 @@ void Observer::see_inside(std::span<ObservedValue> values, std::span<ObservedVal
   graph::Call call = without(kind, as_is, unrounded);
   std::vector<graph::Argument> inputs(call.inputs.begin(), call.inputs.end());
   if (kind == Observed::interior) raise_constants(step, inputs);
+  // Both factors of a product have the same number of parts.
+  for (graph::Argument& in : inputs) {
+    if (kind == Observed::made && in.operand.parts > 1) in.operand = call.arithmetic;
+  }
   call.inputs = inputs;
   const std::span<const graph::Argument> exact = inside_.compute(call, step);
   for (ObservedValue& value : values) {

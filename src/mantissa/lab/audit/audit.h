@@ -91,6 +91,13 @@ struct ParameterSeries {
   Binades gradients{};  // of the last observed step, unscaled
 };
 
+/// Another cure of a problem that works, and what it costs.
+struct Alternative {
+  Cure cure;
+  std::size_t memory = 0;   // of the run, as predicted, in bytes
+  double step_seconds = 0;  // of a step of its trial
+};
+
 /// A problem, with its evidence.
 struct Finding {
   std::string kind;  // "nonfinite", "overflow", "saturation", "underflow", "rounded_away", "bias", …
@@ -101,6 +108,7 @@ struct Finding {
   std::map<std::string, double> evidence = {};
   std::optional<std::string> rule = {};  // that --rule takes
   std::optional<Cure> cure = {};         // Cure::tested: it was replayed, and the finding was gone
+  std::vector<Alternative> alternatives = {};  // to the cure, in order of memory and time
   std::string command = {};              // the cure as a whole command, if the program knows it
   std::string remark = {};               // if no cure works: which ones were tried
   std::string text;                      // one sentence
@@ -138,6 +146,7 @@ struct Audit {
   std::int64_t stopped_at = 0;   // that step
   std::optional<FirstNonFinite> first_non_finite = {};
   std::int64_t steps = 0, parameters = 0;
+  std::size_t memory = 0;              // of the run, as predicted, in bytes
   std::vector<std::int64_t> observed;  // steps
   std::vector<StepPoint> points;
   std::vector<StepPoint> earlier = {};  // steps of the run before those, from its metrics

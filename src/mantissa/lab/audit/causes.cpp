@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <tuple>
 
 #include "mantissa/base/counted.h"
 #include "mantissa/base/quantities.h"
@@ -91,6 +92,7 @@ std::vector<Cure> candidates_of(const Finding& f, const Audit& audit, const conf
   const bool range = f.kind == "overflow" || f.kind == "saturation" || f.kind == "underflow";
   const bool unscaled = (range || f.kind == "nonfinite") && lacks_scales(f, config.policy);
   if (unscaled) add({"--rule", "*: scaling=delayed"});
+  if (f.evidence.contains("steps")) add({"--rule", "*: scaling=current"});  // the first step has no history
   if (f.kind == "underflow" && f.pass == "backward" && !unscaled) {
     constexpr double kHigh = 0x1p24;  // above which the first steps of most runs overflow
     if (!scaler) add({"--set", "precision.loss_scale=dynamic"});
@@ -111,7 +113,7 @@ std::vector<Cure> candidates_of(const Finding& f, const Audit& audit, const conf
   const bool alone = rules.size() <= 1;
   if (!rules.empty()) add(as_arguments(rules));
   if (f.cure && alone) add(f.cure->arguments);
-  if (is_stop(f) || range) add({"--precision", "bf16-mixed"});
+  if (is_stop(f) || range || f.kind == "gradient") add({"--precision", "bf16-mixed"});
   if (f.rule && f.rule->find(f.scope) != std::string::npos && !f.scope.empty()) {
     if (alone) add({"--rule", for_all_layers(*f.rule, f.scope)});
     if (f.rule->ends_with(": compute=f32") && !is_stop(f)) add({"--rule", "*: compute=f32"});
@@ -121,8 +123,14 @@ std::vector<Cure> candidates_of(const Finding& f, const Audit& audit, const conf
   if (f.kind == "rounded_away" && f.rule && f.rule->ends_with(": params=f32")) {
     add({"--set", "precision.rounding=stochastic"});
     add({"--set", "precision.kahan=true"});
+    add({"--rule", "*: params=f32"});
   }
-  if (is_stop(f) || range) add({"--precision", "32-true"});
+  if (f.kind == "gradient") {
+    for (const Finding& other : audit.findings) {
+      if (other.rule && &other != &f) add({"--rule", *other.rule});
+    }
+  }
+  if (is_stop(f) || range || f.kind == "gradient") add({"--precision", "32-true"});
   return all;
 }
 
@@ -187,6 +195,39 @@ const Finding* cured_stop(const Finding& finding, const Audit& audit) {
   return nullptr;
 }
 
+/// Tries all cures of weights that do not move, and keeps those that work, the one that takes the least memory
+/// first, and of equal ones the fastest.
+void try_moving(Finding& finding, const std::vector<Cure>& candidates, Trials& trials) {
+  std::string failed;
+  std::vector<Alternative> working;
+  bool missed = false;
+  for (Cure candidate : candidates) {
+    const Trial* trial = trials.under(candidate, false);
+    missed = missed || trial == nullptr;
+    if (trial == nullptr) continue;
+    if (!trials.cures(*trial, finding)) {
+      failed += (failed.empty() ? "" : ", ") + shell_words(candidate.arguments);
+      continue;
+    }
+    candidate.tested = true;
+    working.push_back({std::move(candidate), trial->memory, trial->step_seconds});
+  }
+  finding.cure.reset();
+  finding.rule.reset();
+  if (missed) finding.remark = "there was no time to try all cures";
+  if (working.empty()) {
+    if (!failed.empty()) finding.remark = "no cure that was tried works: " + failed;
+    return;
+  }
+  std::ranges::stable_sort(working, [](const Alternative& a, const Alternative& b) {
+    return std::tie(a.memory, a.step_seconds) < std::tie(b.memory, b.step_seconds);
+  });
+  finding.cure = working.front().cure;
+  finding.evidence["cure_memory"] = static_cast<double>(working.front().memory);
+  if (finding.cure->arguments.front() == "--rule") finding.rule = finding.cure->arguments.at(1);
+  finding.alternatives.assign(working.begin() + 1, working.end());
+}
+
 /// Keeps the first cure that works, or tells which ones do not.
 void try_finding(Finding& finding, const Audit& audit, const AuditSource& source, Trials& trials) {
   const bool stops = is_stop(finding), rate = stops && has_large_rate(audit);
@@ -196,6 +237,7 @@ void try_finding(Finding& finding, const Audit& audit, const AuditSource& source
   bool missed = false;
   constexpr std::size_t kMostRules = 3;
   std::vector<Cure> candidates = candidates_of(finding, audit, source.config);
+  if (finding.kind == "rounded_away") return try_moving(finding, candidates, trials);
   if (trials.slow()) {  // a policy is the likeliest second cure, and there may be no time for a third
     const auto policy =
         std::ranges::find_if(candidates, [](const Cure& c) { return c.arguments.front() == "--precision"; });
@@ -204,7 +246,7 @@ void try_finding(Finding& finding, const Audit& audit, const AuditSource& source
   }
   for (std::size_t i = 0; i < candidates.size(); ++i) {
     Cure candidate = candidates[i];
-    const bool observed = finding.kind != "rounded_away" && (!stops || trials.slow());
+    const bool observed = !stops || trials.slow();
     const Trial* trial = trials.under(candidate, observed);
     missed = missed || trial == nullptr;
     if (trial == nullptr) continue;
@@ -279,6 +321,7 @@ namespace {
 /// Returns what the audit looked at, and what it did not.
 std::string coverage_of(const Audit& audit) {
   const auto missing = std::ssize(audit.unobserved);
+  if (audit.points_of_rounding == 0) return "The plan rounds nothing below its arithmetic.";
   std::string text = missing == 0
                          ? fmt::format("All {} of the plan were observed", counted(audit.points_of_rounding, "rounding point"))
                          : fmt::format("{} of {} of the plan were not observed: {}{}", missing,

@@ -59,6 +59,8 @@ class Search {
       std::vector<std::string> scopes;
       bool alone;  // in the first step only
     };
+    // What the first step alone loses is reported if it is most of a value.
+    constexpr double kMost = 0.9, kWrong = 0.25;
     std::vector<Worst> worst;
     for (const ValueSeries& v : audit_.values) {
       const ValueStep* most = nullptr;
@@ -75,7 +77,10 @@ class Search {
       }
       if (most == nullptr) continue;
       const bool few = v.steps.size() > 2 && times < std::max<std::size_t>(2, v.steps.size() / 4);
-      const bool alone = few && occurs == Occurs::often_or_first && first == v.steps.front().step;
+      const ValueStep& begin = v.steps.front();
+      // Small gradients that become zero beside large ones matter little.
+      const bool much = figure > kMost || begin.error_rms.value_or(0) > kWrong;
+      const bool alone = few && occurs == Occurs::often_or_first && first == begin.step && much;
       if (few && occurs != Occurs::once && !alone) continue;
       const std::string key = fmt::format("{} {} {}", train::patterns_of({v.scope}), v.op, v.pass);
       auto group = std::ranges::find(worst, key, &Worst::key);

@@ -24,6 +24,9 @@ Json json_of(const Finding& f) {
   json["cure"] = nullptr;
   if (f.cure) json["cure"] = f.cure->arguments;
   json["tested"] = f.cure && f.cure->tested;
+  json["alternatives"] = Json::array();
+  for (const Alternative& a : f.alternatives)
+    json["alternatives"].push_back({{"cure", a.cure.arguments}, {"memory", a.memory}, {"step_seconds", a.step_seconds}});
   json["text"] = f.remark.empty() ? f.text : f.text + "; " + f.remark;
   return json;
 }

@@ -55,6 +55,11 @@ std::pair<std::string, double> coarsest_operand(const plan::Program& program) {
   return coarsest;
 }
 
+/// Returns the scope of a parameter.
+std::string scope_of(const std::string& name) {
+  return name.substr(0, name.rfind('.'));
+}
+
 /// Returns the policy field that decides the format of a result, or "".
 std::string field_of(const plan::Program& program, const runtime::ObservedValue& value) {
   const plan::Buffer& b = program.buffer(value.step->outputs[value.index]);
@@ -123,6 +128,11 @@ void Record::add_values(std::int64_t step, const plan::Program& program,
                         const std::vector<runtime::ObservedValue>& values) {
   for (const runtime::ObservedValue& value : values) {
     if (value.counts.count == 0) continue;
+    // Values that are not finite are seen, too.
+    if (value.counts.compared + value.counts.inf + value.counts.nan > 0) {
+      const std::string label = value.is_inside() ? value.point : runtime::name_of(program, value);
+      compared_.insert({value.step->scope, std::string(value.step->op->op), value.kind, label});
+    }
     ValueSeries& s = series_of(program, value);
     if (!s.steps.empty() && s.steps.back().step == step)
       continue;  // a step of the backward pass that repeats it
@@ -139,7 +149,8 @@ void Record::add_reduced(std::int64_t step, train::Trainer& trainer) {
   const std::vector<train::Trainer::NamedGradient> gradients = trainer.last_gradients();
   for (std::size_t i = 0; i < gradients.size(); ++i) {
     const std::string& name = gradients[i].name;
-    const std::string scope = name.substr(0, name.rfind('.'));
+    const std::string scope = scope_of(name);
+    compared_.insert({scope, "reduce", plan::RoundingKind::reduce, "gradient"});
     const auto [at, is_new] =
         series_.try_emplace({scope, "reduce", "backward", name.substr(scope.size() + 1)}, audit_.values.size());
     if (is_new) {
@@ -191,16 +202,15 @@ void Record::summarise_gradients(const plan::Program& program, std::int64_t laye
 void Record::list_unobserved(const plan::Program& program) {
   for (const plan::Program* part : {&program, program.update.get()}) {
     if (part == nullptr) continue;
-    for (const plan::RoundingPoint& point : plan::rounding_points(*part)) {
+    for (const plan::RoundingPoint& p : plan::rounding_points(*part)) {
       ++audit_.points_of_rounding;
-      if (!point.unobserved.empty())
-        audit_.unobserved.push_back(fmt::format("{} {} ({}): {}", point.scope(*part), point.op(), point.name, point.unobserved));
+      const std::string scope = p.step == nullptr ? scope_of(p.scope(*part)) : p.scope(*part);
+      const bool compared = compared_.contains({scope, std::string(p.op()), p.kind, p.name});
+      if (compared && p.unobserved.empty()) continue;
+      audit_.unobserved.push_back(fmt::format("{} {} {} ({}): {}", scope, p.op(), p.pass(), p.name.empty() ? name(p.kind) : p.name,
+                                              p.unobserved.empty() ? "no observed step could be repeated without it"
+                                                                   : p.unobserved));
     }
-  }
-  for (const ValueSeries& s : audit_.values) {
-    const auto compared = [](const ValueStep& v) { return v.error_rms || v.inf + v.nan > 0; };
-    if (s.rounds && std::ranges::none_of(s.steps, compared))
-      audit_.unobserved.push_back(fmt::format("{} {} {}: its step cannot be repeated", s.scope, s.op_and_name(), s.pass));
   }
 }
 

@@ -4,6 +4,7 @@
 #include <cstdint>
 #include <filesystem>
 #include <map>
+#include <set>
 #include <tuple>
 #include <vector>
 
@@ -35,6 +36,8 @@ class Record {
 
   Audit& audit_;
   std::map<std::tuple<std::string, std::string, std::string, std::string>, std::size_t> series_;
+  /// The rounding points whose effect was seen: scope, op, kind and name.
+  std::set<std::tuple<std::string, std::string, plan::RoundingKind, std::string>> compared_;
 };
 
 /// Returns the steps before `first` in the metrics.jsonl of a run directory; none without that file. Throws

@@ -33,6 +33,7 @@ bool is_observed(std::int64_t step, std::int64_t steps, std::int64_t most) {
 
 void describe(Audit& audit, const train::Trainer& trainer) {
   const plan::Program& program = trainer.program();
+  audit.memory = trainer.memory().peak();
   audit.preset = program.policy.preset();
   audit.policy = program.policy.line();
   for (const plan::Slot& slot : program.slots) audit.parameters += slot.shape.count();

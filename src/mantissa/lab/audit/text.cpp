@@ -14,6 +14,9 @@ std::string to_text(const Audit& audit) {
     if (f.cure)
       text +=
           fmt::format("     cure{}:\n        {}\n", f.cure->tested ? " (tested)" : " (not tested)", command);
+    for (const Alternative& a : f.alternatives)
+      text += fmt::format("     also works: {} ({:.1f} MB in all)\n", shell_words(a.cure.arguments),
+                          static_cast<double>(a.memory) / 1e6);
     if (!f.remark.empty()) text += fmt::format("     {}\n", f.remark);
   }
   return text;

@@ -81,6 +81,8 @@ const Trial* Trials::run(const std::vector<std::string>& arguments, bool observe
     if (audit.out_of_time) return miss();
     trial.runs = lab::runs(audit);
     trial.findings = std::move(audit.findings);
+    trial.memory = audit.memory;
+    trial.step_seconds = audit.seconds / static_cast<double>(std::max<std::int64_t>(1, audit.steps));
   } catch (const Error&) {  // the config or a format does not take the cure
   }
   longest_ = std::max(longest_, seconds_since(begin));

@@ -18,6 +18,8 @@ struct Trial {
   bool observed = false;               // every value was seen; otherwise only losses, weights and stops
   bool runs = false;  // the config takes the cure, no step stopped the run, and the last steps were applied
   std::vector<Finding> findings = {};
+  std::size_t memory = 0;   // bytes, as predicted
+  double step_seconds = 0;  // of a step, on average
 };
 
 struct CureTrials {

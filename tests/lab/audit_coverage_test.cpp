@@ -1,0 +1,177 @@
+// Every rounding point of a plan is observed, and what a format loses is found with its place, whatever the point
+// at which it is lost.
+#include <gtest/gtest.h>
+
+#include <algorithm>
+
+#include "lab/small_run.h"
+#include "mantissa/plan/rounding_points.h"
+#include "mantissa/precision/policy.h"
+
+namespace mantissa::lab {
+namespace {
+
+/// The rules lower every intermediate result, the operands of single ops, and what is stored between them.
+const std::vector<std::vector<std::string>>& rule_sets() {
+  static const std::vector<std::vector<std::string>> kSets = {
+      {},
+      {"*: op=softmax compute=bf16", "*: op=statistics compute=bf16", "*: op=angles compute=bf16",
+       "*: op=update compute=bf16"},
+      {"*: accumulate=bf16 accumulate_block=32", "*: kv=bf16", "*: residual=bf16", "*: output=bf16"},
+      {"*: grads=bf16", "*: rounding=stochastic"},
+      {"lm_head: compute=f16", "*.mlp.*: compute=bf16x3", "*.self_attn: compute=tf32"},
+  };
+  return kSets;
+}
+
+std::string joined(const std::vector<std::string>& lines) {
+  std::string text;
+  for (const std::string& line : lines) text += line + "\n";
+  return text;
+}
+
+TEST(Coverage, EveryRoundingPointOfEveryPresetIsObserved) {
+  std::vector<std::string> policies = {"bf16-true kahan=true", "fp8-hybrid scaling=current", "bf16-mixed compute=nvfp4",
+                                       "bf16-mixed compute=mxfp4", "bf16-mixed compute=mxfp8", "bf16-true saturate=true",
+                                       "bf16-mixed flush_subnormals=true"};
+  for (const std::string& preset : precision::Policy::preset_names()) policies.push_back(preset);
+  std::int64_t points = 0;
+  for (const std::string& policy : policies) {
+    for (const std::vector<std::string>& rules : rule_sets()) {
+      SCOPED_TRACE(policy + "; " + joined(rules));
+      std::optional<SmallRun> run;
+      try {
+        run.emplace(policy, rules, std::vector<std::string>{"model.num_hidden_layers=1", "data.sequence_length=16"});
+      } catch (const ConfigError&) {  // the policy does not take the rules
+        continue;
+      }
+      Audit audit;
+      try {
+        audit = run->audit(1);
+      } catch (const ConfigError&) {
+        continue;
+      }
+      points += audit.points_of_rounding;
+      std::vector<std::string> without_reason;
+      for (const std::string& place : audit.unobserved) {
+        if (!place.ends_with("it holds what the rounding of its weight lost")) without_reason.push_back(place);
+      }
+      EXPECT_TRUE(without_reason.empty()) << joined(without_reason);
+    }
+  }
+  EXPECT_GT(points, 2000);
+}
+
+TEST(Coverage, ShardsRoundOnlyWhereTheirSumsDo) {
+  for (const char* reduce : {"f32", "bf16", "e5m2"}) {
+    const SmallRun run(std::string("bf16-mixed reduce=") + reduce, {}, {"batch.shards=2", "batch.micro_batch_size=2"});
+    const Audit audit = run.audit(1);
+    const auto sums = std::ranges::count(audit.values, plan::RoundingKind::reduce, &ValueSeries::kind);
+    EXPECT_EQ(sums > 0, std::string_view(reduce) != "f32") << reduce;
+    EXPECT_TRUE(audit.unobserved.empty()) << joined(audit.unobserved);
+  }
+}
+
+struct Loss {
+  const char* what;
+  std::string policy;
+  std::vector<std::string> rules, changes;
+  std::string kind, scope, op, pass, word;  // of one of the findings; `word` is in its text
+  double share;                             // at least
+};
+
+class Losses : public ::testing::TestWithParam<Loss> {};
+
+TEST_P(Losses, AreFoundWhereTheyHappen) {
+  const Loss& loss = GetParam();
+  const Audit audit = SmallRun(loss.policy, loss.rules, loss.changes).audit(3);
+  const auto found = std::ranges::find_if(audit.findings, [&](const Finding& f) {
+    return f.kind == loss.kind && f.scope.find(loss.scope) != std::string::npos && f.op == loss.op &&
+           f.pass == loss.pass && f.text.find(loss.word) != std::string::npos && f.share >= loss.share;
+  });
+  EXPECT_NE(found, audit.findings.end()) << list(audit);
+  for (const Finding& f : audit.findings) {
+    EXPECT_FALSE(f.evidence.empty()) << f.text;
+    EXPECT_GE(f.share, 0) << f.text;
+    EXPECT_LE(f.share, 1) << f.text;
+  }
+}
+
+const std::vector<std::string> kSmall = {"model.initializer_range=0.005", "batch.global_batch_size=32"};
+
+INSTANTIATE_TEST_SUITE_P(
+    Planted, Losses,
+    ::testing::Values(
+        Loss{"partial sums in e5m2", "bf16-mixed accumulate=e5m2 accumulate_block=32", {}, {}, "underflow", "self_attn",
+             "matmul", "backward", "partial sums", 0.25},
+        Loss{"angles in bf16", "bf16-mixed", {"*: op=angles compute=bf16"}, {"data.sequence_length=512"}, "error",
+             "self_attn", "angles", "forward", "angles", 0},
+        Loss{"an update in bf16", "bf16-mixed", {"*: op=update compute=bf16"}, {"optimizer.lr=3e-5"}, "rounded_away",
+             "model", "update", "update", "computes the update in bf16", 0.5},
+        Loss{"a tensor scale of the first step", "bf16-mixed compute=nvfp4 scaling=delayed", {}, kSmall, "underflow",
+             "self_attn", "quantize", "backward", "in step 1 alone", 0.9},
+        Loss{"operands that attention makes", "16-mixed loss_scale=none", {}, kSmall, "underflow", "self_attn",
+             "attention", "backward", "P and dS", 0.5},
+        Loss{"sums over shards", "bf16-mixed reduce=e5m2", {},
+             {"model.initializer_range=0.005", "batch.shards=4", "batch.micro_batch_size=1"}, "underflow", "model",
+             "reduce", "backward", "over shards", 0.1},
+        Loss{"gradients that no other finding shows", "bf16-mixed", {"*: kv=e5m2"}, {}, "gradient", "model", "gradient",
+             "backward", "the same step in f32", 0},
+        Loss{"a residual stream in e4m3", "bf16-mixed", {"*: residual=e4m3"}, {}, "gradient", "model", "gradient",
+             "backward", "is zero, but not in the same step in f32", 0.9}),
+    [](const auto& loss) {
+      std::string name = loss.param.what;
+      for (char& c : name) c = std::isalnum(static_cast<unsigned char>(c)) != 0 ? c : '_';
+      return name;
+    });
+
+TEST(Gradients, EqualThoseOfF32InF32) {
+  const Audit audit = SmallRun("32-true").audit(2);
+  int compared = 0;
+  for (const ParameterSeries& p : audit.weights) {
+    for (const GradientStep& g : p.gradient_steps) {
+      ++compared;
+      EXPECT_EQ(g.error, 0) << p.name;
+      EXPECT_EQ(g.vanished, 0) << p.name;
+    }
+  }
+  EXPECT_EQ(compared, 2 * static_cast<int>(audit.weights.size()));
+}
+
+/// The loss scale and other masters do not count as errors.
+TEST(Gradients, DifferByTheRoundingOfTheirFormats) {
+  for (const char* policy : {"16-mixed", "bf16-mixed", "bf16-true"}) {
+    const Audit audit = SmallRun(policy).audit(3);
+    EXPECT_GT(audit.median_gradient_error, 0x1p-14) << policy;
+    EXPECT_LT(audit.median_gradient_error, 0x1p-5) << policy;
+  }
+}
+
+TEST(Gradients, AreNotComparedWhereRowsDependOnTheWeights) {
+  SmallRun run("bf16-mixed");
+  config::RunConfig rl = run.config;
+  rl.train.objective = "rl";
+  const GradientReference reference({rl, run.model, *run.task, *run.device}, rl);
+  EXPECT_NE(reference.absent().find("sampled with the weights"), std::string::npos);
+}
+
+TEST(Cures, OfWeightsThatDoNotMoveAreOrderedByMemory) {
+  const Audit audit = SmallRun("bf16-true", {}, {"optimizer.lr=1e-6"}).audit(8, true);
+  ASSERT_FALSE(audit.findings.empty());
+  const Finding& f = audit.findings.front();
+  ASSERT_TRUE(f.cure) << list(audit);
+  EXPECT_EQ(f.cure->arguments, (std::vector<std::string>{"--set", "precision.rounding=stochastic"})) << list(audit);
+  std::vector<std::string> others;
+  std::size_t before = static_cast<std::size_t>(f.evidence.at("cure_memory"));
+  for (const Alternative& a : f.alternatives) {
+    EXPECT_TRUE(a.cure.tested);
+    EXPECT_GE(a.memory, before);
+    before = a.memory;
+    others.push_back(a.cure.arguments.at(1));
+  }
+  EXPECT_NE(std::ranges::find(others, "precision.kahan=true"), others.end()) << list(audit);
+  EXPECT_NE(std::ranges::find(others, "*: params=f32"), others.end()) << list(audit);
+}
+
+}  // namespace
+}  // namespace mantissa::lab
