@@ -56,7 +56,7 @@ std::pair<std::string, double> coarsest_operand(const plan::Program& program) {
 }
 
 /// Returns the scope of a parameter.
-std::string scope_of(const std::string& name) {
+std::string module_of(const std::string& name) {
   return name.substr(0, name.rfind('.'));
 }
 
@@ -149,7 +149,7 @@ void Record::add_reduced(std::int64_t step, train::Trainer& trainer) {
   const std::vector<train::Trainer::NamedGradient> gradients = trainer.last_gradients();
   for (std::size_t i = 0; i < gradients.size(); ++i) {
     const std::string& name = gradients[i].name;
-    const std::string scope = scope_of(name);
+    const std::string scope = module_of(name);
     compared_.insert({scope, "reduce", plan::RoundingKind::reduce, "gradient"});
     const auto [at, is_new] =
         series_.try_emplace({scope, "reduce", "backward", name.substr(scope.size() + 1)}, audit_.values.size());
@@ -204,7 +204,7 @@ void Record::list_unobserved(const plan::Program& program) {
     if (part == nullptr) continue;
     for (const plan::RoundingPoint& p : plan::rounding_points(*part)) {
       ++audit_.points_of_rounding;
-      const std::string scope = p.step == nullptr ? scope_of(p.scope(*part)) : p.scope(*part);
+      const std::string scope = p.step == nullptr ? module_of(p.scope(*part)) : p.scope(*part);
       const bool compared = compared_.contains({scope, std::string(p.op()), p.kind, p.name});
       if (compared && p.unobserved.empty()) continue;
       audit_.unobserved.push_back(fmt::format("{} {} {} ({}): {}", scope, p.op(), p.pass(), p.name.empty() ? name(p.kind) : p.name,
