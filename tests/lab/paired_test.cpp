@@ -149,8 +149,9 @@ Comparison planted(std::mt19937_64& random, const std::optional<double>& shift) 
   Comparison c;
   std::normal_distribution<double> normal;
   for (const SeedDifferences& pair : pairs) {
-    ComparedRun reference{
-        .name = "a", .policy = "a", .settings = {}, .seed = pair.seed, .steps = {}, .stopped = ""};
+    ComparedRun reference;
+    reference.name = "a";
+    reference.seed = pair.seed;
     ComparedRun run = reference;
     run.name = "b";
     const double of_seed = normal(random);  // what another seed changes is far larger
