@@ -72,9 +72,55 @@ TEST(AuditPage, NoiseInEveryCellIsLessThanTwoAndAHalfMegabytes) {
   EXPECT_LT(to_html(audit).size(), 2'500'000U);
 }
 
+void lose_nothing(Audit& audit) {
+  for (ValueSeries& v : audit.values)
+    for (ValueStep& s : v.steps) {
+      s.saturated = s.inf = s.nan = 0;
+      s.flushed = s.overflowed = std::nullopt;
+    }
+}
+
+TEST(AuditPage, DoesNotDenyTheLossesOfItsMaps) {
+  Audit audit = test::synthetic_audit({.layers = 2, .steps = 3, .stops = false});
+  audit.findings.clear();
+  audit.verdict = "3 steps showed no problem: no value left the range of its format.";
+  lose_nothing(audit);
+  EXPECT_TRUE(has(to_html(audit), audit.verdict));
+  ValueSeries& value = audit.values.front();
+  value.scope = "model.layers.1.mlp";
+  value.steps.back().flushed = 0.04;
+  const std::string html = to_html(audit);
+  EXPECT_FALSE(has(html, "no value left the range"));
+  EXPECT_TRUE(has(html, "No loss beyond the thresholds"));
+  EXPECT_TRUE(has(html, "up to 4\u202f% of a value became zero (model.layers.1.mlp "));
+  EXPECT_TRUE(has(html, "verdict good"));
+  value.steps.back().flushed = 0.4;
+  EXPECT_TRUE(has(to_html(audit), "verdict unknown")) << "not green above a red map";
+}
+
+TEST(AuditPage, ItsTitleNamesTheWorstProblem) {
+  Audit audit = test::synthetic_audit({.layers = 2, .steps = 3, .stops = false});
+  audit.findings.resize(2);
+  audit.findings[0].kind = "rounded_away";
+  audit.findings[0].scope = "model.norm";
+  EXPECT_TRUE(has(to_html(audit), "2 problems found, the worst: lost updates in model.norm"));
+  audit.findings.resize(1);
+  EXPECT_TRUE(has(to_html(audit), "1 problem found: lost updates in model.norm"));
+}
+
+TEST(AuditPage, APolicyWithoutANameHasThatOfTheTitle) {
+  Audit audit = test::synthetic_audit({.layers = 1, .steps = 2, .stops = false});
+  audit.preset = "custom";
+  audit.title = "run \"demo\" under bf16-mixed accumulate=bf16";
+  EXPECT_TRUE(has(to_html(audit), "<dt>Precision</dt><dd>bf16-mixed accumulate=bf16</dd>"));
+  audit.title = "a run";
+  EXPECT_FALSE(has(to_html(audit), "<dt>Precision</dt>"));
+}
+
 TEST(AuditPage, HealthyRunIsGreenAndSaysSo) {
   Audit audit = test::synthetic_audit({.layers = 2, .steps = 3, .stops = false});
   audit.findings.clear();
+  lose_nothing(audit);
   const std::string html = to_html(audit);
   EXPECT_TRUE(has(html, "verdict good"));
   EXPECT_TRUE(has(html, "No problem found"));

@@ -6,6 +6,7 @@
 
 #include "mantissa/report/binade_chart.h"
 #include "mantissa/report/heat_map.h"
+#include "mantissa/report/interval_chart.h"
 #include "mantissa/report/line_chart.h"
 #include "mantissa/report/number_text.h"
 #include "report/well_formed.h"
@@ -43,6 +44,29 @@ TEST(Axis, PutsASingleValueInTheMiddle) {
   EXPECT_NEAR(*Axis(Spacing::linear, {4}, false).at(4), 0.5, 1e-12);
   EXPECT_DOUBLE_EQ(*Axis(Spacing::linear, {0}, false).at(0), 0.5);
   EXPECT_DOUBLE_EQ(*Axis(Spacing::log2, {65536}).at(65536), 0.5);
+}
+
+TEST(Axis, OfConstantZerosHasReadableNumbers) {
+  const std::vector<Tick> ticks = Axis(Spacing::linear, {0, 0, 0}).ticks(5);
+  ASSERT_GE(ticks.size(), 2U);
+  EXPECT_EQ(ticks.front().html, "−1");
+  EXPECT_EQ(ticks.back().html, "1");
+}
+
+TEST(Axis, KeepsToTheBoundsOfItsValues) {
+  const Bounds share{0, 1};
+  for (const auto& values : {std::vector<double>{1, 1}, {0, 0}, {0.97, 1}, {0, 0.01}, {0.3, 0.35}}) {
+    const Axis axis(Spacing::linear, values, true, share);
+    const std::vector<Tick> ticks = axis.ticks(5);
+    ASSERT_GE(ticks.size(), 2U);
+    for (const Tick& t : ticks) {
+      EXPECT_NE(t.html, "1.1");
+      EXPECT_FALSE(t.html.starts_with("−")) << t.html;
+    }
+    for (const double v : values) EXPECT_TRUE(axis.at(v));
+  }
+  EXPECT_EQ(Axis(Spacing::linear, {1, 1}, true, share).at(1), 1);
+  EXPECT_EQ(Axis(Spacing::linear, {0, 0}, true, share).at(0), 0);
 }
 
 TEST(Axis, HasFewTicksInAscendingOrder) {
@@ -112,6 +136,26 @@ TEST(LineChart, KeepsThePeaksOfALongSeries) {
   EXPECT_NE(html.find("L543.2 0"), std::string::npos);
 }
 
+TEST(IntervalChart, DrawsValuesAndIntervalsAroundZero) {
+  const IntervalChart chart{.label = "l<",
+                            .heading = "gap & more",
+                            .reading = "",
+                            .rows = {{"a<b", 0.5, 0.25, Status::warning, "+0.5"},
+                                     {"b", -0.1, {}, Status::good, "-0.1"},
+                                     {"c", kNan, 1, Status::bad, "?"},
+                                     {"d", 0.2, kInf, Status::unknown, "+0.2"}}};
+  const std::string html = to_html(chart);
+  EXPECT_EQ(test::fault_of(html), "");
+  EXPECT_EQ(html.find(">c<"), std::string::npos) << "no place";
+  EXPECT_NE(html.find("<li class=\"warn\"><span class=\"who\">a&lt;b</span>"), std::string::npos);
+  for (const std::string& d : test::attributes_of(html, "d"))
+    for (const double v : test::numbers_of(d)) {
+      EXPECT_GE(v, 0) << d;
+      EXPECT_LE(v, 1000) << d;
+    }
+  EXPECT_EQ(test::fault_of(to_html(IntervalChart{})), "");
+}
+
 TEST(LineChart, IsWellFormedWithoutAnyValue) {
   for (const std::vector<double>& y : {std::vector<double>{}, {kNan, kNan}, {-1, -2}})
     for (const Spacing spacing : {Spacing::linear, Spacing::log2, Spacing::log10}) {
@@ -155,6 +199,41 @@ TEST(HeatMap, JoinsColumnsByTheLargestMagnitude) {
   EXPECT_TRUE(std::isnan(map.rows[0].values[1]));
   join_columns(map, 2);
   EXPECT_EQ(map.columns, (std::vector<std::string>{"1–4", "5"}));
+}
+
+// The labels of a map with `layers` layers between two words and two more.
+std::vector<std::string> labels_of(int layers, int& row) {
+  HeatMap map{.label = "m", .row_name = "layer", .columns = {"1"}, .rows = {{"embed_tokens", "", {0.1}}}};
+  for (int i = 0; i < layers; ++i) map.rows.push_back({std::to_string(i), "", {0.1}});
+  map.rows.push_back({"norm", "", {0.1}});
+  map.rows.push_back({"lm_head", "", {0.1}});
+  const std::string html = to_html(map, kShares);
+  row = std::atoi(html.c_str() + html.find("--row:") + 6);
+  const std::size_t from = html.find("rlabels"), to = html.find("</div>", from);
+  std::vector<std::string> labels;
+  for (std::size_t at = html.find("<span>", from); at < to; at = html.find("<span>", at + 1))
+    labels.push_back(html.substr(at + 6, html.find("</span>", at) - at - 6));
+  return labels;
+}
+
+TEST(HeatMap, LabelsHaveRoomForAnyNumberOfLayers) {
+  constexpr int kText = 11;  // pixels
+  for (const int layers : {2, 12, 30, 36, 48, 100}) {
+    int row = 0;
+    const std::vector<std::string> labels = labels_of(layers, row);
+    ASSERT_EQ(labels.size(), static_cast<std::size_t>(layers) + 3);
+    int last = -100;
+    std::string all;
+    for (int i = 0; i < static_cast<int>(labels.size()); ++i) {
+      const std::string& text = labels[static_cast<std::size_t>(i)];
+      if (text.empty()) continue;
+      EXPECT_GE((i - last) * row, kText) << layers << " layers: " << text;
+      last = i;
+      all += text + ";";
+    }
+    for (const char* word : {"embed_tokens", "norm", "lm_head"})
+      EXPECT_NE(all.find(word), std::string::npos) << layers << ": " << word;
+  }
 }
 
 TEST(HeatMap, IsWellFormedWithoutRowsOrColumns) {

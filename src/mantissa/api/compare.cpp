@@ -49,6 +49,25 @@ std::vector<Settings> combinations(const std::vector<std::string>& vary) {
   return all;
 }
 
+/// Takes run.seed out of `vary`, and returns its values: seeds are not settings to compare.
+std::vector<std::string> take_seeds(std::vector<std::string>& vary) {
+  constexpr std::string_view kSeed = "run.seed=";
+  std::vector<std::string> seeds;
+  for (const std::string& entry : vary) {
+    if (!entry.starts_with(kSeed)) continue;
+    for (std::string& value : split_values(std::string_view(entry).substr(kSeed.size()))) {
+      if (value.empty()) throw ConfigError(fmt::format("--vary {}: a value is empty", in_quotes(entry)));
+      if (std::ranges::find(seeds, value) != seeds.end())
+        throw ConfigError(
+            fmt::format("--vary {}: expected different seeds, got {} twice. Fix: each seed once",
+                        in_quotes(entry), in_quotes(value)));
+      seeds.push_back(std::move(value));
+    }
+  }
+  std::erase_if(vary, [&](const std::string& entry) { return entry.starts_with(kSeed); });
+  return seeds;
+}
+
 /// Loads configs, and opens a device for each number of threads.
 class Planner {
  public:
@@ -140,21 +159,36 @@ CompareReport compare(const std::filesystem::path& path, const CompareOptions& o
   Planner planner(path, options);
   std::vector<std::optional<std::string>> policies(options.policies.begin(), options.policies.end());
   if (policies.empty()) policies.emplace_back();
-  const std::vector<Settings> settings = combinations(options.vary);
+  std::vector<std::string> vary = options.vary;
+  std::vector<std::string> seeds = take_seeds(vary);
+  const bool only_seeds = seeds.size() > 1 && policies.size() == 1 && vary.empty();
+  std::vector<Settings> settings = combinations(vary);
+  if (!seeds.empty()) {
+    for (Settings& values : settings) values.all.push_back("run.seed=" + seeds.front());
+  }
   lab::PlannedComparison plan;
   plan.title = path.filename().string();
   plan.steps = options.steps;
   for (const std::optional<std::string>& policy : policies) {
     for (const Settings& values : settings) plan.runs.push_back(planner.planned(policy, values));
   }
-  if (plan.runs.size() < 2)
+  if (plan.runs.size() < 2 && !only_seeds)
     throw ConfigError("compare: there is only one run. Fix: give --precision A,B or --vary section.key=a,b");
-  for (std::int64_t i = 1; i <= options.seeds; ++i) {
-    const std::uint64_t seed = plan.runs.front().config.run.seed + static_cast<std::uint64_t>(i);
-    Settings reseeded = settings.front();
-    reseeded.all.push_back(fmt::format("run.seed={}", seed));
-    reseeded.named.push_back(reseeded.all.back());
-    plan.reseeded.push_back(planner.planned(policies.front(), reseeded));
+  if (plan.runs.front().name.empty()) plan.runs.front().name = path.filename().string();
+  if (seeds.empty()) {
+    for (std::int64_t i = 0; i < options.seeds; ++i)
+      seeds.push_back(fmt::format("{}", plan.runs.front().config.run.seed + static_cast<std::uint64_t>(i)));
+  }
+  for (std::size_t i = 1; i < seeds.size(); ++i) {
+    std::size_t of = 0;
+    for (const std::optional<std::string>& policy : policies) {
+      for (Settings values : settings) {
+        values.all.push_back("run.seed=" + seeds[i]);
+        values.named.push_back(values.all.back());
+        plan.reseeded.push_back(planner.planned(policy, values));
+        plan.reseeded.back().of = of++;
+      }
+    }
   }
   const lab::Comparison found = lab::train_and_compare(
       plan,

@@ -15,13 +15,14 @@
 namespace mantissa::api {
 
 struct CompareOptions {
-  std::vector<std::string> policies;   // the first is that of the reference; none: the config's own
-  std::vector<std::string> vary;       // "section.key=a,b": one run for each combination of values
-  std::vector<std::string> rules;      // for all runs
+  std::vector<std::string> policies;  // the first is that of the reference; none: the config's own
+  std::vector<std::string> vary;      // "section.key=a,b": one run for each combination of values. The values
+                                      // of run.seed are the seeds of every run, in place of `seeds`
+  std::vector<std::string> rules;     // for all runs
   std::vector<std::string> overrides;  // "section.key=value", for all runs
   std::filesystem::path deepspeed{};   // empty: none
   std::int64_t steps = 0;              // at most, from the beginning; 0: all of run.steps
-  std::int64_t seeds = 2;              // more runs of the reference with other seeds, for the noise
+  std::int64_t seeds = 3;  // of every policy: run.seed and the numbers after it; 1 gives no verdict
   Hardware hardware;
 };
 
@@ -47,9 +48,9 @@ using OnCompareStep = std::function<void(const CompareStep&)>;
 /// Splits "a,b,c" at commas outside of brackets, braces and quotes.
 std::vector<std::string> split_values(std::string_view text);
 
-/// Trains the config once for each policy and combination of varied settings, in memory, and compares the
-/// runs with the first. Reads all configs before the first run. Throws FileError and ConfigError as
-/// Config::load() and train() do, and ConfigError if there is only one run.
+/// Trains the config with each seed for each policy and combination of varied settings, in memory, and
+/// compares the runs with the first, seed by seed. Reads all configs before the first run. Throws FileError
+/// and ConfigError as Config::load() and train() do, and ConfigError if there is only one run.
 CompareReport compare(const std::filesystem::path& config, const CompareOptions& options,
                       const OnCompareStep& on_step = {}, std::stop_token stop = {});
 

@@ -1,6 +1,8 @@
 // mantissa compare
 #include <fmt/format.h>
 
+#include <algorithm>
+
 #include "mantissa/api/error.h"
 #include "mantissa/cli/common.h"
 #include "mantissa/cli/output.h"
@@ -42,6 +44,9 @@ api::CompareReport train_runs(const Arguments& a, const SignalStop& signals) {
   options.deepspeed = a.text("--deepspeed");
   if (a.has("--steps")) options.steps = a.integer("--steps", 1, kMost);
   options.seeds = a.integer("--seeds", 0, kMostSeeds);
+  const auto gives_seeds = [](const std::string& entry) { return entry.starts_with("run.seed="); };
+  if (a.has("--seeds") && std::ranges::any_of(options.vary, gives_seeds))
+    throw ConfigError("compare: --vary run.seed=… gives the seeds of all runs. Fix: leave out --seeds");
   options.hardware = hardware_of(a);
   const bool quiet = a.has("--quiet") || a.has("--json");
   api::CompareReport report = api::compare(

@@ -46,7 +46,7 @@ const std::vector<Option>& option_rows() {
       {"--vary", each, "KEY=A,B,…", "",
        "values of a key of the config; one run for each combination; repeatable", "compare"},
       {"--steps", one, "N", "", "steps from the beginning of each run; default: all of run.steps", "compare"},
-      {"--seeds", one, "N", "2", "more runs of the reference with other seeds, which measure the noise",
+      {"--seeds", one, "N", "3", "seeds with which every run is trained; 1 is fast, but gives no verdict",
        "compare"},
       {"--out", one, "DIR", "", "directory of the report; default: the name of CONFIG or RUN with -compare",
        "compare"},
@@ -276,10 +276,10 @@ const std::vector<Command>& command_rows() {
        "A model is trained for a few steps at a low learning rate, by default under 16-mixed. Writes "
        "report.html, a page to read, and audit.json into --out. Trains nothing that is kept."},
       {"compare",
-       "run policies or settings side by side, and report loss, speed and memory against the noise",
+       "run policies or settings side by side with the same seeds, and report loss, speed and memory",
        {{"CONFIG|RUN", "a run's config (.toml), or a run directory, the reference"},
         {"[RUN…]", "more run directories"}},
-       "A config is trained once for each policy and setting, and again with other seeds; nothing of this is "
+       "A config is trained with each seed for each policy and setting; nothing of this is "
        "kept. Runs are compared from their directories. Writes report.html, compare.json and compare.csv "
        "into --out."},
       {"inspect",

@@ -24,7 +24,8 @@ double round_step(double least) {
 
 }  // namespace
 
-Axis::Axis(Spacing spacing, const std::vector<double>& values, bool rounded) : spacing_(spacing) {
+Axis::Axis(Spacing spacing, const std::vector<double>& values, bool rounded, const Bounds& bounds)
+    : spacing_(spacing) {
   double low = std::numeric_limits<double>::infinity(), high = -low;
   for (const double v : values) {
     if (!(std::fabs(v) <= kMost) || (spacing != Spacing::linear && v <= 0)) continue;
@@ -34,7 +35,8 @@ Axis::Axis(Spacing spacing, const std::vector<double>& values, bool rounded) : s
   if (low > high) return;
   // Values that are equal, or nearly, lie in the middle: steps between them would vanish in rounding.
   if (high - low <= kLeastSpan * std::max(std::fabs(low), std::fabs(high)) || high - low < 1 / kMost) {
-    const double margin = spacing == Spacing::linear ? std::max(std::fabs(low) * 0.1, 1e-12) : 1;
+    const double tenth = std::fabs(low) * 0.1;
+    const double margin = spacing != Spacing::linear || tenth < 1 / kMost ? 1 : tenth;
     low -= margin;
     high += margin;
   }
@@ -42,6 +44,10 @@ Axis::Axis(Spacing spacing, const std::vector<double>& values, bool rounded) : s
     step_ = spacing == Spacing::linear ? round_step((high - low) / 4) : 1;
     low = std::floor(low / step_ + 1e-9) * step_;
     high = std::ceil(high / step_ - 1e-9) * step_;
+  }
+  if (spacing == Spacing::linear) {
+    if (bounds.least && *bounds.least < high) low = std::max(low, *bounds.least);
+    if (bounds.most && *bounds.most > low) high = std::min(high, *bounds.most);
   }
   low_ = low;
   high_ = high;

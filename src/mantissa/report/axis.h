@@ -14,13 +14,19 @@ struct Tick {
   std::string html;  // its label
 };
 
+/// What values can be at least and at most.
+struct Bounds {
+  std::optional<double> least{}, most{};
+};
+
 /// Maps values to [0, 1]. A logarithmic axis draws zero at its lower end, and has no place for negative
 /// values.
 class Axis {
  public:
   /// Covers the finite values, which may be unsorted or none, and rounds the ends outwards to ticks if
   /// `rounded`. Values that a logarithmic axis cannot hold are ignored.
-  Axis(Spacing spacing, const std::vector<double>& values, bool rounded = true);
+  /// The axis does not leave `bounds`, which the values keep: those of a share are 0 and 1.
+  Axis(Spacing spacing, const std::vector<double>& values, bool rounded = true, const Bounds& bounds = {});
 
   /// Returns the place of a value, clamped to [0, 1], or null if it is not finite or has none.
   std::optional<double> at(double value) const;

@@ -56,20 +56,46 @@ std::string row_svg(const HeatMap& map, std::size_t row, const ColorScale& scale
   return out;
 }
 
-// The labels of rows `pixels` high. Words are always shown, and numbers where there is room: all, or those
-// that 2, 5 or 10 divide.
+bool is_word(const HeatRow& row) {
+  return row.label.find_first_not_of("0123456789") != std::string::npos;
+}
+
+// The height of a row in pixels.
+int row_height(const HeatMap& map) {
+  constexpr int kLeast = 4, kMost = 15, kOfWords = 12;
+  constexpr std::size_t kManyRows = 40;
+  const int pixels =
+      std::clamp(map.height / static_cast<int>(std::max<std::size_t>(1, map.rows.size())), kLeast, kMost);
+  const bool words = std::ranges::adjacent_find(map.rows, [](const HeatRow& a, const HeatRow& b) {
+                       return is_word(a) && is_word(b);
+                     }) != map.rows.end();
+  return words && map.rows.size() <= kManyRows ? std::max(pixels, kOfWords) : pixels;
+}
+
+// The labels of rows `pixels` high. Words are always shown: one without room joins the word before it.
+// Numbers are shown where there is room: all, or those that 2, 5 or 10 divide.
 std::string row_labels(const HeatMap& map, int pixels) {
   const int every = pixels >= kLabel ? 1 : 2 * pixels >= kLabel ? 2 : 5 * pixels >= kLabel ? 5 : 10;
-  const auto is_word = [&](std::size_t i) {
-    return map.rows[i].label.find_first_not_of("0123456789") != std::string::npos;
+  const auto near = [&](std::size_t i, std::size_t j) {
+    return std::abs(static_cast<int>(i) - static_cast<int>(j)) * pixels < kLabel;
   };
+  std::vector<std::string> labels(map.rows.size());
+  std::size_t last = map.rows.size();  // row of the last word
+  for (std::size_t i = 0; i < map.rows.size(); ++i) {
+    if (!is_word(map.rows[i])) continue;
+    if (last < map.rows.size() && near(i, last)) {
+      labels[last] += ", " + map.rows[i].label;
+      continue;
+    }
+    labels[i] = map.rows[i].label;
+    last = i;
+  }
   std::string out;
   for (std::size_t i = 0; i < map.rows.size(); ++i) {
-    const std::string& text = map.rows[i].label;
-    bool shown = is_word(i) || std::atoi(text.c_str()) % every == 0;
-    for (std::size_t j = 0; j < map.rows.size() && !is_word(i); ++j)
-      if (is_word(j) && std::abs(static_cast<int>(i) - static_cast<int>(j)) * pixels < kLabel) shown = false;
-    out += fmt::format("<span>{}</span>", shown ? escaped(text) : "");
+    bool shown = !is_word(map.rows[i]) && std::atoi(map.rows[i].label.c_str()) % every == 0;
+    for (std::size_t j = 0; j < map.rows.size() && shown; ++j)
+      if (is_word(map.rows[j]) && near(i, j)) shown = false;
+    out += fmt::format("<span>{}</span>", escaped(shown ? map.rows[i].label : labels[i]));
   }
   return out;
 }
@@ -102,7 +128,7 @@ int ColorScale::class_of(double value) const {
 
 std::string to_html(const HeatMap& map, const ColorScale& scale) {
   const std::size_t rows = std::max<std::size_t>(1, map.rows.size());
-  const int pixels = std::clamp(map.height / static_cast<int>(rows), 4, 15);
+  const int pixels = row_height(map);
   std::string marks;
   for (std::size_t i = 0; i < map.rows.size(); ++i)
     marks += row_svg(map, i, scale, pixels < kGapFrom ? 10 : 9);

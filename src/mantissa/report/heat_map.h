@@ -32,7 +32,8 @@ struct HeatMap {
   std::string row_name, column_name = "step";
   std::vector<std::string> columns;
   std::vector<HeatRow> rows;
-  int height = 300;  // pixels at most; rows are between 4 and 15 pixels high
+  int height = 300;  // pixels at most; rows are between 4 and 15 pixels high, and up to 40 rows at least 12
+                     // if labels that are words follow each other
 };
 
 /// Returns the map. Neighbours of equal class in a row share one mark, whose text has the range of their

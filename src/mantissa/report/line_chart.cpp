@@ -170,7 +170,7 @@ std::string plot_svg(const LineChart& chart, const Axis& x, const Axis& y) {
 }
 
 std::string to_html(const LineChart& chart) {
-  const Axis x(Spacing::linear, all_x(chart), false), y(chart.spacing, all_y(chart));
+  const Axis x(Spacing::linear, all_x(chart), false), y(chart.spacing, all_y(chart), true, chart.bounds);
   std::string y_labels, x_labels, flags;
   for (const Tick& t : y.ticks(5))
     y_labels += fmt::format("<span style=\"bottom:{:.1f}%\">{}</span>", 100 * t.at, t.html);

@@ -25,6 +25,7 @@ struct LineChart {
   std::string label;  // one sentence for screen readers
   std::string x_name = "step", y_name;
   Spacing spacing = Spacing::linear;  // of y
+  Bounds bounds{};                    // of y
   std::vector<Series> series;         // up to 6 have colours of their own
   std::vector<Mark> marks{};
   std::string marks_name{};  // "skipped step"

@@ -44,9 +44,12 @@ std::string status_mark(Status status) {
                      class_of(status), shape);
 }
 
-std::string verdict_html(Status status, const std::string& words, const std::string& paragraph) {
-  return fmt::format("<div class=\"verdict {}\">{}<div><p class=\"words\">{}</p><p>{}</p></div></div>\n",
-                     class_of(status), status_mark(status), escaped(words), escaped(paragraph));
+std::string verdict_html(Status status, const std::string& words, const std::string& paragraph,
+                         const std::string& aside) {
+  return fmt::format(
+      "<div class=\"verdict {}\">{}<div class=\"told\"><p class=\"words\">{}</p><p>{}</p></div>{}</div>\n",
+      class_of(status), status_mark(status), escaped(words), escaped(paragraph),
+      aside.empty() ? "" : "<div class=\"aside\">" + aside + "</div>");
 }
 
 std::string to_html(const Page& page) {

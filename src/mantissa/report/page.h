@@ -33,8 +33,10 @@ std::string page_script();
 
 enum class Status { good, warning, bad, unknown };
 
-/// Returns the verdict: a mark, its meaning in words, and a paragraph. Both texts are text.
-std::string verdict_html(Status status, const std::string& words, const std::string& paragraph);
+/// Returns the verdict: a mark, its meaning in words, and a paragraph. Both texts are text. `aside` is HTML
+/// beside them, below them on a narrow screen.
+std::string verdict_html(Status status, const std::string& words, const std::string& paragraph,
+                         const std::string& aside = "");
 
 /// Returns the mark alone, whose shape differs for each status.
 std::string status_mark(Status status);

@@ -52,7 +52,8 @@ nav a{text-decoration:none;color:var(--soft)}
 nav a:hover{color:var(--accent)}
 section{margin:56px 0}
 .verdict{display:flex;gap:18px;padding:22px 24px;border-radius:12px;margin:22px 0;background:var(--unknown-bg)}
-.verdict>*{min-width:0}.verdict p:last-child{margin:0}
+.verdict>*{min-width:0}.verdict .told>p:last-child{margin:0}
+.verdict .told{flex:1 1 0}.verdict .aside{flex:0 0 360px}
 .verdict .words{font-size:1.15rem;font-weight:650;margin:0 0 .25em}
 .verdict.good{background:var(--good-bg)}.verdict.warn{background:var(--warn-bg)}.verdict.bad{background:var(--bad-bg)}
 .good .words{color:var(--good)}.warn .words{color:var(--warn)}.bad .words{color:var(--bad)}
@@ -120,6 +121,15 @@ path.gridline{fill:none;stroke:var(--rule);stroke-width:1}
 .line.s3,.dots.s3{stroke:var(--s3)}.line.s4,.dots.s4{stroke:var(--s4)}.line.s5,.dots.s5{stroke:var(--s5)}
 .line.s1{stroke-dasharray:7 3}.line.s2{stroke-dasharray:2 4}.line.s3{stroke-dasharray:9 3 2 3}.line.s4{stroke-dasharray:4 4}.line.s5{stroke-dasharray:12 4}
 .band.s0{fill:var(--s0)}.band.s1{fill:var(--s1)}.band.s2{fill:var(--s2)}.band.s3{fill:var(--s3)}.band.s4{fill:var(--s4)}.band.s5{fill:var(--s5)}
+.intervals{font-size:.78rem;color:var(--soft);line-height:1.3}
+.intervals ul{list-style:none;margin:0;padding:0}.intervals .yname{margin:0 0 6px;font-weight:600}
+.intervals li{display:grid;grid-template-columns:minmax(0,1fr) auto;gap:0 10px;padding:4px 0}
+.intervals .who{overflow:hidden;text-overflow:ellipsis;white-space:nowrap;color:var(--ink)}
+.intervals svg{grid-column:1/-1;display:block;width:100%;height:13px;margin-top:3px;overflow:visible}
+.intervals path{fill:none;stroke:currentColor;stroke-linecap:round}.intervals .good{color:var(--good)}.intervals .warn{color:var(--warn)}
+.intervals .bad{color:var(--bad)}.intervals .unknown{color:var(--unknown)}
+.intervals .zero{stroke:var(--faint);stroke-width:1;stroke-dasharray:2 2}.intervals .reach{stroke-width:3;opacity:.45}.intervals .value{stroke-width:9}
+.intervals .xlabels{margin-top:2px}.intervals .reading{margin:2px 0 0}
 path.at{fill:none;stroke:var(--bad);stroke-width:1;stroke-dasharray:3 3;opacity:.6}
 .flags{position:absolute;inset:-9px 0 auto 0;height:9px}
 .flags i,.legend .flag{position:absolute;transform:translateX(-50%);border:5px solid transparent;border-top:8px solid var(--bad);border-bottom:0}
@@ -157,19 +167,22 @@ table{border-collapse:collapse;width:100%;font-size:.88rem}
 th,td{padding:7px 14px;text-align:left;border-bottom:1px solid var(--rule);vertical-align:top;white-space:nowrap;position:relative}
 th{font-weight:600;color:var(--soft);font-size:.8rem;background:var(--tint)}
 tr:last-child td{border-bottom:0}
-td.n,th.n{text-align:right}td wbr{display:none}td .mod{overflow-wrap:normal}
+td.n,th.n{text-align:right}th{white-space:normal;vertical-align:bottom}
+td:first-child{white-space:normal;min-width:11rem;max-width:26rem;overflow-wrap:anywhere}
+td .quiet{white-space:normal;min-width:13rem}
 .bar{position:absolute;left:6px;bottom:2px;height:3px;background:var(--s0);border-radius:2px;max-width:calc(100% - 12px)}
 .fmt{display:inline-block;padding:0 7px;border-radius:5px;font-family:ui-monospace,Menlo,Consolas,"DejaVu Sans Mono",monospace;font-size:.86em}
 .f64{background:var(--f64)}.f32{background:var(--f32)}.tf32{background:var(--tf32)}.bf16{background:var(--bf16)}.f16{background:var(--f16)}.fp8{background:var(--fp8)}.block{background:var(--block)}
 #tip{position:fixed;z-index:9;max-width:min(340px,calc(100vw - 16px));background:var(--ink);color:var(--bg);font-size:.8rem;line-height:1.4;padding:6px 10px;border-radius:7px;white-space:pre-line;overflow-wrap:anywhere;pointer-events:none}
 [hidden]{display:none!important}
+@media (max-width:940px){.verdict{flex-wrap:wrap}.verdict .told{flex:1 1 60%}.verdict .aside{flex:1 1 100%}}
 @media (max-width:640px){
 header,main{padding-left:14px;padding-right:14px}nav{padding:9px 14px}header{padding-top:26px}section{margin:40px 0}
 .card,figure{padding:16px 14px}.verdict{padding:18px 16px;gap:12px}.facts{gap:8px 22px}
 .scale ol{flex:1 1 auto;flex-wrap:wrap;gap:3px 11px}.scale li,.scale .gap{flex:0 0 auto;display:flex;align-items:center;gap:5px;padding:0}
 .scale li i,.scale .none{width:15px;margin:0}.rlabels span{max-width:7em}th,td{padding:6px 10px}
-td .mod{display:inline-block;max-width:10rem;white-space:normal}td wbr{display:inline}
-td:first-child{min-width:8.5rem;white-space:normal;overflow-wrap:anywhere}td .quiet{min-width:8.5rem;gap:10px;white-space:normal}
+td .mod{display:inline-block;max-width:10rem;white-space:normal}
+td:first-child{min-width:8.5rem}td .quiet{min-width:8.5rem;gap:10px}
 .cmd{flex-direction:column}.cmd button{border-left:0;border-top:1px solid var(--rule);padding:5px 0}}
 @media print{nav,#tip,.cmd button{display:none}.card,figure{break-inside:avoid}}
 )css";

@@ -151,6 +151,15 @@ Status status_of(const Finding& finding) {
   return kind_text(finding.kind).status;
 }
 
+std::string kind_words(const Finding& finding) {
+  const KindText kind = kind_text(finding.kind);
+  std::string name = kind.name == nullptr ? words(finding.kind) : kind.name;
+  constexpr std::string_view kCapital = "Inf";
+  if (!name.starts_with(kCapital) && name.front() >= 'A' && name.front() <= 'Z')
+    name.front() = static_cast<char>(name.front() - 'A' + 'a');
+  return name;
+}
+
 report::Section findings_section(const Audit& audit) {
   report::Section section{.id = "findings",
                           .link = "Findings",

@@ -1,5 +1,6 @@
 // The page of an audit: its verdict and its sections.
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include <algorithm>
 
@@ -12,18 +13,72 @@ namespace {
 
 using report::Status;
 
-Status overall(const Audit& audit) {
+/// A share of lost elements above which a page without findings is not green.
+constexpr double kGreen = 0.2;
+
+Status overall(const Audit& audit, double worst_share) {
   if (!audit.stopped.empty() || audit.first_non_finite) return Status::bad;
   if (std::ranges::any_of(audit.findings, [](const Finding& f) { return status_of(f) == Status::bad; }))
     return Status::bad;
   if (!audit.findings.empty()) return Status::warning;
-  return audit.points.empty() && audit.observed.empty() ? Status::unknown : Status::good;
+  if (audit.points.empty() && audit.observed.empty()) return Status::unknown;
+  return worst_share < kGreen ? Status::good : Status::unknown;
 }
 
-std::string words_of(const Audit& audit, Status status) {
+/// The largest share of a value's elements that left the range of its format in a step.
+struct Worst {
+  double share = 0;
+  std::string what = {};  // "model.layers.3.mlp.down_proj matmul, backward pass"
+
+  void see(double share_of_step, const ValueSeries& value) {
+    if (!(share_of_step > share)) return;
+    share = share_of_step;
+    what = fmt::format("{} {}, {} pass", value.scope, value.op_and_name(), value.pass);
+  }
+};
+struct WorstShares {
+  Worst large, small;  // beyond the largest value; not zero before rounding, and zero after it
+  double most() const { return std::max(large.share, small.share); }
+};
+
+WorstShares worst_shares(const Audit& audit) {
+  WorstShares worst;
+  for (const ValueSeries& v : audit.values) {
+    for (const ValueStep& s : v.steps) {
+      worst.large.see(std::max({s.saturated, s.inf + s.nan, s.overflowed.value_or(0)}), v);
+      worst.small.see(s.flushed.value_or(0), v);
+    }
+  }
+  return worst;
+}
+
+/// Returns the verdict, unless it denies what the maps of this page show: losses below the thresholds.
+std::string paragraph_of(const Audit& audit, const WorstShares& worst) {
+  if (!audit.findings.empty() || !audit.stopped.empty() || worst.most() == 0) return audit.verdict;
+  std::vector<std::string> parts;
+  if (worst.small.share > 0)
+    parts.push_back(fmt::format("up to {} of a value became zero ({})", report::share_text(worst.small.share),
+                                worst.small.what));
+  if (worst.large.share > 0)
+    parts.push_back(fmt::format("up to {} exceeded the largest value ({})",
+                                report::share_text(worst.large.share), worst.large.what));
+  return fmt::format(
+      "{} {} of {} showed nothing beyond the thresholds of this page. Values left the range of their "
+      "formats: {}.",
+      audit.steps, audit.steps == 1 ? "step" : "steps", audit.title, fmt::join(parts, "; "));
+}
+
+std::string words_of(const Audit& audit, Status status, const WorstShares& worst) {
   if (!audit.stopped.empty()) return "The run stopped";
   const std::size_t count = audit.findings.size();
   std::string problems = fmt::format("{} {} found", count, count == 1 ? "problem" : "problems");
+  if (count > 0) {
+    const Finding& first = audit.findings.front();
+    problems += fmt::format("{} {}{}", count == 1 ? ":" : ", the worst:", kind_words(first),
+                            first.scope.empty() ? "" : " in " + first.scope);
+  }
+  if (audit.findings.empty() && worst.most() > 0 && (status == Status::good || status == Status::unknown))
+    return "No loss beyond the thresholds";
   switch (status) {
     case Status::good:
       return "No problem found";
@@ -44,6 +99,14 @@ std::string model_size(std::int64_t parameters) {
   return report::count_text(parameters);
 }
 
+/// Returns the preset or, of a policy without a name, the end of the title, which has its short line.
+std::string precision_of(const Audit& audit) {
+  if (audit.preset != "custom") return audit.preset;
+  constexpr std::string_view kUnder = " under ";
+  const std::size_t at = audit.title.rfind(kUnder);
+  return at == std::string::npos ? "" : audit.title.substr(at + kUnder.size());
+}
+
 std::string facts(const Audit& audit) {
   std::vector<report::Fact> out;
   const auto add = [&](const char* name, const std::string& text) {
@@ -51,7 +114,7 @@ std::string facts(const Audit& audit) {
   };
   add("Model", audit.model);
   if (audit.parameters > 0) add("Parameters", model_size(audit.parameters));
-  add("Precision", audit.preset);
+  add("Precision", precision_of(audit));
   add("Steps run", report::count_text(audit.steps));
   add("Steps observed", report::count_text(static_cast<std::int64_t>(audit.observed.size())));
   const auto skipped = std::ranges::count_if(audit.points, [](const StepPoint& p) { return p.skipped; });
@@ -81,14 +144,16 @@ std::string rows_text(const std::vector<std::int64_t>& rows) {
 }
 
 std::string to_html(const Audit& audit) {
-  const Status status = overall(audit);
+  const WorstShares worst = worst_shares(audit);
+  const Status status = overall(audit, worst.most());
   report::Page page{
       .kind = "precision audit",
       .title = audit.title.empty() ? "Audit" : audit.title,
       .subtitle =
           "What the number formats did to the values of this run: what overflowed, what vanished, "
           "what rounding changed.",
-      .summary = report::verdict_html(status, words_of(audit, status), audit.verdict) + facts(audit),
+      .summary = report::verdict_html(status, words_of(audit, status, worst), paragraph_of(audit, worst)) +
+                 facts(audit),
       .sections = {}};
   page.sections.push_back(findings_section(audit));
   if (audit.first_non_finite || !audit.stopped.empty()) page.sections.push_back(stop_section(audit));

@@ -26,6 +26,9 @@ report::Section method_section(const Audit& audit);
 /// Returns how bad a finding is.
 report::Status status_of(const Finding& finding);
 
+/// Returns the kind of a finding in words: "lost updates".
+std::string kind_words(const Finding& finding);
+
 /// Returns formats in a cell, each on the colour of its width: "bf16→f32".
 std::string formats_html(const std::string& formats);
 

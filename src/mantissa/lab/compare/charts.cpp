@@ -50,18 +50,19 @@ std::string loss_chart(const ComparedRun& reference, std::span<const ComparedRun
   return to_html(chart);
 }
 
-/// Returns a line at zero, with the band of the largest mean difference of the re-seeded runs at each step.
+/// Returns a line at zero, with the band of the largest mean difference of the reference with other seeds at
+/// each step.
 report::Series noise_band(const Comparison& c) {
   const ComparedRun& reference = c.runs.front();
   report::Series series{.name = reference.name, .x = {}, .y = {}};
   std::map<std::int64_t, double> band;
-  for (const ComparedRun& run : c.reseeded) {
-    if (!run.stopped.empty()) continue;
-    for (const StepDifference& d : trailing_means(differences(run, reference))) {
+  for (const ComparedRun* run : seeds_of(c, 0)) {
+    if (run == &reference || !run->stopped.empty()) continue;
+    for (const StepDifference& d : trailing_means(differences(*run, reference))) {
       if (std::isfinite(d.difference)) band[d.step] = std::max(band[d.step], std::abs(d.difference));
     }
   }
-  if (!band.empty()) series.name += ", and the noise";
+  if (!band.empty()) series.band_name = "the reference with other seeds";
   for (const ComparedStep& s : reference.steps) {
     series.x.push_back(static_cast<double>(s.step));
     series.y.push_back(0);
@@ -73,33 +74,67 @@ report::Series noise_band(const Comparison& c) {
   return series;
 }
 
-std::string difference_chart(const Comparison& c, std::span<const ComparedRun* const> runs) {
+/// Returns the means over the seeds of the run's trailing mean differences from the reference with the same
+/// seed.
+report::Series mean_differences(const Comparison& c, std::size_t policy) {
+  report::Series series{.name = c.runs[policy].name, .x = {}, .y = {}};
+  std::map<std::int64_t, std::pair<double, double>> sums;  // and their number, by step
+  for (const ComparedRun* run : seeds_of(c, policy)) {
+    for (const ComparedRun* reference : seeds_of(c, 0)) {
+      if (reference->seed != run->seed) continue;
+      for (const StepDifference& d : trailing_means(differences(*run, *reference))) {
+        auto& [sum, count] = sums[d.step];
+        sum += d.difference;
+        count += 1;
+      }
+    }
+  }
+  for (const auto& [step, sum] : sums) {
+    series.x.push_back(static_cast<double>(step));
+    series.y.push_back(sum.first / sum.second);
+  }
+  return series;
+}
+
+std::string difference_chart(const Comparison& c, std::span<const std::size_t> runs, bool with_band) {
   report::LineChart chart{.label = "difference of the loss from the reference, by step",
                           .y_name = "difference in nats",
                           .series = {noise_band(c)}};
-  for (const ComparedRun* run : runs) {
-    report::Series series{.name = run->name, .x = {}, .y = {}};
-    for (const StepDifference& d : trailing_means(differences(*run, c.runs.front()))) {
-      series.x.push_back(static_cast<double>(d.step));
-      series.y.push_back(d.difference);
-    }
-    chart.series.push_back(std::move(series));
+  if (!with_band) {
+    chart.series.front().lower.clear();
+    chart.series.front().upper.clear();
+    chart.series.front().band_name.clear();
   }
+  for (const std::size_t run : runs) chart.series.push_back(mean_differences(c, run));
   chart.height = 280;
   return to_html(chart);
 }
 
-/// Appends a figure for each group of runs that has colours of its own.
-template <class Chart>
-void add_figures(std::string& body, const Runs& runs, const std::string& title, const std::string& reading,
-                 const Chart& chart) {
-  for (std::size_t first = 0; first == 0 || first < runs.size(); first += kLines) {
-    const std::span<const ComparedRun* const> group =
-        std::span(runs).subspan(first, std::min(kLines, runs.size() - first));
-    const bool several = runs.size() > kLines;
-    const std::string part =
-        several ? fmt::format("{}, runs {} to {}", title, first + 1, first + group.size()) : title;
-    body += to_html(report::Figure{.title = part, .reading = reading, .body = chart(group), .legend = ""});
+/// Returns true if the band of other seeds is so wide that the lines in it could not be told apart.
+bool band_hides_lines(const Comparison& c, std::span<const std::size_t> runs) {
+  constexpr double kRatio = 10;
+  const auto largest = [](const std::vector<double>& values) {
+    double most = 0;
+    for (const double v : values) most = std::isfinite(v) ? std::max(most, std::abs(v)) : most;
+    return most;
+  };
+  double lines = 0;
+  for (const std::size_t run : runs) lines = std::max(lines, largest(mean_differences(c, run).y));
+  return largest(noise_band(c).upper) > kRatio * lines;
+}
+
+/// Appends a figure for each group of runs that has colours of its own. The groups are of nearly equal size.
+template <class Run, class Chart>
+void add_figures(std::string& body, const std::vector<Run>& runs, const std::string& title,
+                 const std::string& reading, const Chart& chart) {
+  const std::size_t groups = std::max<std::size_t>(1, (runs.size() + kLines - 1) / kLines);
+  for (std::size_t g = 0; g < groups; ++g) {
+    const std::size_t first = g * runs.size() / groups, end = (g + 1) * runs.size() / groups;
+    const std::string part = groups > 1 ? fmt::format("{}, part {} of {}", title, g + 1, groups) : title;
+    body += to_html(report::Figure{.title = part,
+                                   .reading = reading,
+                                   .body = chart(std::span(runs).subspan(first, end - first)),
+                                   .legend = ""});
   }
 }
 
@@ -131,24 +166,29 @@ report::Section losses_section(const Comparison& c) {
                                        : "Lower is better. A line that ends early belongs to a run that "
                                          "stopped.",
                           .body = {}};
-  Runs others, steady;
+  Runs others;
+  std::vector<std::size_t> steady;
   for (std::size_t i = 1; i < c.runs.size(); ++i) {
     others.push_back(&c.runs[i]);
-    if (c.runs[i].outcome != Outcome::diverged && c.runs[i].outcome != Outcome::stopped)
-      steady.push_back(&c.runs[i]);
+    if (c.runs[i].outcome != Outcome::diverged && c.runs[i].outcome != Outcome::stopped) steady.push_back(i);
   }
   add_figures(section.body, others, "Loss", "A gap in a line is a step whose loss was not finite.",
               [&](std::span<const ComparedRun* const> group) { return loss_chart(c.runs.front(), group); });
   if (c.measure.online) return section;
+  const bool with_band = c.noise && !band_hides_lines(c, steady);
   std::string reading =
-      "Above zero is worse than the reference. Each point is the mean of a tenth of the steps, so "
-      "the last one is the gap.";
-  if (c.noise)
-    reading += " The band is the noise: a line inside it is as good as the reference with another seed.";
+      "Above zero is worse than the reference with the same seed. Each point is the mean of a tenth of the "
+      "steps, "
+      "and of the seeds, so the last one is the gap.";
+  if (with_band) reading += " The band is what other seeds change.";
+  if (c.noise && !with_band)
+    reading +=
+        fmt::format(" Other seeds change the final loss by up to {:.2g}, far beyond this chart.", *c.noise);
   if (steady.size() < others.size()) reading += " Runs that stopped or diverged are left out.";
-  if (!steady.empty())
+  if (!steady.empty()) {
     add_figures(section.body, steady, "Difference from the reference", reading,
-                [&](std::span<const ComparedRun* const> group) { return difference_chart(c, group); });
+                [&](std::span<const std::size_t> group) { return difference_chart(c, group, with_band); });
+  }
   return section;
 }
 

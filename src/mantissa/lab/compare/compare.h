@@ -31,7 +31,28 @@ struct Measure {
   bool is_share = false;  // of right answers
 };
 
-enum class Outcome { reference, same, worse, better, diverged, stopped, unknown };
+/// The mean difference of two policies over seeds (paired.h). Both ran with each of the seeds.
+struct PairedGap {
+  std::vector<std::uint64_t> seeds;
+  std::vector<double> gaps;              // by seed: the mean difference over the last tenth of common steps
+  double mean = 0;                       // of the gaps
+  std::optional<double> standard_error;  // of the mean; null for one seed
+  double degrees_of_freedom = 0;         // of the standard error
+  std::optional<double>
+      limit;  // chance alone gives a larger |mean| in one of 25 comparisons; null for one seed
+};
+
+enum class Outcome {
+  reference,
+  same,
+  worse,
+  better,
+  diverged,
+  stopped,
+  uncertain,      // not enough runs to tell
+  uninformative,  // no rewards, or too few prompts, to tell policies apart
+  unknown
+};
 std::string_view name(Outcome outcome);
 
 struct ComparedRun {
@@ -39,6 +60,8 @@ struct ComparedRun {
   std::string policy;                 // the line
   std::vector<std::string> settings;  // that differ from the reference: "optimizer.lr=1e-3"
   std::uint64_t seed = 0;
+  std::size_t of = 0;    // of a re-seeded run: the run of the same policy in Comparison::runs
+  std::string held_out;  // where its held-out rows come from: "0.1 of kk (2 to 3 people, seed 1)"; "" unknown
   std::vector<ComparedStep> steps;                   // in order; of a run directory, those in metrics.jsonl
   std::map<std::string, ComparedCurve> curves = {};  // those of curve_names() that the run has
   std::string stopped;                               // the message with which the run stopped, or ""
@@ -49,12 +72,15 @@ struct ComparedRun {
   std::optional<double> weight_distance;
   std::optional<double> updates_lost;  // share of all weights, in the last measurement of numeric health
   std::vector<std::string> findings;   // of numeric health, one sentence each
+  std::vector<std::string> losses;     // what they lost, each once: "updates", "gradients", "values"
 
   // Computed by judge().
   std::optional<double> final_loss;  // mean of the last tenth of the steps
   std::optional<double> loss_gap;    // mean difference from the reference over the last tenth of common steps
-  std::optional<double> final_value, gap;  // the same of the measure
+  std::optional<double> final_value, gap;  // the same of the measure; the gap is that of `paired`
+  std::optional<double> mean_value;        // final_value, mean over the seeds of the policy
   std::optional<double> gap_error;         // standard error of that gap by the choice of prompts, of rl
+  std::optional<PairedGap> paired;         // of `runs`; null without a common seed
   Outcome outcome = Outcome::unknown;
   std::string verdict;  // in words
 };
@@ -62,17 +88,22 @@ struct ComparedRun {
 struct Comparison {
   std::string title;
   std::vector<ComparedRun> runs;      // the first is the reference
-  std::vector<ComparedRun> reseeded;  // the reference with other seeds
+  std::vector<ComparedRun> reseeded;  // the same with other seeds, ComparedRun::of
   double seconds = 0;
 
   // Computed by judge().
   Measure measure;
-  std::optional<double> noise;  // the largest |gap| of `reseeded`; null if there is none
+  std::optional<double> noise;  // the largest |gap| of the re-seeded runs of the reference; null without any
   std::string verdict;          // one paragraph
 };
 
-/// Computes gaps, noise and verdicts from the measurements.
+/// Computes gaps, their errors and the verdicts from the measurements.
 void judge(Comparison& comparison);
+
+/// Returns true if the runs differ only in their seed: that compares no policies.
+bool only_seeds_differ(const Comparison& comparison);
+/// Returns the run of `runs` and its re-seeded runs.
+std::vector<const ComparedRun*> seeds_of(const Comparison& comparison, std::size_t run);
 
 /// Returns loss − reference loss at the common steps, as pairs of step and difference.
 struct StepDifference {

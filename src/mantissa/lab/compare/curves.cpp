@@ -14,21 +14,31 @@ namespace mantissa::lab {
 namespace {
 
 constexpr std::array kMetrics = {
-    CurveMetric{"reward", "Reward", "reward", "Mean over the responses of a rollout."},
-    CurveMetric{"accuracy", "Right answers", "share", "Share of the sampled responses that are right."},
+    CurveMetric{"reward", "Reward", "reward", "Mean over the responses of a rollout.", false, {}},
+    CurveMetric{"accuracy", "Right answers", "share", "Share of the sampled responses that are right.", false,
+                0, 1},
     CurveMetric{"validation_accuracy", "Right answers to held-out prompts", "share",
-                "Share of the greedy responses to the held-out prompts that are right."},
-    CurveMetric{"validation_reward", "Reward of held-out prompts", "reward",
-                "Mean over the greedy responses to the held-out prompts."},
+                "Share of the greedy responses to the held-out prompts that are right.", false, 0, 1},
+    CurveMetric{"validation_reward",
+                "Reward of held-out prompts",
+                "reward",
+                "Mean over the greedy responses to the held-out prompts.",
+                false,
+                {}},
     CurveMetric{"response_length", "Length of responses", "tokens", "Mean over the responses of a rollout."},
     CurveMetric{"truncated_share", "Truncated responses", "share",
-                "Share of responses that reached the largest length. A collapsing policy often ends here."},
+                "Share of responses that reached the largest length. A collapsing policy often ends here.",
+                false, 0, 1},
     CurveMetric{
         "entropy", "Entropy", "nats per token",
         "Mean entropy of the distributions that tokens were sampled from. Near zero, all responses to a "
         "prompt are alike."},
-    CurveMetric{"kl", "Divergence from the reference", "nats per token",
-                "Estimate of how far the policy has moved from the reference."},
+    CurveMetric{"kl",
+                "Divergence from the reference",
+                "nats per token",
+                "Estimate of how far the policy has moved from the reference.",
+                false,
+                {}},
     CurveMetric{"rollout_difference", "Difference between sampling and training", "nats",
                 "Largest difference of a token's log-probability between the rollout and the forward pass of "
                 "training. It is 0 if both have one precision."},
@@ -37,7 +47,8 @@ constexpr std::array kMetrics = {
     CurveMetric{"rollout_ratio_max", "Largest ratio of training to sampling", "ratio",
                 "Of the probabilities of a token. Far above 1, the samples come from another policy.", true},
     CurveMetric{"effective_sample_share", "Effective sample size", "share of the responses",
-                "Near 1, the responses count equally after correction; near 0, a few of them count for all."},
+                "Near 1, the responses count equally after correction; near 0, a few of them count for all.",
+                false, 0, 1},
     CurveMetric{"ratio_max", "Largest ratio to the policy before the update", "ratio",
                 "Exactly 1 in the first optimizer step on a rollout."}};
 
@@ -58,6 +69,7 @@ std::string chart_of(std::span<const ComparedRun* const> runs, const CurveMetric
   report::LineChart chart{.label = fmt::format("{} by step", metric.title),
                           .y_name = std::string(metric.y_name),
                           .spacing = metric.logarithmic ? report::Spacing::log10 : report::Spacing::linear,
+                          .bounds = {metric.least, metric.most},
                           .series = {}};
   for (const ComparedRun* run : runs) {
     const ComparedCurve& curve = run->curves.at(std::string(metric.name));
@@ -96,9 +108,12 @@ report::Section curves_section(const Comparison& c) {
                           .body = {}};
   for (const CurveMetric& metric : kMetrics) {
     const Runs runs = runs_with(c, metric.name);
-    for (std::size_t first = 0; first < runs.size(); first += kColours) {
-      const auto group = std::span(runs).subspan(first, std::min(kColours, runs.size() - first));
-      section.body += to_html(report::Figure{.title = std::string(metric.title),
+    const std::size_t groups = (runs.size() + kColours - 1) / kColours;
+    for (std::size_t g = 0; g < groups; ++g) {
+      const std::size_t first = g * runs.size() / groups, end = (g + 1) * runs.size() / groups;
+      const auto group = std::span(runs).subspan(first, end - first);
+      const std::string part = groups > 1 ? fmt::format(", part {} of {}", g + 1, groups) : "";
+      section.body += to_html(report::Figure{.title = std::string(metric.title) + part,
                                              .reading = std::string(metric.reading),
                                              .body = chart_of(group, metric),
                                              .legend = {}});

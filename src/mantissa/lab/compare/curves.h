@@ -2,6 +2,7 @@
 // apart.
 #pragma once
 
+#include <optional>
 #include <span>
 #include <string>
 #include <string_view>
@@ -16,6 +17,7 @@ struct CurveMetric {
   std::string_view name;  // in metrics.jsonl
   std::string_view title, y_name, reading;
   bool logarithmic = false;
+  std::optional<double> least = 0, most = {};  // that the metric can have
 };
 
 /// Returns the metrics that are kept as curves: those with a chart, and those that tell how exactly the

@@ -14,6 +14,7 @@
 #include "mantissa/io/json.h"
 #include "mantissa/io/state.h"
 #include "mantissa/lab/compare/curves.h"
+#include "mantissa/lab/compare/held_out.h"
 #include "mantissa/lab/diff/config_differences.h"
 #include "mantissa/lab/masters.h"
 #include "mantissa/lab/median.h"
@@ -72,6 +73,7 @@ void read_config(ReadRun& r) {
   r.policy = config.policy;
   r.run.policy = config.policy.line();
   r.run.seed = config.run.seed;
+  r.run.held_out = held_out_of(config);
   r.run.name += fmt::format(" ({})", config.policy.short_line());
   const std::int64_t last = r.run.steps.back().step;
   if (last >= config.run.steps || has_file(r.path / "summary.json")) return;
@@ -125,18 +127,26 @@ ReadRun read_run(const fs::path& path) {
   return r;
 }
 
-/// Lists the settings of `r` that differ from the reference. Returns true if only the seed does.
-bool compare_settings(ReadRun& r, const ReadRun& reference) {
-  if (r.config_text.empty() || reference.config_text.empty()) return false;
-  bool seed = false, other = false;
-  for (const ConfigDifference& d : compare_configs(r.config_text, r.path / "config.toml",
-                                                   reference.config_text, reference.path / "config.toml")) {
-    if (!d.counts()) continue;
-    (d.key == "run.seed" ? seed : other) = true;
+std::vector<ConfigDifference> differences_that_count(const ReadRun& r, const ReadRun& reference) {
+  if (r.config_text.empty() || reference.config_text.empty()) return {};
+  std::vector<ConfigDifference> all = compare_configs(r.config_text, r.path / "config.toml",
+                                                      reference.config_text, reference.path / "config.toml");
+  std::erase_if(all, [](const ConfigDifference& d) { return !d.counts(); });
+  return all;
+}
+
+/// Returns true if the runs differ in their seed, and in nothing else that counts.
+bool only_seed_differs(const ReadRun& r, const ReadRun& other) {
+  const std::vector<ConfigDifference> all = differences_that_count(r, other);
+  return all.size() == 1 && all.front().key == "run.seed";
+}
+
+/// Lists the settings of `r` that differ from the reference.
+void list_settings(ReadRun& r, const ReadRun& reference) {
+  for (const ConfigDifference& d : differences_that_count(r, reference)) {
     if (!d.key.starts_with("precision."))
       r.run.settings.push_back(fmt::format("{}={}", d.key, d.a.empty() ? "(default)" : d.a));
   }
-  return seed && !other;
 }
 
 }  // namespace
@@ -151,16 +161,22 @@ Comparison compare_directories(std::span<const fs::path> directories, const runt
   const Masters start = has_file(first) ? map_masters(first) : Masters{};
   const Masters end = last_weights(directories.front());
   const double moved = start.empty() ? 0 : distance(end, start, device).value_or(0);
+  std::vector<std::size_t> firsts;  // of each policy: its first directory, whose run is in result.runs
   for (std::size_t i = 0; i < runs.size(); ++i) {
     ReadRun& r = runs[i];
-    const bool reseeded = i > 0 && compare_settings(r, runs.front());
+    const auto first =
+        std::ranges::find_if(firsts, [&](std::size_t f) { return only_seed_differs(r, runs[f]); });
+    const bool reseeded = first != firsts.end();
+    r.run.of = static_cast<std::size_t>(first - firsts.begin());
+    list_settings(r, runs.front());
     const Masters weights = last_weights(r.path);
     read_lost(r, weights);
-    if (moved > 0 && !reseeded) {
+    if (moved > 0 && (r.config_text.empty() || r.run.seed == runs.front().run.seed)) {
       const std::optional<double> apart = distance(weights, end, device);
       if (apart) r.run.weight_distance = *apart / moved;
     }
-    (reseeded ? result.reseeded : result.runs).push_back(std::move(r.run));
+    if (!reseeded) firsts.push_back(i);
+    (reseeded ? result.reseeded : result.runs).push_back(r.run);
   }
   judge(result);
   result.seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count();

@@ -10,6 +10,9 @@
 #include "mantissa/lab/compare/compare.h"
 #include "mantissa/lab/compare/curves.h"
 #include "mantissa/lab/compare/measure.h"
+#include "mantissa/lab/compare/paired.h"
+#include "mantissa/lab/compare/verdict.h"
+#include "mantissa/report/interval_chart.h"
 #include "mantissa/report/number_text.h"
 #include "mantissa/report/page.h"
 
@@ -35,33 +38,63 @@ Status status_of_run(const ComparedRun& run) {
     case Outcome::diverged:
     case Outcome::stopped:
       return Status::bad;
+    case Outcome::uncertain:
+    case Outcome::uninformative:
     case Outcome::unknown:
       break;
   }
   return Status::unknown;
 }
 
+/// Returns the state of the whole comparison: good only if every run is as good as the reference, and lost
+/// nothing.
+Status status_of(const Comparison& c) {
+  if (c.runs.size() < 2) return Status::unknown;
+  if (!c.runs.front().stopped.empty()) return Status::bad;
+  std::size_t good = 0, poor = 0;
+  for (std::size_t i = 0; i < c.runs.size(); ++i) {
+    const Status status = status_of_run(c.runs[i]);
+    if (i > 0 && status == Status::good) ++good;
+    if (status == Status::warning || status == Status::bad || !c.runs[i].findings.empty()) ++poor;
+  }
+  if (poor > 0) return std::ranges::any_of(c.runs, is_as_good) ? Status::warning : Status::bad;
+  return good + 1 == c.runs.size() ? Status::good : Status::unknown;
+}
+
+/// Returns a chart of the gaps and of what chance may be in them, or "" if no run has a gap.
+std::string gaps_html(const Comparison& c) {
+  constexpr std::size_t kMost = 8;  // rows beside the verdict
+  std::vector<const ComparedRun*> shown;
+  for (std::size_t i = 1; i < c.runs.size(); ++i) {
+    const bool ended = c.runs[i].outcome != Outcome::stopped && c.runs[i].outcome != Outcome::diverged;
+    if (ended && c.runs[i].gap && std::isfinite(*c.runs[i].gap)) shown.push_back(&c.runs[i]);
+  }
+  if (shown.empty()) return "";
+  report::IntervalChart chart{
+      .label = "difference of each run from the reference, and what chance may be in it",
+      .heading = fmt::format("{} minus that of {}", c.measure.online ? c.measure.name : "final loss, nats,",
+                             c.runs.front().name),
+      .reading = "",
+      .rows = {}};
+  bool reaches = false;
+  for (std::size_t i = 0; i < std::min(shown.size(), kMost); ++i) {
+    const ComparedRun& run = *shown[i];
+    std::string text = fmt::format("{:+.2g}", *run.gap);
+    if (const std::optional<double> error = error_of(run)) text += fmt::format(" ± {:.2g}", *error);
+    std::optional<double> reach;
+    if (run.paired && run.paired->limit)
+      reach = std::max(*run.paired->limit, kPromptErrors * run.gap_error.value_or(0));
+    reaches = reaches || reach.has_value();
+    chart.rows.push_back({run.name, *run.gap, reach, status_of_run(run), text});
+  }
+  chart.reading = c.measure.online ? "Right of zero is better." : "Right of zero is worse.";
+  if (reaches) chart.reading += " A bar that contains zero may be chance.";
+  if (shown.size() > kMost) chart.reading += fmt::format(" {} more are in the table.", shown.size() - kMost);
+  return to_html(chart);
+}
+
 std::string summary_of(const Comparison& c) {
-  if (c.runs.empty()) return report::verdict_html(Status::unknown, "No run ended", c.verdict);
-  const auto others = static_cast<std::int64_t>(c.runs.size()) - 1;
-  const auto good = std::ranges::count_if(c.runs, is_as_good);
-  const bool healthy = std::ranges::all_of(c.runs, &std::vector<std::string>::empty, &ComparedRun::findings);
-  Status status = good == others && healthy ? Status::good : good > 0 ? Status::warning : Status::bad;
-  std::string words =
-      fmt::format("{} of {} runs {} as good as the reference", good, others, good == 1 ? "is" : "are");
-  if (!healthy) words += ", but rounding lost updates or gradients";
-  if (others == 0) {
-    status = Status::unknown;
-    words = "No run to compare with the reference";
-  } else if (!c.noise) {
-    status = Status::unknown;
-    words = "The noise was not measured";
-  }
-  if (!c.runs.front().stopped.empty()) {
-    status = Status::bad;
-    words = "The reference stopped";
-  }
-  return report::verdict_html(status, words, c.verdict);
+  return report::verdict_html(status_of(c), headline_of(c), c.verdict, gaps_html(c));
 }
 
 std::string compare_facts(const Comparison& c) {
@@ -70,9 +103,11 @@ std::string compare_facts(const Comparison& c) {
     facts.push_back({name, report::escaped(text)});
   };
   add("Runs", report::count_text(static_cast<std::int64_t>(c.runs.size())));
-  add("Re-seeded runs", report::count_text(static_cast<std::int64_t>(c.reseeded.size())));
-  if (!c.runs.empty()) add("Reference", c.runs.front().name);
-  if (c.noise) add("Noise", difference_text(c.measure, *c.noise));
+  if (!c.runs.empty()) {
+    add("Seeds", report::count_text(static_cast<std::int64_t>(seeds_of(c, 0).size())));
+    add("Reference", c.runs.front().name);
+  }
+  if (c.noise) add("Another seed changes", difference_text(c.measure, *c.noise));
   if (c.seconds >= 1) add("Time", human_seconds(c.seconds));
   return report::facts_html(facts);
 }
@@ -87,51 +122,52 @@ Cell number_cell(std::optional<double> value, const Text& text, double most = 0)
 }
 
 /// Returns the verdict without the reason of a stop or a divergence.
-std::string headline_of(const ComparedRun& run) {
+std::string short_verdict(const ComparedRun& run) {
   const bool has_reason = run.outcome == Outcome::stopped || run.outcome == Outcome::diverged;
   return has_reason ? run.verdict.substr(0, run.verdict.find(": ")) : run.verdict;
 }
 
 using Runs = std::vector<const ComparedRun*>;
 
-/// Returns the runs and the re-seeded runs.
-Runs all_runs(const Comparison& c) {
-  Runs runs;
-  for (const std::vector<ComparedRun>* group : {&c.runs, &c.reseeded}) {
-    for (const ComparedRun& run : *group) runs.push_back(&run);
-  }
-  return runs;
+Runs pointers_to(const std::vector<ComparedRun>& runs) {
+  Runs all;
+  for (const ComparedRun& run : runs) all.push_back(&run);
+  return all;
 }
 
-std::string loss_table(const Comparison& c) {
+std::string loss_table(const Comparison& c, const Runs& runs) {
   report::Table table{.label = "Losses and verdicts",
                       .columns = {{"Run"},
                                   {"Verdict"},
                                   {c.measure.online ? "Final " + c.measure.name : "Final loss", true},
                                   {"Gap", true},
+                                  {"Standard error", true},
                                   {c.measure.online ? "Loss" : "Held-out loss", true},
                                   {"Skipped steps", true}},
                       .rows = {}};
   const auto loss = [](double v) { return fmt::format("{:.4f}", v); };
-  for (const ComparedRun* run : all_runs(c)) {
+  for (const ComparedRun* run : runs) {
     const std::string verdict =
         fmt::format("<div class=\"quiet\">{}<span>{}</span></div>", report::status_mark(status_of_run(*run)),
-                    report::escaped(headline_of(*run)));
+                    report::escaped(short_verdict(*run)));
     std::optional<double> gap = run->gap;
     if (run->outcome == Outcome::reference) gap.reset();
+    const std::optional<double>& value = run->mean_value ? run->mean_value : run->final_value;
     table.rows.push_back(
         {{report::escaped(run->name)},
          {verdict},
-         number_cell(run->final_value, [&](double v) { return report::escaped(value_text(c.measure, v)); }),
+         number_cell(value, [&](double v) { return report::escaped(value_text(c.measure, v)); }),
          number_cell(
              gap, [](double v) { return (v > 0 ? "+" : "") + report::raised_html(report::number_text(v)); }),
+         number_cell(run->paired ? error_of(*run) : std::nullopt,
+                     [](double v) { return report::raised_html(report::number_text(v)); }),
          number_cell(c.measure.online ? run->final_loss : run->validation_loss, loss),
          number_cell(static_cast<double>(run->skipped), report::number_text)});
   }
   return to_html(table);
 }
 
-std::string cost_table(const Comparison& c) {
+std::string cost_table(const Runs& runs) {
   report::Table table{.label = "Speed, memory and weights",
                       .columns = {{"Run"},
                                   {"Tokens per second", true},
@@ -140,7 +176,7 @@ std::string cost_table(const Comparison& c) {
                                   {"Lost updates", true}},
                       .rows = {}};
   double fastest = 0, largest = 0;
-  for (const ComparedRun* run : all_runs(c)) {
+  for (const ComparedRun* run : runs) {
     fastest = std::max(fastest, run->tokens_per_second.value_or(0));
     largest = std::max(largest, run->peak_bytes.value_or(0));
   }
@@ -148,7 +184,7 @@ std::string cost_table(const Comparison& c) {
     return v <= 1 ? report::raised_html(report::share_text(v))
                   : report::raised_html(report::number_text(v)) + " ×";
   };
-  for (const ComparedRun* run : all_runs(c)) {
+  for (const ComparedRun* run : runs) {
     table.rows.push_back(
         {{report::escaped(run->name)},
          number_cell(
@@ -161,20 +197,52 @@ std::string cost_table(const Comparison& c) {
   return to_html(table);
 }
 
+/// Returns how a gap is told from chance, with the degrees of freedom.
+std::string rule_text(const Comparison& c) {
+  double least = INFINITY, most = 0;
+  for (const ComparedRun& run : c.runs) {
+    if (!run.paired || !run.paired->standard_error) continue;
+    least = std::min(least, run.paired->degrees_of_freedom);
+    most = std::max(most, run.paired->degrees_of_freedom);
+  }
+  if (most == 0) return "";
+  const std::string degrees =
+      most - least < 0.05 ? fmt::format("{:.1f}", most) : fmt::format("{:.1f} to {:.1f}", least, most);
+  return fmt::format(
+      "{}A run is better or worse if chance alone gives such a gap in less than one of {:.0f} comparisons, "
+      "by "
+      "Student's distribution with {} degrees of freedom (docs/cli.md).",
+      c.measure.online ? " " : "", kComparisonsPerFalseCall, degrees);
+}
+
+/// Returns the tables of the runs with other seeds.
+std::string seeds_html(const Comparison& c) {
+  if (c.reseeded.empty()) return "";
+  const Runs runs = pointers_to(c.reseeded);
+  return report::disclosure(fmt::format("The same with other seeds<small>{} run{}</small>", runs.size(),
+                                        runs.size() == 1 ? "" : "s"),
+                            "<p class=\"none-line\">The gap is the difference from the reference with the "
+                            "same seed; that of the reference "
+                            "itself is from its first seed. Runs of one policy have equal work: they show "
+                            "how much a busy machine changes "
+                            "the speed.</p>\n" +
+                                loss_table(c, runs) + cost_table(runs),
+                            only_seeds_differ(c));
+}
+
 report::Section table_section(const Comparison& c) {
-  return {
-      .id = "runs",
-      .link = "Runs",
-      .heading = "The runs in numbers",
-      .intro = fmt::format("The gap is the mean difference from the reference over the last tenth of the "
-                           "steps. {}",
-                           judged_by(c.measure)),
-      .body = loss_table(c) +
-              "<h3>Speed, memory and weights</h3>\n<p class=\"none-line\">The distance is "
-              "that of the final weights from those of the reference, as a share of the way that the "
-              "reference moved. Lost updates left the stored weight as it was. The re-seeded runs have the "
-              "work of the reference: they show how much a busy machine changes the speed.</p>\n" +
-              cost_table(c)};
+  return {.id = "runs",
+          .link = "Runs",
+          .heading = "The runs in numbers",
+          .intro = fmt::format(
+              "The gap is the difference from the reference with the same seed over the last tenth of "
+              "the steps, mean over the seeds. {}{}",
+              judged_by(c.measure), rule_text(c)),
+          .body = loss_table(c, pointers_to(c.runs)) +
+                  "<h3>Speed, memory and weights</h3>\n<p class=\"none-line\">The distance is "
+                  "that of the final weights from those of the reference, as a share of the way that the "
+                  "reference moved. Lost updates left the stored weight as it was.</p>\n" +
+                  cost_table(pointers_to(c.runs)) + seeds_html(c)};
 }
 
 report::Section details_section(const Comparison& c) {
@@ -203,8 +271,8 @@ std::string to_html(const Comparison& c) {
   report::Page page{.kind = "precision comparison",
                     .title = c.title,
                     .subtitle =
-                        "The same training under several policies or settings, side by side. The noise is "
-                        "what another seed changes.",
+                        "The same training under several policies or settings, side by side, with the same "
+                        "seeds.",
                     .summary = summary_of(c) + compare_facts(c),
                     .sections = {}};
   if (!c.runs.empty()) page.sections = {losses_section(c), table_section(c), details_section(c)};

@@ -7,6 +7,7 @@
 #include <set>
 
 #include "mantissa/lab/compare/compare.h"
+#include "mantissa/lab/compare/verdict.h"
 
 namespace mantissa::lab {
 namespace {
@@ -20,6 +21,16 @@ ordered_json finite_or_null(const std::optional<double>& value) {
 ordered_json whole_or_null(const std::optional<double>& value) {
   const bool fits = value && std::abs(*value) <= 0x1p53;
   return fits ? ordered_json(static_cast<std::int64_t>(*value)) : ordered_json();
+}
+
+/// Returns the gaps by seed and their error, or null.
+ordered_json json_of(const std::optional<PairedGap>& paired) {
+  if (!paired) return {};
+  return {{"seeds", paired->seeds},
+          {"gaps", paired->gaps},
+          {"standard_error", finite_or_null(paired->standard_error)},
+          {"degrees_of_freedom", finite_or_null(paired->degrees_of_freedom)},
+          {"limit", finite_or_null(paired->limit)}};
 }
 
 ordered_json json_of(const ComparedRun& run, const std::optional<double>& noise) {
@@ -43,6 +54,9 @@ ordered_json json_of(const ComparedRun& run, const std::optional<double>& noise)
           {"gap", finite_or_null(run.gap)},
           {"noise", finite_or_null(noise)},
           {"gap_error", finite_or_null(run.gap_error)},
+          {"mean_value", finite_or_null(run.mean_value)},
+          {"paired", json_of(run.paired)},
+          {"run", run.of},
           {"validation_loss", finite_or_null(run.validation_loss)},
           {"tokens_per_second", finite_or_null(run.tokens_per_second)},
           {"peak_bytes", whole_or_null(run.peak_bytes)},
@@ -70,11 +84,18 @@ std::string csv_field(std::string text) {
 
 std::string to_json(const Comparison& c) {
   ordered_json runs = ordered_json::array(), reseeded = ordered_json::array();
-  for (const ComparedRun& run : c.runs) runs.push_back(json_of(run, c.noise));
+  for (std::size_t i = 0; i < c.runs.size(); ++i) {
+    runs.push_back(json_of(c.runs[i], c.noise));
+    runs.back()["run"] = i;
+  }
   for (const ComparedRun& run : c.reseeded) reseeded.push_back(json_of(run, c.noise));
-  const ordered_json json = {{"title", c.title},          {"verdict", c.verdict},
-                             {"measure", c.measure.name}, {"noise", finite_or_null(c.noise)},
-                             {"runs", std::move(runs)},   {"reseeded", std::move(reseeded)},
+  const ordered_json json = {{"title", c.title},
+                             {"headline", headline_of(c)},
+                             {"verdict", c.verdict},
+                             {"measure", c.measure.name},
+                             {"noise", finite_or_null(c.noise)},
+                             {"runs", std::move(runs)},
+                             {"reseeded", std::move(reseeded)},
                              {"seconds", c.seconds}};
   return json.dump(2, ' ', false, ordered_json::error_handler_t::replace);
 }

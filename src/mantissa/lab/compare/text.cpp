@@ -1,5 +1,6 @@
 // A comparison as text: the verdict, and two lines for each run.
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include <cmath>
 
@@ -8,7 +9,7 @@
 #include "mantissa/base/words.h"
 #include "mantissa/lab/compare/compare.h"
 #include "mantissa/lab/compare/measure.h"
-#include "mantissa/lab/diff/diff.h"
+#include "mantissa/lab/compare/verdict.h"
 
 namespace mantissa::lab {
 namespace {
@@ -28,14 +29,27 @@ std::string share_or_dash(const std::optional<double>& value) {
 }
 
 std::string row(const std::string& number, const ComparedRun& run, const Measure& measure) {
-  const std::string loss = or_dash(run.final_value, [&](double v) { return value_text(measure, v); });
-  const std::string gap = run.outcome == Outcome::reference
-                              ? "–"
-                              : or_dash(run.gap, [](double v) { return fmt::format("{:+.2g}", v); });
+  const std::optional<double>& value = run.mean_value ? run.mean_value : run.final_value;
+  const std::string loss = or_dash(value, [&](double v) { return value_text(measure, v); });
+  const bool is_reference = run.outcome == Outcome::reference;
+  const std::string gap =
+      is_reference ? "–" : or_dash(run.gap, [](double v) { return fmt::format("{:+.2g}", v); });
+  const std::string error =
+      is_reference ? "–" : or_dash(error_of(run), [](double v) { return fmt::format("{:.2g}", v); });
   const std::string speed = or_dash(run.tokens_per_second, [](double v) { return fmt::format("{:.0f}", v); });
   const std::string memory = or_dash(run.peak_bytes, human_bytes);
-  return fmt::format("{:>3}  {:>9} {:>9} {:>10} {:>9} {:>8} {:>9} {:>9}\n", number, loss, gap, speed, memory,
-                     run.skipped, share_or_dash(run.weight_distance), share_or_dash(run.updates_lost));
+  return fmt::format("{:>3} {:>8} {:>9} {:>8} {:>8} {:>9} {:>7} {:>8} {:>8}\n", number, loss, gap, error,
+                     speed, memory, run.skipped, share_or_dash(run.weight_distance),
+                     share_or_dash(run.updates_lost));
+}
+
+/// Returns "by seed 1: +0.0012, 2: -0.0004", or "" for one seed.
+std::string by_seed(const ComparedRun& run) {
+  if (!run.paired || run.paired->seeds.size() < 2) return "";
+  std::vector<std::string> gaps;
+  for (std::size_t i = 0; i < run.paired->seeds.size(); ++i)
+    gaps.push_back(fmt::format("{}: {:+.2g}", run.paired->seeds[i], run.paired->gaps[i]));
+  return fmt::format("gap by seed {}", fmt::join(gaps, ", "));
 }
 
 std::string described(const ComparedRun& run) {
@@ -46,6 +60,7 @@ std::string described(const ComparedRun& run) {
     text += ": " + printable(run.verdict);
   text += "\n";
   for (const std::string& finding : run.findings) text += printable(finding) + "\n";
+  text += by_seed(run) + "\n";
   std::string lines;
   for (const std::string_view line : split_words(text, "\n"))
     lines += wrapped(std::string(kIndent, ' ') + std::string(line), kIndent, kScreen) + "\n";
@@ -57,26 +72,28 @@ std::string described(const ComparedRun& run) {
 std::string to_text(const Comparison& c) {
   std::string text = wrapped(printable(c.verdict), 0, kScreen) + "\n\n";
   const char* heading = c.measure.is_share ? "right" : c.measure.online ? "reward" : "loss";
-  text += fmt::format("{:>3}  {:>9} {:>9} {:>10} {:>9} {:>8} {:>9} {:>9}\n", "", heading, "gap", "tokens/s",
-                      "memory", "skipped", "distance", "lost");
+  text += fmt::format("{:>3} {:>8} {:>9} {:>8} {:>8} {:>9} {:>7} {:>8} {:>8}\n", "", heading, "gap", "±",
+                      "tokens/s", "memory", "skipped", "distance", "lost");
   for (std::size_t i = 0; i < c.runs.size(); ++i) {
     text += row(fmt::format("{}", i + 1), c.runs[i], c.measure);
     text += described(c.runs[i]);
   }
-  for (const ComparedRun& run : c.reseeded) {
-    text += row("", run, c.measure);
-    text += described(run);
+  if (only_seeds_differ(c)) {
+    for (const ComparedRun& run : c.reseeded) text += row("", run, c.measure) + described(run);
   }
-  text += c.measure.online
-              ? wrapped(fmt::format("\n{}: {}, mean of the last tenth of its measurements. gap: from the "
-                                    "reference.",
-                                    heading, c.measure.words),
-                        0, kScreen) +
-                    "\n"
-              : "\nloss: mean of the last tenth of the steps. gap: from the reference, in nats.\n";
-  text +=
-      "distance: of the final weights from the reference's, relative to the way that\n"
-      "the reference moved. lost: updates that rounding left without effect.\n";
+  const std::string of = c.measure.online ? c.measure.words + ", mean of the last tenth of its measurements"
+                                          : std::string("mean of the last tenth of the steps");
+  text += wrapped(fmt::format(
+                      "\n{}: {}, over the seeds. gap: from the reference with the same seed{}. ±: standard "
+                      "error of the mean gap.",
+                      heading, of, c.measure.online ? "" : ", in nats"),
+                  0, kScreen) +
+          "\n";
+  text += wrapped(
+              "distance: of the final weights from the reference's, relative to the way that the reference "
+              "moved. lost: updates that rounding left without effect.",
+              0, kScreen) +
+          "\n";
   return text;
 }
 

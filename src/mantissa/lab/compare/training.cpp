@@ -9,6 +9,7 @@
 #include "mantissa/base/error.h"
 #include "mantissa/cost/native.h"
 #include "mantissa/lab/compare/curves.h"
+#include "mantissa/lab/compare/held_out.h"
 #include "mantissa/lab/masters.h"
 #include "mantissa/lab/median.h"
 #include "mantissa/run/work.h"
@@ -53,6 +54,12 @@ double lost_share(const std::vector<runtime::ParameterHealth>& health, const pre
   return all > 0 ? lost / all : 0;
 }
 
+/// Returns a word for what a finding's rounding took.
+std::string what_is_lost(const train::HealthFinding& finding) {
+  if (finding.kind == "rounded_away") return "updates";
+  return finding.pass == "backward" ? "gradients" : "weights";
+}
+
 class ComparisonTraining {
  public:
   ComparisonTraining(const PlannedComparison& plan, const OnComparedStep& on_step,
@@ -67,6 +74,12 @@ class ComparisonTraining {
       if (std::optional<ComparedRun> done = next(run)) result.runs.push_back(std::move(*done));
     }
     for (const PlannedRun& run : plan_.reseeded) {
+      // A policy that stops does so with any seed, as a rule, and is not compared.
+      const bool stopped = run.of >= result.runs.size() || !result.runs[run.of].stopped.empty();
+      if (stopped && run.of > 0) {
+        ++number_;
+        continue;
+      }
       if (std::optional<ComparedRun> done = next(run)) result.reseeded.push_back(std::move(*done));
     }
     judge(result);
@@ -84,6 +97,8 @@ class ComparisonTraining {
     result.settings = run.settings;
     result.policy = run.config.policy.line();
     result.seed = run.config.run.seed;
+    result.of = run.of;
+    result.held_out = held_out_of(run.config);
     const std::int64_t steps = steps_of(run, plan_.steps);
     std::unique_ptr<train::Trainer> trainer;
     try {
@@ -99,7 +114,7 @@ class ComparisonTraining {
 
   /// Returns false if the comparison is interrupted.
   bool train(train::Trainer& trainer, std::int64_t steps, ComparedRun& result) {
-    const bool is_reference = number_ == 1;
+    const bool is_reference = result.of == 0 && (number_ == 1 || number_ > std::ssize(plan_.runs));
     const Masters start = is_reference ? copy_masters(trainer) : Masters{};
     train::HealthWatch health(trainer.config().policy);
     std::vector<double> speeds;
@@ -129,11 +144,15 @@ class ComparisonTraining {
     result.skipped = trainer.skipped();
     result.tokens_per_second = median(std::move(speeds));
     // The process grows with every run: each has the memory that it would need as the first.
-    if (is_reference) process_bytes_ = trainer.memory().process;
+    if (number_ == 1) process_bytes_ = trainer.memory().process;
     result.peak_bytes =
         static_cast<double>(trainer.memory().peak() - trainer.memory().process + process_bytes_);
-    for (const train::HealthFinding& f : health.findings()) result.findings.push_back(f.warning.text);
-    measure_weights(trainer, start, result);
+    for (const train::HealthFinding& f : health.findings()) {
+      result.findings.push_back(f.warning.text);
+      const std::string lost = what_is_lost(f);
+      if (std::ranges::find(result.losses, lost) == result.losses.end()) result.losses.push_back(lost);
+    }
+    measure_weights(trainer, is_reference, start, result);
     return true;
   }
 
@@ -142,10 +161,11 @@ class ComparisonTraining {
     if (on_step_) on_step_({run, number_, runs, r.step, steps, r.loss});
   }
 
-  void measure_weights(train::Trainer& trainer, const Masters& start, ComparedRun& result) {
-    if (number_ > static_cast<std::int64_t>(plan_.runs.size())) return;  // seeds begin elsewhere
+  /// Measures the distance from the last run of the reference, which has the same seed.
+  void measure_weights(train::Trainer& trainer, bool is_reference, const Masters& start,
+                       ComparedRun& result) {
     Masters end = copy_masters(trainer);
-    if (number_ == 1) {
+    if (is_reference) {
       const double moved = distance(end, start, trainer.device()).value_or(0);
       if (moved > 0) result.weight_distance = 0;
       reference_ = {std::move(end), moved};

@@ -21,12 +21,13 @@ struct PlannedRun {
   std::vector<std::string> settings;
   config::RunConfig config;
   std::shared_ptr<const runtime::Device> device;
+  std::size_t of = 0;  // of a re-seeded run: the index of the same policy in PlannedComparison::runs
 };
 
 struct PlannedComparison {
   std::string title;
   std::vector<PlannedRun> runs;      // the first is the reference
-  std::vector<PlannedRun> reseeded;  // the reference with other seeds
+  std::vector<PlannedRun> reseeded;  // the same with other seeds, seed by seed, each time the reference first
   std::int64_t steps = 0;            // at most, from the beginning of each run; 0: all
 };
 
@@ -41,9 +42,9 @@ struct ComparisonProgress {
 using OnComparedStep = std::function<void(const ComparisonProgress&)>;
 
 /// Trains every run without writing anything, and judges. The runs have the bits of `train`. A run that stops
-/// is compared up to its last step, and so is a run other than the first that cannot start. An interrupted
-/// comparison contains the runs that ended before. Throws ConfigError, FileError and ResourceError if the
-/// reference cannot start.
+/// is compared up to its last step, and so is a run other than the first that cannot start; neither runs with
+/// more seeds. An interrupted comparison contains the runs that ended before. Throws ConfigError, FileError
+/// and ResourceError if the reference cannot start.
 Comparison train_and_compare(const PlannedComparison& plan, const OnComparedStep& on_step = {},
                              const std::stop_token& stop = {});
 
