@@ -345,7 +345,8 @@ TEST_F(Rl, ADryRunShowsMemoryAndTheTimeOfBothPhases) {
 
 TEST_F(Rl, RefusesWhatDoesNotFit) {
   EXPECT_TRUE(has(refusal("train run.toml --out x"), "mantissa rl run.toml"));
-  EXPECT_TRUE(has(refusal("rl run.toml --out x --set train.objective=sft"), "only train.objective = \"rl\""));
+  EXPECT_TRUE(has(refusal("rl run.toml --out x --set train.objective=sft"),
+                  "train.objective is \"sft\". Fix: mantissa train"));
   EXPECT_TRUE(has(refusal("rl run.toml --out x --set rl.samples_per_prompt=1"), "at least 2"));
   EXPECT_TRUE(has(refusal("rl run.toml --out x --set rl.minibatches=5"), "must divide the 12 samples"));
   EXPECT_TRUE(has(refusal("rl run.toml --out x --set batch.global_batch_size=8"), "= 12 sequences"));
