@@ -205,6 +205,12 @@ TEST(DeepSpeedConfig, InReinforcementLearningItsBatchSetsThePrompts) {
   EXPECT_NE(set.all().find("the command line overrides rl.prompts_per_step (train_batch_size)"),
             std::string::npos)
       << set.all();
+  const Read text =
+      read("{'train_batch_size': 64}", {"batch.micro_batch_size=2"}, "[rl]\nprompts_per_step = 3\n");
+  EXPECT_EQ(text.config.rl.prompts_per_step, 16);
+  EXPECT_NE(text.all().find("train_batch_size replaces rl.prompts_per_step of run.toml:13"),
+            std::string::npos)
+      << text.all();
   const Read micro = rl("{'train_micro_batch_size_per_gpu': 4}");
   EXPECT_EQ(micro.config.rl.prompts_per_step, 16) << "the default";
   EXPECT_EQ(

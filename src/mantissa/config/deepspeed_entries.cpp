@@ -106,6 +106,8 @@ void tell_deepspeed(const DeepSpeedFile& file, const RunConfig& config, const En
     if (!s.said) return;
     if (online && s.section == "batch" && s.key == "global_batch_size") {
       if (deepspeed_prompts(config, entries) != nullptr) {
+        if (const Entry* prompts = entries.find("rl", "prompts_per_step"))
+          note(fmt::format("{} replaces rl.prompts_per_step of {}", s.from, prompts->origin));
         sets.push_back(
             fmt::format("rl.prompts_per_step = {} ({}, in sequences)", config.rl.prompts_per_step, s.from));
       } else if (s.from != kMicroBatch) {
