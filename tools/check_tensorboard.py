@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Reads a run's TensorBoard events with TensorBoard's own reader and compares them with its metrics.jsonl.
+"""Reads a run's TensorBoard events with TensorBoard's own reader and compares them with its metrics.jsonl and health.jsonl.
 
     check_tensorboard.py RUN
 
@@ -26,13 +26,19 @@ def main():
         for tag in TAGS:
             if row.get(tag) is not None:
                 wanted.setdefault(tag, {})[row["step"]] = row[tag]
+    if (run / "health.jsonl").exists():
+        for line in (run / "health.jsonl").read_text().splitlines():
+            row = json.loads(line)
+            for field in ("grad_absmax", "weight_absmax"):
+                of_model = max(parameter[field] for parameter in row["health"].values())
+                wanted.setdefault(f"health/{field}", {})[row["step"]] = of_model
     faults = 0
     for tag, steps in wanted.items():
         for step, value in steps.items():
             got = read.get(tag, {}).get(step)
             if got is None or not math.isclose(got, value, rel_tol=1e-5):
                 faults += 1
-                print(f"{tag} at step {step}: metrics.jsonl has {value}, the events have {got}")
+                print(f"{tag} at step {step}: the run's files have {value}, the events have {got}")
     print(f"{sum(map(len, wanted.values()))} values of {', '.join(wanted)}: {faults} differ")
     sys.exit(faults > 0)
 

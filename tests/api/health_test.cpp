@@ -28,10 +28,12 @@ using mantissa::testing::tiny_config;
 /// Returns the health of each step that has one, by step.
 std::map<std::int64_t, nlohmann::json> health_of(const std::filesystem::path& run) {
   std::map<std::int64_t, nlohmann::json> all;
-  std::istringstream lines(read_all(run / "metrics.jsonl"));
+  if (!std::filesystem::exists(run / "health.jsonl")) return all;
+  std::istringstream lines(read_all(run / "health.jsonl"));
   for (std::string line; std::getline(lines, line);) {
     const nlohmann::json json = nlohmann::json::parse(line);
-    if (json.contains("health")) all[json["step"]] = json["health"];
+    EXPECT_TRUE(all.emplace(json["step"], json["health"]).second)
+        << "step " << json["step"] << " is there twice";
   }
   return all;
 }
@@ -167,6 +169,21 @@ TEST(Health, CountsNoLossOfWeightDecayAlone) {
   }
 }
 
+TEST(Health, IsInAFileOfItsOwnAndLinesOfMetricsAreShort) {
+  const TemporaryFolder folder;
+  run(folder / "r", 3, "fp8-hybrid", {"log.health_interval=1", "model.num_hidden_layers=6"});
+  EXPECT_EQ(health_of(folder / "r").size(), 3U);
+  std::istringstream lines(read_all(folder / "r/metrics.jsonl"));
+  for (std::string line; std::getline(lines, line);) {
+    EXPECT_LT(line.size(), 2000U);
+    EXPECT_FALSE(nlohmann::json::parse(line).contains("health")) << line;
+  }
+  TrainOptions again = into(folder / "r");
+  again.overwrite = true;
+  train(Config::parse(tiny_config(3, "fp8-hybrid"), {"log.health_interval=0"}), again);
+  EXPECT_FALSE(std::filesystem::exists(folder / "r/health.jsonl")) << "of the run that was replaced";
+}
+
 TEST(Health, GoesOnInAResumedRun) {
   const TemporaryFolder folder;
   const std::vector<std::string> changes = {"log.health_interval=1", "optimizer.lr=1e-4"};
@@ -181,7 +198,11 @@ TEST(Health, GoesOnInAResumedRun) {
   TrainOptions resumed = into(folder / "parts");
   resumed.resume = 0;
   train(config, resumed);
-  EXPECT_EQ(health_of(folder / "parts"), health_of(folder / "whole"));
+  EXPECT_EQ(read_all(folder / "parts/health.jsonl"), read_all(folder / "whole/health.jsonl"));
+  resumed.resume = 3;
+  train(config, resumed);
+  EXPECT_EQ(read_all(folder / "parts/health.jsonl"), read_all(folder / "whole/health.jsonl"))
+      << "the lines after the state are written again";
 }
 
 TEST(Health, OfGradientsBelowTheirFormat) {

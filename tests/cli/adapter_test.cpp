@@ -2,8 +2,10 @@
 #include <gtest/gtest.h>
 
 #include <nlohmann/json.hpp>
+#include <sstream>
 
 #include "cli/run_program.h"
+#include "mantissa/io/safetensors.h"
 
 namespace mantissa {
 namespace {
@@ -78,6 +80,48 @@ TEST_F(Adapter, AStateHoldsNothingOfTheFrozenWeights) {
   }
   EXPECT_EQ(masters, 8U);
   EXPECT_EQ(state.tensors().size(), 3 * masters) << "a master and two moments of each";
+}
+
+/// The file of the weights before training refers to the base.
+TEST_F(Adapter, TheStartOfARunHoldsOnlyWhatIsTrained) {
+  for (const std::string base : {"params", "int8"}) {
+    put_run("base = \"" + base + "\"\n");
+    ASSERT_EQ(train("r", "--overwrite --set log.health_interval=1").code, 0) << read_all(folder / "err");
+    const io::SafetensorsReader start(folder / "r/start.safetensors");
+    EXPECT_EQ(start.tensors().size(), 8U);
+    for (const io::TensorInfo& t : start.tensors()) EXPECT_TRUE(has(t.name, ".lora_")) << t.name;
+    EXPECT_EQ(start.metadata().at("mantissa.base"), (folder / "b/model").string());
+    EXPECT_EQ(start.metadata().at("mantissa.fixed_xxh64").size(), 16U);
+    EXPECT_EQ(start.metadata().contains("mantissa.frozen_xxh64"), base == "int8");
+    std::istringstream lines(read_all(folder / "r/health.jsonl"));
+    std::string line;
+    std::getline(lines, line);
+    for (const auto& [name, health] : nlohmann::json::parse(line)["health"].items())
+      EXPECT_TRUE(health.contains("never_moved")) << name;
+  }
+  ASSERT_EQ(mantissa(folder, "audit r --steps 2 --no-cures").code, 0) << read_all(folder / "err");
+}
+
+TEST_F(Adapter, ABaseThatMovedOrChangedIsAnErrorThatNamesIt) {
+  ASSERT_EQ(train("r").code, 0) << read_all(folder / "err");
+  std::filesystem::rename(folder / "b/model", folder / "moved");
+  EXPECT_TRUE(has(refusal("train run.toml --out r --resume=2"),
+                  "b/model, which does not exist. Fix: put the model there, or give its place with --set "
+                  "model.path=PATH"));
+  EXPECT_EQ(train("r", "--resume=2 --set model.path=moved").code, 0) << read_all(folder / "err");
+  std::filesystem::rename(folder / "moved", folder / "b/model");
+  EXPECT_EQ(train("r", "--resume=2").code, 0) << read_all(folder / "err");
+  // Another base with the same shapes.
+  ASSERT_EQ(mantissa(folder, "train base.toml --out c --quiet --set run.seed=2").code, 0);
+  std::filesystem::copy(
+      folder / "c/model", folder / "b/model",
+      std::filesystem::copy_options::recursive | std::filesystem::copy_options::overwrite_existing);
+  EXPECT_TRUE(has(refusal("train run.toml --out r --resume=2"), "the model has changed"));
+  std::filesystem::remove_all(folder / "r/state");
+  const std::string audit = refusal("audit r --steps 1 --no-cures");
+  EXPECT_TRUE(has(audit, "r/start.safetensors: expected the frozen weights with which the run began, ") &&
+              has(audit, "the base has changed. Fix: restore it, or start over with --overwrite"))
+      << audit;
 }
 
 TEST_F(Adapter, AResumedRunEndsWithTheSameBytes) {

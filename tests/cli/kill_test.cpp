@@ -88,6 +88,7 @@ class Killed : public ::testing::TestWithParam<KilledRun> {
     EXPECT_EQ(read_all(folder / "parts/model/model.safetensors"), model);
     EXPECT_EQ(timeless(read_all(folder / "parts/metrics.jsonl")),
               timeless(read_all(folder / "whole/metrics.jsonl")));
+    EXPECT_EQ(read_all(folder / "parts/health.jsonl"), read_all(folder / "whole/health.jsonl"));
     EXPECT_EQ(last_step(folder / "parts"), kSteps);
   }
 

@@ -84,6 +84,36 @@ TEST_F(Rl, SampledLogProbabilitiesAreThoseOfTrainingUnderEveryPolicy) {
   }
 }
 
+TEST_F(Rl, TheTableAndTensorBoardHaveTheRollouts) {
+  put("kl_in = \"reward\"\nkl_coef = 0.1\nrollout_precision = \"bf16-mixed\"\n", "", 3);
+  const Result r = mantissa(folder, "rl run.toml --out r");
+  ASSERT_EQ(r.code, 0) << r.err;
+  EXPECT_TRUE(
+      has(r.out, "\n  step   reward  acc length       kl entropy mismatch   gnorm    tok/s     left\n"))
+      << r.out;
+  EXPECT_TRUE(std::regex_search(
+      r.out, std::regex("\nreward      [0-9.]+ at the first step, [0-9.]+ at the last rollout\n")))
+      << r.out;
+  EXPECT_FALSE(has(r.out, "\nloss ")) << r.out;
+  std::string events;
+  for (const auto& file : std::filesystem::directory_iterator(folder / "r")) {
+    if (has(file.path().filename().string(), "tfevents")) events += read_all(file);
+  }
+  const std::vector<nlohmann::json> all = metrics("r");
+  ASSERT_EQ(all.size(), 3U);
+  EXPECT_EQ(all[0]["kl"], 0.0) << "the reference has the starting weights";
+  EXPECT_GT(all[2]["kl"], 0.0);
+  for (const auto& [name, value] : all[0].items()) {
+    if (name == "step" || name == "tokens" || name == "skipped" || name == "seconds" ||
+        name == "peak_share" || value.is_null())
+      continue;
+    const std::string tag = std::string("\n") + static_cast<char>(name.size()) + name;  // field 1, its length
+    EXPECT_TRUE(has(events, tag)) << name;
+  }
+  for (const char* name : {"reward", "response_length", "kl", "entropy", "rollout_difference"})
+    EXPECT_TRUE(all[0].contains(name)) << name;
+}
+
 TEST_F(Rl, RewardsRise) {
   put("", "", 40);
   ASSERT_EQ(run("r").code, 0) << read_all(folder / "err");
@@ -345,7 +375,8 @@ TEST_F(Rl, ADryRunShowsMemoryAndTheTimeOfBothPhases) {
 
 TEST_F(Rl, RefusesWhatDoesNotFit) {
   EXPECT_TRUE(has(refusal("train run.toml --out x"), "mantissa rl run.toml"));
-  EXPECT_TRUE(has(refusal("rl run.toml --out x --set train.objective=sft"), "only train.objective = \"rl\""));
+  EXPECT_TRUE(has(refusal("rl run.toml --out x --set train.objective=sft"),
+                  "train.objective is \"sft\". Fix: mantissa train"));
   EXPECT_TRUE(has(refusal("rl run.toml --out x --set rl.samples_per_prompt=1"), "at least 2"));
   EXPECT_TRUE(has(refusal("rl run.toml --out x --set rl.minibatches=5"), "must divide the 12 samples"));
   EXPECT_TRUE(has(refusal("rl run.toml --out x --set batch.global_batch_size=8"), "= 12 sequences"));

@@ -152,6 +152,61 @@ TEST(StepTable, TellsThatALongStepIsRunning) {
   EXPECT_EQ(::testing::internal::GetCapturedStdout(), "");
 }
 
+/// Returns the table's lines of some steps.
+std::vector<std::string> table_of(const std::vector<api::Step>& steps) {
+  StepColumns columns(steps.front());
+  std::vector<std::string> lines = {columns.headings()};
+  for (const api::Step& s : steps) lines.push_back(columns.row(s));
+  return lines;
+}
+
+TEST(StepColumns, OfReinforcementLearningAreThoseOfItsRollouts) {
+  api::Step fresh = step(1), later = step(2), last = step(3);
+  fresh.metrics = {{"reward", 0.5},   {"accuracy", 0.25},        {"response_length", 87.5},
+                   {"entropy", 1.25}, {"rollout_difference", 0}, {"policy_loss", 0.125},
+                   {"kl", 0}};
+  later.metrics = {{"policy_loss", 0.125}, {"kl", 1.5e-4}};
+  last.metrics = {{"policy_loss", 0.125}, {"reward", 1}, {"rollout_difference", 0.0025}};
+  const std::vector<std::string> lines = table_of({fresh, later, last});
+  EXPECT_EQ(lines[0], "  step   reward  acc length       kl entropy mismatch   gnorm    tok/s     left");
+  EXPECT_EQ(lines[1], "     1   0.5000  25%   87.5        0  1.2500        0   0.000        0     0:00");
+  EXPECT_EQ(lines[2], "     2   0.5000  25%   87.5  1.5e-04  1.2500        0   0.000        0     0:00")
+      << "the rollout is that of step 1";
+  EXPECT_EQ(lines[3], "     3   1.0000  25%   87.5  1.5e-04  1.2500  2.5e-03   0.000        0     0:00");
+  EXPECT_EQ(table_of({last})[1],
+            "     3   1.0000    –      –        –       –  2.5e-03   0.000        0     0:00");
+  for (const std::string& line : lines) EXPECT_LE(width_of(line), 80U) << line;
+}
+
+TEST(StepColumns, OfPretrainingHaveTheLossAndTheLossScaleIfThereIsOne) {
+  api::Step plain = step(7), scaled = step(7);
+  plain.loss = scaled.loss = 2.5;
+  scaled.loss_scale = 65536;
+  scaled.metrics = {{"masked_share", 0.4}};
+  EXPECT_EQ(table_of({plain})[0], "  step     loss   gnorm        lr    tok/s  peak     left");
+  EXPECT_EQ(table_of({plain})[1], "     7   2.5000   0.000  0.00e+00        0    0%     0:00");
+  EXPECT_EQ(table_of({scaled})[0], "  step     loss   gnorm        lr  scale mask    tok/s  peak     left");
+  EXPECT_EQ(table_of({scaled})[1], "     7   2.5000   0.000  0.00e+00   2^16  40%        0    0%     0:00");
+}
+
+TEST(Train, PrintsThePolicyOnceAndTheStepOfTheFirstLoss) {
+  const TemporaryFolder folder;
+  write(folder / "run.toml", tiny_config(6, "bf16-mixed"));
+  const auto times = [](const std::string& text, const std::string& part) {
+    std::size_t n = 0;
+    for (std::size_t at = text.find(part); at != std::string::npos; at = text.find(part, at + 1)) ++n;
+    return n;
+  };
+  const Result whole = mantissa::testing::mantissa(folder, "train run.toml --out r");
+  EXPECT_EQ(times(whole.out, "params=f32 compute=bf16"), 1U) << whole.out;
+  EXPECT_TRUE(has(whole.out, "\nprecision   bf16-mixed; 0 steps skipped\n")) << whole.out;
+  EXPECT_TRUE(has(whole.out, " at the first step, ")) << whole.out;
+  const Result resumed = mantissa::testing::mantissa(folder, "train run.toml --out r --resume=3");
+  EXPECT_TRUE(has(resumed.out, " at step 4, ") && !has(resumed.out, "at the first step")) << resumed.out;
+  const Result quiet = mantissa::testing::mantissa(folder, "train run.toml --out r --resume=3 --quiet");
+  EXPECT_EQ(times(quiet.out, "params=f32 compute=bf16"), 1U) << quiet.out;
+}
+
 TEST(Train, OfACompleteRunTellsSoAndNoSpeed) {
   const TemporaryFolder folder;
   write(folder / "run.toml", tiny_config(6, "bf16-mixed checkpoint=bf16"));

@@ -19,10 +19,6 @@ std::string refusal(const std::string& adapter) {
   return test::message_of<ConfigError>([&] { parsed(adapter); });
 }
 
-bool has(const std::string& text, const std::string& part) {
-  return text.find(part) != std::string::npos;
-}
-
 TEST(AdapterSection, APrintedConfigReadsBackAsItself) {
   for (const char* text : {"kind = \"lora\"\nrank = 3\nalpha = 0.5\ntarget = \"*.c_attn\"\nrslora = true\n",
                            "kind = \"lora\"\ndora = true\nbase = \"bf16\"\n",

@@ -118,6 +118,45 @@ TEST(Config, TheDefaultWarmUpOfAShortRunIsAllOfIt) {
   EXPECT_EQ(parse(kSmallest, {"run.steps=5"}).schedule.warmup_steps, 5);
 }
 
+TEST(Config, AWarmUpLongerThanTheRunIsCutWithANote) {
+  for (const char* schedule : {"cosine", "linear", "constant"}) {
+    Told told;
+    const RunConfig c = parse_config(
+        std::string(kSmallest) + fmt::format("[schedule]\nname = \"{}\"\nwarmup_steps = 100\n", schedule),
+        "dir/run.toml", Strings{"run.steps=1"}, {}, &told);
+    EXPECT_EQ(c.schedule.warmup_steps, 1);
+    ASSERT_EQ(told.notes.size(), 1U);
+    EXPECT_TRUE(
+        told.notes[0].ends_with(": schedule.warmup_steps = 100 is more than run.steps, 1; the warm-up has 1 "
+                                "step, so the learning rate rises "
+                                "until the last step"))
+        << told.notes[0];
+    EXPECT_EQ(parse_config(c.to_toml(), "printed.toml"), c);
+  }
+}
+
+TEST(Config, ASectionOfAnotherObjectiveIsAWarning) {
+  const auto read = [](const std::string& more, Told& told) {
+    const RunConfig c = parse_config(kSmallest + more, "dir/run.toml", {}, {}, &told);
+    EXPECT_EQ(parse_config(c.to_toml(), "printed.toml"), c);
+    return c;
+  };
+  Told told;
+  EXPECT_EQ(read("[dpo]\nbeta = 0.2\n", told).dpo, DpoSection{}) << "it has no effect";
+  ASSERT_EQ(told.warnings.size(), 1U);
+  EXPECT_TRUE(has(told.warnings[0],
+                  ": [dpo] has no effect: train.objective is \"pretrain\". Fix: set "
+                  "train.objective = \"dpo\", or remove the section"))
+      << told.warnings[0];
+  Told both;
+  EXPECT_EQ(read("[train]\nobjective = \"sft\"\n[dpo]\nbeta = 0.2\n[rl]\ntemperature = 0.5\n", both).rl,
+            RlSection{});
+  EXPECT_EQ(both.warnings.size(), 2U);
+  Told own;
+  EXPECT_EQ(read("[train]\nobjective = \"dpo\"\n[dpo]\nbeta = 0.2\n", own).dpo.beta, 0.2);
+  EXPECT_TRUE(own.warnings.empty());
+}
+
 TEST(Config, OverridesAreTomlOrBareStrings) {
   const RunConfig c = parse(
       kSmallest, {"run.steps=5", "run.steps = 9", "run.name=abc", "optimizer.betas=[0.8, 0.9]",

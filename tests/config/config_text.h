@@ -94,6 +94,9 @@ inline std::string refused(const std::string& lines) {
 inline std::string refused_set(const std::string& override) {
   return message_of([&] { parse(kSmallest, {override}); });
 }
+inline bool has(const std::string& text, const std::string& part) {
+  return text.find(part) != std::string::npos;
+}
 inline std::string here(const std::string& path) {
   return std::filesystem::absolute(path).lexically_normal().string();
 }

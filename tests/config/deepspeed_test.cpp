@@ -186,6 +186,39 @@ TEST(DeepSpeedConfig, AWarmUpLongerThanTheRunIsCutWithAWarning) {
   EXPECT_NE(r.told.warnings[0].find("more than run.steps"), std::string::npos);
 }
 
+/// A DeepSpeed file counts the sequences of an optimizer step.
+TEST(DeepSpeedConfig, InReinforcementLearningItsBatchSetsThePrompts) {
+  const auto rl = [](const std::string& file, const Strings& overrides = {}) {
+    Strings all = {"train.objective=rl", "rl.samples_per_prompt=4", "batch.micro_batch_size=2"};
+    all.insert(all.end(), overrides.begin(), overrides.end());
+    return read(file, all);
+  };
+  const Read r = rl("{'train_batch_size': 64}");
+  EXPECT_EQ(r.config.rl.prompts_per_step, 16);
+  EXPECT_EQ(r.config.batch.global_batch_size, 64);
+  EXPECT_NE(r.all().find("sets rl.prompts_per_step = 16 (train_batch_size, in sequences)"), std::string::npos)
+      << r.all();
+  EXPECT_EQ(rl("{'train_batch_size': 64}", {"rl.minibatches=2"}).config.rl.prompts_per_step, 32);
+  const Read set = rl("{'train_batch_size': 64}", {"rl.prompts_per_step=2"});
+  EXPECT_EQ(set.config.rl.prompts_per_step, 2);
+  EXPECT_EQ(set.config.batch.global_batch_size, 8);
+  EXPECT_NE(set.all().find("the command line overrides rl.prompts_per_step (train_batch_size)"),
+            std::string::npos)
+      << set.all();
+  const Read text =
+      read("{'train_batch_size': 64}", {"batch.micro_batch_size=2"}, "[rl]\nprompts_per_step = 3\n");
+  EXPECT_EQ(text.config.rl.prompts_per_step, 16);
+  EXPECT_NE(text.all().find("train_batch_size replaces rl.prompts_per_step of run.toml:13"),
+            std::string::npos)
+      << text.all();
+  const Read micro = rl("{'train_micro_batch_size_per_gpu': 4}");
+  EXPECT_EQ(micro.config.rl.prompts_per_step, 16) << "the default";
+  EXPECT_EQ(
+      message_of([&] { rl("{'train_batch_size': 30}"); }),
+      "runs/ds.json (train_batch_size): expected a multiple of rl.samples_per_prompt, 4, of sequences in a "
+      "rollout, got 30. Fix: change one of them, or remove the key and set rl.prompts_per_step");
+}
+
 TEST(DeepSpeedConfig, ItsOptimizerReplacesTheConfigs) {
   const std::string file =
       "{'optimizer': {'type': 'Adam', 'params': {'adam_w_mode': false, 'weight_decay': 0.01}}}";

@@ -1,6 +1,7 @@
 // The stages of a run: their keys, defaults, and errors.
 #include "mantissa/config/stages.h"
 
+#include <fmt/format.h>
 #include <gtest/gtest.h>
 
 #include "config/config_text.h"
@@ -115,8 +116,6 @@ TEST(Stages, ErrorsNameTheLineTheStageAndTheKey) {
       stage_refusal("steps = 1\nglobal_batch_size = 6\nmicro_batch_size = 4"),
       "dir/run.toml:2: run.stage 1: micro_batch_size = 4: must divide the sequences of a shard, 6, and be a "
       "multiple of batch.leaf, 1");
-  EXPECT_EQ(stage_refusal("steps = 1\nwarmup_steps = 2"),
-            "dir/run.toml:2: run.stage 1: warmup_steps = 2: must be at most its steps, 1");
 }
 
 TEST(Stages, ErrorsNameWhatCannotHaveStages) {
@@ -129,8 +128,44 @@ TEST(Stages, ErrorsNameWhatCannotHaveStages) {
       "dir/run.toml:2: run.stage: with data.packing, rows of other lengths hold other documents, so a share "
       "of "
       "the rows cannot be held out from all stages. Fix: files as data.validation, or data.validation = 0");
-  EXPECT_EQ(message_of([] { parse(kStaged, {"run.steps=9"}); }),
-            "--set: run.steps = 9: the stages have 17 steps together. Fix: remove the key");
+  EXPECT_EQ(message_of([] { parse(kStaged, {"run.steps=18"}); }),
+            "--set: run.steps = 18: the stages have 17 steps together. Fix: remove the key");
+  std::string both = kStaged;
+  both.insert(both.find("seed"), "steps = 9\n");
+  EXPECT_EQ(message_of([&] { parse(both); }),
+            "dir/run.toml:2: run.steps = 9: the stages have 17 steps together. Fix: remove the key");
+}
+
+TEST(Stages, AreShortenedByRunStepsOfTheCommandLine) {
+  for (const std::int64_t steps : {1, 9, 10, 11, 15, 16, 17}) {
+    Told told;
+    const RunConfig config =
+        parse_config(kStaged, "dir/run.toml", Strings{fmt::format("run.steps={}", steps)}, {}, &told);
+    EXPECT_EQ(config.run.steps, steps);
+    std::int64_t sum = 0;
+    for (const Stage& stage : config.run.stages) sum += stage.steps;
+    EXPECT_EQ(sum, steps);
+    EXPECT_EQ(config.run.stages.size(), steps <= 10 ? 1U : steps <= 15 ? 2U : 3U);
+    EXPECT_LE(config.run.stages[0].warmup_steps, config.run.stages[0].steps);
+    EXPECT_EQ(told.notes, steps == 17
+                              ? Strings{}
+                              : Strings{fmt::format("--set run.steps={}: the run has the first {} step{} of "
+                                                    "the 17 of its stages",
+                                                    steps, steps, steps == 1 ? "" : "s")});
+    EXPECT_EQ(parse_config(config.to_toml(), "printed.toml"), config);
+  }
+}
+
+TEST(Stages, WarmUpLongerThanAStageIsCutWithANote) {
+  Told told;
+  std::string text = kStaged;
+  text.replace(text.find("warmup_steps = 1"), 16, "warmup_steps = 9");
+  EXPECT_EQ(parse_config(text, "dir/run.toml", {}, {}, &told).run.stages[1].warmup_steps, 5);
+  ASSERT_EQ(told.notes.size(), 1U);
+  EXPECT_EQ(
+      told.notes[0],
+      "run.toml:3: run.stage 2: warmup_steps = 9 is more than its steps, 5; the warm-up has 5 steps, so the "
+      "learning rate rises until the last step");
 }
 
 TEST(Stages, ThatAreTooLongForLearnedPositionsAreErrors) {

@@ -1,6 +1,7 @@
 // Traces, configs and metrics: the first difference in the order of the computation.
 #include "mantissa/lab/diff/diff.h"
 
+#include <fmt/format.h>
 #include <gtest/gtest.h>
 
 #include <nlohmann/json.hpp>
@@ -151,6 +152,34 @@ TEST_F(Metrics, FirstStepThatDiffersIsFoundWithItsFields) {
   EXPECT_EQ(found.first[0].metric, "loss");
   EXPECT_EQ(found.first[1].metric, "lr");
   EXPECT_EQ(found.first[2].metric, "health.w.updates_lost");
+}
+
+TEST_F(Metrics, HealthIsReadFromItsFileAndFromMetricsOfEarlierVersions) {
+  const std::string lines = "{\"step\":1,\"loss\":5}\n{\"step\":2,\"loss\":4}\n";
+  const auto health = [](const char* share) {
+    return fmt::format("{{\"step\":2,\"health\":{{\"w\":{{\"updates_lost\":{}}}}}}}\n", share);
+  };
+  const auto compare_runs_of = [&](const std::string& health_a, const std::string& health_b) {
+    for (const char* run : {"x", "y"}) {
+      std::filesystem::create_directories(folder / run);
+      test::put(folder / run / "metrics.jsonl", lines);
+    }
+    test::put(folder / "x/health.jsonl", health_a);
+    test::put(folder / "y/health.jsonl", health_b);
+    return compare_metrics(folder / "x/metrics.jsonl", folder / "y/metrics.jsonl");
+  };
+  EXPECT_TRUE(compare_runs_of(health("0.5"), health("0.5")).equal());
+  EXPECT_TRUE(compare_runs_of(health("0.5"), "").equal()) << "a file that has no measurements";
+  const MetricsDifferences found = compare_runs_of(health("0.5"), health("0.25"));
+  EXPECT_EQ(found.first_different, 2);
+  ASSERT_EQ(found.first.size(), 1U);
+  EXPECT_EQ(found.first[0].metric, "health.w.updates_lost");
+  // An earlier version wrote the same to metrics.jsonl.
+  test::put(folder / "y/metrics.jsonl",
+            "{\"step\":1,\"loss\":5}\n{\"step\":2,\"loss\":4,\"health\":{\"w\":{\"updates_lost\":0.5}}}\n");
+  std::filesystem::remove(folder / "y/health.jsonl");
+  EXPECT_TRUE(compare_metrics(folder / "x/metrics.jsonl", folder / "y/metrics.jsonl").equal());
+  EXPECT_THROW(compare_runs_of(health("0.5"), "{\n{\n"), FileError);
 }
 
 TEST_F(Metrics, ValidationBelongsToItsStepAndOtherIntervalsAreNoDifference) {

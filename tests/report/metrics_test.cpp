@@ -156,14 +156,5 @@ TEST_F(Metrics, AMissingFolderIsRefused) {
             std::string::npos);
 }
 
-TEST(MetricsLine, HasTheHealthOfEachTensor) {
-  StepMetrics m = some();
-  m.health = {{"a.\"weight", {{"updates_lost", 0.25}, {"scale", 1.0 / 3}}}, {"b", {{"updates_lost", 0}}}};
-  const nlohmann::json json = nlohmann::json::parse(metrics_line(m));
-  EXPECT_EQ(json["health"].dump(),
-            R"({"a.\"weight":{"scale":0.333333333,"updates_lost":0.25},"b":{"updates_lost":0}})");
-  EXPECT_FALSE(nlohmann::json::parse(metrics_line(some())).contains("health"));
-}
-
 }  // namespace
 }  // namespace mantissa::report

@@ -81,6 +81,7 @@ Summary summary_of(run::Result r) {
   s.steps = r.steps;
   s.steps_here = r.steps_here;
   s.first_loss = r.first_loss;
+  s.first_loss_step = r.first_loss_step;
   s.final_loss = r.final_loss;
   if (r.validation) s.validation_loss = r.validation->loss;
   s.tokens = r.tokens;
@@ -92,6 +93,7 @@ Summary summary_of(run::Result r) {
   s.skipped = r.skipped;
   s.fallback_share = r.fallback_share;
   s.policy = r.policy;
+  s.policy_name = r.policy_name;
   s.weights_xxh64 = r.weights_xxh64;
   s.model = r.model;
   if (!r.model.empty()) s.model_format = name(r.model_format);

@@ -71,8 +71,9 @@ struct TrainOptions {
 
 struct Summary {
   std::int64_t steps = 0;
-  std::int64_t steps_here = 0;  // run by this call; 0 if the run was already complete
-  double first_loss = 0;        // of the first step of this call
+  std::int64_t steps_here = 0;       // run by this call; 0 if the run was already complete
+  double first_loss = 0;             // of the first step of this call
+  std::int64_t first_loss_step = 0;  // its number; of a resumed run, not 1
   double final_loss = 0;
   std::optional<double> validation_loss;
   std::int64_t tokens = 0;       // since the start of the run
@@ -85,6 +86,7 @@ struct Summary {
   /// healthy run. Measured every log.health_interval steps.
   std::vector<Warning> findings;
   std::string policy;
+  std::string policy_name;  // "bf16-mixed", or the nearest preset with the fields that differ
   std::string weights_xxh64;
   std::filesystem::path model;  // the checkpoint, in Hugging Face's layout
   std::string model_format;     // of its weights: "f32"

@@ -5,69 +5,12 @@
 
 #include <algorithm>
 #include <cerrno>
-#include <cmath>
 #include <cstdio>
 
 #include "mantissa/cli/output.h"
 
 namespace mantissa::cli {
 namespace {
-
-std::string clock_text(double seconds) {
-  const auto s = std::llround(seconds);
-  return s >= 3600 ? fmt::format("{}:{:02}:{:02}", s / 3600, s / 60 % 60, s % 60)
-                   : fmt::format("{}:{:02}", s / 60, s % 60);
-}
-
-/// Returns the loss scale, right-aligned under "scale".
-std::string scale_text(const std::optional<double>& scale) {
-  return scale ? fmt::format(" {:>6}", power_text(*scale)) : "";
-}
-
-/// A measurement of an objective with a column of its own.
-struct Column {
-  std::string_view metric;  // in metrics.jsonl
-  std::string_view heading;
-  bool share;  // in percent
-};
-constexpr Column kColumns[] = {
-    {"masked_share", "mask", true},
-    {"padding_share", "pad", true},
-    {"accuracy", "acc", true},
-    {"margin", "margin", false},
-};
-
-/// Calls body(column, value) for each column that the step has.
-template <class Body>
-void for_columns(const api::Step& s, const Body& body) {
-  for (const Column& column : kColumns) {
-    for (const auto& [name, value] : s.metrics) {
-      if (name == column.metric) body(column, value);
-    }
-  }
-}
-
-std::string headings(const api::Step& s) {
-  std::string text;
-  for_columns(s,
-              [&](const Column& c, double) { text += fmt::format(" {:>{}}", c.heading, c.share ? 4 : 8); });
-  return text;
-}
-
-/// Returns the values, right-aligned under headings().
-std::string columns_text(const api::Step& s) {
-  std::string text;
-  for_columns(s, [&](const Column& c, double value) {
-    text += c.share ? fmt::format(" {:>3.0f}%", 100 * value) : fmt::format(" {:>8.4f}", value);
-  });
-  return text;
-}
-
-std::string row(const api::Step& s) {
-  return fmt::format("{:>6} {:>8.4f} {:>7.3f} {:>9.2e}{}{} {:>8.0f} {:>4.0f}% {:>8}", s.step, s.loss,
-                     std::abs(s.grad_norm), s.lr, scale_text(s.loss_scale), columns_text(s),
-                     s.tokens_per_second, 100 * s.peak_share, clock_text(s.seconds_left));
-}
 
 /// Returns true for about twenty round steps of a run.
 bool has_line(const api::Step& s) {
@@ -81,11 +24,6 @@ bool has_line(const api::Step& s) {
 }
 
 }  // namespace
-
-std::string power_text(double scale) {
-  int power = 0;
-  return std::frexp(scale, &power) == 0.5 ? fmt::format("2^{}", power - 1) : fmt::format("{:.4g}", scale);
-}
 
 StepTable::StepTable(bool quiet, std::chrono::milliseconds longest)
     : quiet_(quiet), live_(!quiet && isatty(STDOUT_FILENO) != 0), longest_(longest) {
@@ -112,10 +50,9 @@ void StepTable::beat(const std::stop_token& over) {
 }
 
 void StepTable::header(const api::Step& s) {
-  if (begun_) return;
-  begun_ = true;
-  write(fmt::format("{:>6} {:>8} {:>7} {:>9}{}{} {:>8} {:>5} {:>8}\n", "step", "loss", "gnorm", "lr",
-                    s.loss_scale ? "  scale" : "", headings(s), "tok/s", "peak", "left"));
+  if (columns_) return;
+  columns_.emplace(s);
+  write(columns_->headings() + "\n");
 }
 
 void StepTable::write(const std::string& text) {
@@ -137,10 +74,11 @@ void StepTable::show(const api::Step& s) {
   steps_ = s.steps;
   header(s);
   if (s.skipped) print(fmt::format("skip    {}: {}", s.step, s.overflow));
+  const std::string row = columns_->row(s);
   if (has_line(s) || (!live_ && is_overdue())) {
-    print(row(s));
+    print(row);
   } else if (live_) {
-    write(fmt::format("\r\x1b[K\x1b[2m{}\x1b[0m", row(s)));
+    write(fmt::format("\r\x1b[K\x1b[2m{}\x1b[0m", row));
     line_open_ = true;
   }
 }

@@ -4,15 +4,14 @@
 #include <chrono>
 #include <condition_variable>
 #include <mutex>
+#include <optional>
 #include <string>
 #include <thread>
 
 #include "mantissa/api/mantissa.h"
+#include "mantissa/cli/step_columns.h"
 
 namespace mantissa::cli {
-
-/// Returns "2^16", or the number if it is not a power of two.
-std::string power_text(double scale);
 
 /// Prints the steps of a run: a table line now and then and, on a terminal, one live line in between.
 /// Otherwise there is a line at least every `longest`, even within a long step, and with 0 one for each step.
@@ -47,7 +46,7 @@ class StepTable {
   std::chrono::milliseconds longest_;
   std::mutex mutex_;
   std::condition_variable_any wake_;
-  bool begun_ = false;
+  std::optional<StepColumns> columns_;  // from the first step on
   bool line_open_ = false;
   int lost_ = 0;            // errno of a failed write, after which nothing is written
   std::int64_t step_ = 0;   // the last step shown

@@ -22,14 +22,44 @@ std::string held_out_text(const api::Summary& s) {
   return s.validation_loss ? fmt::format(", {:.4f} on held-out rows", *s.validation_loss) : "";
 }
 
-/// Prints five lines.
-void print_summary(const api::Summary& s) {
+/// The mean rewards of the rollouts of a run of rl.
+struct Rewards {
+  std::int64_t first_step = 0;  // 0: there was none
+  double first = 0, last = 0;
+  std::optional<double> held_out;
+
+  void see(const api::Step& s) {
+    for (const auto& [name, value] : s.metrics) {
+      if (name != "reward") continue;
+      if (first_step == 0) first_step = s.step, first = value;
+      last = value;
+    }
+  }
+  void see_held_out(const api::Metrics& metrics) {
+    for (const auto& [name, value] : metrics) {
+      if (name == "reward") held_out = value;
+    }
+  }
+};
+
+std::string at_step(std::int64_t step) {
+  return step == 1 ? "at the first step" : fmt::format("at step {}", step);
+}
+
+/// Prints five lines. The policy's line is at the top of the run, unless that was `quiet`.
+void print_summary(const api::Summary& s, const Rewards& rewards, bool quiet) {
+  if (rewards.first_step > 0) {
+    fmt::print("\nreward      {:.4f} {}, {:.4f} at the last rollout{}\n", rewards.first,
+               at_step(rewards.first_step), rewards.last,
+               rewards.held_out ? fmt::format(", {:.4f} on held-out prompts", *rewards.held_out) : "");
+  } else if (s.steps_here > 0) {
+    fmt::print("\nloss        {:.4f} {}, {:.4f} at the last{}\n", s.first_loss, at_step(s.first_loss_step),
+               s.final_loss, held_out_text(s));
+  }
   if (s.steps_here == 0) {
     fmt::print("\nloss        {:.4f} at the last step{}\n", s.final_loss, held_out_text(s));
     fmt::print("work        the run was already complete: {}\n", counted(s.steps, "step"));
   } else {
-    fmt::print("\nloss        {:.4f} at the first step, {:.4f} at the last{}\n", s.first_loss, s.final_loss,
-               held_out_text(s));
     const std::string steps = s.steps_here < s.steps
                                   ? fmt::format("{} of {}", s.steps_here, counted(s.steps, "step"))
                                   : counted(s.steps_here, "step");
@@ -38,7 +68,7 @@ void print_summary(const api::Summary& s) {
   }
   fmt::print("memory      {} peak; {} predicted\n", bytes_text(s.measured_peak_bytes),
              bytes_text(s.predicted_peak_bytes));
-  fmt::print("precision   {}; {} skipped\n", s.policy, counted(s.skipped, "step"));
+  fmt::print("precision   {}; {} skipped\n", quiet ? s.policy : s.policy_name, counted(s.skipped, "step"));
   if (s.fallback_share > 0) {
     fmt::print("units       {:.2g} % of the blocks of products by FMA: a subnormal number could occur\n",
                100 * s.fallback_share);
@@ -118,17 +148,21 @@ std::string held_out_text(std::int64_t step, const api::Metrics& metrics) {
 }
 
 /// Returns the events that `table` shows.
-api::Events events_of(const Arguments& a, StepTable& table, const SignalStop& signals) {
+api::Events events_of(const Arguments& a, StepTable& table, Rewards& rewards, const SignalStop& signals) {
   api::Events events;
   events.on_plan = [&](const api::Plan& p) {
     table.say(fmt::format("plan    {}, about {:.2g} s a step, policy {}", bytes_text(p.predicted_peak_bytes),
                           p.seconds_per_step, p.policy));
   };
-  events.on_step = [&](const api::Step& s) { table.show(s); };
+  events.on_step = [&](const api::Step& s) {
+    rewards.see(s);
+    table.show(s);
+  };
   events.on_validation = [&](std::int64_t step, double loss) {
     table.say(fmt::format("{:>6} {:>8.4f} on held-out rows", step, loss));
   };
   events.on_measurements = [&](std::int64_t step, const api::Metrics& metrics) {
+    rewards.see_held_out(metrics);
     table.say(held_out_text(step, metrics));
   };
   events.on_state = [&](std::int64_t step, const std::filesystem::path& path) {
@@ -143,10 +177,10 @@ api::Events events_of(const Arguments& a, StepTable& table, const SignalStop& si
 
 /// Trains. If the run stops by itself, tells how to see why.
 api::Summary trained(const Arguments& a, const api::Config& config, const api::TrainOptions& options,
-                     StepTable& table, const SignalStop& signals) {
+                     StepTable& table, Rewards& rewards, const SignalStop& signals) {
   const std::filesystem::path out = options.out.empty() ? config.out() : options.out;
   try {
-    return api::train(config, options, events_of(a, table, signals), signals.token());
+    return api::train(config, options, events_of(a, table, rewards, signals), signals.token());
   } catch (const RunStopped&) {
     const std::vector<std::string> audit = {a.program(), "audit", out.string(), "--from-step", "last-good"};
     table.say("note    to see why, with the values of every op: " + shell_words(audit));
@@ -187,7 +221,8 @@ int run(const Arguments& a, bool online) {
   const PipeErrors pipes;
   const SignalStop signals;  // must be created before any other thread
   StepTable table(a.has("--quiet") || a.has("--json"));
-  const api::Summary summary = trained(a, config, options, table, signals);
+  Rewards rewards;
+  const api::Summary summary = trained(a, config, options, table, rewards, signals);
   if (summary.interrupted && summary.steps == 0) {
     table.say(fmt::format("{:<7} stopped before the first step was completed; to continue:\n        {}",
                           signals.reason(), a.with({{"--resume"}})));
@@ -196,7 +231,7 @@ int run(const Arguments& a, bool online) {
   if (a.has("--json")) {
     fmt::print("{}\n", summary_json(summary).dump(2));
   } else if (!summary.interrupted) {
-    print_summary(summary);
+    print_summary(summary, rewards, a.has("--quiet"));
     for (const Warning& finding : summary.findings) fmt::print("warn        {}\n", with_cures(a, finding));
   }
   return summary.interrupted ? kInterrupted : 0;

@@ -6,6 +6,7 @@
 
 #include "mantissa/base/error.h"
 #include "mantissa/config/options.h"
+#include "mantissa/config/post_training.h"
 #include "mantissa/config/read.h"
 #include "mantissa/precision/fields.h"
 
@@ -15,6 +16,8 @@ namespace {
 using compat::DeepSpeedAuto;
 using compat::DeepSpeedFile;
 using compat::DeepSpeedSetting;
+
+constexpr std::string_view kMicroBatch = "train_micro_batch_size_per_gpu";
 
 bool scaled(const RunConfig& config) {
   return config.policy.loss_scale().kind != precision::LossScale::Kind::none;
@@ -98,9 +101,19 @@ void tell_deepspeed(const DeepSpeedFile& file, const RunConfig& config, const En
     told.warnings.push_back(fmt::format("{}: {}", file.short_name(), text));
   };
   std::vector<std::string> sets, lost, became_of;
+  const bool online = config.train.objective == "rl";
   const auto sort = [&](const DeepSpeedSetting& s) {
     if (!s.said) return;
-    if (counts(s, entries, policy_replaced)) {
+    if (online && s.section == "batch" && s.key == "global_batch_size") {
+      if (deepspeed_prompts(config, entries) != nullptr) {
+        if (const Entry* prompts = entries.find("rl", "prompts_per_step"))
+          note(fmt::format("{} replaces rl.prompts_per_step of {}", s.from, prompts->origin));
+        sets.push_back(
+            fmt::format("rl.prompts_per_step = {} ({}, in sequences)", config.rl.prompts_per_step, s.from));
+      } else if (s.from != kMicroBatch) {
+        lost.push_back(fmt::format("rl.prompts_per_step ({})", s.from));
+      }
+    } else if (counts(s, entries, policy_replaced)) {
       // Report the preset that the file names, even if its other keys modify it.
       const std::string value = s.key == "policy" ? s.value : value_of(config, s.section, s.key);
       sets.push_back(

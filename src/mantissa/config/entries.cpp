@@ -7,6 +7,7 @@
 
 #include "mantissa/base/error.h"
 #include "mantissa/base/words.h"
+#include "mantissa/config/aliases.h"
 #include "mantissa/config/options.h"
 #include "mantissa/config/unknown.h"
 #include "mantissa/precision/fields.h"
@@ -71,6 +72,32 @@ void check_keys(std::string_view text, const std::string& where) {
   }
 }
 
+/// Adds the keys that an alias stands for, with a note. `entry` has the alias as its key, and its value.
+void add_alias(Entries& out, const Entry& entry) {
+  std::string sets;
+  for (const AliasedKey& to : read_alias(entry.key, *entry.value, entry.where)) {
+    Entry own = entry;
+    own.section = to.section;
+    own.key = to.key;
+    own.alias = entry.key;
+    if (!to.value.empty()) {
+      out.documents.push_back(std::make_unique<toml::table>(toml::parse("value = " + to.value)));
+      own.value = out.documents.back()->get("value");
+    }
+    const Entry* other = out.find(to.section, to.key);
+    if (other != nullptr) {
+      throw ConfigError(fmt::format("{}: {} sets {}.{}, as {} does. Fix: keep one of them", entry.where,
+                                    entry.key, to.section, to.key, other->where));
+    }
+    sets += fmt::format("{}{}.{} = {}", sets.empty() ? "" : " and ", to.section, to.key,
+                        to.value.empty() ? shown(*entry.value) : to.value);
+    out.all.push_back(std::move(own));
+  }
+  out.notes.push_back(
+      sets.empty() ? fmt::format("{}: {} = {} has no effect", entry.origin, entry.key, shown(*entry.value))
+                   : fmt::format("{}: {} sets {}", entry.origin, entry.key, sets));
+}
+
 class Collector {
  public:
   Collector(Entries& out, const std::filesystem::path& file)
@@ -85,11 +112,18 @@ class Collector {
       } else if (is_section(name) && name != kPrecision) {
         throw ConfigError(
             fmt::format("{}: \"{}\" is a section; write its keys under [{}]", where(node), name, name));
+      } else if (is_alias(name)) {
+        aliases_.push_back(entry("", name, node));
       } else {
         throw ConfigError(fmt::format("{}: {}", where(node), unknown_key("", name)));
       }
     }
-    std::ranges::stable_sort(out_.all, {}, [](const Entry& e) { return e.value->source().begin.line; });
+    const auto by_line = [](std::vector<Entry>& entries) {
+      std::ranges::stable_sort(entries, {}, [](const Entry& e) { return e.value->source().begin.line; });
+    };
+    by_line(out_.all);
+    by_line(aliases_);
+    for (const Entry& alias : aliases_) add_alias(out_, alias);
   }
 
  private:
@@ -104,16 +138,25 @@ class Collector {
         add_section(std::string(kLossScale), *node.as_table());
         continue;
       }
-      if (!is_key(section, name))
+      if (is_key(section, name)) {
+        out_.all.push_back(entry(section, name, node));
+      } else if (is_alias(name)) {
+        aliases_.push_back(entry(section, name, node));
+      } else {
         throw ConfigError(fmt::format("{}: {}", where(node), unknown_key(section, name)));
-      const std::string origin = fmt::format("{}:{}", short_name_, node.source().begin.line);
-      out_.all.push_back({section, name, &node, where(node), origin, base_, "", false});
+      }
     }
+  }
+
+  Entry entry(const std::string& section, const std::string& name, const toml::node& node) const {
+    const std::string origin = fmt::format("{}:{}", short_name_, node.source().begin.line);
+    return {section, name, &node, where(node), origin, base_, "", false};
   }
 
   Entries& out_;
   std::filesystem::path base_;
   std::string short_name_;
+  std::vector<Entry> aliases_;  // keys of other trainers
 };
 
 /// Parses the value of an override as TOML or, failing that, as a bare string.
@@ -148,14 +191,37 @@ void add_override(Entries& out, std::string_view text) {
   if (!section.empty() && !is_section(section)) {
     throw ConfigError(fmt::format("--set {}: {}", in_quotes(text), unknown_section(section)));
   }
-  if (section.empty() || !is_key(section, key)) {
+  const bool alias = is_alias(key) && !is_key(section, key);
+  if (!alias && (section.empty() || !is_key(section, key))) {
     throw ConfigError(fmt::format("--set {}: {}", in_quotes(text), unknown_key(section, key)));
   }
   const std::string_view value = trimmed(text.substr(equals + 1));
   out.documents.push_back(override_value(value, text));
-  std::erase_if(out.all, [&](const Entry& e) { return e.section == section && e.key == key; });
-  out.all.push_back(
-      {section, key, out.documents.back()->get("value"), "--set", "--set", "", std::string(value), false});
+  const Entry entry{
+      section, key, out.documents.back()->get("value"), "--set", "--set", "", std::string(value), false};
+  const auto erase = [&](std::string_view of, std::string_view name_of) {
+    std::erase_if(out.all, [&](const Entry& e) { return e.section == of && e.key == name_of; });
+  };
+  if (alias) {
+    for (const AliasedKey& to : read_alias(key, *entry.value, "--set")) erase(to.section, to.key);
+    return add_alias(out, entry);
+  }
+  erase(section, key);
+  out.all.push_back(entry);
+}
+
+/// Makes the run one of LoRA if keys of other trainers describe an adapter, unless the config says otherwise.
+void add_adapter(Entries& out) {
+  if (out.find("adapter", "kind") != nullptr) return;
+  const auto of_adapter = std::ranges::find_if(
+      out.all, [](const Entry& e) { return e.section == "adapter" && !e.alias.empty() && e.key != "base"; });
+  if (of_adapter == out.all.end()) return;
+  out.documents.push_back(std::make_unique<toml::table>(toml::parse("value = \"lora\"")));
+  Entry kind = *of_adapter;
+  kind.key = "kind";
+  kind.value = out.documents.back()->get("value");
+  out.notes.push_back(fmt::format("{}: {} sets adapter.kind = \"lora\"", kind.origin, kind.alias));
+  out.all.push_back(std::move(kind));
 }
 
 /// Adds the keys of a DeepSpeed file, which override those of the config's text.
@@ -216,6 +282,7 @@ Entries read_entries(std::string_view text, const std::filesystem::path& file,
   Collector(entries, file).add_document(*entries.documents.front());
   if (deepspeed != nullptr) add_deepspeed(entries, *deepspeed, policy_replaced);
   for (const std::string& text_of_override : overrides) add_override(entries, text_of_override);
+  add_adapter(entries);
   return entries;
 }
 
@@ -227,8 +294,10 @@ std::string shown(const toml::node& value) {
 }
 
 void refuse(const Entry& entry, std::string_view why) {
-  throw ConfigError(
-      fmt::format("{}: {}.{} = {}: {}", entry.where, entry.section, entry.key, shown(*entry.value), why));
+  const std::string name = entry.alias.empty()
+                               ? fmt::format("{}.{}", entry.section, entry.key)
+                               : fmt::format("{} ({}.{})", entry.alias, entry.section, entry.key);
+  throw ConfigError(fmt::format("{}: {} = {}: {}", entry.where, name, shown(*entry.value), why));
 }
 
 }  // namespace mantissa::config

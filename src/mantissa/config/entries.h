@@ -26,6 +26,7 @@ struct Entry {
   std::filesystem::path base;  // the base of relative paths
   std::string raw;             // the text of an override as typed; "" in a file
   bool deepspeed = false;      // from a DeepSpeed file
+  std::string alias = {};      // the key as it was written, if it is another trainer's
 };
 
 /// The last value of every key, with the documents that own the values.
@@ -33,6 +34,7 @@ struct Entries {
   std::string file;
   std::vector<Entry> all;
   std::vector<std::unique_ptr<toml::table>> documents;
+  std::vector<std::string> notes;  // on keys of other trainers
 
   const Entry* find(std::string_view section, std::string_view key) const;
   /// Returns where a key was set, or the file's name if it was not.
@@ -40,9 +42,9 @@ struct Entries {
 };
 
 /// Parses TOML text and overrides. Settings of `deepspeed`, unless null, override the text; overrides take
-/// precedence over both. The DeepSpeed file's policy replaces the text's policy but keeps its rules. With
-/// `policy_replaced`, --precision replaces the file's policy too. Throws ConfigError for invalid syntax,
-/// sections that are not tables, and unknown keys.
+/// precedence over both. Keys of other trainers (config/aliases.h) become those here. The DeepSpeed file's
+/// policy replaces the text's policy but keeps its rules. With `policy_replaced`, --precision replaces the
+/// file's policy too. Throws ConfigError for invalid syntax, sections that are not tables, and unknown keys.
 Entries read_entries(std::string_view text, const std::filesystem::path& file,
                      std::span<const std::string> overrides, const compat::DeepSpeedFile* deepspeed = nullptr,
                      bool policy_replaced = false);
@@ -54,7 +56,7 @@ void check_toml_text(std::string_view text, const std::string& file);
 /// Returns a value for a message: a scalar as in TOML, or "an array".
 std::string shown(const toml::node& value);
 
-/// Throws ConfigError "where: section.key = value: why".
+/// Throws ConfigError "where: section.key = value: why". A key of another trainer is named as it was written.
 [[noreturn]] void refuse(const Entry& entry, std::string_view why);
 
 }  // namespace mantissa::config

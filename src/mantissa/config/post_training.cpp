@@ -27,11 +27,29 @@ const Entry* first_entry(const Entries& entries, std::string_view section) {
   return nullptr;
 }
 
-void check_owner(const RunConfig& config, const Entries& entries, const Owner& owner) {
+/// Warns of a section that the objective does not use. A config may be that of another run, changed.
+void check_owner(const RunConfig& config, const Entries& entries, const Owner& owner, Told& told) {
   const Entry* entry = first_entry(entries, owner.section);
   if (entry == nullptr || config.train.objective == owner.objective) return;
-  refuse(*entry, fmt::format("only train.objective = \"{}\" uses [{}]; set the objective, or remove the key",
-                             owner.objective, owner.section));
+  told.warnings.push_back(
+      fmt::format("{}: [{}] has no effect: train.objective is \"{}\". Fix: set train.objective = \"{}\", or "
+                  "remove the section",
+                  entry->origin, owner.section, config.train.objective, owner.objective));
+}
+
+/// Sets rl.prompts_per_step to the sequences of a DeepSpeed file's optimizer step.
+void set_prompts(RunConfig& config, const Entry& batch) {
+  RlSection& rl = config.rl;
+  const std::int64_t sequences = config.batch.global_batch_size * rl.minibatches;
+  if (sequences % rl.samples_per_prompt != 0) {
+    throw ConfigError(
+        fmt::format("{}: expected a multiple of rl.samples_per_prompt, {}, of sequences in a rollout, got "
+                    "{}{}. Fix: change "
+                    "one of them, or remove the key and set rl.prompts_per_step",
+                    batch.where, rl.samples_per_prompt, config.batch.global_batch_size,
+                    rl.minibatches == 1 ? "" : fmt::format(" × {} (rl.minibatches)", rl.minibatches)));
+  }
+  rl.prompts_per_step = sequences / rl.samples_per_prompt;
 }
 
 void settle_rl_batch(RunConfig& config, const Entries& entries) {
@@ -45,7 +63,7 @@ void settle_rl_batch(RunConfig& config, const Entries& entries) {
   }
   const std::int64_t rows = samples / rl.minibatches;
   const Entry* entry = entries.find("batch", "global_batch_size");
-  if (entry != nullptr && config.batch.global_batch_size != rows) {
+  if (entry != nullptr && !entry->deepspeed && config.batch.global_batch_size != rows) {
     refuse(*entry,
            fmt::format("an optimizer step of rl trains on rl.prompts_per_step × rl.samples_per_prompt "
                        "/ rl.minibatches = {} sequences; remove the key, or write {}",
@@ -265,16 +283,28 @@ bool prints_section(const RunConfig& config, std::string_view section) {
   return true;
 }
 
-void settle_post_training(RunConfig& config, const Entries& entries) {
+const Entry* deepspeed_prompts(const RunConfig& config, const Entries& entries) {
+  const Entry* batch = entries.find("batch", "global_batch_size");
+  if (config.train.objective != "rl" || batch == nullptr || !batch->deepspeed) return nullptr;
+  // A micro-batch alone is also the batch of pretraining, but not the rollout of rl.
+  if (batch->where.ends_with("(train_micro_batch_size_per_gpu)")) return nullptr;
+  const Entry* prompts = entries.find("rl", "prompts_per_step");
+  return prompts != nullptr && !prompts->raw.empty() ? nullptr : batch;  // --set takes precedence
+}
+
+void settle_post_training(RunConfig& config, const Entries& entries, Told& told) {
   if (entries.find("train", "objective") == nullptr && first_entry(entries, "rl") != nullptr)
     config.train.objective = "rl";
-  for (const Owner& owner : kOwners) check_owner(config, entries, owner);
+  for (const Owner& owner : kOwners) check_owner(config, entries, owner, told);
+  if (config.train.objective != "dpo") config.dpo = {};
+  if (config.train.objective != "rl") config.rl = {};
   if (config.train.objective != "rl") {
     if (config.data.sequence_length == 0)
       refuse(*entries.find("data", "sequence_length"), "must be at least 1 and at most 16777216");
     return;
   }
   check_rl(config, entries);
+  if (const Entry* batch = deepspeed_prompts(config, entries)) set_prompts(config, *batch);
   // Until the prompts are read.
   if (entries.find("data", "sequence_length") == nullptr) config.data.sequence_length = 0;
   settle_rl_batch(config, entries);

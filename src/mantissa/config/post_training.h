@@ -18,11 +18,14 @@ std::vector<Option> post_training_options();
 /// Returns true if a printed config has the section: [dpo] and [rl] belong to one objective each.
 bool prints_section(const RunConfig& config, std::string_view section);
 
-/// Sets the objective "rl" if a key of [rl] is given without an objective. Throws ConfigError for keys of a
-/// section whose objective the run does not have, and for keys of [rl] that contradict each other. Under the
-/// objective "rl", sets the batch: as many sequences as an optimizer step trains on. A data.sequence_length
-/// that is not given becomes 0, for that of the longest prompt and its response.
-void settle_post_training(RunConfig& config, const Entries& entries);
+/// Sets the objective "rl" if a key of [rl] is given without an objective. Warns of a section whose objective
+/// the run does not have, and resets its keys. Throws ConfigError for keys of [rl] that contradict each
+/// other. Under the objective "rl", sets the batch: as many sequences as an optimizer step trains on. A batch
+/// of a DeepSpeed file, which counts sequences, sets rl.prompts_per_step. A data.sequence_length that is not
+/// given becomes 0, for that of the longest prompt and its response.
+void settle_post_training(RunConfig& config, const Entries& entries, Told& told);
+/// Returns the batch.global_batch_size of a DeepSpeed file that sets rl.prompts_per_step, or null.
+const Entry* deepspeed_prompts(const RunConfig& config, const Entries& entries);
 
 /// Applies `overrides` ("rl.kl=none", as in --set) to `config`, for the command `command`, which has no run
 /// and uses only the keys of `section`; "": it uses none. Throws ConfigError for invalid overrides, and for

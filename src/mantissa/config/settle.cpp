@@ -235,15 +235,28 @@ void settle_batch(RunConfig& config, const Entries& entries, bool divided) {
   }
 }
 
-void settle_schedule(RunConfig& config, const Entries& entries) {
+/// A config may be written for longer runs, so a warm-up that does not fit is as long as the run.
+void settle_schedule(RunConfig& config, const Entries& entries, Told& told) {
   if (entries.find("run", "stage") != nullptr) return;  // each stage has its own
+  std::int64_t& warmup = config.schedule.warmup_steps;
   const std::int64_t steps = config.run.steps;
-  if (config.schedule.warmup_steps <= steps) return;
-  // A DeepSpeed file may be written for runs of another length.
-  if (const Entry* said = entries.find("schedule", "warmup_steps"); said != nullptr && !said->deepspeed) {
-    refuse(*said, fmt::format("must be at most run.steps, which is {}", steps));
+  if (warmup <= steps) return;
+  // The notes on a DeepSpeed file name its key.
+  if (const Entry* entry = entries.find("schedule", "warmup_steps"); entry != nullptr && !entry->deepspeed)
+    told.notes.push_back(
+        shorter_warmup(fmt::format("{}: schedule.warmup_steps", entry->origin), warmup, "run.steps", steps));
+  warmup = steps;
+}
+
+/// Translates the name that PEFT has for all linear layers except the head.
+void settle_targets(RunConfig& config, const Entries& entries, Told& told) {
+  for (std::string& target : config.adapter.target) {
+    if (target != "all-linear") continue;
+    target = "*";
+    told.notes.push_back(
+        fmt::format("{}: adapter.target \"all-linear\" is \"*\", all linear layers but the head",
+                    entries.find("adapter", "target")->origin));
   }
-  config.schedule.warmup_steps = steps;
 }
 
 void settle_run(RunConfig& config, const std::filesystem::path& file) {
@@ -253,22 +266,23 @@ void settle_run(RunConfig& config, const std::filesystem::path& file) {
 
 }  // namespace
 
-void settle(RunConfig& config, const Entries& entries, bool policy_replaced, bool divided) {
+void settle(RunConfig& config, const Entries& entries, bool policy_replaced, bool divided, Told& told) {
   check_present(config, entries);
   check_model(config, entries);
   check_text(entries, "run", "skip_batches", [&] { parse_steps(config.run.skip_batches); });
   check_text(entries, "log", "observe", [&] { parse_observed(config.log.observe); });
   check_puzzles(config, entries);
   check_mixture(config, entries);
-  settle_post_training(config, entries);
+  settle_post_training(config, entries, told);
   check_packing(config, entries);
   settle_batch(config, entries, divided);
   settle_conversations(config, entries);
   settle_fine_tuning(config, entries);
   settle_optimizer(config, entries);
   check_adapter(config, entries);  // reads the groups
-  settle_schedule(config, entries);
-  settle_stages(config, entries);
+  settle_targets(config, entries, told);
+  settle_schedule(config, entries, told);
+  settle_stages(config, entries, told);
   settle_run(config, entries.file);
   settle_tokenizer(config, entries);
   settle_loss_scale(config, entries, policy_replaced);

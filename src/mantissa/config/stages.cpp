@@ -6,7 +6,9 @@
 #include <algorithm>
 #include <cmath>
 #include <functional>
+#include <limits>
 
+#include "mantissa/base/counted.h"
 #include "mantissa/base/error.h"
 #include "mantissa/base/words.h"
 #include "mantissa/config/options.h"
@@ -102,6 +104,10 @@ class StageReader {
     throw ConfigError(fmt::format("{}: run.stage {}: {}", where, number_, why));
   }
   [[noreturn]] void fail(std::string_view why) const { fail(table_, why); }
+  /// Returns "run.toml:12: run.stage 2: warmup_steps" for a note.
+  std::string name(std::string_view key) const {
+    return fmt::format("{}: run.stage {}: {}", entry_.origin, number_, key);
+  }
 
  private:
   const toml::node* find(std::string_view key) const { return table_.get(key); }
@@ -147,7 +153,9 @@ void settle_batch(Stage& stage, const StageReader& reader, const RunConfig& conf
   }
 }
 
-Stage read_stage(const StageReader& reader, const RunConfig& config, std::int64_t tokens) {
+/// Reads a stage, of which only the first `most` steps belong to the run.
+Stage read_stage(const StageReader& reader, const RunConfig& config, std::int64_t tokens, std::int64_t most,
+                 Told& told) {
   Stage stage;
   stage.steps = reader.whole("steps", "run", std::nullopt);
   stage.sequence_length = reader.whole("sequence_length", "data", config.data.sequence_length);
@@ -156,11 +164,15 @@ Stage read_stage(const StageReader& reader, const RunConfig& config, std::int64_
       reader.theta(stage.sequence_length, own == config.model.fields.end() ? nlohmann::json() : *own);
   settle_batch(stage, reader, config, tokens);
   stage.lr = reader.number("lr", config.optimizer.lr);
-  stage.warmup_steps =
-      reader.whole("warmup_steps", "schedule", std::min(config.schedule.warmup_steps, stage.steps));
-  if (stage.warmup_steps > stage.steps)
-    reader.fail(
-        fmt::format("warmup_steps = {}: must be at most its steps, {}", stage.warmup_steps, stage.steps));
+  stage.steps = std::min(stage.steps, most);
+  stage.warmup_steps = reader.whole("warmup_steps", "schedule", config.schedule.warmup_steps);
+  if (stage.warmup_steps > stage.steps) {
+    if (reader.has("warmup_steps")) {
+      told.notes.push_back(
+          shorter_warmup(reader.name("warmup_steps"), stage.warmup_steps, "its steps", stage.steps));
+    }
+    stage.warmup_steps = stage.steps;
+  }
   stage.source = reader.source(config.data.source);
   if (stage.source.empty()) reader.fail("source is missing; set it here, or for all stages under [data]");
   return stage;
@@ -198,7 +210,14 @@ void check_kinds(const RunConfig& config, const Entry& entry) {
 
 }  // namespace
 
-void settle_stages(RunConfig& config, const Entries& entries) {
+std::string shorter_warmup(std::string_view key, std::int64_t warmup, std::string_view of,
+                           std::int64_t steps) {
+  return fmt::format(
+      "{} = {} is more than {}, {}; the warm-up has {}, so the learning rate rises until the last step", key,
+      warmup, of, steps, counted(steps, "step"));
+}
+
+void settle_stages(RunConfig& config, const Entries& entries, Told& told) {
   const Entry* entry = entries.find("run", "stage");
   if (entry == nullptr) return;
   const toml::array* array = entry->value->as_array();
@@ -206,19 +225,31 @@ void settle_stages(RunConfig& config, const Entries& entries) {
     throw ConfigError(
         fmt::format("{}: run.stage: must be tables [[run.stage]], each with steps", entry->where));
   check_kinds(config, *entry);
+  const Entry* given = entries.find("run", "steps");
+  const bool shorter = given != nullptr && !given->raw.empty();  // by --set
+  constexpr std::int64_t kAll = std::numeric_limits<std::int64_t>::max();
+  std::int64_t left = shorter ? config.run.steps : kAll;
   std::size_t number = 0;
-  std::int64_t tokens = 0;
+  std::int64_t tokens = 0, all = 0;
   for (const toml::node& node : *array) {
     const toml::table* table = node.as_table();
     if (table == nullptr)
       throw ConfigError(
           fmt::format("{}: run.stage: must be tables [[run.stage]], each with steps", entry->where));
-    Stage stage = read_stage(StageReader(*entry, *table, ++number), config, tokens);
+    const StageReader reader(*entry, *table, ++number);
+    all += reader.whole("steps", "run", std::nullopt);
+    if (left == 0) continue;  // after the run's last step
+    Stage stage = read_stage(reader, config, tokens, left, told);
+    if (left != kAll) left -= stage.steps;
     if (tokens == 0) tokens = stage.micro_batch_size * stage.sequence_length;
     config.run.stages.push_back(std::move(stage));
   }
   const std::int64_t steps = config.run.steps;
   begin_with_first(config);
+  if (shorter && config.run.steps < all) {
+    told.notes.push_back(fmt::format("--set run.steps={}: the run has the first {} of the {} of its stages",
+                                     steps, counted(steps, "step"), all));
+  }
   if (steps == 0 || steps == config.run.steps) return;
   throw ConfigError(fmt::format("{}: run.steps = {}: the stages have {} steps together. Fix: remove the key",
                                 entries.where("run", "steps"), steps, config.run.steps));

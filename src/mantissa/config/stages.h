@@ -4,6 +4,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <string>
+#include <string_view>
 
 #include "mantissa/config/entries.h"
 #include "mantissa/config/run_config.h"
@@ -11,9 +12,15 @@
 
 namespace mantissa::config {
 
+/// Returns a note that the warm-up of `key` ends with the last step, because it has `warmup` steps and the
+/// run or stage only `steps`, which `of` names.
+std::string shorter_warmup(std::string_view key, std::int64_t warmup, std::string_view of,
+                           std::int64_t steps);
+
 /// Reads [[run.stage]] and sets run.steps to their sum. Keys that a stage omits have the config's values.
-/// Afterwards the config's own values are those of the first stage. Throws ConfigError.
-void settle_stages(RunConfig& config, const Entries& entries);
+/// --set run.steps=N keeps only the first N steps of the stages. Afterwards the config's own values are those
+/// of the first stage. Adds notes on shorter stages and warm-ups to `told`. Throws ConfigError.
+void settle_stages(RunConfig& config, const Entries& entries, Told& told);
 
 /// Returns a "[[run.stage]]" table for each stage, or "" without stages.
 std::string stages_text(const std::vector<Stage>& stages);

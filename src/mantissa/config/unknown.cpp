@@ -8,6 +8,7 @@
 
 #include "mantissa/base/suggest.h"
 #include "mantissa/base/words.h"
+#include "mantissa/config/aliases.h"
 #include "mantissa/config/options.h"
 
 namespace mantissa::config {
@@ -202,6 +203,7 @@ KnownKey find_key(std::string_view word) {
   const std::string key = with_underscores(word);
   const std::vector<std::string> homes = homes_of(key);
   if (!homes.empty()) return {fmt::format("{}.{}", homes.front(), key), ""};
+  if (const std::string of_alias = key_of_alias(key); !of_alias.empty()) return {of_alias, ""};
   const Foreign* foreign = find_foreign(key);
   return foreign == nullptr ? KnownKey{}
                             : KnownKey{std::string(foreign->canonical), std::string(foreign->note)};

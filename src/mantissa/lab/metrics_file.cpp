@@ -16,14 +16,14 @@ std::optional<double> number_in(const nlohmann::json& metrics, const char* key) 
   return found->get<double>();
 }
 
-MetricsFile::MetricsFile(const std::filesystem::path& path) : path_(path), in_(path, std::ios::binary) {
+StepLines::StepLines(const std::filesystem::path& path) : path_(path), in_(path, std::ios::binary) {
   std::error_code error;
   if (!in_ || !std::filesystem::is_regular_file(path, error))
     throw FileError(fmt::format("{}: cannot be read. Fix: give a run with its metrics.jsonl", path.string()));
   ahead_ = read();
 }
 
-std::optional<StepLine> MetricsFile::next() {
+std::optional<StepLine> StepLines::next() {
   std::optional<StepLine> current = std::exchange(ahead_, std::nullopt);
   if (!current) return std::nullopt;
   for (ahead_ = read(); ahead_ && ahead_->step == current->step; ahead_ = read())
@@ -36,7 +36,7 @@ std::optional<StepLine> MetricsFile::next() {
   return current;
 }
 
-std::optional<StepLine> MetricsFile::read() {
+std::optional<StepLine> StepLines::read() {
   std::string line;
   if (!std::getline(in_, line)) return std::nullopt;
   ++number_;
@@ -52,6 +52,24 @@ std::optional<StepLine> MetricsFile::read() {
     if (complete) throw;
     return std::nullopt;
   }
+}
+
+MetricsFile::MetricsFile(const std::filesystem::path& path, Health health) : metrics_(path) {
+  const std::filesystem::path beside = path.parent_path() / "health.jsonl";
+  std::error_code error;
+  if (health == Health::skip || !std::filesystem::exists(beside, error)) return;
+  health_.emplace(beside);
+  next_health_ = health_->next();
+}
+
+std::optional<StepLine> MetricsFile::next() {
+  std::optional<StepLine> current = metrics_.next();
+  if (!current || !health_) return current;
+  while (next_health_ && next_health_->step < current->step) next_health_ = health_->next();
+  if (!next_health_ || next_health_->step != current->step) return current;
+  const auto found = next_health_->metrics.find("health");
+  if (found != next_health_->metrics.end()) current->metrics["health"] = std::move(*found);
+  return current;
 }
 
 }  // namespace mantissa::lab

@@ -1,4 +1,4 @@
-// metrics.jsonl, read step by step.
+// metrics.jsonl, read step by step, and health.jsonl beside it.
 #pragma once
 
 #include <cstdint>
@@ -19,13 +19,14 @@ struct StepLine {
 /// null.
 std::optional<double> number_in(const nlohmann::json& metrics, const char* key);
 
-class MetricsFile {
+/// A file of lines with a "step", which does not decrease.
+class StepLines {
  public:
   /// Throws FileError if the file cannot be read.
-  explicit MetricsFile(const std::filesystem::path& path);
+  explicit StepLines(const std::filesystem::path& path);
 
-  /// Returns the next step, or null at the end. A truncated last line is ignored. Throws FileError if another
-  /// line is not a metrics line, or if steps do not increase.
+  /// Returns the next step with the values of all its lines, or null at the end. A truncated last line is
+  /// ignored. Throws FileError if another line is not an object with a step, or if steps do not increase.
   std::optional<StepLine> next();
 
  private:
@@ -35,6 +36,24 @@ class MetricsFile {
   std::ifstream in_;
   std::int64_t number_ = 0;  // of the line
   std::optional<StepLine> ahead_;
+};
+
+/// Whether the steps of metrics.jsonl have the "health" of the file health.jsonl beside it. Earlier versions
+/// wrote it to metrics.jsonl, where it always counts.
+enum class Health { skip, join };
+
+class MetricsFile {
+ public:
+  /// Throws FileError if the file cannot be read. A run without measurements of health has no health.jsonl.
+  explicit MetricsFile(const std::filesystem::path& path, Health health = Health::skip);
+
+  /// Returns the next step of metrics.jsonl, as StepLines does.
+  std::optional<StepLine> next();
+
+ private:
+  StepLines metrics_;
+  std::optional<StepLines> health_;
+  std::optional<StepLine> next_health_;
 };
 
 }  // namespace mantissa::lab

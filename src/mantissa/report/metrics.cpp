@@ -7,13 +7,10 @@
 #include <nlohmann/json.hpp>
 
 #include "mantissa/base/error.h"
+#include "mantissa/report/json_number.h"
 
 namespace mantissa::report {
 namespace {
-
-std::string digits(double value, int significant) {
-  return std::isfinite(value) ? fmt::format("{:.{}g}", value, significant) : "null";
-}
 
 // Returns the shortest decimal text that reads back as `value`.
 std::string shortest(double value) {
@@ -70,17 +67,6 @@ AppendFile open_at(const std::filesystem::path& path, std::int64_t resumed_step,
   return AppendFile(path);
 }
 
-std::string health_object(const std::vector<TensorHealth>& health) {
-  std::string tensors;
-  for (const TensorHealth& t : health) {
-    std::string values;
-    for (const auto& [name, value] : t.values)
-      values += fmt::format("{}\"{}\":{}", values.empty() ? "" : ",", name, digits(value, 9));
-    tensors += fmt::format("{}{}:{{{}}}", tensors.empty() ? "" : ",", nlohmann::json(t.name).dump(), values);
-  }
-  return "{" + tensors + "}";
-}
-
 }  // namespace
 
 AppendFile append_after(const std::filesystem::path& path, std::int64_t step) {
@@ -91,20 +77,19 @@ AppendFile append_after(const std::filesystem::path& path, std::int64_t step) {
 std::string metrics_line(const StepMetrics& m) {
   std::string more;
   for (const auto& [name, value] : m.more)
-    more += fmt::format(",{}:{}", nlohmann::json(name).dump(), digits(value, 9));
-  if (!m.health.empty()) more += ",\"health\":" + health_object(m.health);
+    more += fmt::format(",{}:{}", nlohmann::json(name).dump(), json_number(value, 9));
   return fmt::format(
       R"({{"step":{},"loss":{},"tokens":{},"grad_norm":{},"lr":{},"loss_scale":{},"skipped":{},)"
       R"("tokens_per_second":{},"peak_share":{},"seconds":{}{}}})",
-      m.step, digits(m.loss, 9), m.tokens, digits(m.grad_norm, 9), shortest(m.lr),
-      m.loss_scale ? shortest(*m.loss_scale) : "null", m.skipped, digits(m.tokens_per_second, 6),
-      digits(m.peak_share, 4), digits(m.seconds, 6), more);
+      m.step, json_number(m.loss, 9), m.tokens, json_number(m.grad_norm, 9), shortest(m.lr),
+      m.loss_scale ? shortest(*m.loss_scale) : "null", m.skipped, json_number(m.tokens_per_second, 6),
+      json_number(m.peak_share, 4), json_number(m.seconds, 6), more);
 }
 
 std::string validation_line(std::int64_t step, double loss,
                             std::span<const std::pair<std::string, double>> more) {
-  std::string text = fmt::format(R"({{"step":{},"validation_loss":{})", step, digits(loss, 9));
-  for (const auto& [name, value] : more) text += fmt::format(R"(,"{}":{})", name, digits(value, 9));
+  std::string text = fmt::format(R"({{"step":{},"validation_loss":{})", step, json_number(loss, 9));
+  for (const auto& [name, value] : more) text += fmt::format(R"(,"{}":{})", name, json_number(value, 9));
   return text + "}";
 }
 

@@ -6,19 +6,12 @@
 #include <optional>
 #include <span>
 #include <string>
-#include <string_view>
 #include <utility>
 #include <vector>
 
 #include "mantissa/report/append_file.h"
 
 namespace mantissa::report {
-
-/// Measurements of one parameter, by name.
-struct TensorHealth {
-  std::string name;
-  std::vector<std::pair<std::string_view, double>> values;
-};
 
 /// The metrics of one optimizer step.
 struct StepMetrics {
@@ -33,7 +26,6 @@ struct StepMetrics {
   double peak_share = 0;                               // of the measured peaks of the units, 0 to 1
   double seconds = 0;                                  // of the whole step
   std::vector<std::pair<std::string, double>> more{};  // of the objective, by name
-  std::vector<TensorHealth> health{};                  // empty: not measured in this step
 };
 
 /// Returns {"step":1,"loss":5.54517744,…} without a newline. loss and grad_norm have 9 significant digits. A

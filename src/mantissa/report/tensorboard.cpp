@@ -9,7 +9,6 @@
 #include <chrono>
 #include <cmath>
 #include <cstring>
-#include <deque>
 #include <vector>
 
 #include "mantissa/base/error.h"
@@ -211,16 +210,12 @@ TensorBoardWriter::TensorBoardWriter(const std::filesystem::path& directory, std
   file_.write(tf_record(version) + tf_record(start));
 }
 
-void TensorBoardWriter::write(const StepMetrics& m) {
+void TensorBoardWriter::write(const StepMetrics& m, std::span<const std::pair<std::string, double>> health) {
   std::vector<std::pair<std::string_view, double>> scalars = {
       {"loss", m.loss}, {"grad_norm", m.grad_norm}, {"lr", m.lr}, {"tokens_per_second", m.tokens_per_second}};
   if (m.loss_scale) scalars.emplace_back("loss_scale", *m.loss_scale);
   for (const auto& [name, value] : m.more) scalars.emplace_back(name, value);
-  std::deque<std::string> tags;  // keeps the views valid
-  for (const TensorHealth& t : m.health) {
-    for (const auto& [name, value] : t.values)
-      scalars.emplace_back(tags.emplace_back(fmt::format("{}/{}", name, t.name)), value);
-  }
+  for (const auto& [tag, value] : health) scalars.emplace_back(tag, value);
   file_.write(tf_record(scalar_event(now(), m.step, scalars)));
 }
 

@@ -42,9 +42,9 @@ class TensorBoardWriter {
   /// `resumed_step` from earlier files of the directory. Throws FileError or ResourceError if that fails.
   explicit TensorBoardWriter(const std::filesystem::path& directory, std::int64_t resumed_step = 0);
 
-  /// Writes loss, grad_norm, lr, tokens_per_second, loss_scale if there is one, and health as
-  /// "updates_lost/NAME" and so on.
-  void write(const StepMetrics& metrics);
+  /// Writes loss, grad_norm, lr, tokens_per_second, loss_scale if there is one, the metrics of the objective,
+  /// and `health` (report/health.h).
+  void write(const StepMetrics& metrics, std::span<const std::pair<std::string, double>> health = {});
   /// Writes histograms of one step.
   void write_histograms(std::int64_t step, std::span<const TaggedDistribution> histograms);
   /// Writes validation_loss.

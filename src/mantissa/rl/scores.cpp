@@ -7,6 +7,7 @@
 #include <map>
 #include <string>
 
+#include "mantissa/objective/kl.h"
 #include "mantissa/objective/policy_loss.h"
 
 namespace mantissa::rl {
@@ -73,6 +74,15 @@ double mean_entropy(std::span<const rollout::Generation> generations) {
   Mean mean;
   for (const rollout::Generation& g : generations) {
     for (const double entropy : g.entropies) mean.add(entropy);
+  }
+  return mean.count == 0 ? 0 : mean.value();
+}
+
+double mean_kl(const Experience& experience, objective::Kl estimator) {
+  Mean mean;
+  for (const Response& r : experience.responses) {
+    for (std::size_t t = 0; t < r.old_log_probs.size(); ++t)
+      mean.add(objective::kl_term(estimator, r.old_log_probs[t], r.ref_log_probs[t]).value);
   }
   return mean.count == 0 ? 0 : mean.value();
 }

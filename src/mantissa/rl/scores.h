@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "mantissa/objective/objective.h"
+#include "mantissa/objective/settings.h"
 #include "mantissa/rl/experience.h"
 #include "mantissa/rl/task.h"
 #include "mantissa/rollout/generate.h"
@@ -23,6 +24,10 @@ double equal_reward_share(std::span<const Sampled> responses, std::int64_t sampl
 
 /// Returns the mean entropy of the tokens' distributions.
 double mean_entropy(std::span<const rollout::Generation> generations);
+
+/// Returns the mean of `estimator` over the tokens: the divergence of the policy that sampled from the
+/// reference.
+double mean_kl(const Experience& experience, objective::Kl estimator);
 
 /// Returns how far the policy that sampled is from the one in training: the mean of k3 over the tokens, the
 /// range of the ratios of token probabilities, and the effective sample size of the responses as a share of

@@ -267,6 +267,7 @@ class RlTask final : public train::Task {
     if (samples > 1) e.metrics.push_back({"equal_reward_share", equal_reward_share(*sampled, samples)});
     e.metrics.push_back({"entropy", mean_entropy(*made)});
     if (!add_passes(e, stop)) return std::nullopt;
+    if (settings_.kl_in_reward()) e.metrics.push_back({"kl", mean_kl(e, settings_.kl)});
     add_advantages(e);
     if (on_rollout_) on_rollout_(step, *sampled);
     return e;

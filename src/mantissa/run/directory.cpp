@@ -217,6 +217,15 @@ void restore(train::Trainer& trainer, const io::StateReader& state, const std::f
   restore_task(trainer.task(), state);
 }
 
+std::string hash_of_fixed(train::Trainer& trainer) {
+  if (!trainer.config().policy.changes().empty()) return "";
+  return weights::hash_of_fixed(trainer.weights());
+}
+
+weights::StartBase base_of(const train::Trainer& trainer, const std::string& fixed) {
+  return {trainer.source().weights.string(), trainer.config().policy.line(), fixed, trainer.frozen_hash()};
+}
+
 void save(train::Trainer& trainer, const std::filesystem::path& out, double loss,
           const std::vector<std::string>& changes, const InputHashes& hashes) {
   const config::RunConfig& config = trainer.config();

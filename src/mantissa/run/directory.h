@@ -11,6 +11,7 @@
 #include "mantissa/io/state.h"
 #include "mantissa/train/trainer.h"
 #include "mantissa/weights/model_files.h"
+#include "mantissa/weights/start.h"
 
 namespace mantissa::run {
 
@@ -32,6 +33,12 @@ std::optional<io::FoundState> choose_state(const DirectoryOptions& options);
 /// widened if the precision has changed. Throws FileError or DtypeError if they do not fit, and FileError if
 /// the rows of the data or the frozen weights are others than those of the run that wrote the state.
 void restore(train::Trainer& trainer, const io::StateReader& state, const std::filesystem::path& folder);
+
+/// Returns the hash of the weights that a run never writes and does not hold in blocks
+/// (weights/frozen_hash.h), or "" if rules for a part of the steps can change their formats.
+std::string hash_of_fixed(train::Trainer& trainer);
+/// Returns the frozen weights of a run, where `fixed` is their hash_of_fixed().
+weights::StartBase base_of(const train::Trainer& trainer, const std::string& fixed);
 
 /// Hashes of what a state needs and does not contain: the rows of its step's data (run/data_hash.h), and the
 /// frozen weights (weights/frozen_hash.h), if all steps have them in the same formats.

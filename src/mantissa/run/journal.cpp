@@ -12,26 +12,6 @@ namespace {
 
 constexpr std::size_t kMostKept = 32;  // steps
 
-report::TensorHealth health_of(const runtime::ParameterHealth& p) {
-  report::TensorHealth t{p.name, {{"updates_lost", p.updates_lost}}};
-  const auto add = [&](std::string_view name, std::optional<double> value) {
-    if (value) t.values.emplace_back(name, *value);
-  };
-  add("never_moved", p.never_moved);
-  add("grads_flushed", p.grads_flushed);
-  add("grads_saturated", p.grads_saturated);
-  add("reduce_flushed", p.reduce_flushed);
-  add("reduce_saturated", p.reduce_saturated);
-  add("grad_absmax", p.grad_absmax);
-  add("weight_absmax", p.weight_absmax);
-  add("saturated", p.saturated);
-  add("scale", p.scale);
-  add("vanished", p.vanished);
-  add("least_scale", p.least_scale);
-  add("most_scale", p.most_scale);
-  return t;
-}
-
 std::vector<report::TaggedDistribution> histograms_of(const std::vector<runtime::ParameterHealth>& health) {
   std::vector<report::TaggedDistribution> all;
   const auto add = [&](const char* what, const std::string& name, const Distribution& d) {
@@ -48,7 +28,7 @@ std::vector<report::TaggedDistribution> histograms_of(const std::vector<runtime:
 }  // namespace
 
 Journal::Journal(const config::RunConfig& config, const std::filesystem::path& out, std::int64_t step)
-    : config_(config), metrics_(out / "metrics.jsonl", step) {
+    : config_(config), metrics_(out / "metrics.jsonl", step), health_(out / "health.jsonl", step) {
   if (config.log.tensorboard) board_.emplace(out, step);
 }
 
@@ -84,10 +64,10 @@ void Journal::write_line(const train::StepReport& r) {
   }
   if (r.fallback_share > 0) m.more.emplace_back("fallback_share", r.fallback_share);
   for (const objective::Metric& metric : r.metrics) m.more.emplace_back(metric.name, metric.value);
-  for (const runtime::ParameterHealth& p : r.health) m.health.push_back(health_of(p));
   metrics_.write(m);
+  health_.write(r.step, r.health);
   if (!board_) return;
-  board_->write(m);
+  board_->write(m, report::health_scalars(r.health));
   board_->write_histograms(m.step, histograms_of(r.health));
 }
 

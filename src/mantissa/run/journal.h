@@ -1,4 +1,4 @@
-// The log files of a run: metrics.jsonl and TensorBoard events.
+// The log files of a run: metrics.jsonl, health.jsonl and TensorBoard events.
 #pragma once
 
 #include <cstdint>
@@ -7,6 +7,7 @@
 #include <optional>
 
 #include "mantissa/config/run_config.h"
+#include "mantissa/report/health.h"
 #include "mantissa/report/metrics.h"
 #include "mantissa/report/tensorboard.h"
 #include "mantissa/train/trainer.h"
@@ -33,6 +34,7 @@ class Journal {
   const config::RunConfig& config_;
   std::deque<train::StepReport> kept_;
   report::MetricsWriter metrics_;
+  report::HealthWriter health_;
   std::optional<report::TensorBoardWriter> board_;
 };
 

@@ -27,7 +27,6 @@
 #include "mantissa/train/resume.h"
 #include "mantissa/train/watch.h"
 #include "mantissa/weights/adapted.h"
-#include "mantissa/weights/frozen_hash.h"
 #include "mantissa/weights/start.h"
 
 namespace mantissa::run {
@@ -135,11 +134,11 @@ class Run {
     directory.commit();
   }
 
-  /// Keeps the weights before the first step, for ParameterHealth::never_moved.
+  /// Keeps the weights that are trained, before the first step, for ParameterHealth::never_moved.
   void keep_start() {
     if (config_.log.health_interval == 0) return;
     const std::filesystem::path path = out_ / "start.safetensors";
-    if (trainer_.step() == 0) weights::save_start(path, trainer_.weights());
+    if (trainer_.step() == 0) weights::save_start(path, trainer_.weights(), base_of(trainer_, fixed_hash()));
     if (!std::filesystem::exists(path)) return;  // the run began without measurements
     start_.emplace(path);
     trainer_.set_start([this](const plan::Slot& slot, ConstMatrix master) {
@@ -169,10 +168,13 @@ class Run {
     if (begins_) std::filesystem::remove_all(out_ / part);
   }
 
+  const std::string& fixed_hash() {
+    if (hashes_.fixed.empty()) hashes_.fixed = hash_of_fixed(trainer_);
+    return hashes_.fixed;
+  }
+
   const InputHashes& input_hashes() {
-    // Rules for a part of the steps can change the formats of frozen weights after the state is written.
-    if (hashes_.fixed.empty() && config_.policy.changes().empty())
-      hashes_.fixed = weights::hash_of_fixed(trainer_.weights());
+    fixed_hash();
     const text::Dataset* data = trainer_.task().dataset();
     if (data != nullptr) data = &data->at_step(trainer_.step());
     if (data != hashed_) hashes_.rows = hash_of_rows(config_, *data);
@@ -217,7 +219,10 @@ class Run {
       const std::optional<train::StepReport> r = advance_or_save(journal);
       if (!r) break;
       // A first batch that is skipped has no loss.
-      if (result.steps_here == 0 || std::isnan(result.first_loss)) result.first_loss = r->loss;
+      if (result.steps_here == 0 || std::isnan(result.first_loss)) {
+        result.first_loss = r->loss;
+        result.first_loss_step = r->step;
+      }
       if (!r->batch_skipped) last_loss_ = r->loss;
       last_overflow_ = r->overflow;
       journal.write(*r);
@@ -247,6 +252,7 @@ class Run {
     result.predicted_peak_bytes = predicted_peak_;
     result.measured_peak_bytes = runtime::peak_resident_bytes();
     result.policy = config_.policy.line();
+    result.policy_name = config_.policy.short_line();
     if (!result.interrupted) report::write_summary(out_ / "summary.json", summary_of(result));
     return result;
   }

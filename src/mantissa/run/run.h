@@ -35,7 +35,8 @@ struct Events {
 struct Result {
   std::int64_t steps = 0;
   std::int64_t steps_here = 0;  // run by this call
-  double first_loss = 0;        // of the first step of this call
+  double first_loss = 0;  // of the first step of this call, or its second if run.skip_batches has the first
+  std::int64_t first_loss_step = 0;
   double final_loss = 0;
   std::optional<train::Validation> validation;
   std::int64_t tokens = 0;       // since the start of the run
@@ -43,9 +44,9 @@ struct Result {
   double seconds = 0;            // of this call
   std::size_t predicted_peak_bytes = 0, measured_peak_bytes = 0;
   std::int64_t skipped = 0;
-  double fallback_share = 0;      // of blocks of products that units left to FMA
-  std::vector<Warning> findings;  // of a finished run: what its roundings lost (train/health_watch.h)
-  std::string policy;
+  double fallback_share = 0;        // of blocks of products that units left to FMA
+  std::vector<Warning> findings;    // of a finished run: what its roundings lost (train/health_watch.h)
+  std::string policy, policy_name;  // the line; short_line()
   std::string weights_xxh64;
   std::filesystem::path model;  // the checkpoint; empty if the run was interrupted
   Scalar model_format = Scalar::f32;

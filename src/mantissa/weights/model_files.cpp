@@ -164,7 +164,17 @@ ModelSource find_model(const std::filesystem::path& directory) {
 }
 
 ModelSource find_model(const config::ModelSection& section) {
-  if (!section.path.empty()) return find_model(std::filesystem::path(section.path));
+  if (!section.path.empty()) {
+    std::error_code error;  // other faults are found by find_model()
+    if (std::filesystem::symlink_status(section.path, error).type() ==
+        std::filesystem::file_type::not_found) {
+      throw FileError(
+          fmt::format("model.path: expected a model directory or a GGUF file, got {}, which does not exist. "
+                      "Fix: put the model there, or give its place with --set model.path=PATH",
+                      section.path));
+    }
+    return find_model(std::filesystem::path(section.path));
+  }
   if (section.config.empty()) {
     nlohmann::json fields = section.fields;
     // The name of a table of bases, which config::overridden() resolves.

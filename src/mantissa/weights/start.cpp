@@ -1,18 +1,29 @@
 #include "mantissa/weights/start.h"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <atomic>
+#include <map>
 #include <vector>
 
+#include "mantissa/base/error.h"
 #include "mantissa/kernels/loss_count.h"
 
 namespace mantissa::weights {
 
-void save_start(const std::filesystem::path& path, const runtime::WeightSet& weights) {
+namespace {
+
+constexpr const char *kBase = "mantissa.base", *kPolicy = "mantissa.policy", *kFixed = "mantissa.fixed_xxh64",
+                     *kFrozen = "mantissa.frozen_xxh64";
+
+}  // namespace
+
+void save_start(const std::filesystem::path& path, const runtime::WeightSet& weights, const StartBase& base) {
   std::vector<io::TensorToWrite> tensors;
   const std::vector<plan::Slot>& slots = weights.program().slots;
   for (std::size_t i = 0; i < slots.size(); ++i) {
-    if (weights.program().buffer(slots[i].master_buffer).quants) continue;  // frozen
+    if (slots[i].fixed || weights.program().buffer(slots[i].master_buffer).quants) continue;
     const Matrix master = weights.master(i);
     std::vector<std::int64_t> shape;
     for (const Dim& d : slots[i].shape.dims()) shape.push_back(d.size);
@@ -24,7 +35,29 @@ void save_start(const std::filesystem::path& path, const runtime::WeightSet& wei
                          weights.device().download(out, static_cast<const std::byte*>(master.data) + offset);
                        }});
   }
-  io::write_safetensors(path, tensors);
+  std::map<std::string, std::string> metadata;
+  const bool frozen = !base.path.empty() && (!base.fixed.empty() || !base.frozen.empty());
+  if (frozen) metadata = {{kBase, base.path}, {kPolicy, base.policy}};
+  if (frozen && !base.fixed.empty()) metadata.emplace(kFixed, base.fixed);
+  if (frozen && !base.frozen.empty()) metadata.emplace(kFrozen, base.frozen);
+  io::write_safetensors(path, tensors, metadata);
+}
+
+void StartWeights::check_base(const StartBase& now) const {
+  const auto of = [&](const char* key) {
+    const auto found = file_.metadata().find(key);
+    return found == file_.metadata().end() ? std::string() : found->second;
+  };
+  if (of(kPolicy) != now.policy) return;
+  const auto check = [&](const std::string& before, const std::string& hash) {
+    if (before.empty() || hash.empty() || before == hash) return;
+    throw FileError(fmt::format(
+        "{}: expected the frozen weights with which the run began, {} with the hash {}, got {} with the "
+        "hash {}: the base has changed. Fix: restore it, or start over with --overwrite",
+        file_.path().string(), of(kBase), before, now.path, hash));
+  };
+  check(of(kFixed), now.fixed);
+  check(of(kFrozen), now.frozen);
 }
 
 std::optional<std::int64_t> StartWeights::unchanged(const plan::Slot& slot, ConstMatrix master,

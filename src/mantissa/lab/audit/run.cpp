@@ -52,6 +52,7 @@ class StartOf {
     const std::filesystem::path file = source.run / "start.safetensors";
     if (!source.run.empty() && std::filesystem::exists(file)) {
       file_.emplace(file);
+      file_->check_base(run::base_of(trainer, run::hash_of_fixed(trainer)));
       trainer.set_start([this, &device = source.device](const plan::Slot& slot, ConstMatrix master) {
         return file_->unchanged(slot, master, device);
       });

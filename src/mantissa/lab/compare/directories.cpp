@@ -40,7 +40,7 @@ struct ReadRun {
 };
 
 void read_metrics(ReadRun& r) {
-  MetricsFile file(r.path / "metrics.jsonl");
+  MetricsFile file(r.path / "metrics.jsonl", Health::join);
   std::vector<double> speeds;
   for (std::optional<StepLine> line = file.next(); line; line = file.next()) {
     const nlohmann::json& m = line->metrics;

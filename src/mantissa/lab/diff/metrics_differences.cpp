@@ -36,7 +36,7 @@ int rank_of(const MetricDifference& d) {
 }  // namespace
 
 MetricsDifferences compare_metrics(const std::filesystem::path& a, const std::filesystem::path& b) {
-  MetricsFile file_a(a), file_b(b);
+  MetricsFile file_a(a, Health::join), file_b(b, Health::join);
   MetricsDifferences result;
   std::optional<StepLine> line_a = file_a.next(), line_b = file_b.next();
   while (line_a || line_b) {

@@ -1,4 +1,4 @@
-// The differences between two files metrics.jsonl, step by step.
+// The differences between two files metrics.jsonl and the files health.jsonl beside them, step by step.
 #pragma once
 
 #include <cstdint>
