@@ -284,6 +284,7 @@ void check_bytes(const config::RunConfig& config, const model::ModelConfig& mode
   const bool other_size = !origin.weights.empty() && model.vocab_size != kByteEntries;
   const bool in_gguf = origin.files != nullptr && origin.files->contains("tokenizer.json");
   if (!has_vocabulary(origin) && !other_size) return;
+  if (const auto own = tokenizer_of(origin); own != nullptr && own->name() == "byte") return;
   if (in_gguf || !tokenizer::find_in_directory(origin.directory).empty()) {
     throw ConfigError(
         fmt::format("data.tokenizer = \"byte\": the ids of this model are those of {}. Fix: set "
@@ -485,7 +486,7 @@ text::StepData encoded_answers(const weights::ModelSource& source, const std::st
   if (tokenizer == nullptr) throw ConfigError(fmt::format("--data {}: {}", name, why_no_tokenizer(source)));
   std::optional<ChatFormat> format;
   if (template_name != "none") {
-    format.emplace(source, template_name, "--template");
+    format.emplace(source, template_name, "--template", *tokenizer);
     format->fix_date();
   }
   constexpr std::int64_t kUnlimited = std::int64_t{1} << 24;
