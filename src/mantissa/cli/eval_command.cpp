@@ -118,6 +118,7 @@ class Subject {
     }
     options_.data = a.texts("--data");
     options_.format = a.text("--format");
+    options_.id_type = a.text("--id-type");
     if (a.has("--sequence-length"))
       options_.sequence_length = a.integer("--sequence-length", 1, std::int64_t{1} << 24);
     if (a.has("--template")) {

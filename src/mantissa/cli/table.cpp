@@ -92,6 +92,9 @@ const std::vector<Option>& option_rows() {
       // eval
       {"--data", list, "FILES", "", "files and globs, or kk for held-out puzzles", "eval, convert, audit"},
       {"--format", one, "auto|text|jsonl|tokens", "auto", "format of the data files", "eval, audit"},
+      {"--id-type", one, "auto|uint16|uint32", "auto",
+       "type of the ids in token files without a header; auto: uint16 if the vocabulary is below 65,536",
+       "eval, data inspect"},
       {"--last-word", one, "FILE", "",
        "passages whose last word is predicted, as in LAMBADA: JSON lines with \"text\", or plain lines "
        "(.txt)",

@@ -84,6 +84,14 @@ std::vector<Option> fixed_table() {
        {"auto", "text", "jsonl", "tokens"},
        {"binidx"}},
       {"data",
+       "id_type",
+       [](RunConfig& c) -> Slot { return &c.data.id_type; },
+       "type of the ids in token files without a header: auto (uint16 if model.vocab_size is below 65,536, "
+       "else "
+       "uint32), uint16 or uint32",
+       {},
+       {"auto", "uint16", "uint32"}},
+      {"data",
        "tokenizer",
        [](RunConfig& c) -> Slot { return &c.data.tokenizer; },
        "\"byte\", \"model\" (the tokenizer next to the weights), or a tokenizer file",

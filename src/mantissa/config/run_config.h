@@ -63,6 +63,7 @@ struct ModelSection {
 struct DataSection {
   std::vector<std::string> source;  // {"kk"}, or files and globs
   std::string format = "auto";
+  std::string id_type = "auto";  // of ids without a header; or "uint16", "uint32"
   std::string tokenizer = "byte";
   std::int64_t sequence_length = 256;
   std::int64_t people_min = 2, people_max = 8;  // in a puzzle
