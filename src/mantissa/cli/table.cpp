@@ -350,7 +350,10 @@ const std::vector<Command>& command_rows() {
        "merges "
        "are those of its trainer. The result depends only on the text and the number of entries."},
       {"doctor", "describe this machine, the cost of each format, and a suitable preset", {}},
-      {"help", "print help on a command, or the list of commands", {{"[COMMAND]", "the command"}}},
+      {"help",
+       "print help on a command or a key of a config, or the list of commands",
+       {{"[COMMAND|KEY]",
+         "the command; or a key, such as optimizer.lr, a section, or keys for all of them"}}},
       {"version", "print the version", {}},
       {"completion",
        "print a completion script for a shell",

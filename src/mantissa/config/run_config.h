@@ -255,7 +255,7 @@ struct OptionInfo {
 /// Returns every key of a config in the order of its sections, as the source of help and documentation.
 std::vector<OptionInfo> options();
 
-/// Returns options() as a table for a terminal of `columns` columns.
-std::string options_help(std::size_t columns = 80);
+/// Returns options() as a table for a terminal of `columns` columns: all, or those of one section.
+std::string options_help(std::size_t columns = 80, std::string_view section = "");
 
 }  // namespace mantissa::config
