@@ -40,8 +40,10 @@ std::string beginning(const text::StepData& row, const tokenizer::Tokenizer* tok
   constexpr std::size_t kOfPart = 24;
   const std::size_t count =
       row.weighted() ? row.ids.size() : std::min<std::size_t>(kShownTokens, row.ids.size());
+  // Nothing predicts the first id, so it counts as the one after it.
   const auto masked = [&](std::size_t t) {
-    return row.weighted() && (t == 0 || row.targets[t - 1] < 0 || row.weights[t - 1] == 0);
+    const std::size_t target = std::max<std::size_t>(t, 1) - 1;
+    return row.weighted() && (row.targets[target] < 0 || row.weights[target] == 0);
   };
   const bool marks = row.predicted() + 1 < static_cast<std::int64_t>(row.ids.size());
   std::string text;
