@@ -3,12 +3,15 @@
 
 #include "check.h"
 #include "mantissa/text/readers.h"
+#include "mantissa/text/shard_header.h"
 #include "memory_file.h"
 
 using namespace mantissa;
 
 extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
   const fuzz::MemoryFile file(data, size);
+  if (const auto origin = text::shard_origin(file.path()))
+    fuzz::require(origin->separator >= 0 && origin->vocabulary > 0, "a shard's header is consistent");
   for (const std::int64_t vocabulary : {std::int64_t{256}, std::int64_t{65535}, std::int64_t{128256}}) {
     text::Corpus corpus;
     fuzz::expect_only_errors([&] { text::append_token_file(file.path(), vocabulary, corpus); });

@@ -91,6 +91,67 @@ TEST_F(ModelTokenizer, IsCopiedToTheModelOfARunAndToThoseThatStartFromIt) {
   }
 }
 
+TEST_F(ModelTokenizer, HasSettingsWithItsTokensIfItsFileHasNone) {
+  std::filesystem::rename(folder / "tokenizer.json", folder / "own.tokenizer.json");
+  std::filesystem::remove(folder / "tokenizer_config.json");
+  const std::string tokenizer = (folder / "own.tokenizer.json").string();
+  const std::filesystem::path model =
+      train(Config::parse(tiny_config(2, "32-true"), text_of_folder(tokenizer)), into(folder / "run")).model;
+  EXPECT_EQ(read_all(model / "tokenizer.json"), read_all(tokenizer));
+  const json settings = json::parse(read_all(model / "tokenizer_config.json"));
+  EXPECT_EQ(settings["bos_token"], "<s>") << "its template begins a text with it";
+  EXPECT_EQ(settings["eos_token"], "</s>");
+  EXPECT_EQ(settings["pad_token"], "</s>");
+  const std::filesystem::path next = train(from(model), into(folder / "next")).model;
+  EXPECT_EQ(read_all(next / "tokenizer_config.json"), read_all(model / "tokenizer_config.json"));
+}
+
+TEST_F(ModelTokenizer, OfBytesIsWrittenAsAFileThatStandsForBytes) {
+  const std::vector<std::string> text = {"data.source=" + (folder / "text.txt").string()};
+  const std::filesystem::path model =
+      train(Config::parse(tiny_config(2, "32-true"), text), into(folder / "run")).model;
+  EXPECT_EQ(json::parse(read_all(model / "tokenizer_config.json"))["eos_token"], std::string(1, '\0'));
+  EXPECT_EQ(Tokenizer(model.string()).name(), "byte");
+  EXPECT_EQ(Tokenizer(model.string()).encode("\xff"), (std::vector<std::int32_t>{0xff}));
+  // Also by a run that names the tokenizer, as configs do whose models had no file.
+  const std::filesystem::path next = train(from(model, {"data.tokenizer=byte"}), into(folder / "next")).model;
+  EXPECT_EQ(read_all(next / "tokenizer.json"), read_all(model / "tokenizer.json"));
+  // A model with more entries than bytes.
+  const std::filesystem::path larger =
+      train(Config::parse(tiny_config(2, "32-true"), {text[0], "model.vocab_size=300"}), into(folder / "l"))
+          .model;
+  GenerateOptions options;
+  options.prompt = "ab";
+  options.max_new_tokens = 2;
+  EXPECT_EQ(generate(larger, options).prompt_ids, (std::vector<std::int32_t>{'a', 'b'}));
+  // Ids from a file are not bytes.
+  write("ids.bin", std::string(8000, '\1'));
+  const std::filesystem::path ids =
+      train(Config::parse(tiny_config(2, "32-true"),
+                          {"data.source=" + (folder / "ids.bin").string(), "model.vocab_size=300"}),
+            into(folder / "i"))
+          .model;
+  EXPECT_FALSE(std::filesystem::exists(ids / "tokenizer.json"));
+}
+
+TEST_F(ModelTokenizer, ThatIsMissingIsRefusedByAPlanAsByItsRun) {
+  write("ids.bin", std::string(8000, '\1'));
+  const Config config = Config::parse(
+      tiny_config(2, "32-true"),
+      {"data.source=" + (folder / "ids.bin").string(), "data.tokenizer=" + (folder / "no.json").string()});
+  const auto message = [&](const auto& call) -> std::string {
+    try {
+      call();
+    } catch (const FileError& e) {
+      return e.what();
+    }
+    return "";
+  };
+  const std::string refusal = message([&] { train(config, into(folder / "a")); });
+  EXPECT_TRUE(has(refusal, "no.json")) << refusal;
+  EXPECT_EQ(message([&] { explain(config); }), refusal);
+}
+
 TEST_F(ModelTokenizer, IsTheDefaultOfAModelThatHasOne) {
   const std::filesystem::path model = trained();
   EXPECT_TRUE(has(from(model).toml(), "tokenizer = \"model\""));
@@ -216,7 +277,8 @@ TEST_F(ModelTokenizer, OfAnOverwrittenRunDoesNotRemain) {
   TrainOptions options = into(run);
   options.overwrite = true;
   train(Config::parse(tiny_config(2, "32-true")), options);
-  EXPECT_FALSE(std::filesystem::exists(run / "tokenizer"));
+  EXPECT_EQ(Tokenizer((run / "tokenizer").string()).name(), "byte");
+  EXPECT_FALSE(std::filesystem::exists(run / "tokenizer/chat_template.jinja"));
 }
 
 TEST_F(ModelTokenizer, MayHaveMoreEntriesThanTheModelIfTheTextHasNone) {

@@ -38,9 +38,15 @@ TEST_F(DataCommands, ShardsAreWrittenDescribedAndTrainedOn) {
   const json shards = json_of("data shard a.jsonl --tokenizer byte --out s");
   EXPECT_EQ(shards["documents"], 300);
   EXPECT_EQ(shards["shards"], 1);
-  const json text = json_of("data inspect a.jsonl --sequence-length 32 --packing"),
-             ids = json_of("data inspect 's/*.bin' --sequence-length 32 --packing --tokenizer byte");
+  json text = json_of("data inspect a.jsonl --sequence-length 32 --packing"),
+       ids = json_of("data inspect 's/*.bin' --sequence-length 32 --packing --tokenizer byte");
+  EXPECT_EQ(json_of("data inspect 's/*.bin' --sequence-length 32 --packing"), ids)
+      << "the header's tokenizer";
+  EXPECT_EQ(ids["sources"][0]["name"], "s/*.bin");
+  EXPECT_EQ(text["sources"][0]["name"], "a.jsonl");
+  for (json* description : {&ids, &text}) (*description)["sources"][0].erase("name");
   EXPECT_EQ(ids, text);
+  EXPECT_EQ(text["sample_ids"][0][0], 'd');
   EXPECT_EQ(text["documents"], 300);
   EXPECT_EQ(text["tokens"], shards["tokens"]);
   write(folder / "run.toml", tiny_config(3, "32-true"));
@@ -55,6 +61,21 @@ TEST_F(DataCommands, ShardsAreWrittenDescribedAndTrainedOn) {
   expect_refused("data inspect run.toml --packing", "a config has its own data");
   const Result description = mantissa(folder, "data inspect run.toml --samples 1");
   EXPECT_TRUE(has(description.out, "masked      0.0 %")) << description.out << description.err;
+  EXPECT_TRUE(has(description.out, "\nrepeats     0.")) << description.out;
+  EXPECT_TRUE(has(description.out, "sample      \"(1) ") &&
+              has(description.out, "\n  ids       40 49 41 32 "))
+      << description.out;
+  const Result mixture = mantissa(
+      folder,
+      "data inspect run.toml --set 'data.source=[\"kk\", \"a.jsonl\"]' --set 'data.weights=[0.25, 0.75]'");
+  EXPECT_TRUE(has(mixture.out, "  share    tokens      rows  held out  repeats\n"))
+      << mixture.out << mixture.err;
+  EXPECT_TRUE(has(mixture.out, "  25.0  ") && has(mixture.out, "  75.0  ")) << mixture.out;
+  expect_refused(
+      "train run.toml --out c --set data.source='s/*.bin' --set data.tokenizer=" MANTISSA_SOURCE_DIR
+      "/examples/demo-tokenizer.json --set model.vocab_size=406",
+      "got ids of \"byte\" (256 entries)");
+  EXPECT_FALSE(std::filesystem::exists(folder / "c"));
 }
 
 TEST_F(DataCommands, PromptsComeFromAFileAndTextsEndAtAStop) {

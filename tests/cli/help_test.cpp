@@ -7,8 +7,10 @@
 #include <sstream>
 
 #include "cli/run_program.h"
+#include "mantissa/api/mantissa.h"
 #include "mantissa/base/words.h"
 #include "mantissa/cli/arguments.h"
+#include "mantissa/cli/key_help.h"
 
 namespace mantissa::cli {
 namespace {
@@ -40,7 +42,57 @@ TEST(Help, OfACommandListsTheOptionsThatItTakesInEightyColumns) {
           << text;
     }
   }
-  EXPECT_TRUE(has(help(*find_command("train")), "[optimizer]\n  name = \"adamw\""));
+}
+
+TEST(Help, OfTrainHasEveryKeyOnceUnderATask) {
+  const std::string text = help(*find_command("train"));
+  const std::string keys = text.substr(text.find("config keys by task"));
+  for (const api::ConfigKeyHelp& key : api::config_keys()) {
+    std::size_t found = 0;
+    for (std::size_t at = keys.find(key.name()); at != std::string::npos;
+         at = keys.find(key.name(), at + 1)) {
+      const char before = keys[at - 1], after = keys[at + key.name().size()];
+      found += (before == ' ' && (after == ' ' || after == ',' || after == '\n')) ? 1 : 0;
+    }
+    EXPECT_EQ(found, 1U) << key.name();
+  }
+  EXPECT_TRUE(has(keys, "\n  train an adapter\n    adapter.kind = \"none\", adapter.rank = 8,")) << keys;
+  EXPECT_LE(std::count(text.begin(), text.end(), '\n'), 150);
+}
+
+TEST(Help, OfAKeyTellsItsTypeDefaultsValuesAndCommands) {
+  for (const api::ConfigKeyHelp& key : api::config_keys()) {
+    const std::optional<std::string> text = help_on_key(key.name());
+    ASSERT_TRUE(text) << key.name();
+    expect_80_columns(*text);
+    EXPECT_TRUE(has(*text, sentence(key.description).substr(0, 20))) << *text;
+    EXPECT_TRUE(has(*text, "\ntype        " + key.type)) << *text;
+  }
+  const std::string lr = *help_on_key("optimizer.lr");
+  EXPECT_TRUE(has(lr, "values      greater than 0\n")) << lr;
+  EXPECT_TRUE(has(lr, "default     0.0003; 5e-06 under sft; 9e-06 under reward; 5e-07 under dpo\n")) << lr;
+  EXPECT_TRUE(has(lr, "commands    train, rl, eval, explain, audit, compare, data inspect\n")) << lr;
+  EXPECT_TRUE(has(lr, "elsewhere   learning_rate, max_lr\n")) << lr;
+  EXPECT_EQ(help_on_key("lr"), lr);
+  EXPECT_EQ(help_on_key("learning_rate"), "learning_rate is optimizer.lr here.\n\n" + lr);
+  EXPECT_TRUE(has(*help_on_key("run.on_nonfinite"), "values      stop, skip, continue\n"));
+  EXPECT_TRUE(
+      has(*help_on_key("rl.kl"), "commands    rl, eval, explain, audit, compare, objective, data inspect"))
+      << *help_on_key("rl.kl");
+  EXPECT_EQ(help_on_key("[adapter]"), api::config_help(80, "adapter"));
+  EXPECT_EQ(help_on_key("optimizer"), api::config_help(80, "optimizer"));
+  EXPECT_EQ(help_on_key("keys"), api::config_help(80));
+  EXPECT_EQ(help_on_key("nothing"), std::nullopt);
+}
+
+TEST(Help, OfTheFirstWordOfCommandsListsThemAll) {
+  for (const Command& command : commands()) {
+    const std::string group(command.name.substr(0, command.name.find(' ')));
+    if (group == command.name) continue;
+    expect_80_columns(help_on_group(group));
+    EXPECT_TRUE(has(help_on_group(group), "\n  " + std::string(command.name) + " ")) << help_on_group(group);
+  }
+  EXPECT_EQ(help_on_group("train"), "");
 }
 
 TEST(Help, OptionsAndCommandsOfTheTableAreWellFormed) {
@@ -73,9 +125,15 @@ TEST(Help, IsRequestedInSeveralWays) {
   }
   for (const char* arguments : {"help train", "train --help", "train -h", "train nowhere.toml --help"})
     EXPECT_EQ(mantissa::testing::mantissa(folder, arguments).out, help(*find_command("train"))) << arguments;
-  for (const char* arguments : {"help data", "help data kk", "data --help", "data kk --help"})
+  for (const char* arguments : {"help data kk", "data kk --help"})
     EXPECT_EQ(mantissa::testing::mantissa(folder, arguments).out, help(*find_command("data kk")))
         << arguments;
+  for (const char* arguments : {"help data", "data --help", "data -h"})
+    EXPECT_EQ(mantissa::testing::mantissa(folder, arguments).out, help_on_group("data")) << arguments;
+  EXPECT_EQ(mantissa::testing::mantissa(folder, "help optimizer.lr").out, *help_on_key("optimizer.lr"));
+  const Result no_key = mantissa::testing::mantissa(folder, "help optimizer.lrr");
+  EXPECT_EQ(no_key.code, 2);
+  EXPECT_TRUE(has(no_key.err, "did you mean optimizer.lr?")) << no_key.err;
   EXPECT_EQ(mantissa::testing::mantissa(folder, "version").out,
             mantissa::testing::mantissa(folder, "--version").out);
   EXPECT_EQ(mantissa::testing::mantissa(folder, "version").out.find("mantissa "), 0U);
@@ -153,6 +211,7 @@ TEST(Completion, OfBashCompletes) {
   EXPECT_EQ(completed("mantissa train run.toml --simd av", 4), "avx2 avx512 avx512_bf16\n");
   EXPECT_EQ(completed("mantissa data kk --split te", 4), "test\n");
   EXPECT_EQ(completed("mantissa completion z", 2), "zsh\n");
+  EXPECT_EQ(completed("mantissa help optimizer.we", 2), "optimizer.weight_decay\n");
   std::filesystem::create_directories(folder / "some_run");
   EXPECT_EQ(completed("mantissa generate some", 2), "some_run\n");
 }

@@ -60,8 +60,8 @@ class Pairs : public ::testing::Test {
 
  private:
   weights::ModelSource place_;
-  ChatFormat format_{place_, "chatml", "data.template ="};
   std::unique_ptr<tokenizer::Tokenizer> tokenizer_ = tokenizer::make_tokenizer("byte");
+  ChatFormat format_{place_, "chatml", "data.template =", *tokenizer_};
   std::optional<PairEncoder> encoder_;
 };
 

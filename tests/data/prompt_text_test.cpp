@@ -41,7 +41,7 @@ const std::string kGolden = MANTISSA_SOURCE_DIR "/tests/data/golden/sft/";
 ChatFormat format_of(const std::string& name, const std::string& directory = "") {
   weights::ModelSource place;
   place.directory = directory;
-  return {place, name, "data.template ="};
+  return {place, name, "data.template =", *tokenizer::make_tokenizer("byte")};
 }
 
 /// Expects the ids of training on `trained` to begin with the prompt of `asked`. Under a template the trained

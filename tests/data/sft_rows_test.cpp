@@ -40,7 +40,7 @@ ChatFormat format_of(const TemporaryFolder& folder, const std::string& source,
   std::ofstream(folder / "t.jinja") << source;
   weights::ModelSource place;
   place.directory = tokenizer;
-  return {place, (folder / "t.jinja").string(), "data.template ="};
+  return {place, (folder / "t.jinja").string(), "data.template =", *tokenizer::make_tokenizer("byte")};
 }
 
 TEST(AnswerIds, AndTheirMaskAreThoseOfTransformers) {
@@ -100,8 +100,8 @@ class Rules : public ::testing::Test {
 
  private:
   weights::ModelSource place_;
-  ChatFormat format_{place_, "chatml", "data.template ="};
   std::unique_ptr<tokenizer::Tokenizer> tokenizer_ = tokenizer::make_tokenizer("byte");
+  ChatFormat format_{place_, "chatml", "data.template =", *tokenizer_};
   std::optional<SftEncoder> encoder_;
 };
 

@@ -4,12 +4,15 @@
 #include <gtest/gtest.h>
 
 #include <filesystem>
+#include <fstream>
 #include <nlohmann/json.hpp>
 
 #include "mantissa/base/error.h"
+#include "mantissa/config/run_config.h"
 #include "mantissa/data/inspect.h"
 #include "mantissa/data/rows.h"
 #include "mantissa/text/corpus.h"
+#include "mantissa/text/shard_header.h"
 #include "mantissa/text/sources.h"
 #include "text/temp_files.h"
 
@@ -125,6 +128,77 @@ TEST_F(Shards, ReportTheirProgress) {
   EXPECT_EQ(shares.back(), 1);
 }
 
+// ---- Another tokenizer ----
+
+constexpr const char* kWords = MANTISSA_SOURCE_DIR "/examples/demo-tokenizer.json";  // 406 entries
+
+/// Loads the data of a run that trains on `source`.
+text::Dataset load(const std::string& source, const std::string& data, std::int64_t vocabulary = 406) {
+  const config::RunConfig run = config::parse_config(
+      "[run]\nsteps = 1\n[model]\nhidden_size = 16\nintermediate_size = 16\nnum_hidden_layers = 1\n"
+      "num_attention_heads = 1\nvocab_size = " +
+          std::to_string(vocabulary) + "\n[data]\nsource = \"" + source + "\"\n" + data,
+      "/run.toml");
+  return load_dataset(run, model::parse_model_config(run.model.fields, "[model]"));
+}
+
+TEST_F(Shards, OfAnotherTokenizerAreRefusedWithBothNames) {
+  write_shards(options());
+  const std::string words = "tokenizer = \"" + std::string(kWords) + "\"\n";
+  EXPECT_GT(load(glob(), "").training_rows(), 0);
+  const std::string message = error_of<ConfigError>([&] { load(glob(), words); });
+  for (const std::string& part :
+       {files.path("out/shard-00000.bin"), std::string("expected ids of data.tokenizer = \"") + kWords,
+        std::string("(406 entries), got ids of \"byte\" (256 entries). Fix: set data.tokenizer")})
+    EXPECT_TRUE(text::has(message, part)) << message;
+  // Held-out files, and the other way round.
+  EXPECT_TRUE(text::has(
+      error_of<ConfigError>([&] { load(text, "validation = \"" + glob() + "\"\n" + words); }), "got ids of"));
+  ShardOptions o = options();
+  o.tokenizer = kWords;
+  o.overwrite = true;
+  write_shards(o);
+  EXPECT_GT(load(glob(), words).training_rows(), 0);
+  EXPECT_TRUE(text::has(error_of<ConfigError>([&] { load(glob(), ""); }),
+                        "expected ids of data.tokenizer = \"byte\" (256 entries), got ids of \"" +
+                            std::string(kWords) + "\" (406 entries)"));
+}
+
+TEST_F(Shards, OfTheSameVocabularyInAnotherFileAreAccepted) {
+  ShardOptions o = options();
+  o.tokenizer = kWords;
+  write_shards(o);
+  std::ifstream in(kWords);
+  const nlohmann::json same = nlohmann::json::parse(in);
+  const std::string file = files.write("same.json", same.dump());
+  EXPECT_GT(load(glob(), "tokenizer = \"" + file + "\"\n").training_rows(), 0);
+}
+
+TEST_F(Shards, OfEarlierVersionsAreToldApartByTheirVocabulary) {
+  write_shards(options());
+  const std::string path = files.path("out/shard-00000.bin");
+  std::fstream shard(path, std::ios::in | std::ios::out | std::ios::binary);
+  shard.seekp(4 * text::ShardHeader::kFingerprint);
+  const std::string zeros(text::ShardHeader::kBytes - 4 * text::ShardHeader::kFingerprint, '\0');
+  shard.write(zeros.data(), std::ssize(zeros));
+  shard.close();
+  EXPECT_GT(load(glob(), "").training_rows(), 0);
+  EXPECT_TRUE(
+      text::has(error_of<ConfigError>([&] { load(glob(), "tokenizer = \"" + std::string(kWords) + "\"\n"); }),
+                "got ids of another tokenizer (256 entries)"));
+}
+
+TEST(RawIds, HaveTheTypeOfTheConfig) {
+  text::TempFiles files;
+  std::string bytes;
+  for (int i = 0; i < 600; ++i) bytes += {static_cast<char>(0xff), static_cast<char>(i % 2 == 0 ? 0xff : 0)};
+  const std::string ids = files.write("ids.bin", bytes);  // 65535, 255, …
+  EXPECT_EQ(load(ids, "sequence_length = 16\nvalidation = 0\nid_type = \"uint16\"\n", 65536).training_rows(),
+            599 / 16);
+  EXPECT_TRUE(text::has(error_of<FileError>([&] { load(ids, "sequence_length = 16\n", 65536); }),
+                        "which data.id_type sets"));
+}
+
 // ---- Windows ----
 
 /// The targets of each window by their place in the stream, which counts from 0.
@@ -188,6 +262,49 @@ TEST(DataDescription, HasQuantilesOfTheDocuments) {
   const DataDescription packed = describe_files(o);
   EXPECT_EQ(packed.rows, 5);  // {2,3,4,5}, {6,7}, {8,9}, {10}, {11}
   EXPECT_GT(packed.masked, 0);
+}
+
+TEST(DataDescription, HasTheShareAndTheRepeatsOfEachSource) {
+  text::TempFiles files;
+  const std::string a = files.write("a.txt", std::string(1001, 'a')),
+                    b = files.write("b.txt", std::string(201, 'b'));
+  const config::RunConfig run = config::parse_config(
+      "[run]\nsteps = 20\n[model]\nhidden_size = 16\nintermediate_size = 16\nnum_hidden_layers = 1\n"
+      "num_attention_heads = 1\nvocab_size = 256\n[batch]\nglobal_batch_size = 4\n[data]\nvalidation = 0\n"
+      "sequence_length = 10\nweights = [1, 3]\nsource = [\"" +
+          a + "\", \"" + b + "\"]\n",
+      "/run.toml");
+  const DataDescription d = describe_run(run, model::parse_model_config(run.model.fields, "[model]"), 2);
+  ASSERT_EQ(d.sources.size(), 2U);
+  EXPECT_EQ(d.sources[0].counts.name, a);
+  EXPECT_EQ(d.sources[0].counts.share, 0.25);
+  EXPECT_EQ(d.sources[0].counts.rows, 100);
+  EXPECT_EQ(d.sources[0].counts.tokens, 1001);
+  EXPECT_EQ(d.sources[0].repeats, 0.2);  // 20 of 80 rows
+  EXPECT_EQ(d.sources[1].counts.rows, 20);
+  EXPECT_EQ(d.sources[1].repeats, 3);
+  // Text and ids of the same rows.
+  ASSERT_EQ(d.samples.size(), 2U);
+  EXPECT_EQ(d.samples[0], std::string(11, 'a'));
+  EXPECT_EQ(d.sample_ids[0], Ids(11, 'a'));
+}
+
+TEST(DataDescription, ShowsTheTextOfIdsWhoseTokenizerIsKnown) {
+  text::TempFiles files;
+  ShardOptions shards;
+  shards.files = {files.write("a.txt", "Ben said Kim is a knave. Kim said Ben is a knight.")};
+  shards.tokenizer = kWords;
+  shards.out = files.path("s");
+  write_shards(shards);
+  InspectFiles o;
+  o.files = {files.path("s/*.bin")};
+  const DataDescription d = describe_files(o);
+  EXPECT_EQ(d.vocabulary, 406);
+  ASSERT_EQ(d.samples.size(), 1U);
+  EXPECT_TRUE(d.samples[0].starts_with("Ben said Kim is a knave.")) << d.samples[0];
+  o.tokenizer = "byte";
+  EXPECT_TRUE(
+      text::has(error_of<ConfigError>([&] { describe_files(o); }), "expected ids of --tokenizer = \"byte\""));
 }
 
 }  // namespace

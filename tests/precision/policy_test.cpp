@@ -308,5 +308,18 @@ TEST(PolicyErrors, HostileTextIsQuotedSafely) {
   EXPECT_LT(message_of([] { Policy::parse(std::string(60000, 'x')); }).size(), 400U);
 }
 
+TEST(Fields, HaveValuesThatTheyRead) {
+  for (const Field& field : field_table()) {
+    const std::vector<std::string> values = field_values(field);
+    EXPECT_FALSE(values.empty()) << field.name;
+    for (const std::string& value : values) {
+      if (value.find(' ') != std::string::npos || value == "dynamic:2^P") continue;  // describes many
+      Fields fields;
+      set_field(fields, field.name, value);
+      EXPECT_EQ(field_text(fields, field), value) << field.name;
+    }
+  }
+}
+
 }  // namespace
 }  // namespace mantissa::precision

@@ -7,6 +7,7 @@
 #include "mantissa/base/error.h"
 #include "mantissa/text/corpus.h"
 #include "mantissa/text/readers.h"
+#include "mantissa/text/shard_header.h"
 #include "mantissa/text/sources.h"
 #include "text/temp_files.h"
 
@@ -55,6 +56,44 @@ class TokenFiles : public ::testing::Test {
 TEST_F(TokenFiles, WithoutAHeaderHaveTheWidthOfTheVocabulary) {
   EXPECT_EQ(all(TokenFile(files.write("a.bin", bytes_of(ids, 2)), 50257)), ids);
   EXPECT_EQ(all(TokenFile(files.write("b.bin", bytes_of(ids, 4)), 128256)), ids);
+}
+
+TEST_F(TokenFiles, WithoutAHeaderHaveTheTypeThatIsGiven) {
+  const Ids largest = {65535, 0, 1, 65534};
+  EXPECT_EQ(all(TokenFile(files.write("a.bin", bytes_of(largest, 2)), 65536, IdType::uint16)), largest);
+  EXPECT_EQ(all(TokenFile(files.write("b.bin", bytes_of(ids, 4)), 50257, IdType::uint32)), ids);
+  const std::string odd = files.write("c.bin", bytes_of(ids, 2));
+  const std::string message = error_of<FileError>([&] { TokenFile(odd, 65536, IdType::uint32); });
+  EXPECT_TRUE(has(message, "expected whole ids of data.id_type = \"uint32\", got 14 bytes")) << message;
+  // A header states the width itself.
+  EXPECT_EQ(all(TokenFile(files.write("d.bin", shard(ids, 4)), 65536, IdType::uint16)), ids);
+  EXPECT_EQ(id_type_named("uint16", "data.id_type ="), IdType::uint16);
+  EXPECT_TRUE(has(error_of<ConfigError>([&] { id_type_named("int8", "--id-type"); }),
+                  "--id-type int8: one of auto, uint16, uint32"));
+}
+
+TEST_F(TokenFiles, HaveAHeaderThatNamesTheirTokenizer) {
+  const auto written = [&](const ShardOrigin& origin) {
+    const auto header = shard_header(true, 7, origin);
+    std::string bytes(reinterpret_cast<const char*>(header.data()), header.size());
+    return files.write("s.bin", bytes + bytes_of(ids, 2));
+  };
+  const std::string path = written({"models/a", 0xfedcba9876543210, 50257, 50256});
+  EXPECT_EQ(all(TokenFile(path, 50257)), ids);
+  EXPECT_EQ(TokenFile(path, 50257).separator(), 50256);
+  const std::optional<ShardOrigin> origin = shard_origin(path);
+  ASSERT_TRUE(origin);
+  EXPECT_EQ(origin->tokenizer, "models/a");
+  EXPECT_EQ(origin->fingerprint, 0xfedcba9876543210);
+  EXPECT_EQ(origin->vocabulary, 50257);
+  EXPECT_EQ(origin->separator, 50256);
+  const std::string longest = std::string(2000, 'x') + "end";
+  const std::string kept = shard_origin(written({longest, 1, 50257, 0}))->tokenizer;
+  EXPECT_EQ(kept, longest.substr(longest.size() - kept.size()));
+  EXPECT_GT(kept.size(), 900U);
+  EXPECT_EQ(shard_origin(files.write("llm.bin", shard(ids, 2))), std::nullopt)
+      << "llm.c states no vocabulary";
+  EXPECT_EQ(shard_origin(files.write("raw.bin", bytes_of(ids, 2))), std::nullopt);
 }
 
 TEST_F(TokenFiles, OfLlmCHaveTheWidthOfTheirHeader) {

@@ -4,12 +4,14 @@
 
 #include <filesystem>
 #include <optional>
+#include <utility>
 
 #include "mantissa/api/internal.h"
 #include "mantissa/api/version.h"
 #include "mantissa/compat/deepspeed.h"
 #include "mantissa/config/adapter.h"
 #include "mantissa/config/command_policy.h"
+#include "mantissa/config/key_help.h"
 #include "mantissa/config/unknown.h"
 
 namespace mantissa::api {
@@ -87,8 +89,31 @@ Reading read_precision(const Precision& precision, bool backward) {
 std::string version() {
   return "0.1.0";
 }
-std::string config_help(std::size_t columns) {
-  return config::options_help(columns);
+std::string config_help(std::size_t columns, std::string_view section) {
+  return config::options_help(columns, section);
+}
+
+std::vector<ConfigKeyHelp> config_keys() {
+  std::vector<ConfigKeyHelp> keys;
+  for (config::OptionInfo& o : config::options())
+    keys.push_back({o.section, o.key, o.type, o.default_value, o.description, {}, {}, {}});
+  return keys;
+}
+
+ConfigKeyHelp config_key_help(std::string_view name) {
+  for (const config::OptionInfo& o : config::options()) {
+    if (fmt::format("{}.{}", o.section, o.key) != name) continue;
+    config::KeyHelp help = config::help_of(o);
+    return {o.section,
+            o.key,
+            o.type,
+            o.default_value,
+            o.description,
+            std::move(help.values),
+            std::move(help.spellings),
+            std::move(help.defaults)};
+  }
+  throw ConfigError(fmt::format("{}: is not a key of a config; see mantissa help keys", name));
 }
 
 ConfigKey find_config_key(std::string_view word) {

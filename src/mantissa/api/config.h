@@ -44,8 +44,26 @@ class Config {
   std::shared_ptr<const Impl> impl_;
 };
 
-/// Returns the names, defaults and descriptions of all config keys, for a terminal of `columns` columns.
-std::string config_help(std::size_t columns = 80);
+/// Returns the names, defaults and descriptions of all config keys, or of those in one section, for a
+/// terminal of `columns` columns. Empty for an unknown section.
+std::string config_help(std::size_t columns = 80, std::string_view section = "");
+
+/// A config key with its default as TOML, which is empty for a required key and where the description says
+/// it.
+struct ConfigKeyHelp {
+  std::string section, key;
+  std::string type;  // "whole number", "path", …
+  std::string default_value;
+  std::string description;
+  std::string values;                                         // the valid ones; empty if the type says it
+  std::vector<std::string> spellings;                         // the key in other trainers
+  std::vector<std::pair<std::string, std::string>> defaults;  // train.objective, and another default under it
+  std::string name() const { return section + "." + key; }
+};
+/// Returns all keys in the order of their sections, without `values`, `spellings` and `defaults`.
+std::vector<ConfigKeyHelp> config_keys();
+/// Returns the complete help on the key `name` ("optimizer.lr"). Throws ConfigError for an unknown key.
+ConfigKeyHelp config_key_help(std::string_view name);
 
 /// A config key, found by its name ("lr") or by its name in another trainer ("learning_rate"), with a note on
 /// their relation. `name` is empty if the key is unknown.

@@ -31,9 +31,28 @@ text::KkOptions options_of(const PuzzleOptions& o) {
 }
 
 DataDescription description_of(data::DataDescription d) {
-  return {d.tokens,      d.documents,    d.lengths.min,     d.lengths.median, d.lengths.p90,
-          d.lengths.max, d.lengths.mean, d.sequence_length, d.rows,           d.held_out_rows,
-          d.padding,     d.masked,       d.vocabulary,      d.entries,        std::move(d.samples)};
+  DataDescription of{d.tokens,
+                     d.documents,
+                     d.lengths.min,
+                     d.lengths.median,
+                     d.lengths.p90,
+                     d.lengths.max,
+                     d.lengths.mean,
+                     d.sequence_length,
+                     d.rows,
+                     d.held_out_rows,
+                     d.padding,
+                     d.masked,
+                     d.vocabulary,
+                     d.entries,
+                     std::move(d.samples),
+                     std::move(d.sample_ids),
+                     {}};
+  for (data::DataDescription::Source& s : d.sources) {
+    of.sources.push_back({std::move(s.counts.name), s.counts.share, s.counts.rows, s.counts.held_out,
+                          s.counts.tokens, s.repeats});
+  }
+  return of;
 }
 
 }  // namespace
@@ -71,7 +90,7 @@ ShardReport write_shards(const ShardOptions& o, const std::function<void(const S
 
 DataDescription inspect_data(const InspectOptions& o) {
   return description_of(data::describe_files(
-      {o.files, o.format, o.tokenizer, o.vocabulary, o.sequence_length, o.packing, o.samples}));
+      {o.files, o.format, o.id_type, o.tokenizer, o.vocabulary, o.sequence_length, o.packing, o.samples}));
 }
 
 DataDescription inspect_data(const Config& config, std::int64_t samples) {

@@ -84,12 +84,22 @@ struct DataDescription {
   double masked = 0;                         // share of the other inputs after which nothing is predicted
   std::int64_t vocabulary = 0, entries = 0;  // entries: those that occur
   std::vector<std::string> samples;          // beginnings of rows
+  std::vector<std::vector<std::int32_t>> sample_ids;  // the first ids of the same rows
+  struct Source {
+    std::string name;
+    double share = 1;                          // of the training rows
+    std::int64_t rows = 0, held_out_rows = 0;  // of this source
+    std::int64_t tokens = 0;
+    double repeats = 0;  // how often the config's run uses each of these rows; 0 for files
+  };
+  std::vector<Source> sources;  // one, or one for each of data.weights
 };
 struct InspectOptions {
   std::vector<std::string> files;
   std::string format = "auto";
-  std::string tokenizer = {};   // empty: bytes for text, none for ids
-  std::int64_t vocabulary = 0;  // 0: the tokenizer's; for ids without one 65,535
+  std::string id_type = "auto";  // of ids without a header: auto (by the vocabulary), uint16 or uint32
+  std::string tokenizer = {};    // empty: bytes for text, and for ids the one that a shard names
+  std::int64_t vocabulary = 0;   // 0: the tokenizer's; for ids without one 65,535
   std::int64_t sequence_length = 256;
   bool packing = false;
   std::int64_t samples = 3;

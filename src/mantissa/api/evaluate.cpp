@@ -93,7 +93,10 @@ Evaluation evaluate(const Model& model, const EvaluateOptions& options, const Pr
   if (options.data.empty() && options.last_words.empty() && options.multiple_choice.empty())
     throw ConfigError(
         "evaluate: there is nothing to evaluate. Fix: give files, or a file of passages or questions");
-  eval::Files files{options.data, options.format, options.sequence_length, options.puzzles};
+  eval::Files files{options.data,
+                    {options.format, text::id_type_named(options.id_type, "--id-type")},
+                    options.sequence_length,
+                    options.puzzles};
   files.passages = {options.last_words, options.passage_limit};
   files.chat_template = options.chat_template;
   files.choices = {options.multiple_choice, options.passage_limit};

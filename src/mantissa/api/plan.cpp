@@ -8,6 +8,7 @@
 #include "mantissa/config/adapter.h"
 #include "mantissa/config/options.h"
 #include "mantissa/data/rows.h"
+#include "mantissa/data/tokenizer.h"
 #include "mantissa/precision/supported.h"
 #include "mantissa/run/work.h"
 
@@ -74,6 +75,7 @@ Plan explain(const Config& config, const Hardware& hardware, const std::vector<s
   config::Told told = config.impl().told;
   const run::Work work = run::work_of(run, source, memory_of(data), *device, &told.notes);
   if (!in_memory(data)) data::add_notes(run, source.config, told);
+  data::files_of_tokenizer(run, source.config, in_memory(data));  // throws what would refuse the run
   return plan_of(
       explain::explain_training(work.config, source.config, *device, told, there, 0, work.task->passes()));
 }

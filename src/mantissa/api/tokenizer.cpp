@@ -12,6 +12,8 @@
 #include "mantissa/io/file.h"
 #include "mantissa/io/json.h"
 #include "mantissa/io/output.h"
+#include "mantissa/tokenizer/kinds.h"
+#include "mantissa/tokenizer/settings.h"
 #include "mantissa/tokenizer/tokenizer.h"
 #include "mantissa/tokenizer/train.h"
 
@@ -94,9 +96,11 @@ TrainedTokenizer train_tokenizer(const std::vector<std::filesystem::path>& files
   const tokenizer::TrainedBpe bpe = tokenizer::train_bpe(words, options.vocabulary, {&end, 1});
   trained.vocabulary = static_cast<std::int64_t>(bpe.tokens.size());
   trained.words = static_cast<std::int64_t>(words.size());
-  const nlohmann::json settings = {{"tokenizer_class", "PreTrainedTokenizerFast"}, {"eos_token", end}};
-  io::write_files_atomic(out, {{"tokenizer_config.json", settings.dump(1) + "\n"},
-                               {"tokenizer.json", tokenizer::tokenizer_json(bpe, 1)}});
+  const std::string json = tokenizer::tokenizer_json(bpe, 1);
+  const auto made = tokenizer::parse_hf_tokenizer(json, "tokenizer.json", "", "");
+  io::write_files_atomic(
+      out, {{"tokenizer_config.json", tokenizer::settings_json(*made, tokenizer::FileForm::tokenizer_json)},
+            {"tokenizer.json", json}});
   return trained;
 }
 

@@ -119,8 +119,9 @@ Summary train(const Config& config, const TrainOptions& options, const Events& e
       run, source, memory_of(options.data), *device, &told.notes,
       [samples](std::int64_t step, std::span<const rl::Sampled> sampled) { samples->write(step, sampled); });
   run::DirectoryOptions directory{out, options.overwrite, options.resume};
+  auto files = data::files_of_tokenizer(run, source.config, in_memory(options.data));
   return summary_of(run::train({work.config, std::move(told), std::move(source), std::move(work.task),
-                                std::move(directory), options.return_weights, data::files_of_tokenizer(run)},
+                                std::move(directory), options.return_weights, std::move(files)},
                                events_of(events, run.run.steps), *device, std::move(stop)));
 }
 

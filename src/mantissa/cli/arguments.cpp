@@ -29,6 +29,12 @@ bool looks_like_option(std::string_view word) {
       fmt::format("{}{} mantissa {} --help", why, why.ends_with('?') ? " See" : "; see", command.name));
 }
 
+/// Returns true for "data --help".
+bool asks_for_group(std::span<const std::string> words) {
+  return words.size() > 1 && (words[1] == "--help" || words[1] == "-h") &&
+         find_command(words.front()) == nullptr && first_of_group(words.front()) != nullptr;
+}
+
 /// Returns the command that the first words name, and the number of these words.
 std::pair<const Command*, std::size_t> read_command(std::span<const std::string> words) {
   if (words.front() == "--help" || words.front() == "-h") return {find_command("help"), 1};
@@ -37,9 +43,7 @@ std::pair<const Command*, std::size_t> read_command(std::span<const std::string>
     if (const Command* command = find_command(words[0] + " " + words[1])) return {command, 2};
   }
   if (const Command* command = find_command(words.front())) return {command, 1};
-  if (words.size() > 1 && words[1] == "--help") {
-    if (const Command* command = first_of_group(words.front())) return {command, 1};
-  }
+  if (asks_for_group(words)) return {first_of_group(words.front()), 1};
   throw ConfigError(unknown_command(words));
 }
 
@@ -60,6 +64,7 @@ bool is_of_policy(std::string_view key_value) {
 Arguments::Arguments(std::string program, std::span<const std::string> words) : program_(std::move(program)) {
   const auto [command, named_by] = read_command(words);
   command_ = command;
+  if (asks_for_group(words)) group_ = words.front();
   positionals_.resize(command_->positionals.size());
   std::span<const std::string> rest = words.subspan(named_by);
   bool only_positionals = false;

@@ -21,6 +21,9 @@ class Arguments {
 
   const std::string& program() const { return program_; }
   const Command& command() const { return *command_; }
+  /// Returns the first word if it begins the names of several commands, and only help on them is requested;
+  /// else "".
+  const std::string& group() const { return group_; }
   /// Returns positional argument `i`, or "" if it was omitted.
   const std::string& at(std::size_t i) const { return positionals_.at(i); }
   /// Returns the positional arguments that were given.
@@ -57,6 +60,7 @@ class Arguments {
 
   std::string program_;
   const Command* command_ = nullptr;
+  std::string group_;
   std::vector<Given> given_;  // in the given order
   std::vector<std::string> positionals_;
   std::size_t filled_ = 0;  // number of positional arguments so far

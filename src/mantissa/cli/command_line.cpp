@@ -9,6 +9,7 @@
 #include "mantissa/base/printable.h"
 #include "mantissa/cli/common.h"
 #include "mantissa/cli/help.h"
+#include "mantissa/cli/key_help.h"
 #include "mantissa/cli/output.h"
 #include "mantissa/cli/unknown.h"
 
@@ -41,14 +42,12 @@ int print(const std::string& text) {
 }
 
 int print_help(const Arguments& a) {
-  if (a.at(0).empty()) return print(help());
-  const Command* command = find_command(a.at(0));
-  if (command == nullptr) command = first_of_group(a.at(0));
-  if (command == nullptr) {
-    const std::vector<std::string> words = {a.at(0)};
-    throw ConfigError(unknown_command(words));
-  }
-  return print(help(*command));
+  const std::string& word = a.at(0);
+  if (word.empty()) return print(help());
+  if (const Command* command = find_command(word)) return print(help(*command));
+  if (const std::string group = help_on_group(word); !group.empty()) return print(group);
+  if (const std::optional<std::string> key = help_on_key(word)) return print(*key);
+  throw ConfigError(unknown_help(word));
 }
 
 /// Runs the command that `a` names, and returns its exit code.
@@ -84,7 +83,7 @@ int run_command(const Arguments& a) {
       {"completion", [](const Arguments& all) { return print(completion(all.at(0))); }},
       {"manual", [](const Arguments&) { return print(manual()); }},
   };
-  if (a.has("--help")) return print(help(a.command()));
+  if (a.has("--help")) return print(a.group().empty() ? help(a.command()) : help_on_group(a.group()));
   for (const auto& [name, runs] : kRuns) {
     if (name == a.command().name) return runs(a);
   }

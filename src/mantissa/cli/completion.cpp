@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <vector>
 
+#include "mantissa/api/mantissa.h"
 #include "mantissa/base/error.h"
 #include "mantissa/base/words.h"
 #include "mantissa/cli/help.h"
@@ -54,6 +55,14 @@ std::vector<std::string> first_words() {
   return words;
 }
 
+/// Returns the words that `mantissa help` takes: commands, and keys of a config.
+std::vector<std::string> words_of_help() {
+  std::vector<std::string> words = first_words();
+  words.emplace_back("keys");
+  for (const api::ConfigKeyHelp& key : api::config_keys()) words.push_back(key.name());
+  return words;
+}
+
 std::string names_of(const Command& command) {
   std::vector<std::string> names;
   for (const Option* option : options_of(command)) {
@@ -90,7 +99,7 @@ std::string bash() {
                       fmt::join(first_words(), " "));
   text += fmt::format(
       "  if [[ $command == help ]]; then COMPREPLY=($(compgen -W '{}' -- \"$word\")); return; fi\n",
-      fmt::join(first_words(), " "));
+      fmt::join(words_of_help(), " "));
   for (const std::string& word : first_words()) {
     if (find_command(word) != nullptr) continue;
     text += fmt::format(
@@ -161,7 +170,11 @@ std::string zsh() {
   }
   text +=
       "  )\n  if ((CURRENT == 2)); then _describe command commands; return; fi\n  local command=$words[2]\n"
-      "  if [[ $command == help ]]; then _describe command commands; return; fi\n  shift words; "
+      "  if [[ $command == help ]]; then\n    local -a keys\n    keys=(\n";
+  for (const api::ConfigKeyHelp& key : api::config_keys())
+    text += fmt::format("      '{}:{}'\n", key.name(), quoted(key.description, true));
+  text +=
+      "    )\n    _describe command commands; _describe key keys; return\n  fi\n  shift words; "
       "((CURRENT--))\n";
   for (const std::string& word : first_words()) {
     if (find_command(word) != nullptr) continue;
@@ -199,6 +212,10 @@ std::string fish() {
     if (find_command(word) != nullptr) continue;
     text += fmt::format("complete -c mantissa -n '__fish_seen_subcommand_from {}' -a '{}'\n", word,
                         fmt::join(second_words(word), " "));
+  }
+  for (const api::ConfigKeyHelp& key : api::config_keys()) {
+    text += fmt::format("complete -c mantissa -n '__fish_seen_subcommand_from help' -a {} -d '{}'\n",
+                        key.name(), quoted(key.description, false));
   }
   for (const Command& command : commands()) {
     const std::string word(command.name.substr(0, command.name.find(' ')));

@@ -1,10 +1,13 @@
 // mantissa data kk, inspect, shard
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
+#include <algorithm>
 #include <chrono>
 #include <nlohmann/json.hpp>
 
 #include "mantissa/api/error.h"
+#include "mantissa/base/words.h"
 #include "mantissa/cli/common.h"
 #include "mantissa/cli/output.h"
 
@@ -18,6 +21,15 @@ std::vector<std::string> files_of(const Arguments& a) {
 }
 
 nlohmann::ordered_json to_json(const api::DataDescription& d) {
+  nlohmann::ordered_json sources = nlohmann::ordered_json::array();
+  for (const api::DataDescription::Source& s : d.sources) {
+    sources.push_back({{"name", s.name},
+                       {"share", s.share},
+                       {"rows", s.rows},
+                       {"held_out_rows", s.held_out_rows},
+                       {"tokens", s.tokens},
+                       {"repeats", s.repeats}});
+  }
   return {{"tokens", d.tokens},
           {"documents", d.documents},
           {"lengths",
@@ -29,7 +41,38 @@ nlohmann::ordered_json to_json(const api::DataDescription& d) {
           {"masked", d.masked},
           {"vocabulary", d.vocabulary},
           {"entries", d.entries},
-          {"samples", d.samples}};
+          {"sources", sources},
+          {"samples", d.samples},
+          {"sample_ids", d.sample_ids}};
+}
+
+/// Returns the sources of a mixture, or how often a run repeats its only one.
+std::string sources_text(const api::DataDescription& d) {
+  if (d.sources.size() == 1) {
+    const double repeats = d.sources.front().repeats;
+    return repeats > 0 ? fmt::format("repeats     {:.2f} times each row in this run\n", repeats) : "";
+  }
+  std::size_t width = std::string_view("source").size();
+  for (const api::DataDescription::Source& s : d.sources) width = std::max(width, width_of(s.name));
+  std::string text = fmt::format("\n{:<{}}  share    tokens      rows  held out  repeats\n", "source", width);
+  for (const api::DataDescription::Source& s : d.sources) {
+    text += fmt::format("{}{}  {:>5.1f}  {:>8}  {:>8}  {:>8}  {:>7.2f}\n", s.name,
+                        std::string(width - width_of(s.name), ' '), 100 * s.share, s.tokens, s.rows,
+                        s.held_out_rows, s.repeats);
+  }
+  return text + "share: % of the training rows; repeats: times the run uses each row of the source\n\n";
+}
+
+/// Returns the first ids of a sample on one line, under its text.
+std::string ids_text(const std::vector<std::int32_t>& ids) {
+  constexpr std::size_t kColumns = 80;
+  std::string line = "  ids       ";
+  for (const std::int32_t id : ids) {
+    const std::string next = fmt::format("{} ", id);
+    if (line.size() + next.size() + 1 > kColumns) return line + "…\n";
+    line += next;
+  }
+  return line + "\n";
 }
 
 std::string to_text(const api::DataDescription& d) {
@@ -41,10 +84,13 @@ std::string to_text(const api::DataDescription& d) {
   if (d.held_out_rows > 0) text += fmt::format(", and {} held out", d.held_out_rows);
   text += fmt::format("\npadding     {:.1f} %\nmasked      {:.1f} %\nvocabulary  {} of {} entries occur\n",
                       100 * d.padding, 100 * d.masked, d.entries, d.vocabulary);
-  for (const std::string& sample : d.samples) {
-    const nlohmann::json shown = sample.substr(0, kSample);  // escaped, and safe for a terminal
+  text += sources_text(d);
+  for (std::size_t s = 0; s < d.samples.size(); ++s) {
+    const nlohmann::json shown = d.samples[s].substr(0, kSample);  // escaped, and safe for a terminal
     text +=
         fmt::format("sample      {}\n", shown.dump(-1, ' ', false, nlohmann::json::error_handler_t::ignore));
+    const std::string ids = fmt::format("{}", fmt::join(d.sample_ids[s], " "));
+    if (!d.samples[s].starts_with(ids)) text += ids_text(d.sample_ids[s]);  // else the sample shows them
   }
   return text;
 }
@@ -94,7 +140,8 @@ int data_kk(const Arguments& a) {
 int data_inspect(const Arguments& a) {
   const std::int64_t samples = a.integer("--samples", 0, 1000);
   const bool config = is_config(a.at(0));
-  for (const char* option : {"--tokenizer", "--format", "--sequence-length", "--packing", "--vocab-size"}) {
+  for (const char* option :
+       {"--tokenizer", "--format", "--id-type", "--sequence-length", "--packing", "--vocab-size"}) {
     if (config && a.has(option))
       throw ConfigError(fmt::format("{}: a config has its own data; use --set, or give files", option));
   }
@@ -108,6 +155,7 @@ int data_inspect(const Arguments& a) {
     api::InspectOptions options;
     options.files = files_of(a);
     options.format = a.text("--format");
+    options.id_type = a.text("--id-type");
     options.tokenizer = a.text("--tokenizer");
     if (a.has("--vocab-size")) options.vocabulary = a.integer("--vocab-size", 1, 2147483647);
     options.sequence_length = a.integer("--sequence-length", 1, std::int64_t{1} << 24);

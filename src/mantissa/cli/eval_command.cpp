@@ -93,7 +93,7 @@ class Subject {
             "{}: a run has its own adapter and base; give a model directory, or remove {}", option, option));
       }
       for (const char* option : {"--data", "--last-word", "--multiple-choice", "--window", "--documents",
-                                 "--people-min", "--people-max", "--template", "--max-new-tokens"}) {
+                                 "--people-min", "--people-max", "--template", "--max-new-tokens", "--id-type"}) {
         if (!a.has(option)) continue;
         throw ConfigError(fmt::format("{}: a config has its own data; give a model directory, or remove {}",
                                       option, option));
@@ -118,6 +118,7 @@ class Subject {
     }
     options_.data = a.texts("--data");
     options_.format = a.text("--format");
+    options_.id_type = a.text("--id-type");
     if (a.has("--sequence-length"))
       options_.sequence_length = a.integer("--sequence-length", 1, std::int64_t{1} << 24);
     if (a.has("--template")) {

@@ -2,8 +2,11 @@
 
 #include <fmt/format.h>
 
-#include "mantissa/api/mantissa.h"
+#include <algorithm>
+#include <vector>
+
 #include "mantissa/base/words.h"
+#include "mantissa/cli/key_help.h"
 
 namespace mantissa::cli {
 namespace {
@@ -39,7 +42,23 @@ std::string help() {
       "usage: mantissa COMMAND [ARGUMENTS] [OPTIONS]\n\nMantissa trains language models at any numeric "
       "precision, and shows exactly what\nthe precision does.\n\ncommands:\n";
   for (const Command& command : commands()) text += row(command.name, command.summary, kCommands);
-  return text + "\nmantissa help COMMAND lists the options of a command.\n";
+  return text +
+         "\nmantissa help COMMAND lists the options of a command; mantissa help KEY describes\na key of a "
+         "config, such as optimizer.lr.\n";
+}
+
+std::string help_on_group(std::string_view word) {
+  std::string text =
+      fmt::format("usage: mantissa {} SUBCOMMAND [ARGUMENTS] [OPTIONS]\n\nsubcommands:\n", word);
+  std::vector<const Command*> of_group;
+  for (const Command& command : commands()) {
+    if (command.name.starts_with(fmt::format("{} ", word))) of_group.push_back(&command);
+  }
+  if (of_group.empty()) return {};
+  std::size_t left = 0;
+  for (const Command* command : of_group) left = std::max(left, command->name.size() + 4);
+  for (const Command* command : of_group) text += row(command->name, command->summary, left);
+  return text + fmt::format("\nmantissa help {} SUBCOMMAND lists its options.\n", word) + section_hint(word);
 }
 
 std::string help(const Command& command) {
@@ -53,8 +72,8 @@ std::string help(const Command& command) {
     if (!option->fallback.empty()) meaning += fmt::format(" [{}]", option->fallback);
     text += row(written(*option), meaning);
   }
-  if (command.name == "train") text += "\nconfig keys:\n\n" + api::config_help(kColumns);
-  return text;
+  if (command.name == "train") text += keys_by_task();
+  return text + section_hint(command.name);
 }
 
 }  // namespace mantissa::cli

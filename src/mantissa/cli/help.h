@@ -10,8 +10,10 @@ namespace mantissa::cli {
 
 /// Returns the list of commands, in lines of at most 80 columns.
 std::string help();
-/// Returns a command's arguments and options, and for train also the keys of a config.
+/// Returns a command's arguments and options, and for train also the keys of a config by task.
 std::string help(const Command& command);
+/// Returns the list of the commands whose names begin with `word` and a space. Empty if there is none.
+std::string help_on_group(std::string_view word);
 
 /// Returns `text` as a sentence: "Print the version."
 std::string sentence(std::string_view text);

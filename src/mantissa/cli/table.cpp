@@ -92,6 +92,9 @@ const std::vector<Option>& option_rows() {
       // eval
       {"--data", list, "FILES", "", "files and globs, or kk for held-out puzzles", "eval, convert, audit"},
       {"--format", one, "auto|text|jsonl|tokens", "auto", "format of the data files", "eval, audit"},
+      {"--id-type", one, "auto|uint16|uint32", "auto",
+       "type of the ids in token files without a header; auto: uint16 if the vocabulary is below 65,536",
+       "eval, data inspect"},
       {"--last-word", one, "FILE", "",
        "passages whose last word is predicted, as in LAMBADA: JSON lines with \"text\", or plain lines "
        "(.txt)",
@@ -347,7 +350,10 @@ const std::vector<Command>& command_rows() {
        "merges "
        "are those of its trainer. The result depends only on the text and the number of entries."},
       {"doctor", "describe this machine, the cost of each format, and a suitable preset", {}},
-      {"help", "print help on a command, or the list of commands", {{"[COMMAND]", "the command"}}},
+      {"help",
+       "print help on a command or a key of a config, or the list of commands",
+       {{"[COMMAND|KEY]",
+         "the command; or a key, such as optimizer.lr, a section, or keys for all of them"}}},
       {"version", "print the version", {}},
       {"completion",
        "print a completion script for a shell",

@@ -190,6 +190,18 @@ std::string unknown_command(std::span<const std::string> words) {
                      meant ? fmt::format(", did you mean {}?", *meant) : "");
 }
 
+std::string unknown_help(const std::string& word) {
+  if (word.find('.') == std::string::npos) {
+    const std::vector<std::string> words = {word};
+    return unknown_command(words);
+  }
+  std::vector<std::string> names;
+  for (const api::ConfigKeyHelp& key : api::config_keys()) names.push_back(key.name());
+  const std::optional<std::string> near = nearest(word, names);
+  return fmt::format("{}: unknown key{}; see mantissa help keys", word,
+                     near ? fmt::format(", did you mean {}?", *near) : "");
+}
+
 std::string unknown_option(const Command& command, std::string_view option, std::string_view value) {
   const std::string meant = meant_option(command, option, value);
   return fmt::format("{}: {} does not take this option{}", option, command.name,

@@ -1,6 +1,9 @@
 #include "mantissa/config/options.h"
 
+#include <fmt/format.h>
+
 #include <algorithm>
+#include <cmath>
 #include <iterator>
 #include <vector>
 
@@ -83,6 +86,14 @@ std::vector<Option> fixed_table() {
        {},
        {"auto", "text", "jsonl", "tokens"},
        {"binidx"}},
+      {"data",
+       "id_type",
+       [](RunConfig& c) -> Slot { return &c.data.id_type; },
+       "type of the ids in token files without a header: auto (uint16 if model.vocab_size is below 65,536, "
+       "else "
+       "uint32), uint16 or uint32",
+       {},
+       {"auto", "uint16", "uint32"}},
       {"data",
        "tokenizer",
        [](RunConfig& c) -> Slot { return &c.data.tokenizer; },
@@ -389,6 +400,22 @@ std::vector<Option> make_table() {
 std::span<const Option> option_table() {
   static const std::vector<Option> table = make_table();
   return table;
+}
+
+std::string range_text(const Range& range, double value) {
+  constexpr double kHuge = 1e12;
+  const auto number = [](double v) {
+    return v == std::floor(v) && std::abs(v) < 1e16 ? fmt::format("{:.0f}", v) : fmt::format("{}", v);
+  };
+  std::string text;
+  if (std::isfinite(range.min)) {
+    text += fmt::format("{} {}", range.above ? "greater than" : "at least", number(range.min));
+  }
+  if (std::isfinite(range.max) && (range.max < kHuge || value > range.min)) {
+    text += fmt::format("{}{} {}", text.empty() ? "" : " and ", range.below ? "below" : "at most",
+                        number(range.max));
+  }
+  return text;
 }
 
 const Option* find_option(std::string_view section, std::string_view key) {

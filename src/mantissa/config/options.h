@@ -27,6 +27,10 @@ struct Range {
   bool below = false;  // `max` itself is excluded
 };
 
+/// Describes the valid range of `value`, "at least 0 and below 1", without limits that are out of practical
+/// reach.
+std::string range_text(const Range& range, double value = 0);
+
 struct Option {
   std::string_view section;
   std::string_view key;

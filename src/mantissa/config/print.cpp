@@ -205,11 +205,12 @@ std::vector<OptionInfo> options() {
   return all;
 }
 
-std::string options_help(std::size_t columns) {
+std::string options_help(std::size_t columns, std::string_view only) {
   constexpr std::size_t kColumn = 28, kIndent = 6;
   std::string text;
   std::string section;
   for (const OptionInfo& option : options()) {
+    if (!only.empty() && option.section != only) continue;
     if (option.section != section) {
       section = option.section;
       text += fmt::format("{}[{}]\n", text.empty() ? "" : "\n", section);

@@ -22,23 +22,6 @@
 namespace mantissa::config {
 namespace {
 
-/// Describes the valid range of `value`, without limits that are out of practical reach.
-std::string range_text(const Range& range, double value) {
-  constexpr double kHuge = 1e12;
-  const auto number = [](double v) {
-    return v == std::floor(v) && std::abs(v) < 1e16 ? fmt::format("{:.0f}", v) : fmt::format("{}", v);
-  };
-  std::string text;
-  if (std::isfinite(range.min)) {
-    text += fmt::format("{} {}", range.above ? "greater than" : "at least", number(range.min));
-  }
-  if (std::isfinite(range.max) && (range.max < kHuge || value > range.min)) {
-    text += fmt::format("{}{} {}", text.empty() ? "" : " and ", range.below ? "below" : "at most",
-                        number(range.max));
-  }
-  return text;
-}
-
 /// `element` names an element of an array in the message: "betas[1] is 1.0, but ".
 void check_range(const Entry& entry, const Range& range, double value, const std::string& element = "") {
   if (!std::isfinite(value)) refuse(entry, element + "must be a finite number");

@@ -63,6 +63,7 @@ struct ModelSection {
 struct DataSection {
   std::vector<std::string> source;  // {"kk"}, or files and globs
   std::string format = "auto";
+  std::string id_type = "auto";  // of ids without a header; or "uint16", "uint32"
   std::string tokenizer = "byte";
   std::int64_t sequence_length = 256;
   std::int64_t people_min = 2, people_max = 8;  // in a puzzle
@@ -254,7 +255,7 @@ struct OptionInfo {
 /// Returns every key of a config in the order of its sections, as the source of help and documentation.
 std::vector<OptionInfo> options();
 
-/// Returns options() as a table for a terminal of `columns` columns.
-std::string options_help(std::size_t columns = 80);
+/// Returns options() as a table for a terminal of `columns` columns: all, or those of one section.
+std::string options_help(std::size_t columns = 80, std::string_view section = "");
 
 }  // namespace mantissa::config

@@ -193,9 +193,11 @@ std::string cure(std::string_view section, std::string_view key) {
 
 }  // namespace
 
-std::vector<std::string_view> foreign_spellings() {
+std::vector<std::string_view> foreign_spellings(std::string_view canonical) {
   std::vector<std::string_view> names;
-  for (const Foreign& foreign : kForeign) names.push_back(foreign.name);
+  for (const Foreign& foreign : kForeign) {
+    if (canonical.empty() || foreign.canonical == canonical) names.push_back(foreign.name);
+  }
   return names;
 }
 

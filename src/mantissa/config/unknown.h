@@ -16,8 +16,8 @@ struct KnownKey {
 };
 KnownKey find_key(std::string_view word);
 
-/// Returns every spelling of other trainers that find_key() knows.
-std::vector<std::string_view> foreign_spellings();
+/// Returns every spelling of other trainers that find_key() knows, or only those of the key `canonical`.
+std::vector<std::string_view> foreign_spellings(std::string_view canonical = "");
 
 /// Returns for example "unknown key "run.learning_rate"; write optimizer.lr". Knows the spellings of other
 /// trainers, keys in the wrong section, and near spellings. `section` may be "" for keys before the first

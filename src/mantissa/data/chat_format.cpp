@@ -14,6 +14,7 @@
 #include "mantissa/gguf/gguf_file.h"
 #include "mantissa/io/file.h"
 #include "mantissa/tokenizer/kinds.h"
+#include "mantissa/tokenizer/settings.h"
 
 namespace mantissa::data {
 namespace {
@@ -29,12 +30,11 @@ std::optional<chat::ModelTemplate> own_template(const weights::ModelSource& sour
   return config ? chat::find_template_in(*config, source.weights) : std::nullopt;
 }
 
-nlohmann::ordered_json tokens_of(const weights::ModelSource& source) {
-  if (source.files != nullptr) {
-    const auto config = weights::beside_weights(source, "tokenizer_config.json");
-    if (config) return chat::special_tokens_in(*config, source.weights);
-  }
-  return source.directory.empty() ? nlohmann::ordered_json::object() : chat::special_tokens(source.directory);
+nlohmann::ordered_json tokens_of(const weights::ModelSource& source, const tokenizer::Tokenizer& tokenizer) {
+  const auto config = weights::beside_weights(source, "tokenizer_config.json");
+  if (!config) return tokenizer::special_tokens(tokenizer);
+  return source.files != nullptr ? chat::special_tokens_in(*config, source.weights)
+                                 : chat::special_tokens(source.directory);
 }
 
 }  // namespace
@@ -66,8 +66,9 @@ ChatFormat::ChatFormat(Chosen chosen, nlohmann::ordered_json special_tokens)
       special_tokens_(std::move(special_tokens)),
       template_(chat::Template::parse(source_, std::move(chosen.name))) {}
 
-ChatFormat::ChatFormat(const weights::ModelSource& source, const std::string& name, const std::string& option)
-    : ChatFormat(choose(source, name, option), tokens_of(source)) {}
+ChatFormat::ChatFormat(const weights::ModelSource& source, const std::string& name, const std::string& option,
+                       const tokenizer::Tokenizer& tokenizer)
+    : ChatFormat(choose(source, name, option), tokens_of(source, tokenizer)) {}
 
 chat::Rendered ChatFormat::render(const nlohmann::ordered_json& messages, bool add_generation_prompt,
                                   const nlohmann::ordered_json& tools) const {

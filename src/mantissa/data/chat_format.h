@@ -7,6 +7,7 @@
 #include "mantissa/chat/template.h"
 #include "mantissa/config/run_config.h"
 #include "mantissa/model/config.h"
+#include "mantissa/tokenizer/tokenizer.h"
 #include "mantissa/weights/model_files.h"
 
 namespace mantissa::data {
@@ -16,8 +17,10 @@ class ChatFormat {
   /// `name` is "auto" for the template of `source`, the name of a built-in template, or the path of a Jinja
   /// file. `option` begins messages about the name: "--template" or "data.template =". Throws ConfigError if
   /// `source` has no template or the name is unknown, and FileError or chat::TemplateError for a missing or
-  /// damaged file.
-  ChatFormat(const weights::ModelSource& source, const std::string& name, const std::string& option);
+  /// damaged file. The template's special tokens are those of the tokenizer_config.json of `source` or,
+  /// without one, those that a run writes for `tokenizer` (tokenizer/settings.h).
+  ChatFormat(const weights::ModelSource& source, const std::string& name, const std::string& option,
+             const tokenizer::Tokenizer& tokenizer);
 
   /// Makes `strftime_now` give the 26 July 2024, the date of Llama's templates without a clock, so that data
   /// rendered on another day are the same.

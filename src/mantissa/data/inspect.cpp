@@ -9,13 +9,17 @@
 #include <utility>
 
 #include "mantissa/base/error.h"
+#include "mantissa/config/stages.h"
 #include "mantissa/data/puzzles.h"
 #include "mantissa/data/rows.h"
+#include "mantissa/data/shard_tokenizer.h"
 #include "mantissa/data/tokenizer.h"
 #include "mantissa/text/sources.h"
 
 namespace mantissa::data {
 namespace {
+
+constexpr std::ptrdiff_t kShownTokens = 48;  // of a sample
 
 Lengths lengths_of(std::vector<std::int64_t> lengths) {
   if (lengths.empty()) return {};
@@ -33,10 +37,13 @@ Lengths lengths_of(std::vector<std::int64_t> lengths) {
 /// rest of the row is.
 std::string beginning(const text::StepData& row, const tokenizer::Tokenizer* tokenizer) {
   // Of a conversation the beginnings of all parts, so that an answer is shown after a long prompt.
-  constexpr std::size_t kTokens = 48, kOfPart = 24;
-  const std::size_t count = row.weighted() ? row.ids.size() : std::min(kTokens, row.ids.size());
+  constexpr std::size_t kOfPart = 24;
+  const std::size_t count =
+      row.weighted() ? row.ids.size() : std::min<std::size_t>(kShownTokens, row.ids.size());
+  // Nothing predicts the first id, so it counts as the one after it.
   const auto masked = [&](std::size_t t) {
-    return row.weighted() && (t == 0 || row.targets[t - 1] < 0 || row.weights[t - 1] == 0);
+    const std::size_t target = std::max<std::size_t>(t, 1) - 1;
+    return row.weighted() && (row.targets[target] < 0 || row.weights[target] == 0);
   };
   const bool marks = row.predicted() + 1 < static_cast<std::int64_t>(row.ids.size());
   std::string text;
@@ -85,7 +92,7 @@ class Counts {
 }  // namespace
 
 DataDescription describe(const text::Dataset& set, std::int64_t sequence_length, std::int64_t vocabulary,
-                         const tokenizer::Tokenizer* tokenizer, std::int64_t samples) {
+                         const tokenizer::Tokenizer* tokenizer, std::int64_t samples, std::int64_t used) {
   constexpr std::int64_t kBatch = 256;
   DataDescription d;
   const std::vector<std::int64_t> lengths = set.document_lengths();
@@ -105,31 +112,67 @@ DataDescription describe(const text::Dataset& set, std::int64_t sequence_length,
   const auto rows = static_cast<double>(d.rows + d.held_out_rows);
   const double inputs = rows * static_cast<double>(sequence_length),
                places = rows * static_cast<double>(sequence_length + 1),
-               used = static_cast<double>(set.ids_in_rows());
-  d.padding = places > 0 ? 1 - used / places : 0;
+               in_rows = static_cast<double>(set.ids_in_rows());
+  d.padding = places > 0 ? 1 - in_rows / places : 0;
   const double real = inputs * (1 - d.padding);
   d.masked = real > 0 ? std::max(0.0, 1 - static_cast<double>(counts.predicted()) / real) : 0;
-  for (std::int64_t s = 0; s < std::min(samples, d.rows); ++s)
-    d.samples.push_back(beginning(set.training(s * d.rows / std::min(samples, d.rows), 1), tokenizer));
+  for (std::int64_t s = 0; s < std::min(samples, d.rows); ++s) {
+    const text::StepData row = set.training(s * d.rows / std::min(samples, d.rows), 1);
+    d.samples.push_back(beginning(row, tokenizer));
+    d.sample_ids.emplace_back(row.ids.begin(),
+                              row.ids.begin() + std::min<std::ptrdiff_t>(kShownTokens, std::ssize(row.ids)));
+  }
+  for (text::Dataset::SourceCounts& counts : set.source_counts()) {
+    const double rows_of_source = static_cast<double>(std::max<std::int64_t>(counts.rows, 1));
+    const double repeats = counts.share * static_cast<double>(used) / rows_of_source;
+    d.sources.push_back({std::move(counts), repeats});
+  }
   return d;
 }
+
+namespace {
+
+/// Returns the tokenizer of the config's ids, or null if it is unknown or cannot be read.
+std::unique_ptr<tokenizer::Tokenizer> tokenizer_of_ids(const config::RunConfig& config,
+                                                       const model::ModelConfig& model) {
+  const bool guess = config.data.tokenizer == "byte" && model.vocab_size != kByteEntries;
+  if (guess && !shards_state_tokenizer(config.data.source, config.data.format)) return nullptr;
+  try {
+    return tokenizer_of(config, model);
+  } catch (const Error&) {
+    return nullptr;  // ids need none
+  }
+}
+
+}  // namespace
 
 DataDescription describe_run(const config::RunConfig& config, const model::ModelConfig& model,
                              std::int64_t samples) {
   const text::Dataset set = load_dataset(config, model);
   const bool text = holds_text(config.data.source, config.data.format);
-  const std::unique_ptr<tokenizer::Tokenizer> tokenizer = text ? tokenizer_of(config, model) : nullptr;
-  return describe(set, config.data.sequence_length, model.vocab_size, tokenizer.get(), samples);
+  const std::unique_ptr<tokenizer::Tokenizer> tokenizer =
+      text ? tokenizer_of(config, model) : tokenizer_of_ids(config, model);
+  const config::RunConfig first = config.run.stages.empty() ? config : config::stage_config(config, 0);
+  const std::int64_t used = set.rows_of_steps(first.run.steps, first.batch.global_batch_size);
+  return describe(set, first.data.sequence_length, model.vocab_size, tokenizer.get(), samples, used);
 }
 
 DataDescription describe_files(const InspectFiles& o) {
   constexpr std::int64_t kNarrow = 65535;
+  const text::FileFormat format(o.format, text::id_type_named(o.id_type, "--id-type"));
   const bool text = text::holds_text(o.files, o.format), named = !o.tokenizer.empty();
+  const auto own = [&] { return make_tokenizer(o.tokenizer); };
+  if (named) check_shards(o.files, format, own, "--tokenizer");
+  const std::unique_ptr<tokenizer::Tokenizer> stated =
+      text || named ? nullptr : tokenizer_of_shards(o.files, o.format);
   const std::unique_ptr<tokenizer::Tokenizer> tokenizer = make_tokenizer(named ? o.tokenizer : "byte");
-  const std::int64_t vocabulary = o.vocabulary > 0 ? o.vocabulary
-                                  : text || named  ? tokenizer->vocabulary()
-                                                   : kNarrow;
-  text::Corpus corpus = text::read_corpus(o.files, o.format, *tokenizer, vocabulary);
+  const tokenizer::Tokenizer* shown = stated != nullptr ? stated.get()
+                                      : text || named   ? tokenizer.get()
+                                                        : nullptr;
+  const std::int64_t vocabulary = o.vocabulary > 0   ? o.vocabulary
+                                  : shown != nullptr ? shown->vocabulary()
+                                                     : kNarrow;
+  text::Corpus corpus = text::read_corpus(o.files, format, *tokenizer, vocabulary);
   text::Dataset::Options options;
   options.sequence_length = o.packing ? o.sequence_length : std::min(o.sequence_length, corpus.tokens() - 1);
   options.shuffle = false;
@@ -140,8 +183,7 @@ DataDescription describe_files(const InspectFiles& o) {
   const auto rows = o.packing ? text::packed(std::move(corpus), options.sequence_length)
                               : text::sequences(std::move(corpus), options.sequence_length);
   const text::Dataset set(std::vector<text::Dataset::Part>{{rows}}, options, o.files.front());
-  return describe(set, options.sequence_length, vocabulary, text || named ? tokenizer.get() : nullptr,
-                  o.samples);
+  return describe(set, options.sequence_length, vocabulary, shown, o.samples);
 }
 
 }  // namespace mantissa::data

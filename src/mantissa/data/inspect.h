@@ -27,13 +27,21 @@ struct DataDescription {
   double padding = 0;  // share of the rows' inputs
   double masked = 0;   // share of the other inputs after which nothing is predicted
   std::int64_t vocabulary = 0;
-  std::int64_t entries = 0;          // of the vocabulary that occur in the rows
-  std::vector<std::string> samples;  // beginnings of rows; ids without a tokenizer
+  std::int64_t entries = 0;                           // of the vocabulary that occur in the rows
+  std::vector<std::string> samples;                   // beginnings of rows; ids without a tokenizer
+  std::vector<std::vector<std::int32_t>> sample_ids;  // the first ids of the same rows
+  /// A source of the rows. `repeats` is how often a run of the config uses each of its rows, 0 for files.
+  struct Source {
+    text::Dataset::SourceCounts counts;
+    double repeats = 0;
+  };
+  std::vector<Source> sources;
 };
 
-/// Describes all rows of `set`. `tokenizer` may be null. `samples` rows at equal distances are shown.
+/// Describes all rows of `set`. `tokenizer` may be null. `samples` rows at equal distances are shown. A run
+/// uses `used` rows, counted over all epochs; 0 for files without a run.
 DataDescription describe(const text::Dataset& set, std::int64_t sequence_length, std::int64_t vocabulary,
-                         const tokenizer::Tokenizer* tokenizer, std::int64_t samples);
+                         const tokenizer::Tokenizer* tokenizer, std::int64_t samples, std::int64_t used = 0);
 
 /// Describes the data of a config.
 DataDescription describe_run(const config::RunConfig& config, const model::ModelConfig& model,
@@ -42,7 +50,8 @@ DataDescription describe_run(const config::RunConfig& config, const model::Model
 struct InspectFiles {
   std::vector<std::string> files;
   std::string format = "auto";
-  std::string tokenizer;        // empty: bytes for text, none for ids
+  std::string id_type = "auto";
+  std::string tokenizer;        // empty: bytes for text; for ids the one that a shard names, if it is there
   std::int64_t vocabulary = 0;  // 0: the tokenizer's; for ids without one 65535
   std::int64_t sequence_length = 256;
   bool packing = false;

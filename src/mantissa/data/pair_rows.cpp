@@ -67,7 +67,7 @@ class PairReader {
         tokenizer_(tokenizer_of(config, model)),
         notes_(notes) {
     if (config.data.chat_template == "none") return;
-    format_.emplace(chat_source(config, model), config.data.chat_template, "data.template =");
+    format_.emplace(chat_source(config, model), config.data.chat_template, "data.template =", *tokenizer_);
     format_->fix_date();
   }
 

@@ -12,6 +12,7 @@
 #include "mantissa/base/error.h"
 #include "mantissa/config/stages.h"
 #include "mantissa/data/puzzles.h"
+#include "mantissa/data/shard_tokenizer.h"
 #include "mantissa/data/tokenizer.h"
 #include "mantissa/text/known_ids.h"
 #include "mantissa/text/readers.h"
@@ -75,6 +76,23 @@ bool reads_text(const config::RunConfig& config) {
          (!held_out.empty() && holds_text(held_out, config.data.format));
 }
 
+text::FileFormat format_of(const config::DataSection& data) {
+  return {data.format, text::id_type_named(data.id_type, "data.id_type =")};
+}
+
+/// Returns the ids of the files, which are those of the config's tokenizer if their headers name one.
+text::Corpus file_corpus(const config::RunConfig& config, const model::ModelConfig& model,
+                         const tokenizer::Tokenizer& tokenizer, const std::vector<std::string>& files) {
+  const text::FileFormat format = format_of(config.data);
+  const auto own = [&]() -> std::unique_ptr<tokenizer::Tokenizer> {
+    // The tokenizer of a model may be of an unsupported kind.
+    return config.data.tokenizer == "model" ? tokenizer_of(origin_of(config.model, model))
+                                            : make_tokenizer(config.data.tokenizer);
+  };
+  check_shards(files, format, own, "data.tokenizer");
+  return text::read_corpus(files, format, tokenizer, model.vocab_size);
+}
+
 /// Returns the rows of the files, or of the puzzles.
 std::shared_ptr<const text::RowStore> source_rows(const config::RunConfig& config,
                                                   const model::ModelConfig& model,
@@ -83,9 +101,9 @@ std::shared_ptr<const text::RowStore> source_rows(const config::RunConfig& confi
   const config::DataSection& data = config.data;
   std::shared_ptr<const text::Corpus>& shared = stages.corpora[files];
   if (shared == nullptr) {
-    shared = std::make_shared<const text::Corpus>(
-        names_puzzles(files) ? puzzle_corpus(config, model, tokenizer, stages.needed)
-                             : text::read_corpus(files, data.format, tokenizer, model.vocab_size));
+    shared = std::make_shared<const text::Corpus>(names_puzzles(files)
+                                                      ? puzzle_corpus(config, model, tokenizer, stages.needed)
+                                                      : file_corpus(config, model, tokenizer, files));
   }
   if (!data.packing) return text::sequences(shared, data.sequence_length);
   text::Corpus corpus = *shared;
@@ -284,6 +302,7 @@ void check_bytes(const config::RunConfig& config, const model::ModelConfig& mode
   const bool other_size = !origin.weights.empty() && model.vocab_size != kByteEntries;
   const bool in_gguf = origin.files != nullptr && origin.files->contains("tokenizer.json");
   if (!has_vocabulary(origin) && !other_size) return;
+  if (const auto own = tokenizer_of(origin); own != nullptr && own->name() == "byte") return;
   if (in_gguf || !tokenizer::find_in_directory(origin.directory).empty()) {
     throw ConfigError(
         fmt::format("data.tokenizer = \"byte\": the ids of this model are those of {}. Fix: set "
@@ -346,8 +365,8 @@ namespace {
 /// Returns the tokenizer of files, or of held-out puzzles, for a model without a config.
 std::unique_ptr<tokenizer::Tokenizer> tokenizer_for(const weights::ModelSource& source,
                                                     const std::vector<std::string>& files,
-                                                    const std::string& format) {
-  const bool text = names_puzzles(files) || text::holds_text(files, format);
+                                                    const text::FileFormat& format) {
+  const bool text = names_puzzles(files) || text::holds_text(files, format.name);
   // Ids need no tokenizer, so a file that cannot be read does not matter.
   std::unique_ptr<tokenizer::Tokenizer> tokenizer =
       text ? tokenizer_of(source) : tokenizer::make_tokenizer("byte");
@@ -362,10 +381,14 @@ std::unique_ptr<tokenizer::Tokenizer> tokenizer_for(const weights::ModelSource& 
 
 /// Returns the stream of files, or of held-out puzzles, for a model without a config.
 std::vector<std::int32_t> file_tokens(const weights::ModelSource& source,
-                                      const std::vector<std::string>& files, const std::string& format) {
+                                      const std::vector<std::string>& files, const text::FileFormat& format) {
   const std::unique_ptr<tokenizer::Tokenizer> tokenizer = tokenizer_for(source, files, format);
   const std::int64_t vocabulary = source.config.vocab_size;
-  if (!names_puzzles(files)) return text::read_tokens(files, format, *tokenizer, vocabulary);
+  if (!names_puzzles(files)) {
+    check_shards(
+        files, format, [&] { return tokenizer_of(source); }, "the model's tokenizer");
+    return text::read_tokens(files, format, *tokenizer, vocabulary);
+  }
   std::vector<std::int32_t> ids = puzzle_tokens(held_out_puzzles(), *tokenizer);
   text::check_known_ids(ids, *tokenizer, vocabulary, kPuzzles);
   return ids;
@@ -400,12 +423,12 @@ std::int64_t count_words(std::string_view text) {
 }  // namespace
 
 text::StepData file_rows(const weights::ModelSource& source, const std::vector<std::string>& files,
-                         const std::string& format, std::int64_t sequence_length) {
+                         const text::FileFormat& format, std::int64_t sequence_length) {
   return stream_rows(file_tokens(source, files, format), sequence_length, files.front());
 }
 
 text::StepData file_windows(const weights::ModelSource& source, const std::vector<std::string>& files,
-                            const std::string& format, std::int64_t window, std::int64_t stride) {
+                            const text::FileFormat& format, std::int64_t window, std::int64_t stride) {
   return windows_of(file_tokens(source, files, format), window, stride, files.front());
 }
 
@@ -438,8 +461,8 @@ text::StepData windows_of(std::span<const std::int32_t> ids, std::int64_t window
 }
 
 text::StepData document_rows(const weights::ModelSource& source, const std::vector<std::string>& files,
-                             const std::string& format, std::int64_t window, std::int64_t& words) {
-  if (names_puzzles(files) || !text::holds_text(files, format))
+                             const text::FileFormat& format, std::int64_t window, std::int64_t& words) {
+  if (names_puzzles(files) || !text::holds_text(files, format.name))
     throw ConfigError(fmt::format("--documents: {} holds no text", files.front()));
   const std::unique_ptr<tokenizer::Tokenizer> tokenizer = tokenizer_for(source, files, format);
   const text::Corpus corpus = text::read_corpus(files, format, *tokenizer, source.config.vocab_size);
@@ -485,7 +508,7 @@ text::StepData encoded_answers(const weights::ModelSource& source, const std::st
   if (tokenizer == nullptr) throw ConfigError(fmt::format("--data {}: {}", name, why_no_tokenizer(source)));
   std::optional<ChatFormat> format;
   if (template_name != "none") {
-    format.emplace(source, template_name, "--template");
+    format.emplace(source, template_name, "--template", *tokenizer);
     format->fix_date();
   }
   constexpr std::int64_t kUnlimited = std::int64_t{1} << 24;

@@ -10,6 +10,7 @@
 #include "mantissa/data/sft_rows.h"
 #include "mantissa/model/config.h"
 #include "mantissa/text/dataset.h"
+#include "mantissa/text/sources.h"
 #include "mantissa/weights/model_files.h"
 
 namespace mantissa::data {
@@ -42,7 +43,7 @@ void add_notes(const config::RunConfig& config, const model::ModelConfig& model,
 /// Returns the rows of files in order, or of held-out puzzles if `files` is {"kk"}. Throws ConfigError for
 /// text if the model has no tokenizer.
 text::StepData file_rows(const weights::ModelSource& source, const std::vector<std::string>& files,
-                         const std::string& format, std::int64_t sequence_length);
+                         const text::FileFormat& format, std::int64_t sequence_length);
 
 /// Returns the conversations of files in order, of which only the answers are predicted, by the model's
 /// tokenizer and its chat template, or the template that `template_name` names. A row longer than
@@ -65,7 +66,7 @@ bool holds_conversations(const std::vector<std::string>& files, const std::strin
 /// first one: with stride < window, every token but the first is predicted once. Throws ConfigError as
 /// file_rows(), and unless 2 ≤ window and 1 ≤ stride ≤ window.
 text::StepData file_windows(const weights::ModelSource& source, const std::vector<std::string>& files,
-                            const std::string& format, std::int64_t window, std::int64_t stride);
+                            const text::FileFormat& format, std::int64_t window, std::int64_t stride);
 text::StepData windows_of(std::span<const std::int32_t> ids, std::int64_t window, std::int64_t stride,
                           const std::string& name);
 
@@ -76,7 +77,7 @@ text::StepData windows_of(std::span<const std::int32_t> ids, std::int64_t window
 /// are what white space separates and as many as Python's re.split(r"\s+", text) returns, to `words`. Throws
 /// ConfigError as file_rows().
 text::StepData document_rows(const weights::ModelSource& source, const std::vector<std::string>& files,
-                             const std::string& format, std::int64_t window, std::int64_t& words);
+                             const text::FileFormat& format, std::int64_t window, std::int64_t& words);
 
 /// Returns tokens or rows in memory in order: sequences of `sequence_length` tokens, or rows with at most one
 /// more. Throws ConfigError as load_dataset() does.

@@ -242,7 +242,7 @@ std::vector<text::Row> sft_rows(const config::RunConfig& config, const model::Mo
   const std::unique_ptr<tokenizer::Tokenizer> tokenizer = tokenizer_of(config, model);
   std::optional<ChatFormat> format;
   if (config.data.chat_template != "none" && !begins_with_ids(source)) {
-    format.emplace(chat_source(config, model), config.data.chat_template, "data.template =");
+    format.emplace(chat_source(config, model), config.data.chat_template, "data.template =", *tokenizer);
     format->fix_date();
   }
   text::KkOptions puzzles = training_puzzles(config);
@@ -279,7 +279,7 @@ std::vector<text::Row> sft_rows(const config::RunConfig& config, const model::Mo
   }
   if (notes == nullptr) return rows;
   notes->push_back(text);
-  if (format && c.ended == 0 && config.data.tokenizer != "byte") {
+  if (format && c.ended == 0 && tokenizer->name() != "byte") {
     notes->push_back(fmt::format(
         "no trained token is a special token of the tokenizer, so the model does not learn where an answer "
         "ends: the end of a turn in the template {} may be ordinary text to this tokenizer. Fix: "

@@ -18,8 +18,9 @@
 #include "mantissa/io/file.h"
 #include "mantissa/text/pieces.h"
 #include "mantissa/text/readers.h"
+#include "mantissa/text/shard_header.h"
 #include "mantissa/text/sources.h"
-#include "mantissa/text/token_file.h"
+#include "mantissa/tokenizer/fingerprint.h"
 #include "mantissa/tokenizer/tokenizer.h"
 
 namespace mantissa::data {
@@ -109,12 +110,11 @@ class PieceStream {
 /// Writes the shards into a directory.
 class Shards {
  public:
-  Shards(fs::path directory, std::int64_t vocabulary, std::int32_t separator, std::int64_t most)
+  Shards(fs::path directory, text::ShardOrigin origin, std::int64_t most)
       : directory_(std::move(directory)),
-        vocabulary_(vocabulary),
-        separator_(separator),
+        origin_(std::move(origin)),
         most_(most),
-        width_(vocabulary < 65536 ? 2 : 4) {}
+        width_(origin_.vocabulary < 65536 ? 2 : 4) {}
 
   void append(std::span<const std::int32_t> ids) {
     constexpr std::size_t kBuffer = std::size_t{1} << 20;
@@ -146,17 +146,7 @@ class Shards {
   }
   void end() {
     flush();
-    std::array<std::byte, ShardHeader::kBytes> header{};
-    const auto set = [&](std::size_t word, std::int64_t value) {
-      for (std::size_t b = 0; b < 4; ++b)
-        header[4 * word + b] = static_cast<std::byte>(static_cast<std::uint64_t>(value) >> (8 * b));
-    };
-    const bool narrow = width_ == 2;
-    set(0, narrow ? ShardHeader::kNarrowMagic : ShardHeader::kWideMagic);
-    set(1, narrow ? ShardHeader::kNarrowVersion : ShardHeader::kWideVersion);
-    set(ShardHeader::kCount, count_);
-    set(ShardHeader::kSeparator, std::int64_t{separator_} + 1);
-    set(ShardHeader::kVocabulary, vocabulary_);
+    const std::array<std::byte, ShardHeader::kBytes> header = shard_header(width_ == 2, count_, origin_);
     file_->write_at(0, header);
     file_->close();
     file_.reset();
@@ -164,8 +154,7 @@ class Shards {
   }
 
   fs::path directory_;
-  std::int64_t vocabulary_;
-  std::int32_t separator_;
+  text::ShardOrigin origin_;
   std::int64_t most_;
   std::size_t width_;
   std::optional<io::File> file_;
@@ -216,7 +205,9 @@ ShardReport write_shards(const ShardOptions& o, const std::function<void(const S
   const std::int32_t separator = tokenizer->separator();
   PieceStream stream(o, *tokenizer);
   io::AtomicDirectory directory(o.out);
-  Shards shards(directory.beside(), tokenizer->vocabulary(), separator, o.shard_tokens);
+  Shards shards(directory.beside(),
+                {o.tokenizer, tokenizer::fingerprint(*tokenizer), tokenizer->vocabulary(), separator},
+                o.shard_tokens);
   ShardReport report;
   std::vector<Piece> batch;
   std::vector<std::string_view> texts;

@@ -2,14 +2,18 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <map>
 #include <optional>
 
 #include "mantissa/base/error.h"
 #include "mantissa/chat/templates.h"
+#include "mantissa/config/stages.h"
+#include "mantissa/data/puzzles.h"
 #include "mantissa/gguf/gguf_file.h"
 #include "mantissa/io/file.h"
 #include "mantissa/tokenizer/kinds.h"
+#include "mantissa/tokenizer/settings.h"
 
 namespace mantissa::data {
 namespace {
@@ -109,10 +113,45 @@ std::unique_ptr<tokenizer::Tokenizer> tokenizer_of(const config::RunConfig& conf
 namespace {
 
 using Files = std::vector<std::pair<std::string, std::string>>;
+constexpr const char* kSettingsFile = "tokenizer_config.json";
 
-Files own_files(const config::RunConfig& config) {
+bool contains(const Files& files, const char* name) {
+  return std::ranges::find(files, name, &Files::value_type::first) != files.end();
+}
+
+/// Adds the settings of a tokenizer that has none, as far as transformers can read its file.
+void add_settings(Files& files, const tokenizer::Tokenizer& tokenizer) {
+  if (contains(files, kSettingsFile)) return;
+  const bool json = contains(files, "tokenizer.json");
+  if (!json && !contains(files, "tokenizer.model")) return;
+  const auto form = json ? tokenizer::FileForm::tokenizer_json : tokenizer::FileForm::sentencepiece;
+  files.emplace_back(kSettingsFile, tokenizer::settings_json(tokenizer, form));
+}
+
+Files byte_files() {
+  Files files{{"tokenizer.json", tokenizer::byte_tokenizer_json()}};
+  add_settings(files, *tokenizer::byte_tokenizer());
+  return files;
+}
+
+/// Returns true if any text of the config is encoded.
+bool encodes_text(const config::RunConfig& config) {
+  if (config.train.objective != "pretrain") return true;
+  const auto text = [&](const std::vector<std::string>& files) {
+    return !files.empty() && holds_text(files, config.data.format);
+  };
+  for (std::size_t s = 0; s < config::stage_count(config); ++s) {
+    if (text(config::stage_config(config, s).data.source)) return true;
+  }
+  return text(config.data.validation.files);
+}
+
+Files own_files(const config::RunConfig& config, const model::ModelConfig& model, bool in_memory) {
   const std::string& spec = config.data.tokenizer;
-  if (spec == "byte") return {};
+  if (spec == "byte") {
+    const bool bytes = model.vocab_size == kByteEntries || (!in_memory && encodes_text(config));
+    return bytes ? byte_files() : Files();
+  }
   std::error_code error;
   const bool of_model = spec == "model", directory = std::filesystem::is_directory(spec, error);
   if (const std::filesystem::path path = of_model ? config.model.path : spec; gguf::is_gguf(path)) {
@@ -145,8 +184,15 @@ Files own_files(const config::RunConfig& config) {
 
 }  // namespace
 
-Files files_of_tokenizer(const config::RunConfig& config) {
-  Files files = own_files(config);
+Files files_of_tokenizer(const config::RunConfig& config, const model::ModelConfig& model, bool in_memory) {
+  Files files = own_files(config, model, in_memory);
+  if (!files.empty() && !contains(files, kSettingsFile)) {
+    try {
+      add_settings(files, *tokenizer_of(config, model));
+    } catch (const Error&) {
+      if (in_memory || encodes_text(config)) throw;  // ids need no tokenizer that can be read
+    }
+  }
   const std::string& name = config.data.chat_template;
   if (config.train.objective == "pretrain" || name == "auto" || name == "none") return files;
   // The model answers under the template that it was trained with.

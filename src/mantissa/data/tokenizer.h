@@ -48,7 +48,11 @@ std::unique_ptr<tokenizer::Tokenizer> tokenizer_of(const config::RunConfig& conf
                                                    const model::ModelConfig& model);
 
 /// Returns the files, by name, that a model written by the run of `config` needs for its text: the tokenizer
-/// file and the settings beside it; of a model directory also the chat template and the generation settings.
-std::vector<std::pair<std::string, std::string>> files_of_tokenizer(const config::RunConfig& config);
+/// file and the settings beside it, or settings with which transformers reads it; of a model directory also
+/// the chat template and the generation settings. `model` is the config's; `in_memory` is true if the run
+/// reads no file of [data], whose ids are bytes only with a vocabulary of 256 entries.
+std::vector<std::pair<std::string, std::string>> files_of_tokenizer(const config::RunConfig& config,
+                                                                    const model::ModelConfig& model,
+                                                                    bool in_memory = false);
 
 }  // namespace mantissa::data

@@ -58,7 +58,7 @@ std::vector<std::int32_t> answer_ends(const tokenizer::Tokenizer& tokenizer, con
 PromptFormat::PromptFormat(const weights::ModelSource& source, const std::string& template_name)
     : vocabulary_(source.config.vocab_size),
       tokenizer_(read_tokenizer(source)),
-      format_(source, template_name, "--template") {
+      format_(source, template_name, "--template", *tokenizer_) {
   ends_ = answer_ends(*tokenizer_, &format_, source);
 }
 

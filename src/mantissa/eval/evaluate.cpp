@@ -150,8 +150,9 @@ Evaluation evaluate_model(const weights::ModelSource& source, const precision::P
   const std::vector<data::PlacedConversation> puzzles = puzzles_of(files);
   Evaluation e;
   const bool kk = data::names_puzzles(files.names);
-  const bool answers = !files.names.empty() && !files.documents &&
-                       (!files.chat_template.empty() || data::holds_conversations(files.names, files.format));
+  const bool answers =
+      !files.names.empty() && !files.documents &&
+      (!files.chat_template.empty() || data::holds_conversations(files.names, files.format.name));
   const std::string chat_template = !files.chat_template.empty() ? files.chat_template
                                     : answers                    ? "auto"
                                                                  : "none";
@@ -172,7 +173,7 @@ Evaluation evaluate_model(const weights::ModelSource& source, const precision::P
             ? data::document_rows(source, files.names, files.format, document_window(source, files), words)
         : files.window > 0 ? data::file_windows(source, files.names, files.format, files.window, files.stride)
                            : data::file_rows(source, files.names, files.format, length);
-    const bool text = kk || text::holds_text(files.names, files.format);
+    const bool text = kk || text::holds_text(files.names, files.format.name);
     const std::unique_ptr<tokenizer::Tokenizer> tokenizer = text ? data::tokenizer_of(source) : nullptr;
     e = loss_over(source, policy, all, tokenizer.get(), device, stop);
     if (!e.interrupted) e.words = words;

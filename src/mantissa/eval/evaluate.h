@@ -47,7 +47,7 @@ struct Evaluation {
 /// Files, or {"kk"} for held-out puzzles. Without names, no loss is computed.
 struct Files {
   std::vector<std::string> names;
-  std::string format = "auto";
+  text::FileFormat format = {};
   std::int64_t sequence_length = 0;  // of text 256 if 0; conversations: data::answer_rows()
   /// Puzzles to answer: held-out ones for {"kk"}, and rows of files of puzzles. If these rows are
   /// conversations or a template is given, the loss is that of the answers to the same puzzles.

@@ -159,7 +159,46 @@ void read(std::string_view, std::string_view text, std::optional<LossScale>& out
   out = parse_loss_scale(text);
 }
 
+/// The values of a field by its type.
+struct ValuesOf {
+  using Names = std::vector<std::string>;
+  Names operator()(std::optional<Scalar> Fields::*) const {
+    Names names;
+    for (const Scalar s : kScalars) names.emplace_back(mantissa::name(s));
+    return names;
+  }
+  Names operator()(std::optional<Compute> Fields::*) const {
+    Names names;
+    for (const ComputeTraits& row : Compute::all()) names.emplace_back(row.name);
+    return names;
+  }
+  template <class T, std::size_t N>
+  static Names of(const std::pair<std::string_view, T> (&rows)[N]) {
+    Names names;
+    for (const auto& [name, value] : rows) names.emplace_back(name);
+    return names;
+  }
+  Names operator()(std::optional<Scaling> Fields::*) const { return of(kScalings); }
+  Names operator()(std::optional<AccumulateOrder> Fields::*) const { return of(kOrders); }
+  Names operator()(std::optional<Rounding> Fields::*) const {
+    Names names;
+    for (const RoundingName& row : kRoundings) {
+      if (printed(row.value) == row.name) names.emplace_back(row.name);
+    }
+    return names;
+  }
+  Names operator()(std::optional<std::int64_t> Fields::*) const { return {"whole numbers from 0 on"}; }
+  Names operator()(std::optional<bool> Fields::*) const { return {"true", "false"}; }
+  Names operator()(std::optional<LossScale> Fields::*) const {
+    return {"none", "dynamic:2^P", "a number from 2^-127 to 2^127"};
+  }
+};
+
 }  // namespace
+
+std::vector<std::string> field_values(const Field& field) {
+  return std::visit(ValuesOf{}, field.member);
+}
 
 std::span<const Field> field_table() {
   static const std::array<Field, 20> table = {{

@@ -36,6 +36,9 @@ const Field* find_field(std::string_view name);
 
 std::vector<std::string> field_names();
 
+/// Returns the values that set_field reads for the field, without aliases, or a description of them.
+std::vector<std::string> field_values(const Field& field);
+
 /// Sets the field `name` from text ("bf16", "true", "dynamic:2^16", "compute>f32"). Throws ConfigError with
 /// the nearest known spelling of the field or value.
 void set_field(Fields& fields, std::string_view name, std::string_view value);

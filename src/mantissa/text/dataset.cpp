@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <numeric>
 #include <utility>
 
 #include "mantissa/base/counted.h"
@@ -158,6 +159,20 @@ std::int64_t Dataset::tokens() const {
   std::int64_t sum = 0;
   for (const Source& source : sources_) sum += source.rows->tokens();
   return sum;
+}
+
+std::vector<Dataset::SourceCounts> Dataset::source_counts() const {
+  const double weights = std::accumulate(weights_.begin(), weights_.end(), 0.0);
+  std::vector<SourceCounts> all;
+  for (std::size_t s = 0; s < sources_.size(); ++s) {
+    const Source& source = sources_[s];
+    all.push_back({source.name, weights_[s] / weights, source.train, source.held_out, source.rows->tokens()});
+  }
+  return all;
+}
+std::int64_t Dataset::rows_of_steps(std::int64_t steps, std::int64_t global_batch_size) const {
+  const std::int64_t units = steps * global_batch_size;
+  return packs_ != nullptr ? packs_->first_row(units) : units;
 }
 
 void Dataset::append(const RowPlace& place, StepData& data) const {

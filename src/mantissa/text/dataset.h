@@ -92,6 +92,18 @@ class Dataset {
   const std::string& name() const;
   std::int64_t tokens() const;
 
+  /// One of the sources that are mixed, or the only one.
+  struct SourceCounts {
+    std::string name;
+    double share = 1;                     // of the training rows, by the weights
+    std::int64_t rows = 0, held_out = 0;  // for training, and held out by a share
+    std::int64_t tokens = 0;
+  };
+  /// Returns the sources of this stage in order; none for rows from a function.
+  std::vector<SourceCounts> source_counts() const;
+  /// Returns the training rows, counted over all epochs, that the first `steps` steps of this stage use.
+  std::int64_t rows_of_steps(std::int64_t steps, std::int64_t global_batch_size) const;
+
  private:
   /// A source and its split. Rows in between are not used.
   struct Source {

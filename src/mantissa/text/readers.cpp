@@ -166,7 +166,7 @@ void read_json_lines(const std::string& path, const JsonLine& take) {
   }
 }
 
-void append_token_file(const std::string& path, std::int64_t vocabulary, Corpus& corpus) {
+void append_token_file(const std::string& path, std::int64_t vocabulary, Corpus& corpus, IdType type) {
   const std::string_view plain = without_compression(path);
   if (plain.size() != path.size()) {
     throw FileError(
@@ -174,7 +174,7 @@ void append_token_file(const std::string& path, std::int64_t vocabulary, Corpus&
                     "allow. Fix: decompress it to \"{}\"",
                     path, plain));
   }
-  const TokenFile file(path, vocabulary);
+  const TokenFile file(path, vocabulary, type);
   // The ids of a larger file are checked when they are used.
   constexpr std::int64_t kChecked = std::int64_t{1} << 28, kBatch = std::int64_t{1} << 16;
   std::vector<std::int32_t> ids(static_cast<std::size_t>(std::min(kBatch, file.size())));

@@ -59,6 +59,7 @@ using JsonLine = std::function<bool(nlohmann::ordered_json row, std::int64_t lin
 void read_json_lines(const std::string& path, const JsonLine& take);
 
 /// Appends the ids of a token file. Checks all of them if there are at most 2^28.
-void append_token_file(const std::string& path, std::int64_t vocabulary, Corpus& corpus);
+void append_token_file(const std::string& path, std::int64_t vocabulary, Corpus& corpus,
+                       IdType type = IdType::automatic);
 
 }  // namespace mantissa::text

@@ -81,15 +81,22 @@ std::string format_by_name(const std::string& path) {
       path));
 }
 
-void append_file(const std::string& path, const std::string& format, const tokenizer::Tokenizer& tokenizer,
+void append_file(const std::string& path, const FileFormat& format, const tokenizer::Tokenizer& tokenizer,
                  std::int64_t vocabulary, Corpus& corpus) {
-  const std::string of = format_of(path, format);
+  const std::string of = format_of(path, format.name);
   if (of == "text") append_text_file(path, tokenizer, vocabulary, corpus);
   if (of == "jsonl") append_jsonl_file(path, tokenizer, vocabulary, corpus);
-  if (of == "tokens") append_token_file(path, vocabulary, corpus);
+  if (of == "tokens") append_token_file(path, vocabulary, corpus, format.ids);
 }
 
 }  // namespace
+
+IdType id_type_named(const std::string& name, const std::string& where) {
+  if (name == "auto") return IdType::automatic;
+  if (name == "uint16") return IdType::uint16;
+  if (name == "uint32") return IdType::uint32;
+  throw ConfigError(fmt::format("{} {}: one of auto, uint16, uint32", where, name));
+}
 
 std::vector<std::string> expand_files(const std::vector<std::string>& patterns) {
   if (patterns.empty()) throw ConfigError("data: no file given");
@@ -134,7 +141,7 @@ std::string format_of(const std::string& path, const std::string& format) {
       fmt::format("data.format: \"{}\" is not a format (formats: auto, text, jsonl, tokens)", format));
 }
 
-Corpus read_corpus(const std::vector<std::string>& patterns, const std::string& format,
+Corpus read_corpus(const std::vector<std::string>& patterns, const FileFormat& format,
                    const tokenizer::Tokenizer& tokenizer, std::int64_t vocabulary) {
   if (vocabulary < 1 || vocabulary > std::numeric_limits<std::int32_t>::max()) {
     throw ConfigError(fmt::format("a vocabulary of {} entries cannot be read; ids are 32-bit", vocabulary));
@@ -159,7 +166,7 @@ Corpus read_corpus(const std::vector<std::string>& patterns, const std::string& 
   return corpus;
 }
 
-std::vector<std::int32_t> read_tokens(const std::vector<std::string>& patterns, const std::string& format,
+std::vector<std::int32_t> read_tokens(const std::vector<std::string>& patterns, const FileFormat& format,
                                       const tokenizer::Tokenizer& tokenizer, std::int64_t vocabulary) {
   const Corpus corpus = read_corpus(patterns, format, tokenizer, vocabulary);
   std::vector<std::int32_t> ids(static_cast<std::size_t>(corpus.tokens()));

@@ -4,12 +4,26 @@
 #include <cstdint>
 #include <string>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 #include "mantissa/text/corpus.h"
 #include "mantissa/tokenizer/tokenizer.h"
 
 namespace mantissa::text {
+
+/// How files are read: the name of their format, and the type of ids without a header.
+struct FileFormat {
+  FileFormat(const char* named = "auto") : name(named) {}         // NOLINT(google-explicit-constructor)
+  FileFormat(std::string named, IdType type = IdType::automatic)  // NOLINT(google-explicit-constructor)
+      : name(std::move(named)), ids(type) {}
+  std::string name;  // auto, text, jsonl or tokens
+  IdType ids = IdType::automatic;
+};
+
+/// Returns the type that "auto", "uint16" or "uint32" names. Throws ConfigError for another name, which
+/// `where` gave.
+IdType id_type_named(const std::string& name, const std::string& where);
 
 /// Expands names and globs (`*`, `?`, `[…]`) to files in the given order; the files of one glob are sorted by
 /// bytes. A file whose name equals the pattern takes precedence over the glob. Throws FileError for a missing
@@ -35,10 +49,10 @@ bool is_jsonl(const std::string& path);
 /// for an unknown format, and for text in which an id of the tokenizer is not below `vocabulary`. Throws
 /// FileError, with file and line or position, for a file that does not match its format, and if all files
 /// together contain no tokens.
-Corpus read_corpus(const std::vector<std::string>& patterns, const std::string& format,
+Corpus read_corpus(const std::vector<std::string>& patterns, const FileFormat& format,
                    const tokenizer::Tokenizer& tokenizer, std::int64_t vocabulary);
 /// Returns the same ids in memory.
-std::vector<std::int32_t> read_tokens(const std::vector<std::string>& patterns, const std::string& format,
+std::vector<std::int32_t> read_tokens(const std::vector<std::string>& patterns, const FileFormat& format,
                                       const tokenizer::Tokenizer& tokenizer, std::int64_t vocabulary);
 
 /// Returns "text", "jsonl" or "tokens": `format`, or if that is "auto" the format of the file's name. Throws

@@ -15,6 +15,7 @@
 
 #include "mantissa/base/error.h"
 #include "mantissa/text/id_dtype.h"
+#include "mantissa/text/shard_header.h"
 
 namespace mantissa::text {
 
@@ -46,9 +47,10 @@ std::uint32_t little_endian(const unsigned char* bytes, std::size_t width) {
   return value;
 }
 
-std::int32_t header_word(std::span<const std::byte> begin, std::size_t word) {
-  return static_cast<std::int32_t>(
-      little_endian(reinterpret_cast<const unsigned char*>(begin.data()) + 4 * word, 4));
+/// Returns the bytes of a raw id.
+std::size_t width_of(IdType type, std::int64_t vocabulary) {
+  if (type != IdType::automatic) return type == IdType::uint16 ? 2 : 4;
+  return vocabulary < 65536 ? 2 : 4;
 }
 
 /// Throws DtypeError if the first bytes look like another format.
@@ -66,8 +68,8 @@ void refuse_strangers(const std::string& path, std::span<const std::byte> begin,
 
 }  // namespace
 
-TokenFile::TokenFile(const std::string& path, std::int64_t vocabulary)
-    : file_(std::make_shared<Open>(path)), vocabulary_(vocabulary), width_(vocabulary < 65536 ? 2 : 4) {
+TokenFile::TokenFile(const std::string& path, std::int64_t vocabulary, IdType type)
+    : file_(std::make_shared<Open>(path)), vocabulary_(vocabulary), width_(width_of(type, vocabulary)) {
   constexpr std::uint64_t kLook = 2048;
   std::vector<unsigned char> begin(static_cast<std::size_t>(std::min(kLook, file_->bytes)));
   read_bytes(0, begin);
@@ -76,9 +78,14 @@ TokenFile::TokenFile(const std::string& path, std::int64_t vocabulary)
   if (offset_ > 0) return;
   refuse_strangers(path, look, vocabulary, 8 * width_);
   if (file_->bytes % width_ != 0) {
-    throw FileError(fmt::format(
-        "\"{}\": {} bytes are not whole uint{} ids; a vocabulary of {} needs little-endian uint{}", path,
-        file_->bytes, 8 * width_, vocabulary, 8 * width_));
+    throw FileError(
+        type == IdType::automatic
+            ? fmt::format("\"{0}\": {1} bytes are not whole uint{2} ids; a vocabulary of {3} needs "
+                          "little-endian uint{2}, unless data.id_type says otherwise",
+                          path, file_->bytes, 8 * width_, vocabulary)
+            : fmt::format("\"{0}\": expected whole ids of data.id_type = \"uint{1}\", got {2} bytes. Fix: "
+                          "set data.id_type to the type of the file's ids",
+                          path, 8 * width_, file_->bytes));
   }
   count_ = static_cast<std::int64_t>(file_->bytes / width_);
 }
@@ -152,7 +159,7 @@ void TokenFile::read(std::int64_t first, std::span<std::int32_t> out) const {
         throw FileError(
             fmt::format("\"{}\": id {} at position {} is not below the vocabulary size {} "
                         "(read as little-endian uint{}); check that the file was written for this "
-                        "vocabulary and with this id width",
+                        "vocabulary and with this id width, which data.id_type sets for raw ids",
                         path(), id, at + i, vocabulary_, 8 * width_));
       }
       out[done + i] = static_cast<std::int32_t>(id);

@@ -10,9 +10,11 @@
 
 namespace mantissa::text {
 
+/// The type of ids without a header. automatic: uint16 if the vocabulary is below 65,536, else uint32.
+enum class IdType { automatic, uint16, uint32 };
+
 /// An open file of little-endian ids. It may be
-///   raw: ids without a header, uint16 if the vocabulary is below 65,536, else uint32 (nanoGPT's .bin is such
-///     a file for its vocabularies), or
+///   raw: ids without a header, of the IdType (nanoGPT's .bin is such a file for its vocabularies), or
 ///   a shard of llm.c: a header of 256 int32, with the magic number 20240520 and version 1 (uint16) or
 ///     20240801 and version 7 (uint32), and the number of ids third.
 /// The file must not change while it is open. Errors are FileError with the file and the position.
@@ -20,7 +22,7 @@ class TokenFile {
  public:
   /// Throws if the file cannot be read, has another size than its header states or no whole number of ids, or
   /// seems to hold something else.
-  TokenFile(const std::string& path, std::int64_t vocabulary);
+  TokenFile(const std::string& path, std::int64_t vocabulary, IdType type = IdType::automatic);
 
   std::int64_t size() const { return count_; }
   const std::string& path() const;
@@ -40,14 +42,6 @@ class TokenFile {
   std::uint64_t offset_ = 0;  // of the first id
   std::size_t width_ = 2;     // bytes of an id
   std::optional<std::int32_t> separator_;
-};
-
-/// The header of a shard as llm.c reads it. Words that llm.c ignores hold the separator and the vocabulary.
-struct ShardHeader {
-  static constexpr std::size_t kWords = 256, kBytes = 4 * kWords;
-  static constexpr std::int32_t kNarrowMagic = 20240520, kNarrowVersion = 1;  // uint16
-  static constexpr std::int32_t kWideMagic = 20240801, kWideVersion = 7;      // uint32
-  static constexpr std::size_t kCount = 2, kSeparator = 3, kVocabulary = 4;   // words; kSeparator: id + 1
 };
 
 }  // namespace mantissa::text

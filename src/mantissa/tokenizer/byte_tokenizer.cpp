@@ -1,6 +1,10 @@
 #include <fmt/format.h>
 
+#include <nlohmann/json.hpp>
+#include <string_view>
+
 #include "mantissa/base/error.h"
+#include "mantissa/tokenizer/byte_level.h"
 #include "mantissa/tokenizer/kinds.h"
 
 namespace mantissa::tokenizer {
@@ -32,15 +36,62 @@ class ByteTokenizer final : public Tokenizer {
   std::int64_t vocabulary() const override { return kEntries; }
   std::string name() const override { return "byte"; }
   std::int32_t separator() const override { return 0; }
+  std::optional<std::string> token_of(std::int32_t id) const override {
+    return id == separator() ? std::optional(std::string(1, '\0')) : std::nullopt;  // no other has a name
+  }
 
  private:
   static constexpr std::int32_t kEntries = 256;
 };
 
+// Each byte is written as its character of byte-level tokenizers, except the separator, which is a special
+// token: the library finds it in the text before it splits the rest into bytes.
+nlohmann::ordered_json byte_level_json() {
+  using Json = nlohmann::ordered_json;
+  const Json byte_level = {
+      {"type", "ByteLevel"}, {"add_prefix_space", false}, {"trim_offsets", true}, {"use_regex", false}};
+  const std::string separator(1, '\0');
+  Json vocab = Json::object();
+  for (int byte = 0; byte < 256; ++byte) {
+    const auto character = static_cast<char>(byte);
+    vocab[byte == 0 ? separator : to_byte_characters({&character, 1})] = byte;
+  }
+  const Json added = {{"id", 0},         {"content", separator}, {"single_word", false}, {"lstrip", false},
+                      {"rstrip", false}, {"normalized", false},  {"special", true}};
+  return {{"version", "1.0"},
+          {"truncation", nullptr},
+          {"padding", nullptr},
+          {"added_tokens", Json::array({added})},
+          {"normalizer", nullptr},
+          {"pre_tokenizer", byte_level},
+          {"post_processor", nullptr},
+          {"decoder", byte_level},
+          {"model",
+           {{"type", "BPE"},
+            {"dropout", nullptr},
+            {"unk_token", nullptr},
+            {"continuing_subword_prefix", nullptr},
+            {"end_of_word_suffix", nullptr},
+            {"fuse_unk", false},
+            {"byte_fallback", false},
+            {"ignore_merges", false},
+            {"vocab", vocab},
+            {"merges", Json::array()}}}};
+}
+
 }  // namespace
 
 std::unique_ptr<Tokenizer> byte_tokenizer() {
   return std::make_unique<ByteTokenizer>();
+}
+
+std::string byte_tokenizer_json() {
+  return byte_level_json().dump(1) + "\n";
+}
+
+bool is_byte_tokenizer(std::string_view json) {
+  static const std::string written = byte_tokenizer_json();
+  return json == written;
 }
 
 }  // namespace mantissa::tokenizer

@@ -251,6 +251,7 @@ std::optional<std::string> HfTokenizer::token_of(std::int32_t id) const {
 
 std::unique_ptr<Tokenizer> parse_hf_tokenizer(const std::string& text, const std::string& name,
                                               const std::string& settings, const std::string& settings_name) {
+  if (is_byte_tokenizer(text)) return byte_tokenizer();
   const JsonDocument json = parse_document(text, name);
   if (settings.empty()) return std::make_unique<HfTokenizer>(JsonView(json, name), name, std::nullopt);
   const nlohmann::json config = parse_json(settings, settings_name);

@@ -4,6 +4,7 @@
 #include <filesystem>
 #include <memory>
 #include <span>
+#include <string>
 #include <string_view>
 
 #include "mantissa/tokenizer/tokenizer.h"
@@ -34,10 +35,17 @@ std::filesystem::path files_directory(const std::filesystem::path& path);
 /// Returns the tokenizer of bytes.
 std::unique_ptr<Tokenizer> byte_tokenizer();
 
+/// Returns the text of a tokenizer.json that gives other programs the ids of the byte tokenizer: each byte of
+/// UTF-8 text is its id, and the separator is the special token "\0".
+std::string byte_tokenizer_json();
+/// Returns true for the text of byte_tokenizer_json(). Such a file stands for the byte tokenizer, which keeps
+/// bytes that are not UTF-8, too.
+bool is_byte_tokenizer(std::string_view json);
+
 /// Reads a Hugging Face tokenizer.json, and the names of its begin and end tokens from the
 /// tokenizer_config.json beside it, if that exists. Ids equal those of the library `tokenizers` 0.23. Bytes
 /// that are not UTF-8 become U+FFFD, as with Python's errors="replace". Truncation and padding are ignored,
-/// as in transformers. Throws FileError.
+/// as in transformers. The file of byte_tokenizer_json() gives the byte tokenizer. Throws FileError.
 std::unique_ptr<Tokenizer> read_hf_tokenizer(const std::filesystem::path& file);
 
 /// Returns the tokenizer of the texts of such files, of which `settings` may be empty. `name` is that of the

@@ -1,0 +1,30 @@
+// The tokenizer of token shards against that of the run.
+#pragma once
+
+#include <functional>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "mantissa/text/sources.h"
+#include "mantissa/tokenizer/tokenizer.h"
+
+namespace mantissa::data {
+
+/// Throws ConfigError if a token file among `files` states in its header that other ids are in it than those
+/// of `tokenizer`, with both names. `tokenizer` is called if a file states its tokenizer, and may return null
+/// for a model without one. `key` is where the tokenizer was chosen: "data.tokenizer". Files of text, and of
+/// ids without such a header, pass.
+void check_shards(const std::vector<std::string>& files, const text::FileFormat& format,
+                  const std::function<std::unique_ptr<tokenizer::Tokenizer>()>& tokenizer,
+                  const std::string& key);
+
+/// Returns true if the header of a token file among `files` states its tokenizer.
+bool shards_state_tokenizer(const std::vector<std::string>& files, const std::string& format);
+
+/// Returns the tokenizer that the first such file names, if its files are still there and give the same ids;
+/// else null.
+std::unique_ptr<tokenizer::Tokenizer> tokenizer_of_shards(const std::vector<std::string>& files,
+                                                          const std::string& format);
+
+}  // namespace mantissa::data
