@@ -52,6 +52,7 @@ std::string threshold_text(std::string name) {
       {"updates_lost", "updates that leave their weight as it was, share"},
       {"bias", "mean error of a rounding, as a share of its rms error"},
       {"interior", "error of intermediate results, in errors of rounding the result to bf16"},
+      {"gradient", "error of gradients against f32, in errors that the policy's operands explain"},
       {"cancellation", "sums below 1/64 of their larger term, share"},
       {"scale_fall", "factor by which the loss scale falls without a rise"},
       {"scale_low", "and the loss scale that it falls to, at most"},
@@ -126,8 +127,8 @@ report::Section method_section(const Audit& audit) {
       .link = "Method",
       .heading = "How this was measured",
       .intro =
-          "The audit repeats training steps and looks at every value before and after its "
-          "rounding. Observing changes no bit of the run.",
+          "The audit repeats training steps, each of them again without each of its roundings, and whole steps in "
+          "f32. Observing changes no bit of the run.",
       .body = {}};
   if (!audit.command.empty()) section.body += "<h3>Command</h3>\n" + report::command_box(audit.command);
   if (!audit.policy.empty())
@@ -140,11 +141,20 @@ report::Section method_section(const Audit& audit) {
                           report::count_text(audit.observed.back()));
     facts.push_back({"Observed steps", steps});
   }
+  if (audit.points_of_rounding > 0) {
+    facts.push_back({"Rounding points", report::count_text(audit.points_of_rounding)});
+    facts.push_back({"Not observed", report::count_text(std::ssize(audit.unobserved))});
+  }
   if (audit.seconds > 0) facts.push_back({"Time", report::escaped(human_seconds(audit.seconds))});
   facts.push_back({"Values of the plan", report::count_text(static_cast<std::int64_t>(audit.values.size()))});
   facts.push_back(
       {"Parameters", report::count_text(static_cast<std::int64_t>(audit.weights.size())) + " tensors"});
   section.body += report::facts_html(facts);
+  if (!audit.unobserved.empty()) {
+    section.body += "<h3>Rounding points that were not observed</h3>\n<ul>\n";
+    for (const std::string& place : audit.unobserved) section.body += "<li>" + report::escaped(place) + "</li>\n";
+    section.body += "</ul>\n";
+  }
   if (audit.thresholds.empty()) return section;
   report::Table table{
       .label = "Thresholds", .columns = {{"Reported above"}, {"Threshold", true}}, .rows = {}};

@@ -219,4 +219,15 @@ std::vector<MapRow> rows_of(const std::vector<ParameterSeries>& weights,
   return out;
 }
 
+std::vector<MapRow> gradient_rows(const std::vector<ParameterSeries>& weights,
+                                  double (*measure)(const GradientStep& gradient)) {
+  std::vector<MapRow> out;
+  for (const ParameterSeries& p : weights) {
+    MapRow row{ModulePlace(p.name), p.name, "", "", {}};
+    for (const GradientStep& g : p.gradient_steps) row.values.emplace_back(g.step, measure(g));
+    keep_measured(out, std::move(row));
+  }
+  return out;
+}
+
 }  // namespace mantissa::lab

@@ -37,5 +37,8 @@ std::string layer_maps(const MapTexts& texts, const std::vector<MapRow>& rows,
 std::vector<MapRow> rows_of(const std::vector<ValueSeries>& values, double (*measure)(const ValueStep& step));
 std::vector<MapRow> rows_of(const std::vector<ParameterSeries>& weights,
                             double (*measure)(const runtime::ParameterHealth& health));
+/// Returns a row for each parameter whose gradient was compared with that in f32.
+std::vector<MapRow> gradient_rows(const std::vector<ParameterSeries>& weights,
+                                  double (*measure)(const GradientStep& gradient));
 
 }  // namespace mantissa::lab

@@ -31,6 +31,14 @@ const report::ColorScale& error_scale() {
   return kScale;
 }
 
+const report::ColorScale& gradient_scale() {
+  static const report::ColorScale kScale{"difference divided by the rms of the gradient in f32, at least",
+                                         {1e-6, 1e-4, 1e-3, 0.01, 0.05, 0.2, 0.5},
+                                         false,
+                                         report::number_text};
+  return kScale;
+}
+
 const report::ColorScale& bias_scale() {
   static const report::ColorScale kScale{
       "mean error divided by its rms", {0.02, 0.1, 0.3, 0.7}, true, report::share_text};
@@ -138,7 +146,9 @@ report::Section rounding_section(const Audit& audit) {
       .id = "rounding",
       .link = "Rounding",
       .heading = "What rounding changed",
-      .intro = "Every value was compared with itself before it was rounded to its format.",
+      .intro =
+          "Each step ran again without each of its roundings, and the results were compared: the stored values "
+          "with those before rounding, and results with those without a rounding inside the op.",
       .body = {}};
   section.body += layer_maps(
       {.title = "Size of the rounding error",
@@ -195,6 +205,15 @@ report::Section updates_section(const Audit& audit) {
        .unmeasured = "No optimizer step was observed."},
       rows_of(audit.weights, [](const runtime::ParameterHealth& h) { return h.grads_flushed; }), order,
       share_scale());
+  section.body += layer_maps(
+      {.title = "Gradients beside f32",
+       .reading = "Each cell is the worst parameter of a layer in one step: the rms of the difference between its "
+                  "gradient and that of the same step in f32, divided by the rms in f32. All roundings of the step "
+                  "add up here.",
+       .nothing = "The gradients equal those of the same steps in f32.",
+       .unmeasured = audit.no_reference.empty() ? "No gradient was compared with that in f32."
+                                                : "Gradients were not compared with f32: " + audit.no_reference + "."},
+      gradient_rows(audit.weights, [](const GradientStep& g) { return g.error; }), order, gradient_scale());
   section.body += parameter_table(audit);
   return section;
 }
