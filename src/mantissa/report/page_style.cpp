@@ -124,7 +124,7 @@ path.gridline{fill:none;stroke:var(--rule);stroke-width:1}
 .intervals{font-size:.78rem;color:var(--soft);line-height:1.3}
 .intervals ul{list-style:none;margin:0;padding:0}.intervals .yname{margin:0 0 6px;font-weight:600}
 .intervals li{display:grid;grid-template-columns:minmax(0,1fr) auto;gap:0 10px;padding:4px 0}
-.intervals .who{overflow:hidden;text-overflow:ellipsis;white-space:nowrap;color:var(--ink)}
+.intervals .who{overflow-wrap:anywhere;color:var(--ink)}
 .intervals svg{grid-column:1/-1;display:block;width:100%;height:13px;margin-top:3px;overflow:visible}
 .intervals path{fill:none;stroke:currentColor;stroke-linecap:round}.intervals .good{color:var(--good)}.intervals .warn{color:var(--warn)}
 .intervals .bad{color:var(--bad)}.intervals .unknown{color:var(--unknown)}
