@@ -142,7 +142,8 @@ TEST(ShardSum, CountsWhatItsRoundingsLose) {
   std::vector<ValueCounts> counts(1);
   for (std::int64_t shard = 0; shard < kShards; ++shard) {
     Values values(kCount);
-    for (std::size_t i = 0; i < values.size(); ++i) values[i] = i % 4 == 0 ? 0x1p-18 : i % 4 == 1 ? 0x1p17 : 0.25;
+    for (std::size_t i = 0; i < values.size(); ++i)
+      values[i] = i % 4 == 0 ? 0x1p-18 : i % 4 == 1 ? 0x1p17 : 0.25;
     gradient.set(values);
     sum.add(kContext, gradients, shard, counts);
   }

@@ -1,5 +1,5 @@
-// Every rounding point of a plan is observed, and what a format loses is found with its place, whatever the point
-// at which it is lost.
+// Every rounding point of a plan is observed, and what a format loses is found with its place, whatever the
+// point at which it is lost.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -31,8 +31,12 @@ std::string joined(const std::vector<std::string>& lines) {
 }
 
 TEST(Coverage, EveryRoundingPointOfEveryPresetIsObserved) {
-  std::vector<std::string> policies = {"bf16-true kahan=true", "fp8-hybrid scaling=current", "bf16-mixed compute=nvfp4",
-                                       "bf16-mixed compute=mxfp4", "bf16-mixed compute=mxfp8", "bf16-true saturate=true",
+  std::vector<std::string> policies = {"bf16-true kahan=true",
+                                       "fp8-hybrid scaling=current",
+                                       "bf16-mixed compute=nvfp4",
+                                       "bf16-mixed compute=mxfp4",
+                                       "bf16-mixed compute=mxfp8",
+                                       "bf16-true saturate=true",
                                        "bf16-mixed flush_subnormals=true"};
   for (const std::string& preset : precision::Policy::preset_names()) policies.push_back(preset);
   std::int64_t points = 0;
@@ -41,7 +45,8 @@ TEST(Coverage, EveryRoundingPointOfEveryPresetIsObserved) {
       SCOPED_TRACE(policy + "; " + joined(rules));
       std::optional<SmallRun> run;
       try {
-        run.emplace(policy, rules, std::vector<std::string>{"model.num_hidden_layers=1", "data.sequence_length=16"});
+        run.emplace(policy, rules,
+                    std::vector<std::string>{"model.num_hidden_layers=1", "data.sequence_length=16"});
       } catch (const ConfigError&) {  // the policy does not take the rules
         continue;
       }
@@ -54,7 +59,8 @@ TEST(Coverage, EveryRoundingPointOfEveryPresetIsObserved) {
       points += audit.points_of_rounding;
       std::vector<std::string> without_reason;
       for (const std::string& place : audit.unobserved) {
-        if (!place.ends_with("it holds what the rounding of its weight lost")) without_reason.push_back(place);
+        if (!place.ends_with("it holds what the rounding of its weight lost"))
+          without_reason.push_back(place);
       }
       EXPECT_TRUE(without_reason.empty()) << joined(without_reason);
     }
@@ -64,7 +70,8 @@ TEST(Coverage, EveryRoundingPointOfEveryPresetIsObserved) {
 
 TEST(Coverage, ShardsRoundOnlyWhereTheirSumsDo) {
   for (const char* reduce : {"f32", "bf16", "e5m2"}) {
-    const SmallRun run(std::string("bf16-mixed reduce=") + reduce, {}, {"batch.shards=2", "batch.micro_batch_size=2"});
+    const SmallRun run(std::string("bf16-mixed reduce=") + reduce, {},
+                       {"batch.shards=2", "batch.micro_batch_size=2"});
     const Audit audit = run.audit(1);
     const auto sums = std::ranges::count(audit.values, plan::RoundingKind::reduce, &ValueSeries::kind);
     EXPECT_EQ(sums > 0, std::string_view(reduce) != "f32") << reduce;
@@ -99,31 +106,94 @@ TEST_P(Losses, AreFoundWhereTheyHappen) {
 
 const std::vector<std::string> kSmall = {"model.initializer_range=0.005", "batch.global_batch_size=32"};
 
-INSTANTIATE_TEST_SUITE_P(
-    Planted, Losses,
-    ::testing::Values(
-        Loss{"partial sums in e5m2", "bf16-mixed accumulate=e5m2 accumulate_block=32", {}, {}, "underflow", "self_attn",
-             "matmul", "backward", "partial sums", 0.25},
-        Loss{"angles in bf16", "bf16-mixed", {"*: op=angles compute=bf16"}, {"data.sequence_length=512"}, "error",
-             "self_attn", "angles", "forward", "angles", 0},
-        Loss{"an update in bf16", "bf16-mixed", {"*: op=update compute=bf16"}, {"optimizer.lr=3e-5"}, "rounded_away",
-             "model", "update", "update", "computes the update in bf16", 0.5},
-        Loss{"a tensor scale of the first step", "bf16-mixed compute=nvfp4 scaling=delayed", {}, kSmall, "underflow",
-             "self_attn", "quantize", "backward", "in step 1 alone", 0.9},
-        Loss{"operands that attention makes", "16-mixed loss_scale=none", {}, kSmall, "underflow", "self_attn",
-             "attention", "backward", "P and dS", 0.5},
-        Loss{"sums over shards", "bf16-mixed reduce=e5m2", {},
-             {"model.initializer_range=0.005", "batch.shards=4", "batch.micro_batch_size=1"}, "underflow", "model",
-             "reduce", "backward", "over shards", 0.1},
-        Loss{"gradients that no other finding shows", "bf16-mixed", {"*: kv=e5m2"}, {}, "gradient", "model", "gradient",
-             "backward", "the same step in f32", 0},
-        Loss{"a residual stream in e4m3", "bf16-mixed", {"*: residual=e4m3"}, {}, "gradient", "model", "gradient",
-             "backward", "is zero, but not in the same step in f32", 0.9}),
-    [](const auto& loss) {
-      std::string name = loss.param.what;
-      for (char& c : name) c = std::isalnum(static_cast<unsigned char>(c)) != 0 ? c : '_';
-      return name;
-    });
+INSTANTIATE_TEST_SUITE_P(Planted, Losses,
+                         ::testing::Values(Loss{"partial sums in e5m2",
+                                                "bf16-mixed accumulate=e5m2 accumulate_block=32",
+                                                {},
+                                                {},
+                                                "underflow",
+                                                "self_attn",
+                                                "matmul",
+                                                "backward",
+                                                "partial sums",
+                                                0.25},
+                                           Loss{"angles in bf16",
+                                                "bf16-mixed",
+                                                {"*: op=angles compute=bf16"},
+                                                {"data.sequence_length=512"},
+                                                "error",
+                                                "self_attn",
+                                                "angles",
+                                                "forward",
+                                                "angles",
+                                                0},
+                                           Loss{"an update in bf16",
+                                                "bf16-mixed",
+                                                {"*: op=update compute=bf16"},
+                                                {"optimizer.lr=3e-5"},
+                                                "rounded_away",
+                                                "model",
+                                                "update",
+                                                "update",
+                                                "computes the update in bf16",
+                                                0.5},
+                                           Loss{"a tensor scale of the first step",
+                                                "bf16-mixed compute=nvfp4 scaling=delayed",
+                                                {},
+                                                kSmall,
+                                                "underflow",
+                                                "self_attn",
+                                                "quantize",
+                                                "backward",
+                                                "in step 1 alone",
+                                                0.9},
+                                           Loss{"operands that attention makes",
+                                                "16-mixed loss_scale=none",
+                                                {},
+                                                kSmall,
+                                                "underflow",
+                                                "self_attn",
+                                                "attention",
+                                                "backward",
+                                                "P and dS",
+                                                0.5},
+                                           Loss{"sums over shards",
+                                                "bf16-mixed reduce=e5m2",
+                                                {},
+                                                {"model.initializer_range=0.005", "batch.shards=4",
+                                                 "batch.micro_batch_size=1"},
+                                                "underflow",
+                                                "model",
+                                                "reduce",
+                                                "backward",
+                                                "over shards",
+                                                0.1},
+                                           Loss{"gradients that no other finding shows",
+                                                "bf16-mixed",
+                                                {"*: kv=e5m2"},
+                                                {},
+                                                "gradient",
+                                                "model",
+                                                "gradient",
+                                                "backward",
+                                                "the same step in f32",
+                                                0},
+                                           Loss{"a residual stream in e4m3",
+                                                "bf16-mixed",
+                                                {"*: residual=e4m3"},
+                                                {},
+                                                "gradient",
+                                                "model",
+                                                "gradient",
+                                                "backward",
+                                                "is zero, but not in the same step in f32",
+                                                0.9}),
+                         [](const auto& loss) {
+                           std::string name = loss.param.what;
+                           for (char& c : name)
+                             c = std::isalnum(static_cast<unsigned char>(c)) != 0 ? c : '_';
+                           return name;
+                         });
 
 TEST(Gradients, EqualThoseOfF32InF32) {
   const Audit audit = SmallRun("32-true").audit(2);
@@ -160,7 +230,8 @@ TEST(Cures, OfWeightsThatDoNotMoveAreOrderedByMemory) {
   ASSERT_FALSE(audit.findings.empty());
   const Finding& f = audit.findings.front();
   ASSERT_TRUE(f.cure) << list(audit);
-  EXPECT_EQ(f.cure->arguments, (std::vector<std::string>{"--set", "precision.rounding=stochastic"})) << list(audit);
+  EXPECT_EQ(f.cure->arguments, (std::vector<std::string>{"--set", "precision.rounding=stochastic"}))
+      << list(audit);
   std::vector<std::string> others;
   std::size_t before = static_cast<std::size_t>(f.evidence.at("cure_memory"));
   for (const Alternative& a : f.alternatives) {

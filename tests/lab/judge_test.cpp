@@ -96,6 +96,18 @@ TEST(Judge, NamesWithSemicolonsAreQuotedInTheSentence) {
   EXPECT_NE(c.verdict.find("The same: “16-mixed, optimizer.lr=1”; 32-true."), std::string::npos) << c.verdict;
 }
 
+TEST(Judge, LongNamesAreNumbersInTheSentence) {
+  Comparison c;
+  const std::string policy =
+      "params=f32 compute=bf16 accumulate=f32 accumulate_block=64 residual=f32 output=f32";
+  c.runs = {constant(policy, {5, 2}), constant(policy + " grads=f16", {5, 2}), constant("32-true", {5, 2})};
+  judge(c);
+  EXPECT_EQ(c.verdict.find("Run 1 is the reference; "), 0U) << c.verdict;
+  EXPECT_NE(c.verdict.find("The same: run 2; 32-true."), std::string::npos) << c.verdict;
+  EXPECT_EQ(headline_of(c), "Run 2 and 32-true are as good as run 1");
+  EXPECT_NE(to_html(c).find("<span class=\"number\">2</span> " + policy + " grads=f16"), std::string::npos);
+}
+
 TEST(Headline, NamesTheRun) {
   Comparison c;
   c.runs = {constant("32-true", {5, 2}), constant("bf16-true", {5, 2}), constant("fp8-hybrid", {5, 2})};

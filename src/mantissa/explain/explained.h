@@ -101,7 +101,7 @@ struct Explained {
   std::string model_type;
   double parameters = 0;
   std::vector<plan::PlanRow> rows;
-  std::vector<std::string> units;  // for each row the unit of its products, or ""
+  std::vector<std::string> units;            // for each row the unit of its products, or ""
   std::vector<plan::RoundingRow> roundings;  // every place where a value may lose bits
   Here here;
   std::vector<There> targets;

@@ -35,8 +35,14 @@ json ops_json(const Explained& e) {
 json roundings_json(const Explained& e) {
   json out = json::array();
   for (const plan::RoundingRow& r : e.roundings) {
-    out.push_back({{"scope", r.scope}, {"op", r.op}, {"pass", r.pass}, {"kind", r.kind}, {"name", r.name},
-                   {"format", r.format}, {"rule", r.decided_by}, {"not_observed", r.unobserved.empty() ? json() : json(r.unobserved)}});
+    out.push_back({{"scope", r.scope},
+                   {"op", r.op},
+                   {"pass", r.pass},
+                   {"kind", r.kind},
+                   {"name", r.name},
+                   {"format", r.format},
+                   {"rule", r.decided_by},
+                   {"not_observed", r.unobserved.empty() ? json() : json(r.unobserved)}});
   }
   return out;
 }

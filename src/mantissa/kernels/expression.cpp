@@ -243,7 +243,8 @@ bool rounds_inside(const Expression& program) {
 Scalar least_rounding(const Expression& program) {
   Scalar least = Scalar::f64;
   for (const Instruction& in : program.code) {
-    if (in.op == Opcode::round && traits(in.format).mantissa_bits < traits(least).mantissa_bits) least = in.format;
+    if (in.op == Opcode::round && traits(in.format).mantissa_bits < traits(least).mantissa_bits)
+      least = in.format;
   }
   return least;
 }

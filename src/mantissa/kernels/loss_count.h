@@ -27,7 +27,8 @@ struct DecayInput {
 /// Counts for output `output` of sweep(ctx, s), called before it with the same arguments. The output's memory
 /// holds the old values. The update of an element is not zero if the sweep computed in f64, without the
 /// program's own roundings and without the weight decay that `decay` gives, yields another value than the old
-/// one; f32 arithmetic can also lose it (w + Δ = w), and so can lowered intermediate results. Under an f64 sweep no update is lost before it is stored.
+/// one; f32 arithmetic can also lose it (w + Δ = w), and so can lowered intermediate results. Under an f64
+/// sweep no update is lost before it is stored.
 UnmovedCount count_unmoved(const Context& ctx, const Sweep& s, std::size_t output,
                            std::optional<DecayInput> decay = {});
 

@@ -93,9 +93,15 @@ class Finder {
   void add_inside(const Step& step) {
     const graph::OpDef& op = *step.op;
     if (!op.made_factors.empty() && loses(p_.arithmetic, step.compute))
-      add({.kind = RoundingKind::made, .step = &step, .format = step.compute, .name = std::string(op.made_factors)});
+      add({.kind = RoundingKind::made,
+           .step = &step,
+           .format = step.compute,
+           .name = std::string(op.made_factors)});
     if (rounds_sums(step))
-      add({.kind = RoundingKind::accumulator, .step = &step, .format = step.accumulator.format, .name = "partial sums"});
+      add({.kind = RoundingKind::accumulator,
+           .step = &step,
+           .format = step.accumulator.format,
+           .name = "partial sums"});
     const bool passes = op.kind == graph::OpKind::pointwise || op.interior == "update";
     if (!holds(step.interior, p_.arithmetic)) {
       add({.kind = RoundingKind::interior,
@@ -103,7 +109,10 @@ class Finder {
            .format = step.interior,
            .name = std::string(op.interior.empty() ? std::string_view("update") : op.interior)});
     } else if (passes && kernels::rounds_inside(step.expression)) {
-      add({.kind = RoundingKind::inside, .step = &step, .format = kernels::least_rounding(step.expression), .name = "fused"});
+      add({.kind = RoundingKind::inside,
+           .step = &step,
+           .format = kernels::least_rounding(step.expression),
+           .name = "fused"});
     }
   }
 
@@ -114,7 +123,8 @@ class Finder {
     const bool narrow = !holds(b.type, p_.arithmetic) || b.quantization;
     if (step.addend != kNoBuffer && !holds(step.rounded, p_.arithmetic)) {
       add({.kind = RoundingKind::term, .step = &step, .index = o, .format = step.rounded});
-      if (narrow) add({.kind = RoundingKind::sum, .step = &step, .index = o, .format = b.type, .name = "sum"});
+      if (narrow)
+        add({.kind = RoundingKind::sum, .step = &step, .index = o, .format = b.type, .name = "sum"});
       return;
     }
     const Scalar rounded = holds(step.rounded, b.type) ? b.type : step.rounded;
@@ -127,7 +137,8 @@ class Finder {
          .format = rounded,
          .blocks = blocks_of(b),
          .name = name,
-         .unobserved = b.random == RandomUse::compensation ? "it holds what the rounding of its weight lost" : ""});
+         .unobserved =
+             b.random == RandomUse::compensation ? "it holds what the rounding of its weight lost" : ""});
   }
 
   void add_reduce() {
@@ -200,7 +211,8 @@ std::string rounding_text(const std::vector<RoundingRow>& rows) {
   std::vector<std::pair<std::string, std::size_t>> kinds;
   for (const RoundingRow& row : rows) {
     const auto kind = std::ranges::find(kinds, row.kind, &std::pair<std::string, std::size_t>::first);
-    kind == kinds.end() ? static_cast<void>(kinds.emplace_back(row.kind, 1)) : static_cast<void>(++kind->second);
+    kind == kinds.end() ? static_cast<void>(kinds.emplace_back(row.kind, 1))
+                        : static_cast<void>(++kind->second);
   }
   std::string text = fmt::format("at {} points", rows.size());
   for (std::size_t k = 0; k < kinds.size(); ++k)

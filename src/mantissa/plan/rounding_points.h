@@ -1,5 +1,5 @@
-// The rounding points of a program: every place where a value may lose bits, each with a name. `explain` lists
-// them, and observers count them (runtime/observer.h).
+// The rounding points of a program: every place where a value may lose bits, each with a name. `explain`
+// lists them, and observers count them (runtime/observer.h).
 #pragma once
 
 #include <cstddef>
@@ -43,8 +43,8 @@ struct RoundingPoint {
   std::size_t index = 0;       // of the operand or result; 0 for points inside a step
   Factor format = Scalar::f32;
   std::optional<BlockFormat> blocks = {};  // it is rounded to blocks, whose elements `format` represents
-  std::string name = {};                   // of the value at its step: "weight", "q", "P and dS", "partial sums"
-  std::string_view unobserved = {};        // why no observer counts it, or ""
+  std::string name = {};             // of the value at its step: "weight", "q", "P and dS", "partial sums"
+  std::string_view unobserved = {};  // why no observer counts it, or ""
 
   /// Returns the scope of the step, or the weight.
   std::string scope(const Program& program) const;

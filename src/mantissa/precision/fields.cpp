@@ -27,8 +27,10 @@ constexpr RoundingName kRoundings[] = {{"nearest", Rounding::nearest},
                                        {"nearest-even", Rounding::nearest},
                                        {"toward_zero", Rounding::toward_zero}};
 
-constexpr std::pair<std::string_view, Scaling> kScalings[] = {
-    {"auto", Scaling::automatic}, {"delayed", Scaling::delayed}, {"current", Scaling::current}, {"none", Scaling::none}};
+constexpr std::pair<std::string_view, Scaling> kScalings[] = {{"auto", Scaling::automatic},
+                                                              {"delayed", Scaling::delayed},
+                                                              {"current", Scaling::current},
+                                                              {"none", Scaling::none}};
 
 constexpr std::pair<std::string_view, AccumulateOrder> kOrders[] = {{"auto", AccumulateOrder::by_factors},
                                                                     {"chain", AccumulateOrder::chain},
@@ -251,7 +253,8 @@ std::span<const Field> field_table() {
        {},
        &Fields::scaling,
        true,
-       "scale of a tensor: from earlier steps (delayed), from its own values (current), or none; auto: current "
+       "scale of a tensor: from earlier steps (delayed), from its own values (current), or none; auto: "
+       "current "
        "for nvfp4, delayed for 8 bits",
        "auto"},
       {"scale_margin",

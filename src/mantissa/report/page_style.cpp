@@ -124,7 +124,7 @@ path.gridline{fill:none;stroke:var(--rule);stroke-width:1}
 .intervals{font-size:.78rem;color:var(--soft);line-height:1.3}
 .intervals ul{list-style:none;margin:0;padding:0}.intervals .yname{margin:0 0 6px;font-weight:600}
 .intervals li{display:grid;grid-template-columns:minmax(0,1fr) auto;gap:0 10px;padding:4px 0}
-.intervals .who{overflow:hidden;text-overflow:ellipsis;white-space:nowrap;color:var(--ink)}
+.intervals .who{overflow-wrap:anywhere;color:var(--ink)}
 .intervals svg{grid-column:1/-1;display:block;width:100%;height:13px;margin-top:3px;overflow:visible}
 .intervals path{fill:none;stroke:currentColor;stroke-linecap:round}.intervals .good{color:var(--good)}.intervals .warn{color:var(--warn)}
 .intervals .bad{color:var(--bad)}.intervals .unknown{color:var(--unknown)}
@@ -168,8 +168,9 @@ th,td{padding:7px 14px;text-align:left;border-bottom:1px solid var(--rule);verti
 th{font-weight:600;color:var(--soft);font-size:.8rem;background:var(--tint)}
 tr:last-child td{border-bottom:0}
 td.n,th.n{text-align:right}th{white-space:normal;vertical-align:bottom}
-td:first-child{white-space:normal;min-width:11rem;max-width:26rem;overflow-wrap:anywhere}
+td:first-child{white-space:normal;width:34%;min-width:11rem;overflow-wrap:anywhere}
 td .quiet{white-space:normal;min-width:13rem}
+.number{color:var(--faint);margin-right:.35em}
 .bar{position:absolute;left:6px;bottom:2px;height:3px;background:var(--s0);border-radius:2px;max-width:calc(100% - 12px)}
 .fmt{display:inline-block;padding:0 7px;border-radius:5px;font-family:ui-monospace,Menlo,Consolas,"DejaVu Sans Mono",monospace;font-size:.86em}
 .f64{background:var(--f64)}.f32{background:var(--f32)}.tf32{background:var(--tf32)}.bf16{background:var(--bf16)}.f16{background:var(--f16)}.fp8{background:var(--fp8)}.block{background:var(--block)}

@@ -31,7 +31,7 @@ struct ParameterHealth {
                              // as it was
   double updates_zero = 0;   // whose update was zero without weight decay, and whose stored weight stayed
   double grads_flushed = 0;  // gradients that became zero when rounded to their format
-  double grads_saturated = 0;           // finite gradients beyond the range of their format
+  double grads_saturated = 0;  // finite gradients beyond the range of their format
   // The same two shares of the roundings of sums over shards; null if these do not round:
   std::optional<double> reduce_flushed{}, reduce_saturated{};
   double grad_absmax = 0;               // unscaled, before clipping

@@ -88,7 +88,8 @@ std::vector<std::pair<std::string_view, double>> figures(const ObservedValue& va
     if (!value.blocks) all.emplace_back("max_ulp", c.max_ulp);  // each block has places of its own
   }
   if (c.sums > 0) all.emplace_back("cancelled", share(c.cancelled, c.sums));
-  if (value.step != nullptr && value.step->phase == graph::Phase::update && c.compared > 0 && !value.is_inside())
+  if (value.step != nullptr && value.step->phase == graph::Phase::update && c.compared > 0 &&
+      !value.is_inside())
     all.emplace_back("stuck", share(value.stuck, c.count));
   if (value.interior > 0 && c.rms() > 0) {
     all.emplace_back("interior_error",
@@ -169,7 +170,8 @@ void Observer::after(const plan::Step& step, const graph::Call& call) {
   const RepeatedStep::Before before(call, repeated_);
   // Operands come first, then points inside the step, each with all results, then the results.
   const auto inside = std::ranges::find(values, false, &ObservedValue::is_operand);
-  const auto results = std::find_if(inside, values.end(), [](const ObservedValue& v) { return !v.is_inside(); });
+  const auto results =
+      std::find_if(inside, values.end(), [](const ObservedValue& v) { return !v.is_inside(); });
   const std::span<ObservedValue> rest(results, values.end());
   for (ObservedValue& value : std::span(values.begin(), inside)) see_operand(value, before.call());
   for (auto at = inside; at != results;) {

@@ -22,14 +22,14 @@ namespace mantissa::runtime {
 /// The kind of an observed value: that of its rounding point; `result` also for a result that is exact.
 using Observed = plan::RoundingKind;
 
-/// A value of a step and its counts. Of a point inside a step, such as the rounding of partial sums, the value
-/// is a result of the step before its own rounding, and its errors are the effect of that point alone.
+/// A value of a step and its counts. Of a point inside a step, such as the rounding of partial sums, the
+/// value is a result of the step before its own rounding, and its errors are the effect of that point alone.
 struct ObservedValue {
   const plan::Step* step = nullptr;
   Observed kind = Observed::result;
-  std::size_t index = 0;                   // of the output; for weights and factors, of the input
-  Scalar format = Scalar::f32;             // as stored; of a term, as added; of a point inside a step, of that point
-  Scalar rounded = Scalar::f32;            // to which it is rounded
+  std::size_t index = 0;         // of the output; for weights and factors, of the input
+  Scalar format = Scalar::f32;   // as stored; of a term, as added; of a point inside a step, of that point
+  Scalar rounded = Scalar::f32;  // to which it is rounded
   std::optional<BlockFormat> blocks = {};  // it is rounded to blocks, whose values `format` represents
   ValueCounts counts = {};
   /// Of an op with intermediate results in a lowered format: their error in the result, Σ error² and the

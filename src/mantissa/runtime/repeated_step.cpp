@@ -112,7 +112,8 @@ std::span<const graph::Argument> UnroundedResults::compute(graph::Call call, con
     const void* before = kept->before(call.outputs[o]);
     if (before == nullptr) continue;
     const graph::Argument& old = call.outputs[o];
-    kernels::copy_columns(call.ctx, old.rows, old.width, {before, old.type, old.row_stride()}, outputs_[o].out());
+    kernels::copy_columns(call.ctx, old.rows, old.width, {before, old.type, old.row_stride()},
+                          outputs_[o].out());
     adds = true;
   }
   if (step.op->alias >= 0 && !adds) {  // the op continues the values of this input

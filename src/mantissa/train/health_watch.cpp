@@ -120,8 +120,9 @@ std::vector<std::string> HealthWatch::with_format(Scalar master) const {
 
 HealthFinding HealthWatch::finding(const Found& f, std::string kind, std::string op, std::string pass,
                                    std::string text, std::vector<Cure> cures) const {
-  return {std::move(kind), std::move(op), std::move(pass), f.worst, f.part / f.of,
-          {std::move(text), std::move(cures)}, f.absmax, f.gradient, lr_};
+  return {std::move(kind), std::move(op), std::move(pass),
+          f.worst,         f.part / f.of, {std::move(text), std::move(cures)},
+          f.absmax,        f.gradient,    lr_};
 }
 
 template <class Loss, class Limit>
@@ -197,7 +198,8 @@ void HealthWatch::find_lost(std::vector<HealthFinding>& said) const {
     std::string text = fmt::format("{} of the updates of {} were lost", percent_text(f.part / f.of), who(f));
     if (f.counted > 0)
       text += fmt::format(", and {} of the elements equal their start", percent_text(f.never / f.counted));
-    const bool lowered = !holds(f.arithmetic, f.master);  // the update computes in fewer bits than the weight has
+    const bool lowered =
+        !holds(f.arithmetic, f.master);  // the update computes in fewer bits than the weight has
     const Scalar format = lowered ? f.arithmetic : f.master;
     const double spacing = ulp(f.absmax, format);
     text += fmt::format(": {}numbers in {} near {:.2g} are {:.2g} apart, and ",
@@ -240,11 +242,11 @@ void HealthWatch::find_gradients(std::vector<HealthFinding>& said) const {
                                        percent_text(f.part / f.of), who(f), what),
                            {{started_over({"--set", "precision.reduce=f32"})}}));
   };
-  for (const Found& f :
-       above([](const Sums& s) { return s.reduce_flushed; }, [&](const Sums&) { return limits_.grads_flushed; }))
+  for (const Found& f : above([](const Sums& s) { return s.reduce_flushed; },
+                              [&](const Sums&) { return limits_.grads_flushed; }))
     say_reduce(f, "underflow", "became zero when they were rounded to the `reduce` format");
-  for (const Found& f :
-       above([](const Sums& s) { return s.reduce_saturated; }, [&](const Sums&) { return limits_.saturated; }))
+  for (const Found& f : above([](const Sums& s) { return s.reduce_saturated; },
+                              [&](const Sums&) { return limits_.saturated; }))
     say_reduce(f, "saturation", "exceeded the range of the `reduce` format");
 }
 

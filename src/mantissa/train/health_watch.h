@@ -24,12 +24,12 @@ struct HealthLimits {
 
 /// A loss of several parameters.
 struct HealthFinding {
-  std::string kind;   // "rounded_away", "underflow", "saturation"
-  std::string op;     // "matmul", "gradient", "reduce", "update"
-  std::string pass;   // "forward", "backward", "update"
-  std::string worst;  // the parameter that loses the largest share
-  double share = 0;   // of the elements of all these parameters
-  Warning warning;    // one sentence, with cures
+  std::string kind;                         // "rounded_away", "underflow", "saturation"
+  std::string op;                           // "matmul", "gradient", "reduce", "update"
+  std::string pass;                         // "forward", "backward", "update"
+  std::string worst;                        // the parameter that loses the largest share
+  double share = 0;                         // of the elements of all these parameters
+  Warning warning;                          // one sentence, with cures
   double absmax = 0, gradient = 0, lr = 0;  // the largest weight and gradient, and the highest rate
 };
 

@@ -310,7 +310,8 @@ void Trainer::update_weights(StepReport& r, const text::StepData& rows,
 }
 
 void Trainer::add_reduced(std::vector<runtime::ParameterHealth>& health) {
-  const std::vector<NamedGradient> gradients = reduced_.empty() ? std::vector<NamedGradient>() : last_gradients();
+  const std::vector<NamedGradient> gradients =
+      reduced_.empty() ? std::vector<NamedGradient>() : last_gradients();
   for (std::size_t i = 0; i < gradients.size(); ++i) {
     const auto of = std::ranges::find(health, gradients[i].name, &runtime::ParameterHealth::name);
     if (of == health.end() || reduced_[i].count == 0) continue;

@@ -40,10 +40,11 @@ struct ValueStep {
   std::optional<double> error_rms{};   // of the rounding, relative to the rms of the values
   std::optional<double>
       error_mean{};  // signed, relative to the rms of the values: a bias if it is not near 0
-  std::optional<double> error_inward{};    // the mean decrease of the magnitude, relative to the rms
-  std::optional<double> max_ulp{};         // the largest error, in units of the format's last place
-  std::optional<double> cancelled{};       // of sums: elements below 1/64 of their largest term
-  std::optional<double> stuck{};  // of a state that the update keeps: not zero before rounding, but no change after it
+  std::optional<double> error_inward{};  // the mean decrease of the magnitude, relative to the rms
+  std::optional<double> max_ulp{};       // the largest error, in units of the format's last place
+  std::optional<double> cancelled{};     // of sums: elements below 1/64 of their largest term
+  std::optional<double>
+      stuck{};  // of a state that the update keeps: not zero before rounding, but no change after it
   std::optional<double> interior_error{};  // of intermediate results in a lowered format, relative to the rms
 };
 
@@ -54,12 +55,13 @@ struct ValueSeries {
   Scalar format = Scalar::f32;             // as stored
   Scalar rounded = Scalar::f32;            // to which it is rounded: a term of a sum may be stored in f32
   std::optional<BlockFormat> blocks = {};  // it is rounded to blocks, whose values `format` represents
-  bool factor = false;        // an operand that a product rounds while it reads it, called `name`
+  bool factor = false;  // an operand that a product rounds while it reads it, called `name`
   plan::RoundingKind kind = plan::RoundingKind::result;
-  std::string field = {};     // the policy field that decides the format, or "": compute
-  bool rounds = false;        // its format does not store every result of the arithmetic
-  std::string point = {};     // of a point inside the op: its name ("P and dS"); the values are results of the op
-  bool delayed = false;       // its scale is of earlier steps
+  std::string field = {};  // the policy field that decides the format, or "": compute
+  bool rounds = false;     // its format does not store every result of the arithmetic
+  std::string point =
+      {};                // of a point inside the op: its name ("P and dS"); the values are results of the op
+  bool delayed = false;  // its scale is of earlier steps
   std::string interior = {};  // intermediate results in a lowered format ("softmax"), or ""
   std::int64_t elements = 0;  // in a step
   std::string decided_by;     // the rule or preset that decided the format
@@ -106,13 +108,13 @@ struct Finding {
   std::vector<std::int64_t> rows = {};  // data rows of that batch
   double share = 0;                     // of elements
   std::map<std::string, double> evidence = {};
-  std::optional<std::string> rule = {};  // that --rule takes
-  std::optional<Cure> cure = {};         // Cure::tested: it was replayed, and the finding was gone
+  std::optional<std::string> rule = {};        // that --rule takes
+  std::optional<Cure> cure = {};               // Cure::tested: it was replayed, and the finding was gone
   std::vector<Alternative> alternatives = {};  // to the cure, in order of memory and time
-  std::string command = {};              // the cure as a whole command, if the program knows it
-  std::string remark = {};               // if no cure works: which ones were tried
-  std::string text;                      // one sentence
-  double severity = 0;                   // findings are sorted by it, the worst first
+  std::string command = {};                    // the cure as a whole command, if the program knows it
+  std::string remark = {};                     // if no cure works: which ones were tried
+  std::string text;                            // one sentence
+  double severity = 0;                         // findings are sorted by it, the worst first
 };
 
 /// An input of the op whose result was the first that is not finite.
@@ -152,12 +154,12 @@ struct Audit {
   std::vector<StepPoint> earlier = {};  // steps of the run before those, from its metrics
   std::vector<ValueSeries> values;      // in the order of the plan
   std::vector<ParameterSeries> weights;
-  double median_gradient_error = 0;    // the largest over the steps of the median over the parameters
-  double expected_gradient_error = 0;  // what rounding the operands of products explains
-  std::string coarsest = {};           // the coarsest format of operands
-  std::string no_reference = {};  // why gradients were not compared with those in f32, or ""
-  std::int64_t points_of_rounding = 0;        // of the plan
-  std::vector<std::string> unobserved = {};   // of these: "SCOPE OP PASS (NAME): why"
+  double median_gradient_error = 0;          // the largest over the steps of the median over the parameters
+  double expected_gradient_error = 0;        // what rounding the operands of products explains
+  std::string coarsest = {};                 // the coarsest format of operands
+  std::string no_reference = {};             // why gradients were not compared with those in f32, or ""
+  std::int64_t points_of_rounding = 0;       // of the plan
+  std::vector<std::string> unobserved = {};  // of these: "SCOPE OP PASS (NAME): why"
   std::vector<plan::PlanRow> plan;
   std::vector<Finding> findings;  // the worst first; none for a healthy run
   std::map<std::string, double> thresholds;

@@ -195,8 +195,8 @@ const Finding* cured_stop(const Finding& finding, const Audit& audit) {
   return nullptr;
 }
 
-/// Tries all cures of weights that do not move, and keeps those that work, the one that takes the least memory
-/// first, and of equal ones the fastest.
+/// Tries all cures of weights that do not move, and keeps those that work, the one that takes the least
+/// memory first, and of equal ones the fastest.
 void try_moving(Finding& finding, const std::vector<Cure>& candidates, Trials& trials) {
   std::string failed;
   std::vector<Alternative> working;
@@ -322,18 +322,20 @@ namespace {
 std::string coverage_of(const Audit& audit) {
   const auto missing = std::ssize(audit.unobserved);
   if (audit.points_of_rounding == 0) return "The plan rounds nothing below its arithmetic.";
-  std::string text = missing == 0
-                         ? fmt::format("All {} of the plan were observed", counted(audit.points_of_rounding, "rounding point"))
-                         : fmt::format("{} of {} of the plan were not observed: {}{}", missing,
-                                       counted(audit.points_of_rounding, "rounding point"), audit.unobserved.front(),
-                                       missing > 1 ? ", and others (audit.json, not_observed)" : "");
+  std::string text = missing == 0 ? fmt::format("All {} of the plan were observed",
+                                                counted(audit.points_of_rounding, "rounding point"))
+                                  : fmt::format("{} of {} of the plan were not observed: {}{}", missing,
+                                                counted(audit.points_of_rounding, "rounding point"),
+                                                audit.unobserved.front(),
+                                                missing > 1 ? ", and others (audit.json, not_observed)" : "");
   if (!audit.no_reference.empty())
     return text + fmt::format(". Gradients were not compared with f32: {}.", audit.no_reference);
-  const bool compared = std::ranges::any_of(
-      audit.weights, [](const ParameterSeries& p) { return !p.gradient_steps.empty(); });
+  const bool compared =
+      std::ranges::any_of(audit.weights, [](const ParameterSeries& p) { return !p.gradient_steps.empty(); });
   if (!compared) return text + ". No gradients were compared with f32: no observed step was applied.";
-  return text + fmt::format("; the gradients differ from those of the same steps in f32 by {} of their rms (median).",
-                            percent_text(audit.median_gradient_error));
+  return text + fmt::format(
+                    "; the gradients differ from those of the same steps in f32 by {} of their rms (median).",
+                    percent_text(audit.median_gradient_error));
 }
 
 }  // namespace
@@ -346,13 +348,16 @@ std::string verdict_of(const Audit& audit) {
     return fmt::format("{} showed nothing: run.skip_batches skips every batch.", what);
   if (audit.findings.empty()) {
     std::string text = fmt::format(
-        "{} showed no problem: no value left the range of its format{}, and no format lost more than its share "
+        "{} showed no problem: no value left the range of its format{}, and no format lost more than its "
+        "share "
         "of gradients or updates. ",
         what, skipped > 0 ? " in the steps that were applied" : "");
-    text += skipped == 0 ? "Every step was applied. "
-                         : fmt::format("{} skipped{}{}. ", counted(skipped, "step", "was", "were"),
-                                       batches > 0 ? fmt::format(", {} of them as run.skip_batches requests", batches) : "",
-                                       skipped > batches ? ", while the loss scale looked for its value" : "");
+    text += skipped == 0
+                ? "Every step was applied. "
+                : fmt::format(
+                      "{} skipped{}{}. ", counted(skipped, "step", "was", "were"),
+                      batches > 0 ? fmt::format(", {} of them as run.skip_batches requests", batches) : "",
+                      skipped > batches ? ", while the loss scale looked for its value" : "");
     return text + coverage_of(audit);
   }
   const Finding& first = audit.findings.front();

@@ -253,7 +253,8 @@ void find_errors(Search& search, const Thresholds& t) {
         f.evidence["error_rms"] = *s.error_rms;
         f.evidence["times_bf16"] = ratio;
         f.text = fmt::format(
-            "computing the {} of {} in {} changes its result by {} of the rms, {:.0f} times the error of storing "
+            "computing the {} of {} in {} changes its result by {} of the rms, {:.0f} times the error of "
+            "storing "
             "it in bf16",
             v.point, place_of_op(v), name(v.rounded), percent_text(*s.error_rms), ratio);
       });
@@ -274,7 +275,8 @@ void find_stuck(Search& search, const config::RunConfig& config, const Threshold
       t.updates_lost, Occurs::often,
       [&](const ValueSeries& v, const ValueStep& s) -> std::optional<double> {
         const precision::Use use{v.scope, "update", precision::Pass::update, s.step - 1};
-        const bool kept = v.field == "optimizer" && config.policy.resolve(use).rounding != Rounding::stochastic;
+        const bool kept =
+            v.field == "optimizer" && config.policy.resolve(use).rounding != Rounding::stochastic;
         return kept ? s.stuck : std::nullopt;
       },
       [](Finding& f, const ValueSeries& v, const ValueStep&, double share) {
@@ -315,7 +317,8 @@ void find_lost_updates(const Audit& audit, const config::RunConfig& config, cons
     f.share = h.share;
     f.severity = severity_of(h.kind, h.share);
     f.text = h.warning.text;
-    f.evidence = {{"share", h.share}, {"weight_absmax", h.absmax}, {"gradient_absmax", h.gradient}, {"lr", h.lr}};
+    f.evidence = {
+        {"share", h.share}, {"weight_absmax", h.absmax}, {"gradient_absmax", h.gradient}, {"lr", h.lr}};
     if (!h.warning.cures.empty()) {
       f.cure = h.warning.cures.front();
       std::erase(f.cure->arguments, "--overwrite");  // an audit writes no run
@@ -355,8 +358,12 @@ void find_gradients(const Audit& audit, const Thresholds& t, std::vector<Finding
     f.pass = "backward";
     f.step = w.step->step;
     f.severity = 45;
-    f.evidence = {{"vanished", w.step->vanished}, {"zeros", w.step->zeros}, {"error", w.step->error},
-                  {"cosine", w.step->cosine},     {"rms_f32", w.step->rms}, {"median_error", audit.median_gradient_error},
+    f.evidence = {{"vanished", w.step->vanished},
+                  {"zeros", w.step->zeros},
+                  {"error", w.step->error},
+                  {"cosine", w.step->cosine},
+                  {"rms_f32", w.step->rms},
+                  {"median_error", audit.median_gradient_error},
                   {"expected_error", audit.expected_gradient_error}};
     f.text = text;
     if (w.parameters > 1) f.text += fmt::format("; {} parameters are affected", w.parameters);
@@ -364,8 +371,9 @@ void find_gradients(const Audit& audit, const Thresholds& t, std::vector<Finding
   };
   const Worst vanished = worst_of([](const GradientStep& g) { return g.vanished; }, t.underflow);
   if (vanished.parameter != nullptr) {
-    report(vanished, fmt::format("{} of the gradient of {} is zero, but not in the same step in f32 (step {})",
-                                 percent_text(vanished.figure), vanished.parameter->name, vanished.step->step))
+    report(vanished,
+           fmt::format("{} of the gradient of {} is zero, but not in the same step in f32 (step {})",
+                       percent_text(vanished.figure), vanished.parameter->name, vanished.step->step))
         ->share = vanished.figure;
     return;
   }
@@ -375,11 +383,12 @@ void find_gradients(const Audit& audit, const Thresholds& t, std::vector<Finding
   if (wrong.parameter == nullptr && audit.median_gradient_error > std::min(1.0, t.gradient * explained))
     wrong = worst_of([](const GradientStep& g) { return g.error; }, audit.median_gradient_error);
   if (wrong.parameter == nullptr) return;
-  report(wrong, fmt::format("the gradient of {} differs from that of the same step in f32 by {} of its rms (step "
-                            "{}); the median over all parameters is {}, and operands of {} explain about {}",
-                            wrong.parameter->name, percent_text(wrong.step->error), wrong.step->step,
-                            percent_text(audit.median_gradient_error), audit.coarsest,
-                            percent_text(std::min(1.0, explained))));
+  report(wrong,
+         fmt::format("the gradient of {} differs from that of the same step in f32 by {} of its rms (step "
+                     "{}); the median over all parameters is {}, and operands of {} explain about {}",
+                     wrong.parameter->name, percent_text(wrong.step->error), wrong.step->step,
+                     percent_text(audit.median_gradient_error), audit.coarsest,
+                     percent_text(std::min(1.0, explained))));
 }
 
 void find_scale_fall(const Audit& audit, const Thresholds& t, std::vector<Finding>& found) {

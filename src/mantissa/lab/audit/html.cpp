@@ -52,20 +52,23 @@ WorstShares worst_shares(const Audit& audit) {
   return worst;
 }
 
-/// Returns the verdict, unless it denies what the maps of this page show: losses below the thresholds.
+/// Returns the verdict. If the maps of this page show losses below the thresholds, it tells the largest, and
+/// does not deny them.
 std::string paragraph_of(const Audit& audit, const WorstShares& worst) {
   if (!audit.findings.empty() || !audit.stopped.empty() || worst.most() == 0) return audit.verdict;
+  std::string text = audit.verdict;
+  constexpr std::string_view kDenial = "no value left the range of its format";
+  if (const std::size_t at = text.find(kDenial); at != std::string::npos)
+    text.replace(at, kDenial.size(), "no loss is beyond its threshold");
   std::vector<std::string> parts;
   if (worst.small.share > 0)
     parts.push_back(fmt::format("up to {} of a value became zero ({})", report::share_text(worst.small.share),
                                 worst.small.what));
   if (worst.large.share > 0)
-    parts.push_back(fmt::format("up to {} exceeded the largest value ({})",
+    parts.push_back(fmt::format("up to {} reached the largest value ({})",
                                 report::share_text(worst.large.share), worst.large.what));
-  return fmt::format(
-      "{} {} of {} showed nothing beyond the thresholds of this page. Values left the range of their "
-      "formats: {}.",
-      audit.steps, audit.steps == 1 ? "step" : "steps", audit.title, fmt::join(parts, "; "));
+  return fmt::format("{}{}Below the thresholds, values left the range of their formats: {}.", text,
+                     text.ends_with(' ') || text.empty() ? "" : " ", fmt::join(parts, "; "));
 }
 
 std::string words_of(const Audit& audit, Status status, const WorstShares& worst) {

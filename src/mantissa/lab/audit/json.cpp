@@ -26,13 +26,15 @@ Json json_of(const Finding& f) {
   json["tested"] = f.cure && f.cure->tested;
   json["alternatives"] = Json::array();
   for (const Alternative& a : f.alternatives)
-    json["alternatives"].push_back({{"cure", a.cure.arguments}, {"memory", a.memory}, {"step_seconds", a.step_seconds}});
+    json["alternatives"].push_back(
+        {{"cure", a.cure.arguments}, {"memory", a.memory}, {"step_seconds", a.step_seconds}});
   json["text"] = f.remark.empty() ? f.text : f.text + "; " + f.remark;
   return json;
 }
 
 Json json_of(const GradientStep& g) {
-  return {{"step", g.step}, {"zeros", g.zeros}, {"vanished", g.vanished}, {"error", g.error}, {"cosine", g.cosine}, {"rms", g.rms}};
+  return {{"step", g.step},   {"zeros", g.zeros},   {"vanished", g.vanished},
+          {"error", g.error}, {"cosine", g.cosine}, {"rms", g.rms}};
 }
 
 /// The gradients of every parameter beside those in f32.

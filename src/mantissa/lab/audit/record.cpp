@@ -19,10 +19,15 @@ ValueStep value_step(std::int64_t step, const runtime::ObservedValue& value) {
       {"absmax", &v.absmax}, {"absmin", &v.absmin},       {"mean", &v.mean},           {"rms", &v.rms},
       {"zeros", &v.zeros},   {"subnormal", &v.subnormal}, {"saturated", &v.saturated}, {"inf", &v.inf},
       {"nan", &v.nan}};
-  const std::pair<std::string_view, std::optional<double>*> some[] = {
-      {"flushed", &v.flushed},       {"overflowed", &v.overflowed},        {"error_rms", &v.error_rms},
-      {"error_mean", &v.error_mean}, {"error_inward", &v.error_inward},    {"max_ulp", &v.max_ulp},
-      {"cancelled", &v.cancelled},   {"stuck", &v.stuck},   {"interior_error", &v.interior_error}};
+  const std::pair<std::string_view, std::optional<double>*> some[] = {{"flushed", &v.flushed},
+                                                                      {"overflowed", &v.overflowed},
+                                                                      {"error_rms", &v.error_rms},
+                                                                      {"error_mean", &v.error_mean},
+                                                                      {"error_inward", &v.error_inward},
+                                                                      {"max_ulp", &v.max_ulp},
+                                                                      {"cancelled", &v.cancelled},
+                                                                      {"stuck", &v.stuck},
+                                                                      {"interior_error", &v.interior_error}};
   for (const auto& [name, figure] : runtime::figures(value)) {
     for (const auto& [key, field] : always) {
       if (key == name) *field = figure;
@@ -49,7 +54,8 @@ std::pair<std::string, double> coarsest_operand(const plan::Program& program) {
       const plan::Buffer& b = program.buffer(o.buffer);
       if (o.factors.empty() || !b.quantization) continue;
       const std::optional<BlockFormat> blocks = b.quantization->blocks;
-      blocks ? see(traits(*blocks).name, traits(*blocks).mantissa_bits) : see(name(b.type), traits(b.type).mantissa_bits);
+      blocks ? see(traits(*blocks).name, traits(*blocks).mantissa_bits)
+             : see(name(b.type), traits(b.type).mantissa_bits);
     }
   }
   return coarsest;
@@ -151,8 +157,8 @@ void Record::add_reduced(std::int64_t step, train::Trainer& trainer) {
     const std::string& name = gradients[i].name;
     const std::string scope = module_of(name);
     compared_.insert({scope, "reduce", plan::RoundingKind::reduce, "gradient"});
-    const auto [at, is_new] =
-        series_.try_emplace({scope, "reduce", "backward", name.substr(scope.size() + 1)}, audit_.values.size());
+    const auto [at, is_new] = series_.try_emplace(
+        {scope, "reduce", "backward", name.substr(scope.size() + 1)}, audit_.values.size());
     if (is_new) {
       ValueSeries& s = audit_.values.emplace_back();
       s.scope = scope;
@@ -164,9 +170,8 @@ void Record::add_reduced(std::int64_t step, train::Trainer& trainer) {
       s.rounds = true;
       s.decided_by = trainer.program().policy.preset();
     }
-    const runtime::ObservedValue value{.format = trainer.program().reduce,
-                                       .rounded = trainer.program().reduce,
-                                       .counts = reduced[i]};
+    const runtime::ObservedValue value{
+        .format = trainer.program().reduce, .rounded = trainer.program().reduce, .counts = reduced[i]};
     ValueSeries& s = audit_.values[at->second];
     s.steps.push_back(value_step(step, value));
     s.elements = gradients[i].count;
@@ -196,7 +201,8 @@ void Record::summarise_gradients(const plan::Program& program, std::int64_t laye
   constexpr double kPerLayer = 8;
   const auto [format, unit] = coarsest_operand(program);
   audit_.coarsest = format;
-  audit_.expected_gradient_error = kPerLayer * unit * std::sqrt(static_cast<double>(std::max<std::int64_t>(1, layers)));
+  audit_.expected_gradient_error =
+      kPerLayer * unit * std::sqrt(static_cast<double>(std::max<std::int64_t>(1, layers)));
 }
 
 void Record::list_unobserved(const plan::Program& program) {
@@ -207,9 +213,9 @@ void Record::list_unobserved(const plan::Program& program) {
       const std::string scope = p.step == nullptr ? module_of(p.scope(*part)) : p.scope(*part);
       const bool compared = compared_.contains({scope, std::string(p.op()), p.kind, p.name});
       if (compared && p.unobserved.empty()) continue;
-      audit_.unobserved.push_back(fmt::format("{} {} {} ({}): {}", scope, p.op(), p.pass(), p.name.empty() ? name(p.kind) : p.name,
-                                              p.unobserved.empty() ? "no observed step could be repeated without it"
-                                                                   : p.unobserved));
+      audit_.unobserved.push_back(
+          fmt::format("{} {} {} ({}): {}", scope, p.op(), p.pass(), p.name.empty() ? name(p.kind) : p.name,
+                      p.unobserved.empty() ? "no observed step could be repeated without it" : p.unobserved));
     }
   }
 }

@@ -188,7 +188,8 @@ Audit audit_run(const AuditSource& source, const AuditOptions& options, const On
         record.add_values(step, trainer.program(), observer->take());
         record.add_values(step, *trainer.program().update, updates->take());
         if (!r->batch_skipped) record.add_reduced(step, trainer);
-        if (compares && !r->skipped) record.add_gradients(step, reference->compare(trainer, r->loss_scale.value_or(1)));
+        if (compares && !r->skipped)
+          record.add_gradients(step, reference->compare(trainer, r->loss_scale.value_or(1)));
       }
       if (r->overflow) overflows.add(*r->overflow, step);
       ++audit.steps;

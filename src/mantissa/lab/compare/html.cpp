@@ -73,7 +73,7 @@ std::string gaps_html(const Comparison& c) {
   report::IntervalChart chart{
       .label = "difference of each run from the reference, and what chance may be in it",
       .heading = fmt::format("{} minus that of {}", c.measure.online ? c.measure.name : "final loss, nats,",
-                             c.runs.front().name),
+                             name_in_text(c, c.runs.front())),
       .reading = "",
       .rows = {}};
   bool reaches = false;
@@ -85,7 +85,7 @@ std::string gaps_html(const Comparison& c) {
     if (run.paired && run.paired->limit)
       reach = std::max(*run.paired->limit, kPromptErrors * run.gap_error.value_or(0));
     reaches = reaches || reach.has_value();
-    chart.rows.push_back({run.name, *run.gap, reach, status_of_run(run), text});
+    chart.rows.push_back({name_in_text(c, run), *run.gap, reach, status_of_run(run), text});
   }
   chart.reading = c.measure.online ? "Right of zero is better." : "Right of zero is worse.";
   if (reaches) chart.reading += " A bar that contains zero may be chance.";
@@ -105,7 +105,7 @@ std::string compare_facts(const Comparison& c) {
   add("Runs", report::count_text(static_cast<std::int64_t>(c.runs.size())));
   if (!c.runs.empty()) {
     add("Seeds", report::count_text(static_cast<std::int64_t>(seeds_of(c, 0).size())));
-    add("Reference", c.runs.front().name);
+    add("Reference", name_in_text(c, c.runs.front()));
   }
   if (c.noise) add("Another seed changes", difference_text(c.measure, *c.noise));
   if (c.seconds >= 1) add("Time", human_seconds(c.seconds));
@@ -135,6 +135,12 @@ Runs pointers_to(const std::vector<ComparedRun>& runs) {
   return all;
 }
 
+/// Returns the number of a run that names it in the verdict, or "" for one with another seed.
+std::string number_html(const Comparison& c, const ComparedRun& run) {
+  if (c.runs.empty() || &run < c.runs.data() || &run > &c.runs.back()) return "";
+  return fmt::format("<span class=\"number\">{}</span> ", &run - c.runs.data() + 1);
+}
+
 std::string loss_table(const Comparison& c, const Runs& runs) {
   report::Table table{.label = "Losses and verdicts",
                       .columns = {{"Run"},
@@ -154,7 +160,7 @@ std::string loss_table(const Comparison& c, const Runs& runs) {
     if (run->outcome == Outcome::reference) gap.reset();
     const std::optional<double>& value = run->mean_value ? run->mean_value : run->final_value;
     table.rows.push_back(
-        {{report::escaped(run->name)},
+        {{number_html(c, *run) + report::escaped(run->name)},
          {verdict},
          number_cell(value, [&](double v) { return report::escaped(value_text(c.measure, v)); }),
          number_cell(
@@ -167,7 +173,7 @@ std::string loss_table(const Comparison& c, const Runs& runs) {
   return to_html(table);
 }
 
-std::string cost_table(const Runs& runs) {
+std::string cost_table(const Comparison& c, const Runs& runs) {
   report::Table table{.label = "Speed, memory and weights",
                       .columns = {{"Run"},
                                   {"Tokens per second", true},
@@ -186,7 +192,7 @@ std::string cost_table(const Runs& runs) {
   };
   for (const ComparedRun* run : runs) {
     table.rows.push_back(
-        {{report::escaped(run->name)},
+        {{number_html(c, *run) + report::escaped(run->name)},
          number_cell(
              run->tokens_per_second, [](double v) { return report::number_text(std::round(v)); }, fastest),
          number_cell(
@@ -226,7 +232,7 @@ std::string seeds_html(const Comparison& c) {
                             "itself is from its first seed. Runs of one policy have equal work: they show "
                             "how much a busy machine changes "
                             "the speed.</p>\n" +
-                                loss_table(c, runs) + cost_table(runs),
+                                loss_table(c, runs) + cost_table(c, runs),
                             only_seeds_differ(c));
 }
 
@@ -242,7 +248,7 @@ report::Section table_section(const Comparison& c) {
                   "<h3>Speed, memory and weights</h3>\n<p class=\"none-line\">The distance is "
                   "that of the final weights from those of the reference, as a share of the way that the "
                   "reference moved. Lost updates left the stored weight as it was.</p>\n" +
-                  cost_table(pointers_to(c.runs)) + seeds_html(c)};
+                  cost_table(c, pointers_to(c.runs)) + seeds_html(c)};
 }
 
 report::Section details_section(const Comparison& c) {
@@ -260,7 +266,7 @@ report::Section details_section(const Comparison& c) {
     const std::string note =
         count == 0 ? "" : fmt::format("<small>{} finding{}</small>", count, count == 1 ? "" : "s");
     const bool open = count > 0 || status_of_run(run) == Status::bad;
-    section.body += report::disclosure(report::escaped(run.name) + note, body, open);
+    section.body += report::disclosure(number_html(c, run) + report::escaped(run.name) + note, body, open);
   }
   return section;
 }

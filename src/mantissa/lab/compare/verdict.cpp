@@ -16,11 +16,11 @@ namespace {
 using Runs = std::vector<const ComparedRun*>;
 
 /// Returns the name of a run and, in short, how it differs.
-std::string in_short(const ComparedRun& run) {
+std::string in_short(const Comparison& c, const ComparedRun& run) {
   const auto after = [&](std::string_view mark) {
     return run.verdict.substr(std::min(run.verdict.size(), run.verdict.find(mark) + mark.size()));
   };
-  const std::string who = name_in_text(run);
+  const std::string who = name_in_text(c, run);
   switch (run.outcome) {
     case Outcome::worse:
     case Outcome::better:
@@ -58,9 +58,9 @@ std::string unhealthy(const Comparison& c) {
   for (std::size_t i = 0; i < c.runs.size(); ++i) {
     const ComparedRun& run = c.runs[i];
     if (!has_findings(c, i)) continue;
-    names.push_back(run.updates_lost ? fmt::format("{} ({} of its last updates were lost)", name_in_text(run),
-                                                   percent_text(*run.updates_lost))
-                                     : name_in_text(run));
+    names.push_back(run.updates_lost ? fmt::format("{} ({} of its last updates were lost)",
+                                                   name_in_text(c, run), percent_text(*run.updates_lost))
+                                     : name_in_text(c, run));
   }
   return joined(names);
 }
@@ -100,7 +100,7 @@ std::string only_seeds_text(const Comparison& c) {
   std::string text = fmt::format(
       "These {} runs of {} differ only in their seed: this is the noise of seeds, and not a comparison of "
       "policies.",
-      all.size(), name_in_text(c.runs.front()));
+      all.size(), name_in_text(c, c.runs.front()));
   if (!c.runs.front().mean_value) return text;
   double squares = 0;
   std::int64_t count = 0;
@@ -146,14 +146,14 @@ std::string savings(const Comparison& c) {
     const double ratio = *c.runs[fast].tokens_per_second / speed;
     if (ratio > kLeastSpeedup)
       parts.push_back(fmt::format("{} is the fastest ({:.2f} × the speed of the reference)",
-                                  name_in_text(c.runs[fast]), ratio));
+                                  name_in_text(c, c.runs[fast]), ratio));
   }
   const std::size_t small = best_run(c, &ComparedRun::peak_bytes, std::less<>());
   if (small < c.runs.size() && reference.peak_bytes.value_or(0) > 0) {
     const double ratio = *c.runs[small].peak_bytes / *reference.peak_bytes;
     if (ratio < kLeastSaving)
       parts.push_back(fmt::format("{} needs the least memory ({:.2f} × that of the reference)",
-                                  name_in_text(c.runs[small]), ratio));
+                                  name_in_text(c, c.runs[small]), ratio));
   }
   if (parts.empty()) return "";
   return fmt::format(" Of the runs that did at least as well as the reference, {}.",
@@ -166,7 +166,7 @@ std::string held_out_text(const Comparison& c) {
   std::vector<std::string> names;
   for (std::size_t i = 1; i < c.runs.size(); ++i) {
     const std::string why = other_held_out(c.runs[i], c.runs.front());
-    if (!why.empty()) names.push_back(fmt::format("{} ({})", name_in_text(c.runs[i]), why));
+    if (!why.empty()) names.push_back(fmt::format("{} ({})", name_in_text(c, c.runs[i]), why));
   }
   if (names.empty()) return "";
   return fmt::format(" Measurements on held-out rows cannot be compared, because the rows are others: {}.",
@@ -188,7 +188,7 @@ struct Group {
 Group group_of(const Comparison& c, Outcome outcome) {
   Group group;
   for (const ComparedRun& run : c.runs) {
-    if (run.outcome == outcome) group.names.push_back(name_in_text(run));
+    if (run.outcome == outcome) group.names.push_back(name_in_text(c, run));
   }
   return group;
 }
@@ -198,7 +198,7 @@ std::string lost_text(const Comparison& c, Group& group) {
   std::vector<std::string> lost;
   for (std::size_t i = 0; i < c.runs.size(); ++i) {
     if (!has_findings(c, i)) continue;
-    group.names.push_back(name_in_text(c.runs[i]));
+    group.names.push_back(name_in_text(c, c.runs[i]));
     for (const ComparedRun* run : seeds_of(c, i)) {
       for (const std::string& what : run->losses) {
         if (std::ranges::find(lost, what) == lost.end()) lost.push_back(what);
@@ -222,22 +222,18 @@ std::string stop_text(const ComparedRun& run) {
   return fmt::format("stopped at step {}: {}", run.stopped_at, why);
 }
 
-std::string name_in_text(const ComparedRun& run) {
+std::string name_in_text(const Comparison& c, const ComparedRun& run) {
   constexpr std::size_t kMost = 60;  // bytes
-  std::string name = run.name;
-  if (name.size() > kMost) {
-    std::size_t end = kMost;
-    while (end > 0 && (static_cast<unsigned char>(name[end]) & 0xC0U) == 0x80U) --end;
-    name = name.substr(0, end) + "…";
-  }
-  return name.find_first_of(";,:()") == std::string::npos && !name.empty() ? name : "“" + name + "”";
+  if (run.name.size() > kMost) return fmt::format("run {}", &run - c.runs.data() + 1);
+  return run.name.find_first_of(";,:()") == std::string::npos && !run.name.empty() ? run.name
+                                                                                   : "“" + run.name + "”";
 }
 
 std::string headline_of(const Comparison& c) {
   if (c.runs.empty()) return "No run ended";
   if (only_seeds_differ(c)) return "Not a comparison of policies: only the seed differs";
   if (c.runs.size() == 1) return "No run to compare with the reference";
-  const std::string reference = name_in_text(c.runs.front());
+  const std::string reference = name_in_text(c, c.runs.front());
   if (!c.runs.front().stopped.empty()) return reference + ", the reference, stopped";
   std::vector<std::string> parts;
   if (const Group g = group_of(c, Outcome::stopped); !g.names.empty())
@@ -274,6 +270,7 @@ std::string headline_of(const Comparison& c) {
   std::string text = fmt::format("{}", fmt::join(parts, "; "));
   while (text.ends_with(' ')) text.pop_back();
   if (text.starts_with("not ")) text.front() = 'N';
+  if (text.starts_with("run ")) text.front() = 'R';
   return text;
 }
 
@@ -284,10 +281,10 @@ std::string verdict_of(const Comparison& c) {
   const std::size_t seeds = seeds_of(c, 0).size();
   std::string text =
       reference.mean_value
-          ? fmt::format("{} is the reference; its final {} is {}{}.", name_in_text(reference), what,
+          ? fmt::format("{} is the reference; its final {} is {}{}.", name_in_text(c, reference), what,
                         value_text(c.measure, *reference.mean_value),
                         seeds > 1 ? fmt::format(", the mean over {} seeds", seeds) : "")
-          : fmt::format("{} is the reference, but has no final {}.", name_in_text(reference), what);
+          : fmt::format("{} is the reference, but has no final {}.", name_in_text(c, reference), what);
   if (c.measure.online) text += " " + judged_by(c.measure);
   if (!reference.stopped.empty())
     text += fmt::format(" It {}. The differences are those of the steps before.", stop_text(reference));
@@ -303,13 +300,15 @@ std::string verdict_of(const Comparison& c) {
   for (const auto& [outcome, words] : kParts) {
     std::vector<std::string> names;
     for (const ComparedRun& run : c.runs) {
-      if (run.outcome == outcome) names.push_back(in_short(run));
+      if (run.outcome == outcome) names.push_back(in_short(c, run));
     }
     if (!names.empty()) text += fmt::format(" {}: {}.", words, joined(names));
   }
   if (const std::string names = unhealthy(c); !names.empty())
     text += fmt::format(" Whatever the {}, numeric health has findings for {}.", what, names);
-  return text + held_out_text(c) + savings(c);
+  text += held_out_text(c) + savings(c);
+  if (text.starts_with("run ")) text.front() = 'R';
+  return text;
 }
 
 }  // namespace mantissa::lab

@@ -18,9 +18,9 @@ std::optional<double> error_of(const ComparedRun& run);
 /// Returns "stopped at step 12: …" or "did not start: …".
 std::string stop_text(const ComparedRun& run);
 
-/// Returns the name for a sentence: in quotation marks if it has signs that would end a part of the sentence,
-/// and shortened if it is long.
-std::string name_in_text(const ComparedRun& run);
+/// Returns the name of one of the comparison's `runs` for a sentence: in quotation marks if it has signs that
+/// would end a part of the sentence, and "run 2", with its number in tables, if it is long.
+std::string name_in_text(const Comparison& comparison, const ComparedRun& run);
 
 /// Returns a paragraph from the results of the runs.
 std::string verdict_of(const Comparison& comparison);
