@@ -127,7 +127,7 @@ Explained describe_training(const config::RunConfig& run, const model::ModelConf
     t.least_bytes = cost::peak_with_rows(config, model, config.batch.leaf, memory, device);
   t.exceptions = plan::split_exceptions(program);
   for (const cost::Target& target : targets)
-    e.targets.push_back(training_on(target, config, model, program, device));
+    e.targets.push_back(training_on(target, run, base, parts, part, device));
   std::vector<std::string> warnings =
       plan::rule_warnings(cost::lower_run(config, model), config.policy, run.run.steps);
   for (std::string& w : small_update_warnings(config, program)) warnings.push_back(std::move(w));
