@@ -78,33 +78,3 @@ function(mantissa_room name)
   list(TRANSFORM ARG_USES PREPEND mantissa_)
   target_link_libraries(mantissa_${name} ${scope} mantissa_options ${ARG_USES} fmt::fmt ${ARG_LINKS})
 endfunction()
-
-# The installed library: every room but the command line in one archive, and the public headers of api/.
-function(mantissa_library)
-  get_property(rooms GLOBAL PROPERTY MANTISSA_ROOMS)
-  set(objects "")
-  foreach(room ${rooms})
-    list(APPEND objects $<TARGET_OBJECTS:${room}>)
-  endforeach()
-  if(NOT objects)
-    return()
-  endif()
-  add_library(mantissa STATIC ${objects})
-  add_library(mantissa::mantissa ALIAS mantissa)
-  target_link_libraries(mantissa PUBLIC Threads::Threads fmt::fmt tomlplusplus::tomlplusplus hwy xxhash z zstd pcre2-8
-                                        utf8proc sentencepiece)
-  target_include_directories(mantissa PUBLIC $<BUILD_INTERFACE:${PROJECT_SOURCE_DIR}/src>
-                                             $<INSTALL_INTERFACE:${CMAKE_INSTALL_INCLUDEDIR}>)
-  target_compile_features(mantissa PUBLIC cxx_std_20)
-  set_target_properties(mantissa PROPERTIES LINKER_LANGUAGE CXX)
-  install(TARGETS mantissa EXPORT mantissa ARCHIVE DESTINATION ${CMAKE_INSTALL_LIBDIR})
-  install(EXPORT mantissa NAMESPACE mantissa:: DESTINATION ${CMAKE_INSTALL_LIBDIR}/cmake/mantissa FILE mantissa-targets.cmake)
-  include(CMakePackageConfigHelpers)
-  configure_file(${PROJECT_SOURCE_DIR}/cmake/mantissa-config.cmake.in ${PROJECT_BINARY_DIR}/mantissa-config.cmake @ONLY)
-  write_basic_package_version_file(${PROJECT_BINARY_DIR}/mantissa-config-version.cmake COMPATIBILITY SameMinorVersion)
-  install(FILES ${PROJECT_BINARY_DIR}/mantissa-config.cmake ${PROJECT_BINARY_DIR}/mantissa-config-version.cmake
-          DESTINATION ${CMAKE_INSTALL_LIBDIR}/cmake/mantissa)
-  install(DIRECTORY ${PROJECT_SOURCE_DIR}/src/mantissa/api/ DESTINATION ${CMAKE_INSTALL_INCLUDEDIR}/mantissa/api
-          FILES_MATCHING PATTERN "*.h" PATTERN "internal.h" EXCLUDE)
-  install(FILES ${PROJECT_SOURCE_DIR}/src/mantissa/base/error.h DESTINATION ${CMAKE_INSTALL_INCLUDEDIR}/mantissa/base)
-endfunction()

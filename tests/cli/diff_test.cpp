@@ -165,6 +165,44 @@ TEST(Diff, NamesTheFirstOpOfTracesUnderTwoPolicies) {
   EXPECT_EQ(mantissa(folder, "diff t1 t5").code, 0);
 }
 
+TEST(Diff, DistinguishesRoundingAndAFaultOfTracesByItsExitCode) {
+  const TemporaryFolder folder;
+  train_run(folder, "a");
+  write_ids(folder);
+  const auto trace = [&](const std::string& out, const std::string& options) {
+    ASSERT_EQ(mantissa(folder, "trace a --tokens ids --grads --values '*' --out " + out + " " + options).code,
+              0);
+  };
+  trace("t1", "");
+  trace("t2", "--rule '*: op=rmsnorm compute=bf16'");
+  const Result rounding = mantissa(folder, "diff t1 t2 --quiet");
+  EXPECT_EQ(rounding.code, 1) << rounding.out;
+  const std::size_t formats = rounding.out.find(
+      "\nformats differ at 6 of 76 tensors, first at model.layers.0.input_layernorm rmsnorm: A is f32 and B "
+      "is "
+      "bf16\n");
+  const std::size_t explained = rounding.out.find("\nrounding explains every difference of the forward pass");
+  EXPECT_NE(formats, std::string::npos) << rounding.out;
+  EXPECT_NE(explained, std::string::npos) << rounding.out;
+  EXPECT_LT(formats, explained) << rounding.out;
+  EXPECT_TRUE(has(rounding.out, "\ngradients: rounding explains all ")) << rounding.out;
+  // A fault in one gradient, far above its rounding.
+  fs::copy_file(folder / "t1", folder / "t3");
+  std::uint64_t header = 0;
+  const io::WeightFiles files(folder / "t3");
+  std::fstream f(folder / "t3", std::ios::in | std::ios::out | std::ios::binary);
+  f.read(reinterpret_cast<char*>(&header), sizeof header);
+  f.seekp(static_cast<std::streamoff>(8 + header + files.find("grad.model.norm.weight")->begin));
+  const float wrong = 3;
+  f.write(reinterpret_cast<const char*>(&wrong), sizeof wrong);
+  f.close();
+  const Result fault = mantissa(folder, "diff t1 t3 --quiet");
+  EXPECT_EQ(fault.code, 3) << fault.out;
+  EXPECT_TRUE(has(fault.out, "gradients beyond rounding: 1 of 1 that differ; the first is model.norm.weight"))
+      << fault.out;
+  EXPECT_EQ(mantissa(folder, "diff t1 t3 --bitwise").code, 1);
+}
+
 TEST(Diff, OfWhatCannotBeComparedIsExitCodeTwoWithAFix) {
   const TemporaryFolder folder;
   train_run(folder, "a");

@@ -319,6 +319,10 @@ TEST_F(Rl, AFailingRewardProgramLosesNothing) {
   EXPECT_TRUE(has(r.err, "oops")) << r.err;
   EXPECT_TRUE(has(r.err, "step 3: the reward program")) << r.err;
   EXPECT_TRUE(std::filesystem::exists(folder / "r/state/step-00000002"));
+  // An audit observes the model, so it does not show why a program failed.
+  const Result shown = mantissa(folder, "rl run.toml --out shown --set 'rl.reward=program:sh fails.sh'");
+  EXPECT_EQ(shown.code, 1);
+  EXPECT_FALSE(has(shown.out + shown.err, "mantissa audit")) << shown.out << shown.err;
   // The program that works continues with the bits of a run that never failed.
   ASSERT_EQ(run("whole", "--set 'rl.reward=program:sh ones.sh'").code, 0) << read_all(folder / "err");
   ASSERT_EQ(run("r", "--resume --set 'rl.reward=program:sh ones.sh'").code, 0) << read_all(folder / "err");

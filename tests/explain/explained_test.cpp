@@ -66,6 +66,50 @@ TEST(Explained, TrainingIsPrintedAlikeAsTextAndAsJson) {
   EXPECT_EQ(json["targets"][1]["peak_bytes"], e.targets[1].peak_bytes);
 }
 
+TEST(Explained, ATargetIsPlannedForEveryStageOfARun) {
+  // The second stage needs much more memory than the first.
+  const auto staged = [](const char* last) {
+    const config::RunConfig config = config::parse_config(
+        "[run]\n[[run.stage]]\nsteps = 8\nsequence_length = 32\n[[run.stage]]\nsteps = 4\nsequence_length "
+        "= " +
+            std::string(last) +
+            "\nglobal_batch_size = 1\n[model]\nhidden_size = 16\nintermediate_size = 24\n"
+            "num_hidden_layers = 2\nnum_attention_heads = 2\nvocab_size = 64\nmax_position_embeddings = "
+            "65536\n[data]\nsource = \"memory\"\n[batch]\nglobal_batch_size = 4\nmicro_batch_size = 2\n"
+            "[precision]\npolicy = \"32-true\"\n",
+        "config.toml");
+    cost::Target small = cost::find_target("h100");
+    small.memory_bytes = 2e7;
+    const std::vector<cost::Target> targets = {small};
+    return explain_training(config, weights::find_model(config.model).config,
+                            mantissa::testing::best_device(), {}, targets);
+  };
+  const Explained fits = staged("64"), fails = staged("32768");
+  const There &yes = fits.targets.front(), &no = fails.targets.front();
+  ASSERT_EQ(yes.stages.size(), 2U);
+  EXPECT_TRUE(yes.fits);
+  EXPECT_GT(yes.stages[0].sequences_that_fit, yes.stages[1].sequences_that_fit);
+  EXPECT_EQ(yes.limiting_stage, 1U);
+  EXPECT_EQ(yes.sequences_that_fit, yes.stages[1].sequences_that_fit);
+  EXPECT_DOUBLE_EQ(yes.total_seconds, 8 * yes.stages[0].seconds + 4 * yes.stages[1].seconds);
+  EXPECT_NE(to_text(fits).find("0.02 GB on h100: yes, by stage\n          stage 1, "), std::string::npos)
+      << to_text(fits);
+
+  EXPECT_TRUE(no.stages[0].fits);
+  EXPECT_FALSE(no.stages[1].fits);
+  EXPECT_FALSE(no.fits);
+  EXPECT_EQ(no.peak_bytes, no.stages[1].peak_bytes);
+  EXPECT_EQ(no.sequences_that_fit, 0);
+  const std::string text = to_text(fails);
+  EXPECT_NE(text.find(": no, not even one sequence at a time: that needs "), std::string::npos) << text;
+  EXPECT_NE(text.find("unknown on h100: stage 2 does not fit"), std::string::npos) << text;
+  const nlohmann::json json = nlohmann::json::parse(to_json(fails))["targets"][0];
+  EXPECT_EQ(json["limiting_stage"], 2);
+  EXPECT_EQ(json["stages"][0]["fits"], true);
+  EXPECT_EQ(json["stages"][1]["fits"], false);
+  EXPECT_TRUE(json["seconds_per_step"].is_null() && json["seconds_total"].is_null()) << json;
+}
+
 TEST(Explained, GenerationIsPrintedAlikeAsTextAndAsJson) {
   const std::vector<cost::Target> targets = {cost::find_target("a100")};
   const Explained e = generation(targets);

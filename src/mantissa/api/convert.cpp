@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <cctype>
 #include <string>
 #include <vector>
 
@@ -10,12 +11,19 @@
 #include "mantissa/base/error.h"
 #include "mantissa/base/suggest.h"
 #include "mantissa/convert/block_rows.h"
+#include "mantissa/convert/source.h"
 #include "mantissa/eval/effect.h"
 
 namespace mantissa::api {
 namespace {
 
 constexpr const char* kQ8 = "q8_0";
+
+/// Returns true for q8_0, in capitals too, as llama.cpp writes it.
+bool is_q8_0(std::string text) {
+  std::ranges::transform(text, text.begin(), [](unsigned char c) { return std::tolower(c); });
+  return text == kQ8;
+}
 
 std::string did_you_mean(const std::string& word, const std::vector<std::string>& known) {
   const std::optional<std::string> near = nearest(word, known);
@@ -46,7 +54,12 @@ Rounding rounding_named(const std::string& text) {
                                 did_you_mean(text, {"nearest", "stochastic", "toward-zero"})));
 }
 
-convert::Layout layout_named(const std::string& text) {
+/// Returns the layout called `text` or, without a name, the one that the end of `out` stands for.
+convert::Layout layout_of(const std::string& text, const std::filesystem::path& out) {
+  if (text.empty()) {
+    if (out.extension() == ".gguf") return convert::Layout::gguf;
+    return convert::is_torch_name(out) ? convert::Layout::pth : convert::Layout::hugging_face;
+  }
   if (text == "hf") return convert::Layout::hugging_face;
   if (text == "gguf") return convert::Layout::gguf;
   if (text == "pth") return convert::Layout::pth;
@@ -59,9 +72,13 @@ void check_gguf(const ConvertOptions& o, const convert::Request& request) {
   const bool gguf = request.layout == convert::Layout::gguf;
   if (request.q8_0 && !gguf)
     throw ConfigError(
-        "--dtype q8_0: is a type of GGUF files only; add --format gguf, or choose another --dtype");
+        "--dtype q8_0: is a type of GGUF files only. Fix: give an OUT that ends in .gguf, or choose another "
+        "--dtype");
   if (!gguf && request.out.extension() == ".gguf")
-    throw ConfigError(fmt::format("{}: add --format gguf, or choose another OUT", o.out.string()));
+    throw ConfigError(
+        fmt::format("{}: --format {} does not write GGUF files. Fix: remove --format, or "
+                    "choose another OUT",
+                    o.out.string(), o.format));
   if (!gguf) return;
   const std::optional<Scalar> format = request.change.format;
   const bool written = !format || *format == Scalar::f32 || *format == Scalar::bf16 || *format == Scalar::f16;
@@ -80,7 +97,10 @@ void check_gguf(const ConvertOptions& o, const convert::Request& request) {
 void check_pth(const ConvertOptions& o, const convert::Request& request) {
   if (!convert::is_torch_name(request.out)) return;
   if (request.layout == convert::Layout::hugging_face)
-    throw ConfigError(fmt::format("{}: add --format pth, or choose another OUT", o.out.string()));
+    throw ConfigError(
+        fmt::format("{}: --format {} does not write checkpoints of PyTorch. Fix: remove "
+                    "--format, or choose another OUT",
+                    o.out.string(), o.format));
   if (request.layout == convert::Layout::pth && !o.data.empty()) {
     throw ConfigError(fmt::format(
         "--data: the model needs its config.json, and {} is one file; choose a directory", o.out.string()));
@@ -92,7 +112,7 @@ convert::Change change_of(const ConvertOptions& o) {
   change.blocks = parse_block_format(o.dtype);
   if (change.blocks) {
     change.format = convert::stored_as(*change.blocks);
-  } else if (!o.dtype.empty() && o.dtype != kQ8) {
+  } else if (!o.dtype.empty() && !is_q8_0(o.dtype)) {
     change.format = format_named(o.dtype);
   }
   change.rounding = rounding_named(o.rounding);
@@ -103,7 +123,7 @@ convert::Change change_of(const ConvertOptions& o) {
   }
   change.saturate = o.saturate;
   change.seed = o.seed;
-  if (!change.format && o.dtype != kQ8 &&
+  if (!change.format && !is_q8_0(o.dtype) &&
       (change.rounding != Rounding::nearest || change.saturate || o.allow_overflow)) {
     throw ConfigError(
         "--rounding, --saturate and --allow-overflow: without --dtype every tensor keeps its format; give "
@@ -168,13 +188,14 @@ Conversion from_report(const convert::Report& r) {
 
 Conversion convert(const ConvertOptions& o, std::stop_token stop) {
   convert::Request request;
-  request.layout = layout_named(o.format);
-  request.q8_0 = o.dtype == kQ8;
-  request.change = change_of(o);
   request.out = o.out.has_filename() || !o.out.has_parent_path() ? o.out : o.out.parent_path();
+  request.layout = layout_of(o.format, request.out);
+  request.q8_0 = is_q8_0(o.dtype);
+  request.change = change_of(o);
   check_gguf(o, request);
   check_pth(o, request);
   request.in = convert::find_source(o.in);
+  convert::refuse_adapter(request.in, o.in);
   request.overwrite = o.overwrite;
   const auto device = device_for(o.hardware);
   // Report faults of the data before anything is written.

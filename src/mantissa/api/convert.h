@@ -18,7 +18,8 @@ struct ConvertOptions {
   // "bf16", "torch.float16", …; empty: tensors keep their formats, and quantised ones of a GGUF file become
   // f32; also "q8_0" for the layout gguf
   std::string dtype;
-  std::string format = "hf";         // layout of the output: "hf" or "gguf"
+  // layout of the output: "hf", "pth" or "gguf"; empty: by the end of `out`
+  std::string format = {};
   std::string rounding = "nearest";  // or stochastic, toward-zero
   bool saturate = false;             // values beyond the range become the largest of the format
   bool allow_overflow = false;       // no warning if they become infinities (e4m3: NaN) instead

@@ -4,6 +4,7 @@
 #include <cstddef>
 #include <filesystem>
 #include <string>
+#include <vector>
 
 #include "mantissa/api/hardware.h"
 
@@ -19,7 +20,10 @@ struct DiffOptions {
 /// A comparison as text and as JSON (docs/cli.md, "diff").
 struct Diff {
   bool equal = false;
-  std::string verdict;  // one sentence: the first step, op or tensor that differs, and by how much
+  bool beyond_rounding = false;  // of two traces: rounding does not explain a difference
+  std::string verdict;           // one sentence: the first step, op or tensor that differs, and by how much
+  std::vector<std::string>
+      more;  // of two traces: where formats differ, and whether rounding explains the differences
   std::string text, json;
 };
 

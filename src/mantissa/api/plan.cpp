@@ -54,7 +54,7 @@ Plan plan_of(const explain::Explained& e) {
   if (e.training) p.largest_micro_batch_size = e.training->largest_micro_batch_size;
   for (const explain::There& t : e.targets) {
     p.targets.push_back({t.target.name, t.seconds, t.peak_bytes, t.largest_micro_batch_size,
-                         t.sequences_that_fit, t.warnings});
+                         t.sequences_that_fit, t.warnings, t.fits, t.total_seconds});
   }
   p.warnings = e.warnings;
   p.notes = e.notes;

@@ -30,8 +30,10 @@ struct TargetPlan {
   double seconds_per_step = 0;  // for a model's plan: per token; 0 if the machine lacks a format
   std::size_t predicted_peak_bytes = 0;
   std::int64_t largest_micro_batch_size = 0;  // of the config's batch; 0 if not even one sequence fits
-  std::int64_t sequences_that_fit = 0;        // at once, for any batch
+  std::int64_t sequences_that_fit = 0;        // at once, for any batch; of the stage of which fewest fit
   std::vector<std::string> warnings;          // missing formats
+  bool fits = false;                          // all stages of a run; the plan of a model
+  double seconds_total = 0;                   // of all steps of a run; 0 if the machine lacks a format
 };
 
 /// The plan of a run or a generation.

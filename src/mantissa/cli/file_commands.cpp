@@ -53,11 +53,17 @@ int diff(const Arguments& a) {
   const auto limit = static_cast<std::size_t>(a.integer("--limit", 1, kMost));
   try {
     const api::Diff d = api::diff({a.at(0), a.at(1), a.has("--bitwise"), limit, hardware_of(a)});
-    fmt::print("{}\n", a.has("--json")    ? d.json
-                       : a.has("--quiet") ? d.verdict
-                                          : fit(d.text, terminal_columns()));
+    if (a.has("--json")) {
+      fmt::print("{}\n", d.json);
+    } else if (a.has("--quiet")) {
+      fmt::print("{}\n", d.verdict);
+      for (const std::string& line : d.more) fmt::print("{}\n", line);
+    } else {
+      fmt::print("{}\n", fit(d.text, terminal_columns()));
+    }
     flush_output();
-    return d.equal ? 0 : 1;
+    constexpr int kFault = 3;
+    return d.equal ? 0 : d.beyond_rounding ? kFault : 1;
   } catch (const ResourceError& e) {  // exit code 1 means that A and B differ
     throw FileError(e.message());
   } catch (const std::system_error& e) {  // thrown by fmt::print

@@ -142,7 +142,10 @@ const std::vector<Option>& option_rows() {
        "f64, f32, tf32, bf16, f16, e4m3, e5m2, mxfp8, mxfp8-e5m2, mxfp4 or nvfp4, or q8_0 for a GGUF file; "
        "default: tensors keep their formats",
        "convert"},
-      {"--format", one, "hf|pth|gguf", "hf", "layout of the output: safetensors, PyTorch, or one GGUF file",
+      {"--format", one, "hf|pth|gguf", "",
+       "layout of the output: safetensors, PyTorch, or one GGUF file; default: gguf or pth if OUT ends in "
+       ".gguf, "
+       ".pth, .pt or .bin, else hf",
        "convert"},
       {"--rounding", one, "nearest|stochastic|toward-zero", "nearest", "rounding of the values", "convert"},
       {"--saturate", nothing, "", "", "values beyond the range become the largest of the format", "convert"},

@@ -77,7 +77,7 @@ void print_summary(const api::Summary& s, const Rewards& rewards, bool quiet) {
              s.weights_xxh64);
 }
 
-nlohmann::json summary_json(const api::Summary& s) {
+nlohmann::json summary_json(const api::Summary& s, const std::vector<std::string>& notes) {
   nlohmann::json findings = nlohmann::json::array();
   for (const Warning& w : s.findings) {
     nlohmann::json cures = nlohmann::json::array();
@@ -93,6 +93,7 @@ nlohmann::json summary_json(const api::Summary& s) {
           {"measured_peak_bytes", s.measured_peak_bytes},
           {"skipped", s.skipped},
           {"findings", std::move(findings)},
+          {"notes", notes},
           {"policy", s.policy},
           {"weights_xxh64", s.weights_xxh64},
           {"model", s.model.string()},
@@ -175,12 +176,20 @@ api::Events events_of(const Arguments& a, StepTable& table, Rewards& rewards, co
   return events;
 }
 
-/// Trains. If the run stops by itself, tells how to see why.
+/// Trains, and appends what the user was told to `notes`. If the run stops by itself, tells how to see why.
 api::Summary trained(const Arguments& a, const api::Config& config, const api::TrainOptions& options,
-                     StepTable& table, Rewards& rewards, const SignalStop& signals) {
+                     StepTable& table, Rewards& rewards, const SignalStop& signals,
+                     std::vector<std::string>& notes) {
   const std::filesystem::path out = options.out.empty() ? config.out() : options.out;
   try {
-    return api::train(config, options, events_of(a, table, rewards, signals), signals.token());
+    api::Events events = events_of(a, table, rewards, signals);
+    events.on_note = [&, show = std::move(events.on_note)](const std::string& note) {
+      notes.push_back(note);
+      show(note);
+    };
+    return api::train(config, options, events, signals.token());
+  } catch (const ProgramFailed&) {  // an audit observes the model, not the reward program
+    throw;
   } catch (const RunStopped&) {
     const std::vector<std::string> audit = {a.program(), "audit", out.string(), "--from-step", "last-good"};
     table.say("note    to see why, with the values of every op: " + shell_words(audit));
@@ -222,14 +231,15 @@ int run(const Arguments& a, bool online) {
   const SignalStop signals;  // must be created before any other thread
   StepTable table(a.has("--quiet") || a.has("--json"));
   Rewards rewards;
-  const api::Summary summary = trained(a, config, options, table, rewards, signals);
+  std::vector<std::string> notes;
+  const api::Summary summary = trained(a, config, options, table, rewards, signals, notes);
   if (summary.interrupted && summary.steps == 0) {
     table.say(fmt::format("{:<7} stopped before the first step was completed; to continue:\n        {}",
                           signals.reason(), a.with({{"--resume"}})));
   }
   table.finish();
   if (a.has("--json")) {
-    fmt::print("{}\n", summary_json(summary).dump(2));
+    fmt::print("{}\n", summary_json(summary, notes).dump(2));
   } else if (!summary.interrupted) {
     print_summary(summary, rewards, a.has("--quiet"));
     for (const Warning& finding : summary.findings) fmt::print("warn        {}\n", with_cures(a, finding));

@@ -2,10 +2,13 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
+
 #include "mantissa/base/error.h"
 #include "mantissa/gguf/gguf_file.h"
 #include "mantissa/io/checkpoint.h"
 #include "mantissa/io/state.h"
+#include "mantissa/peft/reader.h"
 
 namespace mantissa::convert {
 namespace {
@@ -48,6 +51,19 @@ Source find_source(const fs::path& path) {
   if (fs::is_directory(path / "model", error)) return {Source::Kind::model, path / "model", path / "model"};
   const std::vector<io::FoundState> states = io::find_states(path);
   return states.empty() ? Source{Source::Kind::model, path, path} : state_in(states.back().path);
+}
+
+void refuse_adapter(const Source& source, const fs::path& given) {
+  const auto of_adapter = [](const io::TensorInfo& t) { return t.name.find(".lora_A") != std::string::npos; };
+  const bool state = source.kind == Source::Kind::state &&
+                     std::ranges::any_of(io::WeightFiles(source.weights).tensors(), of_adapter);
+  const bool directory = source.kind == Source::Kind::model && !io::has_usual_weights(source.path) &&
+                         !peft::adapter_folder(given).empty();
+  if (!state && !directory) return;
+  throw FileError(fmt::format(
+      "{}: expected a model, got an adapter, which has no weights of its own. Fix: add it into its base, and "
+      "convert the result: mantissa merge BASE {} MERGED",
+      given.string(), given.string()));
 }
 
 }  // namespace mantissa::convert

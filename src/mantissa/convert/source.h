@@ -17,4 +17,8 @@ struct Source {
 /// FileError if nothing is found.
 Source find_source(const std::filesystem::path& path);
 
+/// Throws FileError if `source`, found for the path `given`, is an adapter, or a run or state of one. These
+/// have no weights of their own.
+void refuse_adapter(const Source& source, const std::filesystem::path& given);
+
 }  // namespace mantissa::convert

@@ -81,9 +81,11 @@ std::vector<StagePlan> stage_plans(const config::RunConfig& run, const model::Mo
   return plans;
 }
 
-/// Adds the config's notes and warnings first, then those of the plan, then those of targets.
-void add_warnings(Explained& e, std::vector<std::string> of_plan, const config::Told& told) {
+/// Adds the config's notes and warnings first, then those of the model and the plan, then those of targets.
+void add_warnings(Explained& e, const model::ModelConfig& model, std::vector<std::string> of_plan,
+                  const config::Told& told) {
   e.notes = told.notes;
+  e.notes.insert(e.notes.end(), model.notes.begin(), model.notes.end());
   e.warnings = told.warnings;
   e.warnings.insert(e.warnings.end(), of_plan.begin(), of_plan.end());
   for (const There& there : e.targets)
@@ -128,11 +130,11 @@ Explained describe_training(const config::RunConfig& run, const model::ModelConf
     t.least_bytes = cost::peak_with_rows(config, model, config.batch.leaf, memory, device);
   t.exceptions = plan::split_exceptions(program);
   for (const cost::Target& target : targets)
-    e.targets.push_back(training_on(target, config, model, program, device));
+    e.targets.push_back(training_on(target, run, base, parts, part, device));
   std::vector<std::string> warnings =
       plan::rule_warnings(cost::lower_run(config, model), config.policy, run.run.steps);
   for (std::string& w : small_update_warnings(config, program)) warnings.push_back(std::move(w));
-  add_warnings(e, std::move(warnings), told);
+  add_warnings(e, model, std::move(warnings), told);
   if (program.shards == 1 && program.reduce != program.arithmetic) {
     e.notes.push_back(
         fmt::format("reduce={} has no effect: the batch is one shard; --set batch.shards=N adds gradients as "
@@ -188,7 +190,7 @@ Explained explain_generation(const weights::ModelSource& source, const precision
   }
   e.seconds = matrices / e.here.rates.bytes_per_second;
   for (const cost::Target& target : targets) e.targets.push_back(generation_on(target, program, g.weights));
-  add_warnings(e, plan::rule_warnings(program), told);
+  add_warnings(e, model, plan::rule_warnings(program), told);
   return e;
 }
 

@@ -33,6 +33,15 @@ struct Here {
   std::vector<UnitUse> units;                                           // that compute the plan's products
 };
 
+/// What one stage of a run needs of another machine.
+struct StageThere {
+  std::size_t peak_bytes = 0;
+  double seconds = 0;  // of a step; 0 if the machine lacks a format
+  bool fits = false;
+  std::int64_t largest_micro_batch_size = 0, sequences_that_fit = 0;
+  std::size_t least_bytes = 0;  // with one leaf at once, if that does not fit
+};
+
 /// The plan on another machine, by the machine's stated rates.
 struct There {
   cost::Target target;
@@ -41,12 +50,15 @@ struct There {
   std::size_t peak_bytes = 0;
   std::size_t usable_bytes = 0;
   double seconds = 0;  // of a step or a token; 0 if the machine lacks a format
-  bool fits = false;
+  bool fits = false;   // all stages
   std::vector<std::string> warnings;
-  // For training:
+  // For training, of `limiting_stage`:
   std::int64_t largest_micro_batch_size = 0;  // 0 if not even one leaf of sequences fits
   std::int64_t sequences_that_fit = 0;        // at once, for any batch
   std::size_t least_bytes = 0;                // of a run with one leaf at once, if that does not fit
+  std::vector<StageThere> stages;             // of the run; empty: all steps are alike
+  std::size_t limiting_stage = 0;             // the one of which the fewest sequences fit
+  double total_seconds = 0;                   // of all steps; 0 if the machine lacks a format
 };
 
 /// The adapter that a run trains.

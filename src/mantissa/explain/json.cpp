@@ -124,6 +124,17 @@ json there_json(const There& there, bool training) {
     out["seconds_per_step"] = there.fits ? seconds_json(there.seconds) : json();
     out["largest_micro_batch_size"] = there.largest_micro_batch_size;
     out["sequences_that_fit"] = there.sequences_that_fit;
+    out["seconds_total"] = there.fits ? seconds_json(there.total_seconds) : json();
+    if (!there.stages.empty()) {
+      out["limiting_stage"] = there.limiting_stage + 1;
+      for (const StageThere& s : there.stages) {
+        out["stages"].push_back({{"peak_bytes", s.peak_bytes},
+                                 {"fits", s.fits},
+                                 {"seconds_per_step", s.fits ? seconds_json(s.seconds) : json()},
+                                 {"largest_micro_batch_size", s.largest_micro_batch_size},
+                                 {"sequences_that_fit", s.sequences_that_fit}});
+      }
+    }
   } else {
     out["seconds_per_token"] = seconds_json(there.seconds);
     out["fits"] = there.fits;

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "mantissa/config/stages.h"
 #include "mantissa/cost/target_forecast.h"
 #include "mantissa/runtime/process.h"
 
@@ -22,6 +23,50 @@ There on(const cost::Target& target, const plan::Program& program, double micro_
   return there;
 }
 
+/// Returns the peak without the process here: a target's own memory is outside its memory_share.
+std::size_t peak_on_target(cost::MemoryForecast memory) {
+  memory.process = 0;
+  return memory.peak();
+}
+
+double micro_batches(const config::RunConfig& config) {
+  return static_cast<double>(config.batch.global_batch_size) /
+         static_cast<double>(config.batch.micro_batch_size);
+}
+
+/// Returns the needs of one stage, whose steps run `program`.
+StageThere stage_on(const cost::Target& target, std::size_t usable_bytes, const config::RunConfig& config,
+                    const model::ModelConfig& model, const plan::Program& program,
+                    const runtime::Device& device) {
+  StageThere stage;
+  stage.seconds = cost::forecast_seconds_on(target, program, micro_batches(config));
+  cost::MemoryForecast memory = cost::forecast_memory(program, 0);
+  stage.peak_bytes = peak_on_target(memory);
+  memory.process = 0;
+  stage.largest_micro_batch_size = cost::largest_micro_batch(config, model, usable_bytes, memory, device);
+  stage.fits = stage.largest_micro_batch_size > 0;
+  if (!stage.fits) stage.least_bytes = cost::peak_with_rows(config, model, config.batch.leaf, memory, device);
+  stage.sequences_that_fit = cost::rows_that_fit(config, model, usable_bytes, memory, device);
+  return stage;
+}
+
+/// Returns the needs of each stage of `run`; without stages, of the whole run.
+std::vector<StageThere> stages_on(const cost::Target& target, std::size_t usable_bytes,
+                                  const config::RunConfig& run, const model::ModelConfig& model,
+                                  std::span<const cost::Part> parts, const runtime::Device& device) {
+  std::vector<StageThere> stages;
+  for (const cost::Part& part : parts) {
+    if (part.stage < stages.size()) {  // another part of the same stage
+      std::size_t& peak = stages.back().peak_bytes;
+      peak = std::max(peak, peak_on_target(cost::forecast_memory(*part.program, 0)));
+      continue;
+    }
+    stages.push_back(stage_on(target, usable_bytes, config::stage_config(run, part.stage),
+                              config::stage_model(run, model, part.stage), *part.program, device));
+  }
+  return stages;
+}
+
 }  // namespace
 
 Here here(const plan::Program& program, const cost::Machine& machine, const runtime::Device& device) {
@@ -35,20 +80,29 @@ Here here(const plan::Program& program, const cost::Machine& machine, const runt
   return here;
 }
 
-There training_on(const cost::Target& target, const config::RunConfig& config,
-                  const model::ModelConfig& model, const plan::Program& program,
-                  const runtime::Device& device) {
-  const double micro_batches = static_cast<double>(config.batch.global_batch_size) /
-                               static_cast<double>(config.batch.micro_batch_size);
-  There there = on(target, program, micro_batches);
-  cost::MemoryForecast memory = cost::forecast_memory(program, 0);
-  memory.process = 0;  // this is the process here; the target's own memory is outside its memory_share
-  there.peak_bytes = memory.peak();
-  there.largest_micro_batch_size =
-      cost::largest_micro_batch(config, model, there.usable_bytes, memory, device);
-  there.fits = there.largest_micro_batch_size > 0;
-  if (!there.fits) there.least_bytes = cost::peak_with_rows(config, model, config.batch.leaf, memory, device);
-  there.sequences_that_fit = cost::rows_that_fit(config, model, there.usable_bytes, memory, device);
+There training_on(const cost::Target& target, const config::RunConfig& run, const model::ModelConfig& model,
+                  std::span<const cost::Part> parts, std::size_t part, const runtime::Device& device) {
+  const config::RunConfig explained = config::stage_config(run, parts[part].stage);
+  There there = on(target, *parts[part].program, micro_batches(explained));
+  there.peak_bytes = peak_on_target(cost::forecast_memory(parts, 0));
+  std::vector<StageThere> stages = stages_on(target, there.usable_bytes, run, model, parts, device);
+  const auto sequences = [](const StageThere& s) { return s.sequences_that_fit; };
+  const auto limiting = std::ranges::min_element(stages, {}, sequences);
+  there.limiting_stage = static_cast<std::size_t>(limiting - stages.begin());
+  there.largest_micro_batch_size = limiting->largest_micro_batch_size;
+  there.sequences_that_fit = limiting->sequences_that_fit;
+  there.least_bytes = limiting->least_bytes;
+  there.fits = std::ranges::all_of(stages, &StageThere::fits);
+  const bool known = std::ranges::all_of(stages, [](const StageThere& s) { return s.seconds > 0; });
+  for (std::size_t s = 0; known && s < stages.size(); ++s)
+    there.total_seconds += stages[s].seconds * static_cast<double>(config::stage_config(run, s).run.steps);
+  for (const cost::Part& other : parts) {
+    for (std::string& warning : cost::format_warnings(*other.program, target)) {
+      if (std::ranges::find(there.warnings, warning) == there.warnings.end())
+        there.warnings.push_back(std::move(warning));
+    }
+  }
+  if (!run.run.stages.empty()) there.stages = std::move(stages);
   return there;
 }
 

@@ -9,10 +9,10 @@ namespace mantissa::explain {
 
 Here here(const plan::Program& program, const cost::Machine& machine, const runtime::Device& device);
 
-/// Returns the plan of training on `target`. `program` was compiled from `config` and `model`.
-There training_on(const cost::Target& target, const config::RunConfig& config,
-                  const model::ModelConfig& model, const plan::Program& program,
-                  const runtime::Device& device);
+/// Returns the plan of training on `target`. `parts` were compiled from `run` and `model`; part `part` is
+/// explained. The memory, the batch that fits and the total time are those of all stages.
+There training_on(const cost::Target& target, const config::RunConfig& run, const model::ModelConfig& model,
+                  std::span<const cost::Part> parts, std::size_t part, const runtime::Device& device);
 
 /// Returns the plan of generation on `target`. `weights` is the number of bytes read for each token.
 There generation_on(const cost::Target& target, const plan::Program& program, std::size_t weights);

@@ -80,6 +80,18 @@ std::string memory_line(const cost::MemoryForecast& m) {
   return fmt::format("{} = {:.1f} MB", line, static_cast<double>(m.peak()) / 1e6);
 }
 
+/// Returns what does not fit on this machine: "; 8 do not fit", or the largest stage with its need.
+std::string misfit_text(const Explained& e) {
+  const Training& t = *e.training;
+  const auto peak = [](const StagePlan& s) { return s.memory.peak(); };
+  const auto largest = std::ranges::max_element(t.stages, {}, peak);
+  if (largest == t.stages.end() || peak(*largest) <= e.here.memory_bytes)
+    return fmt::format("; {} do not fit", t.stage_config.batch.micro_batch_size);
+  return fmt::format("; stage {} does not fit: it needs {}, {} more than available",
+                     largest - t.stages.begin() + 1, bytes_text(peak(*largest)),
+                     bytes_text(peak(*largest) - e.here.memory_bytes));
+}
+
 /// Returns how many sequences fit on this machine.
 std::string fits_text(const Explained& e) {
   const Training& t = *e.training;
@@ -92,18 +104,35 @@ std::string fits_text(const Explained& e) {
   }
   return fmt::format("{}: batch.micro_batch_size ≤ {} of {}{}", memory, t.largest_micro_batch_size,
                      t.stages.empty() ? "this batch" : fmt::format("the batch of stage {}", t.stage + 1),
-                     e.fits ? "" : fmt::format("; {} do not fit", batch.micro_batch_size));
+                     e.fits ? "" : misfit_text(e));
 }
 
-/// Returns how many sequences fit on a target.
+/// Returns "no, not even one sequence at a time: …".
+std::string refusal_text(std::size_t least, std::size_t usable) {
+  return fmt::format("no, not even one sequence at a time: that needs {}, {} more than available",
+                     bytes_text(least), bytes_text(least - usable));
+}
+
+/// Returns how many sequences fit on a target. With stages, adds a line for each.
 std::string fits_text(const There& there) {
   const std::string where = fmt::format("{} on {}", memory_text(there.target), there.target.name);
-  if (there.fits) {
+  if (there.stages.empty()) {
+    if (!there.fits) return fmt::format("{}: {}", where, refusal_text(there.least_bytes, there.usable_bytes));
     return fmt::format("{}: batch.micro_batch_size ≤ {} of this batch; {} in total", where,
                        there.largest_micro_batch_size, counted(there.sequences_that_fit, "sequence"));
   }
-  return fmt::format("{}: no, not even one sequence at a time: that needs {}, {} more than available", where,
-                     bytes_text(there.least_bytes), bytes_text(there.least_bytes - there.usable_bytes));
+  std::string text = fmt::format("{}: {}, by stage", where, there.fits ? "yes" : "no");
+  for (std::size_t s = 0; s < there.stages.size(); ++s) {
+    const StageThere& stage = there.stages[s];
+    const std::string fits =
+        stage.fits ? fmt::format("batch.micro_batch_size ≤ {} of its batch{}; {} in total",
+                                 stage.largest_micro_batch_size,
+                                 stage.peak_bytes <= there.usable_bytes ? "" : ", less than configured",
+                                 counted(stage.sequences_that_fit, "sequence"))
+                   : refusal_text(stage.least_bytes, there.usable_bytes);
+    text += fmt::format("\n          stage {}, {}: {}", s + 1, bytes_text(stage.peak_bytes), fits);
+  }
+  return text;
 }
 
 std::string time_text(const Explained& e) {
@@ -125,12 +154,17 @@ std::string time_text(const Explained& e) {
   return text;
 }
 
-std::string time_text(const There& there, std::int64_t steps) {
-  if (!there.fits) return fmt::format("unknown on {}: the plan does not fit", there.target.name);
-  std::string text = fmt::format("{} on {}", seconds_text(there.seconds, "step"), there.target.name);
-  if (there.seconds > 0) {
+std::string time_text(const There& there, const Training& t) {
+  const std::string& name = there.target.name;
+  if (!there.fits) {
+    return fmt::format("unknown on {}: {} does not fit", name,
+                       there.stages.empty() ? "the plan" : fmt::format("stage {}", there.limiting_stage + 1));
+  }
+  const std::string of = there.stages.empty() ? "" : fmt::format(" in stage {}", t.stage + 1);
+  std::string text = fmt::format("{} on {}{}", seconds_text(there.seconds, "step"), name, of);
+  if (there.total_seconds > 0) {
     text += fmt::format(", {} in total (by stated rates, within a factor of 2)",
-                        human_seconds(there.seconds * static_cast<double>(steps)));
+                        human_seconds(there.total_seconds));
   }
   return text;
 }
@@ -217,8 +251,7 @@ std::string training_needs(const Explained& e) {
               ? "bits    the same for any threads, instruction set, micro_batch_size, and when resumed\n"
               : fmt::format("bits    depend on micro_batch_size: {}\n", fmt::join(t.exceptions, "; "));
   text += fmt::format("time    {}\n", time_text(e));
-  for (const There& there : e.targets)
-    text += fmt::format("        {}\n", time_text(there, t.config.run.steps));
+  for (const There& there : e.targets) text += fmt::format("        {}\n", time_text(there, t));
   return text;
 }
 

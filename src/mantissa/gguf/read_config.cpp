@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <nlohmann/json.hpp>
 
+#include "mantissa/gguf/check_sizes.h"
 #include "mantissa/gguf/llama3_factors.h"
 #include "mantissa/gguf/special_tokens.h"
 #include "mantissa/io/file.h"
@@ -26,6 +27,7 @@ class ConfigReader {
   ReadConfig read() {
     if (file_.integer(key("expert_count")).value_or(0) > 0)
       file_.fail("is a mixture of experts, which is not supported");
+    check_sizes(file_, architecture_);
     json config = architecture_.name == "gpt2" ? gpt2() : decoder();
     config["model_type"] = architecture_.model_type;
     config["vocab_size"] = embedding().shape.front();

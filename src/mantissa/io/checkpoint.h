@@ -4,6 +4,7 @@
 
 #include <cstdint>
 #include <filesystem>
+#include <functional>
 #include <map>
 #include <memory>
 #include <optional>
@@ -94,6 +95,8 @@ class WeightFiles {
   struct Mapped {
     std::span<const std::byte> bytes;
     std::shared_ptr<const void> keep;
+    /// Takes the pages of a part of `bytes` out of memory until the next access. Null: not mapped.
+    std::function<void(std::span<const std::byte>)> release = {};
   };
   Mapped map(std::string_view name);
   /// Returns the tensor in quantised blocks, if its source stores it so, or null.

@@ -222,7 +222,8 @@ WeightFiles::Mapped WeightFiles::map(std::string_view name) {
   mappings_.resize(shards_.size());
   std::shared_ptr<const Mapping>& mapping = mappings_[at.shard];
   if (mapping == nullptr) mapping = shards_[at.shard].map();
-  return {shards_[at.shard].view(tensors_[at.tensor], *mapping), mapping};
+  return {shards_[at.shard].view(tensors_[at.tensor], *mapping), mapping,
+          [mapping](std::span<const std::byte> part) { mapping->release(part); }};
 }
 
 std::optional<QuantisedTensor> WeightFiles::quantised(std::string_view name) const {

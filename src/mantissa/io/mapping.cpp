@@ -2,7 +2,9 @@
 
 #include <fmt/format.h>
 #include <sys/mman.h>
+#include <unistd.h>
 
+#include <algorithm>
 #include <cerrno>
 #include <system_error>
 
@@ -23,6 +25,16 @@ Mapping::Mapping(const File& file) : size_(file.size()) {
 
 Mapping::~Mapping() {
   if (data_ != nullptr) munmap(const_cast<std::byte*>(data_), size_);
+}
+
+void Mapping::release(std::span<const std::byte> part) const {
+  if (part.empty()) return;
+  constexpr std::size_t kAround = std::size_t{1} << 16;  // what one access also maps, on either side
+  const auto page = static_cast<std::size_t>(sysconf(_SC_PAGESIZE));
+  const auto begin = static_cast<std::size_t>(part.data() - data_);
+  const std::size_t first = (begin - std::min(begin, kAround)) / page * page;
+  const std::size_t last = std::min(size_, begin + part.size() + kAround);
+  madvise(const_cast<std::byte*>(data_) + first, last - first, MADV_DONTNEED);  // on failure they stay
 }
 
 }  // namespace mantissa::io

@@ -22,6 +22,10 @@ class Mapping {
 
   std::span<const std::byte> bytes() const { return {data_, size_}; }
 
+  /// Takes the pages of `part`, which lies in bytes(), out of the process's memory. The next access reads
+  /// them again, usually from the system's cache.
+  void release(std::span<const std::byte> part) const;
+
  private:
   const std::byte* data_ = nullptr;
   std::size_t size_ = 0;

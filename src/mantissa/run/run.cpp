@@ -286,6 +286,11 @@ class Run {
       std::optional<train::StepReport> report = trainer_.advance(stop_);
       observations_->end(trainer_, report.has_value());
       return report;
+    } catch (const ProgramFailed&) {  // no setting of the run cures it
+      observations_->end(trainer_, false);
+      journal.write_kept();
+      save_unsaved();
+      throw;
     } catch (const RunStopped& e) {
       observations_->end(trainer_, false);
       journal.write_kept();

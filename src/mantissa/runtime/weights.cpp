@@ -129,6 +129,7 @@ WeightSet::WeightSet(const plan::Program& program, std::vector<View> views, cons
       views_(std::move(views)) {
   scales_->record(false);
   add(program);
+  read_ = read_weights(program);
   std::vector<bool> own = held_weights(program);
   for (const View& v : views_) own[static_cast<std::size_t>(v.buffer)] = false;
   allocate([&](const plan::Buffer& b) { return own[static_cast<std::size_t>(&b - program.buffers.data())]; });
@@ -145,6 +146,16 @@ WeightSet::WeightSet(const plan::Program& program, std::vector<View> views, cons
     place_view(p.master_buffer, p.master, p.quants);
     for (Copy& c : p.copies) place_view(c.buffer, c.data, c.quants);
   }
+}
+
+void WeightSet::release_unread(plan::BufferId id, std::span<const std::byte> part) const {
+  const auto view = std::ranges::find(views_, id, &View::buffer);
+  if (view == views_.end() || !view->release || read_[static_cast<std::size_t>(id)]) return;
+  // A buffer that steps read may be a view of the same tensor.
+  const auto shares = [&](const View& v) {
+    return v.data == view->data && read_[static_cast<std::size_t>(v.buffer)];
+  };
+  if (std::ranges::none_of(views_, shares)) view->release(part);
 }
 
 bool WeightSet::Copy::holds(const plan::Buffer& b, const plan::ScaleSlot* its_scale) const {

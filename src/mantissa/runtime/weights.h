@@ -3,6 +3,7 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <optional>
 #include <span>
@@ -54,6 +55,8 @@ class WeightSet {
     /// `data` holds quantised blocks, whose values are those of the buffer after rounding to its type.
     /// Requires quantised_reads().
     std::optional<QuantisedMatrix> quants = {};
+    /// Takes the pages of a part of `data` out of memory until the next access. Null: it cannot.
+    std::function<void(std::span<const std::byte>)> release = {};
   };
   /// Contains only the weights of held_weights(). Uses those of `views`, which are not trained, in place and
   /// allocates the others. Fixed parameters are filled by the caller alone.
@@ -74,6 +77,10 @@ class WeightSet {
   Matrix master(std::size_t slot) const;
   /// Returns copy `c` of a slot of the first program.
   Matrix copy(std::size_t slot, std::size_t c) const;
+
+  /// Takes the pages of `part` of the master or copy `id` of the first program out of memory, if it is a view
+  /// of a mapped file that no step reads.
+  void release_unread(plan::BufferId id, std::span<const std::byte> part) const;
 
   /// Initialises every master by its slot's Init, rounded to the master's format, and writes the copies.
   /// Random numbers are keyed by (seed, the parameter's name, element index).
@@ -148,6 +155,7 @@ class WeightSet {
   std::vector<Parameter> parameters_;  // in the order of the first program's slots
   Storage storage_;
   std::vector<View> views_;
+  std::vector<bool> read_;  // by buffer of the first program, if there are views
   std::shared_ptr<const InterleavedWeights> interleaved_;
 };
 

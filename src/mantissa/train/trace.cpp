@@ -14,6 +14,7 @@
 #include "mantissa/model/graphs.h"
 #include "mantissa/runtime/nonfinite.h"
 #include "mantissa/runtime/session.h"
+#include "mantissa/train/trace_formats.h"
 #include "mantissa/train/trace_ids.h"
 #include "mantissa/train/trace_place.h"
 #include "mantissa/weights/model_files.h"
@@ -54,7 +55,7 @@ class Collector {
 };
 
 void write(const std::filesystem::path& path, const std::vector<TracedTensor>& tensors,
-           const precision::Policy& policy) {
+           const precision::Policy& policy, const plan::Program& program) {
   std::vector<io::TensorToWrite> out;
   for (const TracedTensor& t : tensors) {
     io::TensorToWrite& to = out.emplace_back();
@@ -63,7 +64,7 @@ void write(const std::filesystem::path& path, const std::vector<TracedTensor>& t
     to.shape = t.shape;
     to.bytes = t.bytes;
   }
-  io::write_safetensors(path, out, {{"mantissa.policy", policy.line()}});
+  io::write_safetensors(path, out, {{"mantissa.policy", policy.line()}, {kFormatsKey, formats_of(program)}});
 }
 
 class Tracer {
@@ -112,7 +113,7 @@ class Tracer {
                          .predicted = predicted_,
                          .tensors = out.take()};
     if (!options_.out.empty()) {
-      write(options_.out, summary.tensors, options_.policy);
+      write(options_.out, summary.tensors, options_.policy, *program);
       summary.tensors.clear();
     }
     if (!std::isfinite(loss) && broken_.empty()) broken_ = "the loss";

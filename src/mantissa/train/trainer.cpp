@@ -81,8 +81,9 @@ Trainer::Trainer(const config::RunConfig& config, weights::ModelSource source, s
   for (const cost::Part& part : parts_) plan::check_rules(*part.program);
   if (const std::optional<precision::ScalerOptions> scaler = config::scaler_options(config_))
     scaler_.emplace(*scaler);
-  memory_ = cost::forecast_memory(parts_, 0);  // the data is already in memory
-  add_task_memory(memory_, task_->memory(), cost::largest_arena(parts_));
+  const std::span<const cost::Part> left = std::span(parts_).subspan(part_);  // of a resumed run
+  memory_ = cost::forecast_memory(left, 0);                                   // the data is already in memory
+  add_task_memory(memory_, task_->memory(), cost::largest_arena(left));
   if (const std::size_t there = runtime::machine_memory_bytes(); memory_.peak() > there) {
     throw ResourceError(
         fmt::format("this run needs {:.1f} GB of memory, and the machine has {:.1f} GB; lower "

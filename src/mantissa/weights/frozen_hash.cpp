@@ -2,6 +2,8 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
+
 #include "mantissa/io/hash.h"
 
 namespace mantissa::weights {
@@ -21,8 +23,14 @@ class FrozenHash {
         buffer.quants ? traits(buffer.quants->format).name : traits(buffer.type).name;
     const std::string name = fmt::format("{} {}\n", buffer.name, format);
     hash_.update(std::as_bytes(std::span(name)));
+    // In pieces: what only this hash reads of a mapped file should take no memory.
+    constexpr std::size_t kPiece = std::size_t{1} << 18;
     std::vector<std::byte> staging;
-    hash_.update(weights_.device().view(data, buffer.stored_bytes(), staging));
+    for (std::size_t at = 0, all = buffer.stored_bytes(); at < all; at += kPiece) {
+      const std::size_t size = std::min(kPiece, all - at);
+      hash_.update(weights_.device().view(data + at, size, staging));
+      weights_.release_unread(id, {data + at, size});
+    }
   }
   std::string text() const { return any_ ? io::hex(hash_.digest()) : std::string(); }
 

@@ -176,7 +176,8 @@ class TensorLoad {
   }
 
  private:
-  static constexpr std::int64_t kPiece = std::int64_t{1} << 18;
+  // Small enough that the buffers of the threads do not show in the memory of a run.
+  static constexpr std::int64_t kPiece = std::int64_t{1} << 15;
 
   /// The buffers in which a thread converts pieces.
   struct Buffers {
@@ -418,6 +419,8 @@ runtime::WeightSet open_weights(const plan::Program& program, const ModelSource&
   }
   SlotTensors tensors(program, source);
   const QuantisedViews quantised(program);
+  constexpr std::size_t kLeastMapped = std::size_t{1} << 16;  // what a page fault maps at once
+  const std::vector<bool> read = runtime::read_weights(program);
   std::vector<runtime::WeightSet::View> views;
   std::vector<std::optional<TensorLoad>> loads(program.slots.size());
   for (std::size_t i = 0; i < program.slots.size(); ++i) {
@@ -441,10 +444,13 @@ runtime::WeightSet open_weights(const plan::Program& program, const ModelSource&
       if (program.buffer(id).quantization) return;
       // If the master's format represents the stored values, a copy in the stored format needs no conversion.
       if (type != load.stored() || !holds(slot.master, type)) return;
+      // The system maps more of a file than is read, so small weights take less memory as copies.
+      if (read[static_cast<std::size_t>(id)] && program.buffer(id).bytes < kLeastMapped) return;
       const io::WeightFiles::Mapped file = place.files->map(place.tensor->name);
       if (reinterpret_cast<std::uintptr_t>(file.bytes.data()) % mantissa::bytes_of(type) != 0) return;
-      load.mapped = file.bytes.data();
-      views.push_back({id, load.mapped, file.keep});
+      // What no step reads is read piece by piece instead of through the mapping, which would stay in memory.
+      if (read[static_cast<std::size_t>(id)] || !file.release) load.mapped = file.bytes.data();
+      views.push_back({id, file.bytes.data(), file.keep, {}, file.release});
     };
     view(slot.master_buffer);
     for (const plan::BufferId copy : slot.copies) view(copy);

@@ -20,6 +20,7 @@
 #include "mantissa/peft/reader.h"
 #include "mantissa/tokenizer/kinds.h"
 #include "mantissa/weights/adapted.h"
+#include "mantissa/weights/model_of_file.h"
 #include "mantissa/weights/model_scales.h"
 #include "mantissa/weights/quantise_frozen.h"
 
@@ -145,10 +146,7 @@ std::optional<std::string> beside_weights(const ModelSource& source, const std::
 ModelSource find_model(const std::filesystem::path& directory) {
   if (gguf::is_gguf(directory)) return model_in_gguf(directory);
   std::error_code error;  // an inaccessible path is not a directory
-  if (!std::filesystem::is_directory(directory, error)) {
-    throw FileError(fmt::format("{}: is neither a model directory, which needs config.json, nor a GGUF file",
-                                directory.string()));
-  }
+  if (!std::filesystem::is_directory(directory, error)) return model_of_file(directory);
   const auto has = [&](const char* name) { return std::filesystem::exists(directory / name, error); };
   if (has("config.json")) return model_in(directory);
   if (has("state.json")) return state_in(directory);

@@ -44,9 +44,9 @@ ModelSource model_in_memory(const std::string& config_json, std::shared_ptr<cons
 
 /// Returns the model of [model]: a directory with weights, a GGUF file, a config.json, or inline sizes.
 ModelSource find_model(const config::ModelSection& section);
-/// Returns the model of a Hugging Face directory, a GGUF file, an adapter whose base is on this machine, a
-/// state, or a run, which stands for its model or adapter or, without one, for its newest state. Throws
-/// FileError for any other path.
+/// Returns the model of a Hugging Face directory, one file of weights beside its config.json, a GGUF file, an
+/// adapter whose base is on this machine, a state, or a run, which stands for its model or adapter or,
+/// without one, for its newest state. Throws FileError for any other path.
 ModelSource find_model(const std::filesystem::path& path);
 
 /// Fills every master from the files, rounded to nearest through f32 (f64 for f64 masters), and refreshes the

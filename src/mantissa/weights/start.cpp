@@ -27,13 +27,16 @@ void save_start(const std::filesystem::path& path, const runtime::WeightSet& wei
     const Matrix master = weights.master(i);
     std::vector<std::int64_t> shape;
     for (const Dim& d : slots[i].shape.dims()) shape.push_back(d.size);
-    tensors.push_back({slots[i].name,
-                       io::dtype_of(master.type),
-                       std::move(shape),
-                       {},
-                       [&weights, master](std::uint64_t offset, std::span<std::byte> out) {
-                         weights.device().download(out, static_cast<const std::byte*>(master.data) + offset);
-                       }});
+    tensors.push_back(
+        {slots[i].name,
+         io::dtype_of(master.type),
+         std::move(shape),
+         {},
+         [&weights, master, id = slots[i].master_buffer](std::uint64_t offset, std::span<std::byte> out) {
+           const auto* from = static_cast<const std::byte*>(master.data) + offset;
+           weights.device().download(out, from);
+           weights.release_unread(id, {from, out.size()});
+         }});
   }
   std::map<std::string, std::string> metadata;
   const bool frozen = !base.path.empty() && (!base.fixed.empty() || !base.frozen.empty());

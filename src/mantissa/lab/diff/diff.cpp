@@ -61,8 +61,12 @@ Diff diff(const std::filesystem::path& a, const std::filesystem::path& b, bool b
                         read_state_header(result.b.path).config_toml, result.b.path / "state.json");
   } else {
     result.tensors = compare_files(result.a, result.b, device);
-    if (result.is_trace() && !bitwise && !result.tensors->differing(false).empty()) {
-      result.rounding = judge_rounding(*result.tensors, open(result.a, false), open(result.b, false));
+    if (result.is_trace()) {
+      const io::WeightFiles files_a = open(result.a, false), files_b = open(result.b, false);
+      result.formats =
+          compare_formats(order_of_traces(files_a, files_b), formats_of(files_a), formats_of(files_b));
+      if (!bitwise && !result.tensors->differing(false).empty())
+        result.rounding = judge_rounding(*result.tensors, files_a, files_b);
     }
   }
   return result;

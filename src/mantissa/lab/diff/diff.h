@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "mantissa/convert/tensor_sets.h"
+#include "mantissa/lab/diff/formats.h"
 #include "mantissa/lab/diff/rounding.h"
 #include "mantissa/lab/diff/run_differences.h"
 #include "mantissa/lab/diff/subject.h"
@@ -23,8 +24,9 @@ struct Diff {
   std::optional<StateDifferences> states;  // of two states
   std::vector<ConfigDifference> config;    // of two states
   std::optional<convert::TensorDifferences>
-      tensors;                              // of two checkpoints or traces, or of a checkpoint and a state
-  std::optional<RoundingVerdict> rounding;  // of two traces that differ and have common values
+      tensors;                               // of two checkpoints or traces, or of a checkpoint and a state
+  std::optional<RoundingVerdict> rounding;   // of two traces that differ and have common values or gradients
+  std::optional<FormatDifferences> formats;  // of two traces
 
   bool is_trace() const { return a.kind == Subject::Kind::trace; }
   bool equal() const;
@@ -37,6 +39,10 @@ Diff diff(const std::filesystem::path& a, const std::filesystem::path& b, bool b
 
 /// Returns the result in one sentence: the first step, op or tensor that differs, and by how much.
 std::string verdict(const Diff& diff);
+
+/// Returns the lines that follow the verdict of two traces: where their formats differ, and whether rounding
+/// explains their differences.
+std::vector<std::string> trace_verdicts(const Diff& diff);
 
 /// Returns "12 of 4096 values, at most 1 ulp of bf16".
 std::string extent_text(const convert::DifferentTensor& tensor, bool bitwise);

@@ -47,6 +47,7 @@ json json_of(const convert::DifferentTensor& t) {
   out["max_difference"] = number(e.max_abs);
   out["mean_difference"] = number(e.mean_abs());
   out["relative_difference"] = number(e.relative());
+  out["relative_rms"] = number(relative_rms(e));
   out["bias"] = number(e.bias());
   out["max_ulp"] = t.unit ? number(e.max_ulp) : json();
   out["unit"] = t.unit ? json(name(*t.unit)) : json();
@@ -74,8 +75,43 @@ json json_of(const convert::TensorDifferences& t, bool bitwise) {
           {"only_b", json_of(t.only_b)}};
 }
 
+json json_of(const GradientVerdict& g) {
+  return {{"name", g.name},
+          {"explains", g.explains},
+          {"difference", number(g.difference)},
+          {"allowance", number(g.allowance)},
+          {"unit", g.unit}};
+}
+
+json json_of(const ValueFormats& f) {
+  json out = json::object();
+  for (const auto& [key, format] : {std::pair{"store", &f.store},
+                                    {"multiply", &f.multiply},
+                                    {"accumulate", &f.accumulate},
+                                    {"interior", &f.interior},
+                                    {"output", &f.output}}) {
+    if (!format->empty()) out[key] = *format;
+  }
+  return out;
+}
+
+json json_of(const FormatDifferences& f) {
+  const bool differ = f.different > 0;
+  return {{"known", {f.known_a, f.known_b}},
+          {"compared", f.compared},
+          {"different", f.different},
+          {"first", differ ? json(f.first) : json()},
+          {"a", differ ? json_of(f.a) : json()},
+          {"b", differ ? json_of(f.b) : json()},
+          {"text", to_text(f)}};
+}
+
 json json_of(const RoundingVerdict& v) {
-  return {{"explains", v.explains},
+  json gradients = json::array();
+  for (const GradientVerdict& g : v.gradients) gradients.push_back(json_of(g));
+  return {{"explains", !v.fault()},
+          {"forward", v.forward ? json(v.explains) : json()},
+          {"gradients", std::move(gradients)},
           {"name", v.name.empty() ? json() : json(v.name)},
           {"not_compared", v.not_compared},
           {"difference", number(v.difference)},
@@ -144,6 +180,7 @@ std::string to_json(const Diff& d) {
     const TracedOp op = differing.empty() ? TracedOp{} : traced_op(differing[0]->name);
     out["first_op"] = op.op.empty() ? json() : json{{"scope", op.scope}, {"op", op.op}};
     out["rounding"] = d.rounding ? json_of(*d.rounding) : json();
+    out["formats"] = d.formats ? json_of(*d.formats) : json();
   }
   return out.dump(2, ' ', false, json::error_handler_t::replace);
 }

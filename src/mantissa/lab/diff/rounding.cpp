@@ -7,7 +7,9 @@
 
 #include "mantissa/base/counted.h"
 #include "mantissa/base/error.h"
+#include "mantissa/base/words.h"
 #include "mantissa/convert/origin.h"
+#include "mantissa/lab/diff/formats.h"
 #include "mantissa/lab/diff/trace_order.h"
 #include "mantissa/precision/policy.h"
 
@@ -56,7 +58,23 @@ struct Units {
     for (const precision::Rule& rule : policy.rules()) include(rule.fields);
   }
 
+  /// Adds the formats of one op.
+  void include(const ValueFormats& op) {
+    for (const std::string* named : {&op.store, &op.multiply, &op.interior, &op.output}) {
+      for (const std::string_view format : split_words(*named, "·")) include_named(format, values);
+    }
+    include_named(std::string_view(op.accumulate).substr(0, op.accumulate.find('/')), sums);
+  }
+
  private:
+  /// Formats without a roundoff (int32) change nothing.
+  static void include_named(std::string_view format, Unit& unit) {
+    if (const auto compute = precision::Compute::parse(format)) {
+      unit.include(Unit(*compute));
+    } else if (const auto plain = parse_scalar(format)) {
+      unit.include(Unit(*plain));
+    }
+  }
   void include(const precision::Fields& fields) {
     if (fields.compute) values.include(Unit(*fields.compute));
     if (fields.accumulate) sums.include(Unit(*fields.accumulate));
@@ -67,10 +85,6 @@ struct Units {
 /// cancel.
 bool is_forward(std::string_view name) {
   return is_forward_value(name) || name == "logits" || name == "log_probs";
-}
-
-double relative_rms(const convert::ElementDifferences& e) {
-  return e.sum_squares_a > 0 ? std::sqrt(e.sum_squares / e.sum_squares_a) : (e.sum_squares > 0 ? 1 : 0);
 }
 
 double largest_dimension(const std::vector<std::int64_t>& shape) {
@@ -100,49 +114,119 @@ double sharpness(const std::string& name, const io::WeightFiles& a, const io::We
   return std::min(size, std::sqrt(size * log_rows));
 }
 
-}  // namespace
-
-std::optional<RoundingVerdict> judge_rounding(const convert::TensorDifferences& differences,
-                                              const io::WeightFiles& a, const io::WeightFiles& b) {
-  const bool have_values = std::ranges::any_of(a.tensors(), [&](const io::TensorInfo& t) {
-    return is_forward_value(t.name) && b.find(t.name) != nullptr;
-  });
-  if (!have_values) return std::nullopt;
-  Units units;
-  units.include(a);
-  units.include(b);
-  RoundingVerdict verdict;
-  verdict.unit = units.values.name;
-  double before = 0, terms = 1, closest = 0;
-  std::size_t not_compared = 0;
-  for (const convert::DifferentTensor& t : differences.different) {
-    if (!is_forward(t.name)) continue;
-    not_compared += t.reordered() ? 1 : 0;
-    if (!t.comparable) continue;
-    if (t.unit) units.values.include(Unit(*t.unit));
-    terms = std::max(terms, largest_dimension(t.a.shape));
-    const double difference = relative_rms(t.elements);
-    const double sharp = sharpness(t.name, a, b);
-    const double allowance = (kGrowth + sharp) * before + (1 + sharp) * 2 * units.values.roundoff +
-                             std::sqrt(2 * terms) * units.sums.roundoff;
-    const bool beyond = difference > allowance || t.elements.nonfinite > 0;
-    if (beyond || difference > closest * allowance) {
-      closest = difference / allowance;
-      verdict.explains = !beyond;
-      verdict.name = t.name;
-      verdict.difference = difference;
-      verdict.allowance = allowance;
-      verdict.unit = units.values.name;
-      verdict.nonfinite = t.elements.nonfinite > 0;
+/// Judges the tensors of two traces in their order.
+class Judge {
+ public:
+  Judge(const io::WeightFiles& a, const io::WeightFiles& b) : a_{a, formats_of(a)}, b_{b, formats_of(b)} {
+    for (Side* side : {&a_, &b_}) {
+      if (side->formats.empty()) include_policy(*side);
     }
-    if (beyond) break;
-    before = std::max(before, difference);
   }
-  verdict.not_compared = not_compared;
-  return verdict;
+
+  RoundingVerdict operator()(const convert::TensorDifferences& differences, bool have_values) {
+    verdict_.forward = have_values;
+    verdict_.unit = units_.values.name;
+    for (const convert::DifferentTensor& t : differences.different) {
+      if (is_forward(t.name)) verdict_.not_compared += t.reordered() ? 1 : 0;
+      if (!t.comparable || !(is_forward(t.name) || is_gradient(t.name))) continue;
+      include(t);
+      if (is_gradient(t.name)) {
+        judge_gradient(t);
+      } else if (have_values) {
+        judge_forward(t);
+      } else {
+        before_ = std::max(before_, relative_rms(t.elements));
+      }
+      if (t.name == "log_probs") of_probabilities_ = rms(t.elements);
+    }
+    return std::move(verdict_);
+  }
+
+ private:
+  struct Side {
+    const io::WeightFiles& files;
+    TraceFormats formats;
+    bool whole_policy = false;  // all formats of the policy are included
+  };
+
+  void include_policy(Side& side) {
+    if (!side.whole_policy) units_.include(side.files);
+    side.whole_policy = true;
+  }
+
+  /// Adds the formats of the tensor's op and its largest dimension.
+  void include(const convert::DifferentTensor& t) {
+    for (Side* side : {&a_, &b_}) {
+      const auto formats = side->formats.find(t.name);
+      if (formats == side->formats.end()) {
+        include_policy(*side);
+      } else {
+        units_.include(formats->second);
+      }
+    }
+    if (t.unit) units_.values.include(Unit(*t.unit));
+    terms_ = std::max(terms_, largest_dimension(t.a.shape));
+  }
+
+  static double rms(const convert::ElementDifferences& e) {
+    return e.measured == 0 ? 0 : std::sqrt(e.sum_squares / static_cast<double>(e.measured));
+  }
+
+  double sums() const { return std::sqrt(2 * terms_) * units_.sums.roundoff; }
+  double allowance(double before, double sharp) const {
+    return (kGrowth + sharp) * before + (1 + sharp) * 2 * units_.values.roundoff + sums();
+  }
+
+  void judge_forward(const convert::DifferentTensor& t) {
+    if (!verdict_.explains) return;  // the values after a fault inherit it
+    const double difference = relative_rms(t.elements), sharp = sharpness(t.name, a_.files, b_.files);
+    const double allowed = allowance(before_, sharp);
+    sharpest_ = std::max(sharpest_, sharp);
+    const bool nonfinite = t.elements.nonfinite > 0, beyond = difference > allowed || nonfinite;
+    if (beyond || difference > closest_ * allowed) {
+      closest_ = difference / allowed;
+      verdict_.explains = !beyond;
+      verdict_.name = t.name;
+      verdict_.difference = difference;
+      verdict_.allowance = allowed;
+      verdict_.unit = units_.values.name;
+      verdict_.nonfinite = nonfinite;
+    }
+    // Gradients are computed from the values as they are, so a fault before them is not theirs.
+    before_ = std::max(before_, difference);
+  }
+
+  void judge_gradient(const convert::DifferentTensor& t) {
+    if (verdict_.gradients.empty()) {
+      before_ = std::max(before_, of_probabilities_);
+      if (before_ == 0 && !verdict_.forward) before_ = 2 * units_.values.roundoff + sums();
+    }
+    const double difference = relative_rms(t.elements), allowed = allowance(before_, sharpest_);
+    const bool nonfinite = t.elements.nonfinite > 0;
+    GradientVerdict v{.name = t.name,
+                      .explains = difference <= allowed && !nonfinite,
+                      .difference = difference,
+                      .allowance = allowed,
+                      .unit = std::string(units_.values.name),
+                      .nonfinite = nonfinite};
+    if (v.explains) before_ = std::max(before_, difference);
+    verdict_.gradients.push_back(std::move(v));
+  }
+
+  Side a_, b_;
+  Units units_;
+  double before_ = 0, terms_ = 1, closest_ = 0, sharpest_ = 0;
+  double of_probabilities_ = 0;  // root mean square difference of log_probs
+  RoundingVerdict verdict_;
+};
+
+std::string numbers_text(double difference, double allowance, std::string_view unit) {
+  return fmt::format("relative RMS difference {:.2g}, rounding to {} explains up to {:.2g}", difference, unit,
+                     allowance);
 }
 
-std::string to_text(const RoundingVerdict& v) {
+std::string forward_text(const RoundingVerdict& v) {
+  if (!v.forward) return "the forward pass is not judged: the traces have no common values (--values '*')";
   const bool all = v.not_compared == 0;
   const std::string left_out =
       all ? ""
@@ -151,14 +235,62 @@ std::string to_text(const RoundingVerdict& v) {
   const TracedOp op = traced_op(v.name);
   const std::string place = op.op.empty() ? op.scope : op.scope + " " + op.op;
   if (v.nonfinite) return fmt::format("beyond rounding: {} has inf or NaN on one side only", place);
-  const std::string numbers =
-      fmt::format("relative RMS difference {:.2g}, rounding to {} explains up to {:.2g}", v.difference,
-                  v.unit, v.allowance);
+  const std::string numbers = numbers_text(v.difference, v.allowance, v.unit);
   if (v.explains) {
-    return fmt::format("rounding explains every {}difference; closest is {}: {}{}", all ? "" : "other ",
-                       place, numbers, left_out);
+    const std::string_view what = v.gradients.empty() ? "" : " of the forward pass";
+    return fmt::format("rounding explains every {}difference{}; closest is {}: {}{}", all ? "" : "other ",
+                       what, place, numbers, left_out);
   }
   return fmt::format("beyond rounding: the first such op is {}: {}", place, numbers);
+}
+
+std::string gradients_text(const RoundingVerdict& v) {
+  const std::vector<const GradientVerdict*> faulty = v.faulty_gradients();
+  const auto parameter = [](const GradientVerdict& g) { return g.name.substr(g.name.find('.') + 1); };
+  if (faulty.empty()) {
+    const auto share = [](const GradientVerdict& g) { return g.difference / g.allowance; };
+    const GradientVerdict& closest = *std::ranges::max_element(v.gradients, {}, share);
+    return fmt::format("gradients: rounding explains all {}; closest is {}: {:.2g} of {:.2g}",
+                       v.gradients.size(), parameter(closest), closest.difference, closest.allowance);
+  }
+  const GradientVerdict& first = *faulty.front();
+  return fmt::format("gradients beyond rounding: {} of {} that differ; the first is {}: {}", faulty.size(),
+                     v.gradients.size(), parameter(first),
+                     first.nonfinite ? std::string("inf or NaN on one side only")
+                                     : numbers_text(first.difference, first.allowance, first.unit));
+}
+
+}  // namespace
+
+double relative_rms(const convert::ElementDifferences& e) {
+  return e.sum_squares_a > 0 ? std::sqrt(e.sum_squares / e.sum_squares_a) : (e.sum_squares > 0 ? 1 : 0);
+}
+
+std::vector<const GradientVerdict*> RoundingVerdict::faulty_gradients() const {
+  std::vector<const GradientVerdict*> faulty;
+  for (const GradientVerdict& g : gradients) {
+    if (!g.explains) faulty.push_back(&g);
+  }
+  return faulty;
+}
+
+bool RoundingVerdict::fault() const {
+  return !explains || !faulty_gradients().empty();
+}
+
+std::optional<RoundingVerdict> judge_rounding(const convert::TensorDifferences& differences,
+                                              const io::WeightFiles& a, const io::WeightFiles& b) {
+  const auto have = [&](auto kind) {
+    return std::ranges::any_of(
+        a.tensors(), [&](const io::TensorInfo& t) { return kind(t.name) && b.find(t.name) != nullptr; });
+  };
+  const bool values = have(is_forward_value);
+  if (!values && !have(is_gradient)) return std::nullopt;
+  return Judge(a, b)(differences, values);
+}
+
+std::string to_text(const RoundingVerdict& v) {
+  return v.gradients.empty() ? forward_text(v) : forward_text(v) + "\n" + gradients_text(v);
 }
 
 }  // namespace mantissa::lab

@@ -46,7 +46,7 @@ std::string tensor_text(const convert::DifferentTensor& t, std::size_t indent) {
   if (e.nan_bits > 0) counts += fmt::format("; {} NaN differ in sign or payload", e.nan_bits);
   text += line(counts, indent + 2);
   if (e.differ == e.nonfinite || !numbers) return text;
-  const std::string unit = t.unit ? fmt::format("at most {:.3g} ulp of {}; ", e.max_ulp, name(*t.unit)) : "";
+  const std::string unit = t.unit ? fmt::format("≤ {:.3g} ulp of {}; ", e.max_ulp, name(*t.unit)) : "";
   return text + line(fmt::format("{}largest {:.2g} ({:.2g} %), mean {:.2g}, bias {:.2g}", unit, e.max_abs,
                                  100 * e.relative(), e.mean_abs(), e.bias()),
                      indent + 2);
@@ -73,6 +73,21 @@ std::string tensors_text(const convert::TensorDifferences& t, std::size_t limit,
   if (all.size() > limit) text += fmt::format("… and {} more (--limit N)\n", all.size() - limit);
   if (!t.only_a.empty() || !t.only_b.empty()) text += "\n";
   return text + unmatched_text(t.only_a, 'A', limit) + unmatched_text(t.only_b, 'B', limit);
+}
+
+/// Lists the parameters whose gradients are beyond rounding.
+std::string faulty_text(const RoundingVerdict& rounding, std::size_t limit) {
+  const std::vector<const GradientVerdict*> faulty = rounding.faulty_gradients();
+  std::string text;
+  for (std::size_t i = 0; i < std::min(limit, faulty.size()); ++i) {
+    const GradientVerdict& g = *faulty[i];
+    text += line(g.nonfinite
+                     ? fmt::format("{}: inf or NaN on one side only", g.name)
+                     : fmt::format("{}: {:.2g}, explained up to {:.2g}", g.name, g.difference, g.allowance),
+                 4);
+  }
+  if (faulty.size() > limit) text += fmt::format("    … and {} more\n", faulty.size() - limit);
+  return text;
 }
 
 /// A section of lines with a label in front of the first.
@@ -182,7 +197,8 @@ std::string to_text(const Diff& d, std::size_t limit) {
   std::string text = printable(fmt::format("A  {}  ({})", d.a.path.string(), name(d.a.kind))) + "\n" +
                      printable(fmt::format("B  {}  ({})", d.b.path.string(), name(d.b.kind))) + "\n";
   text += wrapped(verdict(d), 2, kColumns) + "\n";
-  if (d.rounding) text += wrapped(printable(to_text(*d.rounding)), 2, kColumns) + "\n";
+  for (const std::string& verdict : trace_verdicts(d)) text += wrapped(verdict, 2, kColumns) + "\n";
+  if (d.rounding) text += faulty_text(*d.rounding, limit);
   if (d.runs) text += run_text(*d.runs, limit, d.bitwise);
   if (d.states) text += state_text(d, limit);
   if (d.tensors) text += tensors_text(*d.tensors, limit, d.bitwise);

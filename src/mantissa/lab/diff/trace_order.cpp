@@ -48,13 +48,17 @@ TracedOp traced_op(std::string_view name) {
   return {std::string(name.substr(0, start - 1)), std::string(name.substr(start))};
 }
 
+bool is_gradient(std::string_view name) {
+  return name.starts_with(kGradient);
+}
+
 bool is_forward_value(std::string_view name) {
   return name.starts_with(kValue) && !is_backward(name);
 }
 
 bool is_trace(const io::WeightFiles& files) {
   if (files.find("logits") != nullptr || files.find("log_probs") != nullptr) return true;
-  return !files.tensors().empty() && std::ranges::all_of(files.tensors(), [](const io::TensorInfo& t) {
+  return std::ranges::any_of(files.tensors(), [](const io::TensorInfo& t) {
     return t.name.starts_with(kValue) || t.name.starts_with(kGradient);
   });
 }

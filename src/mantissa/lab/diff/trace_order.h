@@ -22,7 +22,10 @@ TracedOp traced_op(std::string_view name);
 /// Returns true for the name of a value of the forward pass.
 bool is_forward_value(std::string_view name);
 
-/// Returns true if the file is a trace: it has logits or log_probs, or only values and gradients.
+/// Returns true for the name of the gradient of a weight.
+bool is_gradient(std::string_view name);
+
+/// Returns true if the file is a trace: it has logits, log_probs, values, or gradients of weights.
 bool is_trace(const io::WeightFiles& files);
 
 /// Returns the tensors' names in order: values of the forward pass, logits, log_probs, loss, values of the

@@ -3,6 +3,7 @@
 
 #include "mantissa/base/counted.h"
 #include "mantissa/base/printable.h"
+#include "mantissa/base/words.h"
 #include "mantissa/io/safetensors_header.h"
 #include "mantissa/lab/diff/diff.h"
 #include "mantissa/lab/diff/trace_order.h"
@@ -123,6 +124,17 @@ std::string short_text(const nlohmann::json& value) {
 
 std::string verdict(const Diff& d) {
   return printable(sentence(d));
+}
+
+std::vector<std::string> trace_verdicts(const Diff& d) {
+  std::vector<std::string> lines;
+  if (d.bitwise || !d.is_trace() || d.equal()) return lines;
+  if (const std::string formats = d.formats ? to_text(*d.formats) : ""; !formats.empty())
+    lines.push_back(printable(formats));
+  if (!d.rounding) return lines;
+  const std::string rounding = to_text(*d.rounding);
+  for (const std::string_view line : split_words(rounding, "\n")) lines.push_back(printable(line));
+  return lines;
 }
 
 }  // namespace mantissa::lab
