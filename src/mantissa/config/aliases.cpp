@@ -73,7 +73,7 @@ std::optional<std::string> scopes(const toml::node& value, const std::string& wh
   for (std::string& name : names) {
     if (name == "all-linear") continue;
     if (name.empty() || name.find_first_of("*?[]{}()|^$\\+ ") != std::string::npos) refuse_value();
-    name = "*." + name;
+    name.insert(0, "*.");
   }
   return toml_text(names);
 }
