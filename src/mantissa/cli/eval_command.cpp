@@ -92,8 +92,9 @@ class Subject {
         throw ConfigError(fmt::format(
             "{}: a run has its own adapter and base; give a model directory, or remove {}", option, option));
       }
-      for (const char* option : {"--data", "--last-word", "--multiple-choice", "--window", "--documents",
-                                 "--people-min", "--people-max", "--template", "--max-new-tokens", "--id-type"}) {
+      for (const char* option :
+           {"--data", "--last-word", "--multiple-choice", "--window", "--documents", "--people-min",
+            "--people-max", "--template", "--max-new-tokens", "--id-type"}) {
         if (!a.has(option)) continue;
         throw ConfigError(fmt::format("{}: a config has its own data; give a model directory, or remove {}",
                                       option, option));
