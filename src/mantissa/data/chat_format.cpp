@@ -30,9 +30,20 @@ std::optional<chat::ModelTemplate> own_template(const weights::ModelSource& sour
   return config ? chat::find_template_in(*config, source.weights) : std::nullopt;
 }
 
+/// Returns the tokens that a run writes for `tokenizer`, as far as it finds them in a rendered text. Others
+/// would become the pieces of their spelling.
+nlohmann::ordered_json tokens_in_text(const tokenizer::Tokenizer& tokenizer) {
+  nlohmann::ordered_json found = nlohmann::ordered_json::object();
+  for (const auto& [name, token] : tokenizer::special_tokens(tokenizer).items()) {
+    const std::vector<std::int32_t> ids = tokenizer.encode(token.get<std::string>());
+    if (ids.size() == 1 && tokenizer.token_of(ids.front()) == token.get<std::string>()) found[name] = token;
+  }
+  return found;
+}
+
 nlohmann::ordered_json tokens_of(const weights::ModelSource& source, const tokenizer::Tokenizer& tokenizer) {
   const auto config = weights::beside_weights(source, "tokenizer_config.json");
-  if (!config) return tokenizer::special_tokens(tokenizer);
+  if (!config) return tokens_in_text(tokenizer);
   return source.files != nullptr ? chat::special_tokens_in(*config, source.weights)
                                  : chat::special_tokens(source.directory);
 }

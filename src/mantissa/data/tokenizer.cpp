@@ -121,11 +121,16 @@ bool contains(const Files& files, const char* name) {
 
 /// Adds the settings of a tokenizer that has none, as far as transformers can read its file.
 void add_settings(Files& files, const tokenizer::Tokenizer& tokenizer) {
-  if (contains(files, kSettingsFile)) return;
   const bool json = contains(files, "tokenizer.json");
   if (!json && !contains(files, "tokenizer.model")) return;
   const auto form = json ? tokenizer::FileForm::tokenizer_json : tokenizer::FileForm::sentencepiece;
   files.emplace_back(kSettingsFile, tokenizer::settings_json(tokenizer, form));
+}
+
+/// Returns a chat template for a SentencePiece model with settings of a run. It was trained without the
+/// special tokens, which are not found in a text, so other programs must not render them either.
+std::string without_special_tokens(const std::string& source) {
+  return "{% set bos_token = '' %}{% set eos_token = '' %}" + source;
 }
 
 Files byte_files() {
@@ -186,7 +191,8 @@ Files own_files(const config::RunConfig& config, const model::ModelConfig& model
 
 Files files_of_tokenizer(const config::RunConfig& config, const model::ModelConfig& model, bool in_memory) {
   Files files = own_files(config, model, in_memory);
-  if (!files.empty() && !contains(files, kSettingsFile)) {
+  const bool adds = !files.empty() && !contains(files, kSettingsFile);
+  if (adds) {
     try {
       add_settings(files, *tokenizer_of(config, model));
     } catch (const Error&) {
@@ -200,7 +206,11 @@ Files files_of_tokenizer(const config::RunConfig& config, const model::ModelConf
   constexpr std::uint64_t kLargestTemplate = std::uint64_t{16} << 20;
   const auto builtin = chat::builtin_template(name);
   std::erase_if(files, [&](const auto& file) { return file.first == kFile; });
-  files.emplace_back(kFile, builtin ? std::string(*builtin) : io::read_text_file(name, kLargestTemplate));
+  std::string source = builtin ? std::string(*builtin) : io::read_text_file(name, kLargestTemplate);
+  const bool names_tokens =
+      source.find("bos_token") != std::string::npos || source.find("eos_token") != std::string::npos;
+  if (adds && names_tokens && !contains(files, "tokenizer.json")) source = without_special_tokens(source);
+  files.emplace_back(kFile, std::move(source));
   return files;
 }
 
