@@ -22,7 +22,7 @@ struct ByteRows {
 
   MemoryFile file;
   const std::unique_ptr<const tokenizer::Tokenizer> tokenizer = tokenizer::make_tokenizer("byte");
-  const data::ChatFormat chatml{weights::ModelSource{}, "chatml", "--template"};
+  const data::ChatFormat chatml{weights::ModelSource{}, "chatml", "--template", *tokenizer};
   const std::array<const data::ChatFormat*, 2> formats = {&chatml, nullptr};
   data::SftRules rules;
 };
