@@ -211,6 +211,12 @@ TEST(DeepSpeedConfig, InReinforcementLearningItsBatchSetsThePrompts) {
   EXPECT_NE(text.all().find("train_batch_size replaces rl.prompts_per_step of run.toml:13"),
             std::string::npos)
       << text.all();
+  const compat::DeepSpeedFile steps =
+      compat::parse_deepspeed("{'gradient_accumulation_steps': 8}", "runs/ds.json");
+  const RunConfig accumulated = parse_config(
+      "[run]\nsteps = 3\n[model]\nhidden_size = 64\n[data]\nsource = \"kk\"\n[rl]\nprompts_per_step = 20\n",
+      "run.toml", {}, {.policy = {}, .rules = {}, .deepspeed = &steps});
+  EXPECT_EQ(accumulated.batch.micro_batch_size, 10) << "of the 80 sequences of a step";
   const Read micro = rl("{'train_micro_batch_size_per_gpu': 4}");
   EXPECT_EQ(micro.config.rl.prompts_per_step, 16) << "the default";
   EXPECT_EQ(

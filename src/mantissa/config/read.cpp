@@ -276,9 +276,8 @@ RunConfig parse_config(std::string_view text, const std::filesystem::path& file,
   config.deepspeed.clear();
   Told notes;
   config.policy = read_policy(entries, precision, notes.notes);
-  const bool divided = deepspeed != nullptr && divide_batch(config, entries, *deepspeed);
   notes.notes.insert(notes.notes.begin(), entries.notes.begin(), entries.notes.end());
-  settle(config, entries, precision.policy.has_value(), divided, notes);
+  settle(config, entries, precision.policy.has_value(), deepspeed, notes);
   if (deepspeed != nullptr) tell_deepspeed(*deepspeed, config, entries, precision.policy.has_value(), notes);
   for (std::string& idle : precision::idle_fields(config.policy)) notes.notes.push_back(std::move(idle));
   if (told != nullptr) *told = std::move(notes);

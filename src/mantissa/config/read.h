@@ -19,9 +19,10 @@ precision::Policy read_policy(const Entries& entries, const PrecisionArguments& 
                               std::vector<std::string>& notes);
 
 /// Sets the defaults that depend on other keys, and checks keys against each other. Throws ConfigError.
-/// `policy_replaced`: --precision replaced the policy, so the file's loss scale may be unused. `divided`:
-/// batch.micro_batch_size is already set. Adds to `told` what differs from the written config.
-void settle(RunConfig& config, const Entries& entries, bool policy_replaced, bool divided, Told& told);
+/// `policy_replaced`: --precision replaced the policy, so the file's loss scale may be unused. `deepspeed` is
+/// the DeepSpeed file, or null. Adds to `told` what differs from the written config.
+void settle(RunConfig& config, const Entries& entries, bool policy_replaced,
+            const compat::DeepSpeedFile* deepspeed, Told& told);
 
 /// Returns true if PyTorch's rule uses this key of [precision.loss_scale].
 bool torch_has(std::string_view key);

@@ -266,7 +266,8 @@ void settle_run(RunConfig& config, const std::filesystem::path& file) {
 
 }  // namespace
 
-void settle(RunConfig& config, const Entries& entries, bool policy_replaced, bool divided, Told& told) {
+void settle(RunConfig& config, const Entries& entries, bool policy_replaced,
+            const compat::DeepSpeedFile* deepspeed, Told& told) {
   check_present(config, entries);
   check_model(config, entries);
   check_text(entries, "run", "skip_batches", [&] { parse_steps(config.run.skip_batches); });
@@ -275,7 +276,7 @@ void settle(RunConfig& config, const Entries& entries, bool policy_replaced, boo
   check_mixture(config, entries);
   settle_post_training(config, entries, told);
   check_packing(config, entries);
-  settle_batch(config, entries, divided);
+  settle_batch(config, entries, deepspeed != nullptr && divide_batch(config, entries, *deepspeed));
   settle_conversations(config, entries);
   settle_fine_tuning(config, entries);
   settle_optimizer(config, entries);
