@@ -36,7 +36,10 @@ class Finder {
   explicit Finder(const Program& program) : p_(program), seen_weights_(program.buffers.size()) {}
 
   std::vector<RoundingPoint> run() {
+    // In training, the phase `evaluate` computes held-out rows only, with the roundings of `forward`.
+    const bool trains = std::ranges::find(p_.steps, graph::Phase::backward, &Step::phase) != p_.steps.end();
     for (const Step& step : p_.steps) {
+      if (trains && step.phase == graph::Phase::evaluate) continue;
       add_operands(step);
       add_inside(step);
       for (std::size_t o = 0; o < step.outputs.size(); ++o) add_result(step, o);

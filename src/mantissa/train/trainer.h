@@ -218,7 +218,7 @@ class Trainer {
   [[noreturn]] void stop_at_value(const std::string& what, const Overflow& overflow,
                                   bool changes_weights) const;
   /// Marks the step as skipped because the update would take a weight beyond its format, or throws.
-  void beyond_format(StepReport& report, const runtime::Executor::Broken& broken) const;
+  void beyond_format(StepReport& report, const runtime::Executor::Broken& broken);
 
   /// A stage as a run of its own.
   struct Stage {

@@ -152,7 +152,7 @@ void Trainer::stop_at_value(const std::string& what, const Overflow& overflow, b
   throw RunStopped(message, std::move(cures));
 }
 
-void Trainer::beyond_format(StepReport& report, const runtime::Executor::Broken& broken) const {
+void Trainer::beyond_format(StepReport& report, const runtime::Executor::Broken& broken) {
   const plan::Step& step = *broken.step;
   const plan::Slot& slot = *plan::written_slot(update_->program(), step);
   const double value = broken.weight.value;
@@ -165,11 +165,18 @@ void Trainer::beyond_format(StepReport& report, const runtime::Executor::Broken&
                         broken.weight.element)
           : fmt::format("the update in {} would make {} {} at element {}", name(step.interior), slot.name,
                         runtime::unsigned_nan(value), broken.weight.element);
+  Overflow overflow{what, module, "all rows of the step"};
+  overflow.op = overflow.pass = "update";
+  overflow.value = value;
+  overflow.format = std::isfinite(value) ? slot.master : step.interior;
+  overflow.cure = std::isfinite(value) ? std::vector<std::string>{"--rule", module + ": params=f32"}
+                                       : runtime::interior_cure(module, "update");
   if (config_.run.on_nonfinite == "skip") {
     report.skipped = true;
-    report.overflow = Overflow{what, module, "all rows of the step"};
+    report.overflow = std::move(overflow);
     return;
   }
+  overflow_ = std::move(overflow);
   const std::string message = fmt::format("step {}: {}; no weight was changed by this step", step_ + 1, what);
   if (!std::isfinite(value)) throw RunStopped(message, {resumed(runtime::interior_cure(module, "update"))});
   throw RunStopped(message, {resumed_with_rule(module + ": params=f32"),

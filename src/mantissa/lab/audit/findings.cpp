@@ -80,7 +80,9 @@ class Search {
       const ValueStep& begin = v.steps.front();
       // Small gradients that become zero beside large ones matter little.
       const bool much = figure > kMost || begin.error_rms.value_or(0) > kWrong;
-      const bool alone = few && occurs == Occurs::often_or_first && first == begin.step && much;
+      bool alone = few && occurs == Occurs::often_or_first && first == begin.step && much;
+      // Delayed scales are 1 in the first step, which is a problem only if its gradients are lost.
+      if (v.delayed && audit_.no_reference.empty()) alone = alone && loses_gradients(begin.step);
       if (few && occurs != Occurs::once && !alone) continue;
       const std::string key = fmt::format("{} {} {}", train::patterns_of({v.scope}), v.op, v.pass);
       auto group = std::ranges::find(worst, key, &Worst::key);
@@ -120,6 +122,16 @@ class Search {
   bool skipped(std::int64_t step) const {
     const auto point = std::ranges::find(audit_.points, step, &StepPoint::step);
     return point != audit_.points.end() && point->skipped;
+  }
+
+  /// Returns true if a gradient of the step is mostly zero or wrong, compared with f32.
+  bool loses_gradients(std::int64_t step) const {
+    constexpr double kZero = 0.25, kWrong = 0.9;
+    return std::ranges::any_of(audit_.weights, [&](const ParameterSeries& p) {
+      return std::ranges::any_of(p.gradient_steps, [&](const GradientStep& g) {
+        return g.step == step && (g.vanished > kZero || g.error > kWrong);
+      });
+    });
   }
 
   const Audit& audit_;

@@ -215,6 +215,15 @@ Audit audit_run(const AuditSource& source, const AuditOptions& options, const On
   record.list_unobserved(trainer.program());
   record.summarise_gradients(trainer.program(), trainer.model().num_hidden_layers);
   overflows.report(audit, found);
+  const auto explains = [](const Finding& f) { return f.kind == "nonfinite" || f.kind == "no_labels"; };
+  if (!audit.stopped.empty() && std::ranges::none_of(found, explains)) {
+    Finding& f = found.emplace_back();
+    f.kind = "nonfinite";
+    f.step = audit.stopped_at;
+    f.severity = 100;
+    f.text = audit.stopped;
+    f.evidence = {{"step", static_cast<double>(f.step)}};
+  }
   for (Finding& f : find_problems(audit, config, source.model.config.vocab_size))
     found.push_back(std::move(f));
   std::ranges::stable_sort(found, std::ranges::greater(), &Finding::severity);

@@ -37,7 +37,9 @@ TraceFormats formats_of(const io::WeightFiles& trace) {
 
 FormatDifferences compare_formats(const std::vector<std::string>& names, const TraceFormats& a,
                                   const TraceFormats& b) {
-  FormatDifferences d{.known_a = !a.empty(), .known_b = !b.empty()};
+  FormatDifferences d;
+  d.known_a = !a.empty();
+  d.known_b = !b.empty();
   for (const std::string& name : names) {
     const auto in_a = a.find(name), in_b = b.find(name);
     if (in_a == a.end() || in_b == b.end()) continue;
