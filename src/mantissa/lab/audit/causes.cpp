@@ -10,6 +10,7 @@
 #include "mantissa/base/quantities.h"
 #include "mantissa/base/words.h"
 #include "mantissa/lab/audit/findings.h"
+#include "mantissa/lab/audit/range_losses.h"
 #include "mantissa/lab/audit/trials.h"
 #include "mantissa/run/cures.h"
 #include "mantissa/train/health_watch.h"
@@ -347,11 +348,16 @@ std::string verdict_of(const Audit& audit) {
   if (batches > 0 && batches == std::ssize(audit.points))
     return fmt::format("{} showed nothing: run.skip_batches skips every batch.", what);
   if (audit.findings.empty()) {
-    std::string text = fmt::format(
-        "{} showed no problem: no value left the range of its format{}, and no format lost more than its "
-        "share "
-        "of gradients or updates. ",
-        what, skipped > 0 ? " in the steps that were applied" : "");
+    const RangeLosses losses = range_losses(audit);
+    std::string text = fmt::format("{} showed no problem: {}{}. ", what,
+                                   losses.most() > 0 ? "no loss is beyond its threshold"
+                                                     : "no value left the range of its format",
+                                   skipped > 0 ? " in the steps that were applied" : "");
+    if (losses.small.share > 0)
+      text += fmt::format("At most {} of a value became zero ({}). ", percent_text(losses.small.share), losses.small.place);
+    if (losses.large.share > 0)
+      text += fmt::format("At most {} of a value reached the largest number of its format ({}). ",
+                          percent_text(losses.large.share), losses.large.place);
     text += skipped == 0
                 ? "Every step was applied. "
                 : fmt::format(

@@ -5,6 +5,7 @@
 #include <algorithm>
 
 #include "mantissa/base/quantities.h"
+#include "mantissa/lab/audit/range_losses.h"
 #include "mantissa/lab/audit/sections.h"
 #include "mantissa/report/number_text.h"
 
@@ -25,53 +26,7 @@ Status overall(const Audit& audit, double worst_share) {
   return worst_share < kGreen ? Status::good : Status::unknown;
 }
 
-/// The largest share of a value's elements that left the range of its format in a step.
-struct Worst {
-  double share = 0;
-  std::string what = {};  // "model.layers.3.mlp.down_proj matmul, backward pass"
-
-  void see(double share_of_step, const ValueSeries& value) {
-    if (!(share_of_step > share)) return;
-    share = share_of_step;
-    what = fmt::format("{} {}, {} pass", value.scope, value.op_and_name(), value.pass);
-  }
-};
-struct WorstShares {
-  Worst large, small;  // beyond the largest value; not zero before rounding, and zero after it
-  double most() const { return std::max(large.share, small.share); }
-};
-
-WorstShares worst_shares(const Audit& audit) {
-  WorstShares worst;
-  for (const ValueSeries& v : audit.values) {
-    for (const ValueStep& s : v.steps) {
-      worst.large.see(std::max({s.saturated, s.inf + s.nan, s.overflowed.value_or(0)}), v);
-      worst.small.see(s.flushed.value_or(0), v);
-    }
-  }
-  return worst;
-}
-
-/// Returns the verdict. If the maps of this page show losses below the thresholds, it tells the largest, and
-/// does not deny them.
-std::string paragraph_of(const Audit& audit, const WorstShares& worst) {
-  if (!audit.findings.empty() || !audit.stopped.empty() || worst.most() == 0) return audit.verdict;
-  std::string text = audit.verdict;
-  constexpr std::string_view kDenial = "no value left the range of its format";
-  if (const std::size_t at = text.find(kDenial); at != std::string::npos)
-    text.replace(at, kDenial.size(), "no loss is beyond its threshold");
-  std::vector<std::string> parts;
-  if (worst.small.share > 0)
-    parts.push_back(fmt::format("up to {} of a value became zero ({})", report::share_text(worst.small.share),
-                                worst.small.what));
-  if (worst.large.share > 0)
-    parts.push_back(fmt::format("up to {} reached the largest value ({})",
-                                report::share_text(worst.large.share), worst.large.what));
-  return fmt::format("{}{}Below the thresholds, values left the range of their formats: {}.", text,
-                     text.ends_with(' ') || text.empty() ? "" : " ", fmt::join(parts, "; "));
-}
-
-std::string words_of(const Audit& audit, Status status, const WorstShares& worst) {
+std::string words_of(const Audit& audit, Status status, const RangeLosses& worst) {
   if (!audit.stopped.empty()) return "The run stopped";
   const std::size_t count = audit.findings.size();
   std::string problems = fmt::format("{} {} found", count, count == 1 ? "problem" : "problems");
@@ -147,7 +102,7 @@ std::string rows_text(const std::vector<std::int64_t>& rows) {
 }
 
 std::string to_html(const Audit& audit) {
-  const WorstShares worst = worst_shares(audit);
+  const RangeLosses worst = range_losses(audit);
   const Status status = overall(audit, worst.most());
   report::Page page{
       .kind = "precision audit",
@@ -155,7 +110,7 @@ std::string to_html(const Audit& audit) {
       .subtitle =
           "What the number formats did to the values of this run: what overflowed, what vanished, "
           "what rounding changed.",
-      .summary = report::verdict_html(status, words_of(audit, status, worst), paragraph_of(audit, worst)) +
+      .summary = report::verdict_html(status, words_of(audit, status, worst), audit.verdict) +
                  facts(audit),
       .sections = {}};
   page.sections.push_back(findings_section(audit));
