@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 
 #include <nlohmann/json.hpp>
+#include <set>
 
 #include "mantissa/weights/model_files.h"
 #include "runtime/device.h"
@@ -170,6 +171,33 @@ TEST(Explained, ARuleThatMatchesNothingIsReportedAsTheErrorOfTheRun) {
   const Explained e = explain_training(config, weights::find_model(config.model).config,
                                        mantissa::testing::best_device(), {});
   EXPECT_NE(e.refusal.find("model.layer.*"), std::string::npos);
+}
+
+TEST(Explained, EveryListedOpIsMatchedByARuleOrTheErrorNamesTheRuleThatDecides) {
+  config::RunConfig config = config::parse_config(kConfig, "config.toml");
+  const model::ModelConfig model = weights::find_model(config.model).config;
+  std::set<std::string> refused;
+  for (const char* policy :
+       {"fp8-hybrid", "bf16-true rounding=stochastic", "bf16-mixed compute=mxfp4", "32-true"}) {
+    config.policy = precision::Policy::parse(policy);
+    const Explained e = explain_training(config, model, mantissa::testing::best_device(), {});
+    std::set<std::string> ops;
+    for (const plan::PlanRow& row : e.rows) ops.insert(row.op);
+    for (const std::string& op : ops) {
+      const auto ruled = config.policy.with_rule("*: op=" + op + " compute=f32", "--rule 1");
+      for (const std::string& warning : plan::rule_warnings(cost::lower_run(config, model), ruled, 10)) {
+        if (warning.find("matches nothing") == std::string::npos) continue;
+        refused.insert(op);
+        EXPECT_NE(warning.find("Fix: "), std::string::npos) << warning;
+      }
+    }
+    const std::string text = to_text(e);
+    const bool scaled = ops.contains("quantize");
+    EXPECT_EQ(text.find("\nquantize  writes an operand in the format with scales") != std::string::npos,
+              scaled)
+        << text;
+  }
+  EXPECT_EQ(refused, (std::set<std::string>{"adamw", "cast", "moments", "quantize"}));
 }
 
 }  // namespace

@@ -3,6 +3,7 @@
 
 #include "mantissa/explain/explained.h"
 #include "mantissa/explain/memory.h"
+#include "mantissa/graph/inserted.h"
 
 namespace mantissa::explain {
 namespace {
@@ -28,6 +29,7 @@ json ops_json(const Explained& e) {
     if (!r.order.empty()) out.back()["accumulate_order"] = r.order;
     if (!e.units[i].empty()) out.back()["unit"] = e.units[i];
     if (!r.rounded.empty()) out.back()["rounded"] = r.rounded;
+    if (!graph::inserted_step(r.op).empty()) out.back()["inserted"] = true;
   }
   return out;
 }

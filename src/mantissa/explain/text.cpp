@@ -2,11 +2,13 @@
 #include <fmt/ranges.h>
 
 #include <algorithm>
+#include <set>
 
 #include "mantissa/base/counted.h"
 #include "mantissa/base/quantities.h"
 #include "mantissa/explain/explained.h"
 #include "mantissa/explain/memory.h"
+#include "mantissa/graph/inserted.h"
 #include "mantissa/optim/optimizer.h"
 
 namespace mantissa::explain {
@@ -217,6 +219,20 @@ std::string training_head(const Explained& e) {
   return text + machine_lines(e);
 }
 
+/// Returns a line for each kind of step that no rule matches, or "".
+std::string inserted_text(const std::vector<plan::PlanRow>& rows) {
+  std::set<std::string> names;
+  for (const plan::PlanRow& row : rows) {
+    if (!graph::inserted_step(row.op).empty()) names.insert(row.op);
+  }
+  std::string text;
+  for (const std::string& name : names) {
+    text += fmt::format("{}{:<8}  {}; its rule decides\n", text.empty() ? "\n" : "", name,
+                        graph::inserted_step(name));
+  }
+  return text;
+}
+
 std::string training_tables(const Explained& e) {
   const Training& t = *e.training;
   std::string text = fmt::format("\nforward\n{}", plan::plan_table(e.rows, graph::Phase::forward));
@@ -226,6 +242,7 @@ std::string training_tables(const Explained& e) {
                         plan::plan_table(e.rows, graph::Phase::backward, true));
   }
   text += fmt::format("\nupdate\n{}", plan::plan_table(e.rows, graph::Phase::finish));
+  text += inserted_text(e.rows);
   if (t.shards > 1) {
     text += fmt::format("\nshards  {} of {}; gradients are added by a tree in {}\n", t.shards,
                         counted(t.config.batch.global_batch_size / t.shards, "sequence"), name(t.reduce));

@@ -6,6 +6,8 @@
 
 #include "mantissa/base/counted.h"
 #include "mantissa/base/error.h"
+#include "mantissa/graph/inserted.h"
+#include "mantissa/plan/explain.h"
 #include "mantissa/plan/passes.h"
 #include "mantissa/precision/coverage.h"
 
@@ -18,9 +20,24 @@ std::string rule_text(const precision::Policy& policy, std::size_t r) {
                      rule.str());
 }
 
+/// Returns why no rule matches `op`, which explain lists, or "" for other ops. `updates` are the names of the
+/// steps of the update.
+std::string why_unruled(const std::string& op, const std::vector<std::string>& updates) {
+  if (const std::string_view does = graph::inserted_step(op); !does.empty()) {
+    return fmt::format(
+        "\"{}\" is no op of the model but a step of the plan that {}. Fix: name that op, such as "
+        "op=matmul (operand=gradient selects one operand)",
+        op, does);
+  }
+  if (std::ranges::find(updates, op) == updates.end()) return "";
+  return fmt::format("\"{}\" is a part of the update of the weights. Fix: write op=update", op);
+}
+
 std::string unmatched_text(const precision::Policy& policy, std::size_t r,
-                           const std::vector<precision::Place>& places) {
-  const std::string why = precision::why_unmatched(policy.rules()[r], places);
+                           const std::vector<precision::Place>& places,
+                           const std::vector<std::string>& updates) {
+  std::string why = why_unruled(policy.rules()[r].op, updates);
+  if (why.empty()) why = precision::why_unmatched(policy.rules()[r], places);
   return fmt::format("{} matches nothing{}", rule_text(policy, r),
                      why.empty() ? "; explain lists the scopes and ops" : ": " + why);
 }
@@ -29,6 +46,18 @@ std::vector<precision::Place> places_of(const Program& p) {
   std::vector<precision::Place> places = p.places;
   if (p.update) places.insert(places.end(), p.update->places.begin(), p.update->places.end());
   return places;
+}
+
+/// Returns the names of the steps of a program's update, as explain lists them.
+std::vector<std::string> updates_of(const Program& p) {
+  std::vector<std::string> names;
+  if (p.update) {
+    for (const PlanRow& row : update_rows(*p.update)) {
+      const auto matches = [&](const precision::Place& place) { return place.op == row.op; };
+      if (std::ranges::none_of(places_of(p), matches)) names.push_back(row.op);
+    }
+  }
+  return names;
 }
 
 Lower lowering_of(const graph::Graph& graph) {
@@ -48,7 +77,8 @@ std::vector<std::size_t> unmatched_rules(const Program& p) {
 
 std::vector<std::string> rule_warnings(const Program& p) {
   std::vector<std::string> out;
-  for (const std::size_t r : unmatched_rules(p)) out.push_back(unmatched_text(p.policy, r, places_of(p)));
+  for (const std::size_t r : unmatched_rules(p))
+    out.push_back(unmatched_text(p.policy, r, places_of(p), updates_of(p)));
   return out;
 }
 
@@ -73,6 +103,7 @@ std::vector<std::string> rule_warnings(const Lower& lower, const precision::Poli
   };
   std::vector<Found> found(policy.rules().size());
   std::vector<precision::Place> places;
+  std::vector<std::string> updates;
   std::vector<std::int64_t> firsts = policy.changes();
   firsts.insert(firsts.begin(), 0);
   for (const std::int64_t first : firsts) {
@@ -87,7 +118,9 @@ std::vector<std::string> rule_warnings(const Lower& lower, const precision::Poli
       rule.matches |= std::ranges::find(unmatched, i) == unmatched.end();
       rule.idle &= std::ranges::find(idle, i) != idle.end();
     }
-    if (!unmatched.empty()) places = places_of(program);
+    if (unmatched.empty()) continue;
+    places = places_of(program);
+    updates = updates_of(program);
   }
   std::vector<std::string> out;
   for (std::size_t r = 0; r < found.size(); ++r) {
@@ -95,7 +128,7 @@ std::vector<std::string> rule_warnings(const Lower& lower, const precision::Poli
       out.push_back(fmt::format("{} holds from step {} on, but the run has {}", rule_text(policy, r),
                                 policy.rules()[r].first_step.value_or(0), counted(steps, "step")));
     } else if (!found[r].matches) {
-      out.push_back(unmatched_text(policy, r, places));
+      out.push_back(unmatched_text(policy, r, places, updates));
     } else if (found[r].idle) {
       out.push_back(rule_text(policy, r) + " changes nothing: without it every format is the same");
     }

@@ -419,7 +419,7 @@ runtime::WeightSet open_weights(const plan::Program& program, const ModelSource&
   }
   SlotTensors tensors(program, source);
   const QuantisedViews quantised(program);
-  constexpr std::size_t kLeastMapped = std::size_t{1} << 16;  // what a page fault maps at once
+  constexpr std::size_t kLeastMapped = 4096;  // a page
   const std::vector<bool> read = runtime::read_weights(program);
   std::vector<runtime::WeightSet::View> views;
   std::vector<std::optional<TensorLoad>> loads(program.slots.size());
@@ -444,8 +444,9 @@ runtime::WeightSet open_weights(const plan::Program& program, const ModelSource&
       if (program.buffer(id).quantization) return;
       // If the master's format represents the stored values, a copy in the stored format needs no conversion.
       if (type != load.stored() || !holds(slot.master, type)) return;
-      // The system maps more of a file than is read, so small weights take less memory as copies.
-      if (read[static_cast<std::size_t>(id)] && program.buffer(id).bytes < kLeastMapped) return;
+      // An access maps pages around what it reads, so vectors below a page take less memory as copies.
+      const bool small = slot.shape.rank() == 1 && program.buffer(id).bytes < kLeastMapped;
+      if (small && read[static_cast<std::size_t>(id)]) return;
       const io::WeightFiles::Mapped file = place.files->map(place.tensor->name);
       if (reinterpret_cast<std::uintptr_t>(file.bytes.data()) % mantissa::bytes_of(type) != 0) return;
       // What no step reads is read piece by piece instead of through the mapping, which would stay in memory.

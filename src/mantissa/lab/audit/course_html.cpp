@@ -122,14 +122,14 @@ report::Section course_section(const Audit& audit) {
 }
 
 report::Section method_section(const Audit& audit) {
-  report::Section section{
-      .id = "method",
-      .link = "Method",
-      .heading = "How this was measured",
-      .intro =
-          "The audit repeats training steps, each of them again without each of its roundings, and whole steps in "
-          "f32. Observing changes no bit of the run.",
-      .body = {}};
+  report::Section section{.id = "method",
+                          .link = "Method",
+                          .heading = "How this was measured",
+                          .intro =
+                              "The audit repeats training steps, each of them again without each of its "
+                              "roundings, and whole steps in "
+                              "f32. Observing changes no bit of the run.",
+                          .body = {}};
   if (!audit.command.empty()) section.body += "<h3>Command</h3>\n" + report::command_box(audit.command);
   if (!audit.policy.empty())
     section.body += "<h3>Precision policy</h3>\n" + report::command_box(audit.policy);
@@ -152,7 +152,8 @@ report::Section method_section(const Audit& audit) {
   section.body += report::facts_html(facts);
   if (!audit.unobserved.empty()) {
     section.body += "<h3>Rounding points that were not observed</h3>\n<ul>\n";
-    for (const std::string& place : audit.unobserved) section.body += "<li>" + report::escaped(place) + "</li>\n";
+    for (const std::string& place : audit.unobserved)
+      section.body += "<li>" + report::escaped(place) + "</li>\n";
     section.body += "</ul>\n";
   }
   if (audit.thresholds.empty()) return section;

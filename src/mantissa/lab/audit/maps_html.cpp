@@ -147,7 +147,8 @@ report::Section rounding_section(const Audit& audit) {
       .link = "Rounding",
       .heading = "What rounding changed",
       .intro =
-          "Each step ran again without each of its roundings, and the results were compared: the stored values "
+          "Each step ran again without each of its roundings, and the results were compared: the stored "
+          "values "
           "with those before rounding, and results with those without a rounding inside the op.",
       .body = {}};
   section.body += layer_maps(
@@ -207,12 +208,14 @@ report::Section updates_section(const Audit& audit) {
       share_scale());
   section.body += layer_maps(
       {.title = "Gradients beside f32",
-       .reading = "Each cell is the worst parameter of a layer in one step: the rms of the difference between its "
-                  "gradient and that of the same step in f32, divided by the rms in f32. All roundings of the step "
-                  "add up here.",
+       .reading =
+           "Each cell is the worst parameter of a layer in one step: the rms of the difference between its "
+           "gradient and that of the same step in f32, divided by the rms in f32. All roundings of the step "
+           "add up here.",
        .nothing = "The gradients equal those of the same steps in f32.",
-       .unmeasured = audit.no_reference.empty() ? "No gradient was compared with that in f32."
-                                                : "Gradients were not compared with f32: " + audit.no_reference + "."},
+       .unmeasured = audit.no_reference.empty()
+                         ? "No gradient was compared with that in f32."
+                         : "Gradients were not compared with f32: " + audit.no_reference + "."},
       gradient_rows(audit.weights, [](const GradientStep& g) { return g.error; }), order, gradient_scale());
   section.body += parameter_table(audit);
   return section;

@@ -62,9 +62,9 @@ struct RoundingVerdict {
 double relative_rms(const convert::ElementDifferences& elements);
 
 /// Judges the comparable values of the forward pass, logits and log_probs in the order of `differences`, and
-/// the gradients of weights. `a` and `b` give the formats of each op or, if they do not record them, the
-/// policies, all formats of which then count from the beginning. Returns null if the traces have no common
-/// values and no common gradients: without them, the growth of differences is unknown.
+/// the gradients of weights. `a` and `b` give the formats of each op or, if one of them does not record them,
+/// the policies, all formats of which then count from the beginning. Returns null if the traces have no
+/// common values and no common gradients: without them, the growth of differences is unknown.
 std::optional<RoundingVerdict> judge_rounding(const convert::TensorDifferences& differences,
                                               const io::WeightFiles& a, const io::WeightFiles& b);
 
