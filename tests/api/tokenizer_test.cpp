@@ -135,7 +135,7 @@ TEST_F(ModelTokenizer, OfBytesIsWrittenAsAFileThatStandsForBytes) {
 }
 
 TEST_F(ModelTokenizer, ThatIsMissingIsRefusedByAPlanAsByItsRun) {
-  write("ids.bin", std::string(8000, '\1'));
+  write("ids.bin", std::string(8000, '\0'));
   const Config config = Config::parse(
       tiny_config(2, "32-true"),
       {"data.source=" + (folder / "ids.bin").string(), "data.tokenizer=" + (folder / "no.json").string()});

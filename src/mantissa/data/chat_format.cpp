@@ -33,8 +33,9 @@ std::optional<chat::ModelTemplate> own_template(const weights::ModelSource& sour
 /// Returns the tokens that a run writes for `tokenizer`, as far as it finds them in a rendered text. Others
 /// would become the pieces of their spelling.
 nlohmann::ordered_json tokens_in_text(const tokenizer::Tokenizer& tokenizer) {
+  const nlohmann::ordered_json written = tokenizer::special_tokens(tokenizer);
   nlohmann::ordered_json found = nlohmann::ordered_json::object();
-  for (const auto& [name, token] : tokenizer::special_tokens(tokenizer).items()) {
+  for (const auto& [name, token] : written.items()) {
     const std::vector<std::int32_t> ids = tokenizer.encode(token.get<std::string>());
     if (ids.size() == 1 && tokenizer.token_of(ids.front()) == token.get<std::string>()) found[name] = token;
   }
