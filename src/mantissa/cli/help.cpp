@@ -42,9 +42,10 @@ std::string help() {
       "usage: mantissa COMMAND [ARGUMENTS] [OPTIONS]\n\nMantissa trains language models at any numeric "
       "precision, and shows exactly what\nthe precision does.\n\ncommands:\n";
   for (const Command& command : commands()) text += row(command.name, command.summary, kCommands);
-  return text +
-         "\nmantissa help COMMAND lists the options of a command; mantissa help KEY describes\na key of a "
-         "config, such as optimizer.lr.\n";
+  const std::string more =
+      "mantissa help COMMAND lists the options of a command; mantissa help KEY describes a key of a config, "
+      "such as optimizer.lr.";
+  return text + "\n" + wrapped(more, 0, kColumns) + "\n";
 }
 
 std::string help_on_group(std::string_view word) {

@@ -30,14 +30,15 @@ std::optional<chat::ModelTemplate> own_template(const weights::ModelSource& sour
   return config ? chat::find_template_in(*config, source.weights) : std::nullopt;
 }
 
-/// Returns the tokens that a run writes for `tokenizer`, as far as it finds them in a rendered text. Others
-/// would become the pieces of their spelling.
+/// Returns the token that ends a text, for a tokenizer without settings, if it is found in a rendered text;
+/// another would become the pieces of its spelling. A conversation begins without a token.
 nlohmann::ordered_json tokens_in_text(const tokenizer::Tokenizer& tokenizer) {
-  nlohmann::ordered_json found = nlohmann::ordered_json::object();
-  for (const auto& [name, token] : tokenizer::special_tokens(tokenizer).items()) {
-    const std::vector<std::int32_t> ids = tokenizer.encode(token.get<std::string>());
-    if (ids.size() == 1 && tokenizer.token_of(ids.front()) == token.get<std::string>()) found[name] = token;
-  }
+  nlohmann::ordered_json written = tokenizer::special_tokens(tokenizer),
+                         found = nlohmann::ordered_json::object();
+  if (!written.contains("eos_token")) return found;
+  const auto end = written["eos_token"].get<std::string>();
+  const std::vector<std::int32_t> ids = tokenizer.encode(end);
+  if (ids.size() == 1 && tokenizer.token_of(ids.front()) == end) found["eos_token"] = end;
   return found;
 }
 

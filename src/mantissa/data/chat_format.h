@@ -18,7 +18,8 @@ class ChatFormat {
   /// file. `option` begins messages about the name: "--template" or "data.template =". Throws ConfigError if
   /// `source` has no template or the name is unknown, and FileError or chat::TemplateError for a missing or
   /// damaged file. The template's special tokens are those of the tokenizer_config.json of `source` or,
-  /// without one, those that a run writes for `tokenizer` (tokenizer/settings.h) and that it finds in a text.
+  /// without one, the eos_token that a run writes for `tokenizer` (tokenizer/settings.h), if it is found in a
+  /// text.
   ChatFormat(const weights::ModelSource& source, const std::string& name, const std::string& option,
              const tokenizer::Tokenizer& tokenizer);
 

@@ -127,10 +127,14 @@ void add_settings(Files& files, const tokenizer::Tokenizer& tokenizer) {
   files.emplace_back(kSettingsFile, tokenizer::settings_json(tokenizer, form));
 }
 
-/// Returns a chat template for a SentencePiece model with settings of a run. It was trained without the
-/// special tokens, which are not found in a text, so other programs must not render them either.
-std::string without_special_tokens(const std::string& source) {
-  return "{% set bos_token = '' %}{% set eos_token = '' %}" + source;
+/// Returns the chat template for a model whose settings a run has added. Conversations of the run began
+/// without a bos_token, and had no eos_token if the tokenizer does not find it in a text, as that of a
+/// SentencePiece file: other programs must render them in the same way.
+std::string as_in_training(const std::string& source, bool finds_tokens) {
+  const bool begins = source.find("bos_token") != std::string::npos,
+             ends = !finds_tokens && source.find("eos_token") != std::string::npos;
+  return fmt::format("{}{}{}", begins ? "{% set bos_token = '' %}" : "",
+                     ends ? "{% set eos_token = '' %}" : "", source);
 }
 
 Files byte_files() {
@@ -207,9 +211,8 @@ Files files_of_tokenizer(const config::RunConfig& config, const model::ModelConf
   const auto builtin = chat::builtin_template(name);
   std::erase_if(files, [&](const auto& file) { return file.first == kFile; });
   std::string source = builtin ? std::string(*builtin) : io::read_text_file(name, kLargestTemplate);
-  const bool names_tokens =
-      source.find("bos_token") != std::string::npos || source.find("eos_token") != std::string::npos;
-  if (adds && names_tokens && !contains(files, "tokenizer.json")) source = without_special_tokens(source);
+  if (adds || config.data.tokenizer == "byte")
+    source = as_in_training(source, contains(files, "tokenizer.json"));
   files.emplace_back(kFile, std::move(source));
   return files;
 }
