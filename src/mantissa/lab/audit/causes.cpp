@@ -94,7 +94,10 @@ std::vector<Cure> candidates_of(const Finding& f, const Audit& audit, const conf
   const bool unscaled = (range || f.kind == "nonfinite") && lacks_scales(f, config.policy);
   if (unscaled) add({"--rule", "*: scaling=delayed"});
   if (f.evidence.contains("steps")) add({"--rule", "*: scaling=current"});  // the first step has no history
-  if (f.kind == "underflow" && f.pass == "backward" && !unscaled) {
+  const bool small = std::ranges::any_of(audit.findings, [](const Finding& other) {
+    return other.kind == "underflow" && other.pass == "backward";
+  });
+  if ((f.kind == "underflow" || (f.kind == "gradient" && small)) && f.pass == "backward" && !unscaled) {
     constexpr double kHigh = 0x1p24;  // above which the first steps of most runs overflow
     if (!scaler) add({"--set", "precision.loss_scale=dynamic"});
     if (!scaler) add({"--set", "precision.loss_scale=dynamic:2^24"});
