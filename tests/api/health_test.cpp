@@ -314,7 +314,8 @@ TEST(Observations, AreThoseOfTheSelectedValues) {
     for (const auto& [exponent, n] : o["binades"].items()) elements += n.get<std::uint64_t>();
     const double zeros = o["zeros"].get<double>() * o["count"].get<double>();
     EXPECT_NEAR(static_cast<double>(elements) + zeros, o["count"].get<double>(), 0.5) << line;
-    if (o["format"] == "bf16") {
+    const bool inside = o["op"] == "attention" || o["op"] == "log_prob";  // some lines tell of P, dS, dlogits
+    if (o["format"] == "bf16" && (!inside || o.contains("max_ulp"))) {
       EXPECT_LE(o["max_ulp"], 0.5) << line;
     }
   }

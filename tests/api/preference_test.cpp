@@ -113,8 +113,8 @@ void expect_no_margin(const Ran& ran) {
 std::vector<std::string> policies() {
   std::vector<std::string> all;
   for (const precision::Preset& preset : precision::presets()) all.emplace_back(preset.name);
-  all.insert(all.end(), {"bf16-mixed compute=mxfp8", "bf16-mixed compute=nvfp4", "fp8-hybrid scaling=current",
-                         "bf16-true rounding=stochastic kahan=false"});
+  all.insert(all.end(), {"bf16-mixed compute=mxfp8", "bf16-mixed compute=nvfp4 scaling=delayed",
+                         "fp8-hybrid scaling=current", "bf16-true rounding=stochastic kahan=false"});
   return all;
 }
 
@@ -129,8 +129,8 @@ TEST(Dpo, BeginsAtLog2WithTheWeightsOfTheSeedUnderEveryPolicy) {
 /// As long as no weight moves, every step has the bits of the reference, although the scales of 8-bit and
 /// nvfp4 tensors change with each step.
 TEST(Dpo, StaysAtLog2WhileNoWeightMoves) {
-  for (const char* policy :
-       {"32-true", "16-mixed", "fp8-hybrid", "fp8-hybrid scale_margin=1", "bf16-mixed compute=nvfp4"}) {
+  for (const char* policy : {"32-true", "16-mixed", "fp8-hybrid", "fp8-hybrid scale_margin=1",
+                             "bf16-mixed compute=nvfp4 scaling=delayed"}) {
     SCOPED_TRACE(policy);
     const TemporaryFolder folder;
     // Every update is smaller than half of the spacing of any weight.
@@ -151,7 +151,7 @@ TEST(Dpo, StaysAtLog2WhileNoWeightMoves) {
 
 TEST(Dpo, BeginsAtLog2WithTrainedWeightsAndScales) {
   for (const char* policy : {"32-true", "bf16-mixed", "16-mixed", "bf16-true", "fp8-hybrid",
-                             "bf16-mixed compute=nvfp4", "fp8-hybrid params=bf16"}) {
+                             "bf16-mixed compute=nvfp4 scaling=delayed", "fp8-hybrid params=bf16"}) {
     SCOPED_TRACE(policy);
     const TemporaryFolder folder;
     expect_no_margin(

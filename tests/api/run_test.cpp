@@ -43,7 +43,7 @@ const char* const kPolicies[] = {
 #endif
     "bf16-matmul-x3",
     "fp8-hybrid; *mlp*: steps=2:5 compute=bf16",
-    "bf16-mixed compute=nvfp4",
+    "bf16-mixed compute=nvfp4 scaling=delayed",
     "16-mixed saturate=true flush_subnormals=true output=compute>f32",
     "bf16-mixed params=bf16 rounding=toward-zero; *: pass=forward rounding=stochastic"};
 

@@ -96,7 +96,7 @@ TEST(AuditPage, DoesNotDenyTheLossesOfItsMaps) {
   const std::string html = page();
   EXPECT_FALSE(has(html, "no value left the range"));
   EXPECT_TRUE(has(html, "No loss beyond the thresholds"));
-  EXPECT_TRUE(has(html, "At most 4 % of a value became zero (model.layers.1.mlp "));
+  EXPECT_TRUE(has(html, "At most 4.0 % of a value became zero (model.layers.1.mlp "));
   EXPECT_TRUE(has(html, "verdict good"));
   value.steps.back().flushed = 0.4;
   EXPECT_TRUE(has(page(), "verdict unknown")) << "not green above a red map";
@@ -265,7 +265,7 @@ TEST(AuditJson, HasTheKeysOfTheContract) {
   std::vector<std::string> keys;
   for (const auto& [key, value] : finding.items()) keys.push_back(key);
   EXPECT_EQ(keys, (std::vector<std::string>{"kind", "scope", "op", "pass", "step", "rows", "share",
-                                            "evidence", "rule", "cure", "tested", "text"}));
+                                            "evidence", "rule", "cure", "tested", "alternatives", "text"}));
   EXPECT_EQ(finding["cure"][0], "--rule");
   EXPECT_EQ(finding["tested"], true);
   EXPECT_TRUE(json["findings"][2]["cure"].is_null());

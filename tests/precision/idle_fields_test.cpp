@@ -42,7 +42,9 @@ TEST(IdleFields, AreReportedWithTheReason) {
   EXPECT_EQ(idle("compute=mxfp8 scale_margin=2"),
             Strings{"scale_margin=2 has no effect: blocks of mx formats derive their own scales"});
   EXPECT_EQ(idle("compute=nvfp4 scale_margin=2 amax_history=16"),
-            Strings{"scale_margin=2 has no effect: the tensor scale of nvfp4 has no margin"});
+            (Strings{"scale_margin=2 has no effect: the tensor scale of nvfp4 has no margin",
+                     "amax_history=16 has no effect: only scaling=delayed has a history"}));
+  EXPECT_EQ(idle("compute=nvfp4 scaling=delayed amax_history=16"), Strings{});
   EXPECT_EQ(idle("fp8-hybrid scaling=current amax_history=16"),
             Strings{"amax_history=16 has no effect: only scaling=delayed has a history"});
   EXPECT_EQ(idle("fp8-hybrid scaling=none scale_margin=1"),

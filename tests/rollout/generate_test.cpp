@@ -22,7 +22,7 @@ const char* const kPolicies[] = {
     "bf16-true",
     "16-true",
     "fp8-hybrid",
-    "bf16-mixed compute=nvfp4",
+    "bf16-mixed compute=nvfp4 scaling=delayed",
     "bf16-matmul-x6",
     "bf16-mixed; *: op=softmax compute=bf16; *: op=angles compute=f16; *: rounding=stochastic"};
 
@@ -213,7 +213,7 @@ TEST(Streams, GiveTheSameBitsOnTiles) {
     r.sequence += 20;
     all.push_back(r);
   }
-  for (const char* policy : {"bf16-mixed", "fp8-hybrid", "bf16-mixed compute=nvfp4"}) {
+  for (const char* policy : {"bf16-mixed", "fp8-hybrid", "bf16-mixed compute=nvfp4 scaling=delayed"}) {
     SCOPED_TRACE(policy);
     const std::vector<Generation> want =
         Model(policy, kCapacity, 16, {.simd = kernels::best_simd()})(all, drawing());

@@ -90,8 +90,9 @@ TEST(Steps, AreTheSameOnEveryInstructionSetAndThreadCount) {
 /// Every policy whose factors are exact in bf16, and parts of f32, with tile registers, emulated ones too.
 TEST(Steps, AreTheSameOnTileRegisters) {
   const bool emulated = kernels::testing::tile_hardware() == kernels::testing::TileHardware::emulator;
-  for (const char* policy : {"bf16-mixed", "bf16-true", "fp8-hybrid", "bf16-mixed compute=mxfp8",
-                             "bf16-mixed compute=nvfp4", "bf16-matmul", "bf16-matmul-x3", "bf16-matmul-x6"}) {
+  for (const char* policy :
+       {"bf16-mixed", "bf16-true", "fp8-hybrid", "bf16-mixed compute=mxfp8",
+        "bf16-mixed compute=nvfp4 scaling=delayed", "bf16-matmul", "bf16-matmul-x3", "bf16-matmul-x6"}) {
     SCOPED_TRACE(policy);
     const std::vector<Bytes> want = gradients(policy, false, 70, 2, 2, 1, {.simd = kernels::best_simd()});
     for (const kernels::Simd simd : kernels::testing::tile_simds()) {
@@ -146,7 +147,7 @@ TEST(Decoding, WithACacheGivesTheLogProbabilitiesOfATrace) {
                              "fp8-hybrid",
                              "transformer-engine-float16",
                              "bf16-mixed compute=mxfp4",
-                             "bf16-mixed compute=nvfp4",
+                             "bf16-mixed compute=nvfp4 scaling=delayed",
                              "bf16-mixed accumulate=f16 accumulate_block=32",
                              "bf16-mixed accumulate_order=chain",
                              "fp8-hybrid accumulate_order=chain",

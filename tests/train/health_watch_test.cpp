@@ -40,11 +40,13 @@ TEST(HealthWatch, JoinsLayersAndNamesTheSpacing) {
   EXPECT_EQ(found[0].kind, "rounded_away");
   EXPECT_EQ(found[0].worst, "model.layers.0.mlp.up_proj.weight");
   EXPECT_EQ(found[0].share, 0.8);
-  ASSERT_EQ(found[0].warning.cures.size(), 2U);
+  ASSERT_EQ(found[0].warning.cures.size(), 3U);
   EXPECT_EQ(found[0].warning.cures[0].arguments,
             (std::vector<std::string>{"--overwrite", "--rule", "model.layers.*.mlp.up_proj: params=f32"}));
   EXPECT_EQ(found[0].warning.cures[1].arguments,
             (std::vector<std::string>{"--overwrite", "--set", "precision.rounding=stochastic"}));
+  EXPECT_EQ(found[0].warning.cures[2].arguments,
+            (std::vector<std::string>{"--overwrite", "--set", "precision.kahan=true"}));
 }
 
 /// The spacing alone does not explain updates that are lost at a rate far above it.

@@ -105,7 +105,9 @@ class NonFiniteSearch : public StepObserver {
       found_.format = before->format;
     }
     // An intermediate result beyond its format is inf. The NaN follows from it: inf − inf, inf / inf.
-    const bool narrower = traits(step.interior).exponent_bits < traits(program_.arithmetic).exponent_bits;
+    const ScalarTraits& lowered = traits(step.interior);
+    const bool narrower =
+        lowered.has_infinity && lowered.exponent_bits < traits(program_.arithmetic).exponent_bits;
     if (!found_.interior.empty() && narrower && std::isnan(found_.value)) {
       found_.value = std::numeric_limits<double>::infinity();
       found_.format = step.interior;

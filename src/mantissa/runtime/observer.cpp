@@ -85,7 +85,9 @@ std::vector<std::pair<std::string_view, double>> figures(const ObservedValue& va
                            {"error_rms", c.relative_error()},
                            {"error_mean", c.relative_bias()},
                            {"error_inward", c.relative_inward()}});
-    if (!value.blocks) all.emplace_back("max_ulp", c.max_ulp);  // each block has places of its own
+    // Each block has places of its own, and results of an op are no numbers of the format that it lowers
+    // inside.
+    if (!value.blocks && !value.is_inside()) all.emplace_back("max_ulp", c.max_ulp);
   }
   if (c.sums > 0) all.emplace_back("cancelled", share(c.cancelled, c.sums));
   if (value.step != nullptr && value.step->phase == graph::Phase::update && c.compared > 0 &&

@@ -92,7 +92,10 @@ std::vector<Cure> candidates_of(const Finding& f, const Audit& audit, const conf
   const bool adapts = scaler && scaler->rule != precision::ScalerRule::constant;
   const bool range = f.kind == "overflow" || f.kind == "saturation" || f.kind == "underflow";
   const bool unscaled = (range || f.kind == "nonfinite") && lacks_scales(f, config.policy);
-  if (unscaled) add({"--rule", "*: scaling=delayed"});
+  if (unscaled) {
+    add({"--rule", "*: scaling=delayed"});
+    add({"--rule", "*: scaling=current"});  // its first step has scales, too
+  }
   if (f.evidence.contains("steps")) add({"--rule", "*: scaling=current"});  // the first step has no history
   const bool small = std::ranges::any_of(audit.findings, [](const Finding& other) {
     return other.kind == "underflow" && other.pass == "backward";
@@ -352,12 +355,13 @@ std::string verdict_of(const Audit& audit) {
     return fmt::format("{} showed nothing: run.skip_batches skips every batch.", what);
   if (audit.findings.empty()) {
     const RangeLosses losses = range_losses(audit);
-    std::string text = fmt::format("{} showed no problem: {}{}. ", what,
-                                   losses.most() > 0 ? "no loss is beyond its threshold"
-                                                     : "no value left the range of its format",
-                                   skipped > 0 ? " in the steps that were applied" : "");
+    std::string text = fmt::format(
+        "{} showed no problem: {}{}. ", what,
+        losses.most() > 0 ? "no loss is beyond its threshold" : "no value left the range of its format",
+        skipped > 0 ? " in the steps that were applied" : "");
     if (losses.small.share > 0)
-      text += fmt::format("At most {} of a value became zero ({}). ", percent_text(losses.small.share), losses.small.place);
+      text += fmt::format("At most {} of a value became zero ({}). ", percent_text(losses.small.share),
+                          losses.small.place);
     if (losses.large.share > 0)
       text += fmt::format("At most {} of a value reached the largest number of its format ({}). ",
                           percent_text(losses.large.share), losses.large.place);

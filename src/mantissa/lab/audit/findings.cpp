@@ -76,7 +76,9 @@ class Search {
         if (most == nullptr || *here > figure) most = &s, figure = *here;
       }
       if (most == nullptr) continue;
-      const bool few = v.steps.size() > 2 && times < std::max<std::size_t>(2, v.steps.size() / 4);
+      // Under a delayed scale, the first step is unlike all others.
+      const bool alike = v.steps.size() <= 2 && !(v.delayed && v.steps.front().step == 1 && times == 1);
+      const bool few = !alike && times < std::max<std::size_t>(2, v.steps.size() / 4);
       const ValueStep& begin = v.steps.front();
       // Small gradients that become zero beside large ones matter little.
       const bool much = figure > kMost || begin.error_rms.value_or(0) > kWrong;
@@ -229,7 +231,9 @@ void find_errors(Search& search, const Thresholds& t) {
         const double ratio = std::max(std::abs(*s.error_mean), std::abs(*s.error_inward)) / *s.error_rms;
         // Rounding f16 toward zero has a mean error of about 2^-12 of the value.
         constexpr double kNoticed = 0x1p-13;
-        if (std::max(std::abs(*s.error_mean), std::abs(*s.error_inward)) < kNoticed) return std::nullopt;
+        // Of a point inside an op: as much as storing the result in bf16 changes it.
+        const double noticed = plan::is_inside_step(v.kind) ? 0x1p-9 : kNoticed;
+        if (std::max(std::abs(*s.error_mean), std::abs(*s.error_inward)) < noticed) return std::nullopt;
         // Independent errors without a bias have a mean of about rms / √n.
         return ratio * std::sqrt(static_cast<double>(v.elements)) > 16 ? std::optional(ratio) : std::nullopt;
       },

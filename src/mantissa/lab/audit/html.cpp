@@ -110,8 +110,7 @@ std::string to_html(const Audit& audit) {
       .subtitle =
           "What the number formats did to the values of this run: what overflowed, what vanished, "
           "what rounding changed.",
-      .summary = report::verdict_html(status, words_of(audit, status, worst), audit.verdict) +
-                 facts(audit),
+      .summary = report::verdict_html(status, words_of(audit, status, worst), audit.verdict) + facts(audit),
       .sections = {}};
   page.sections.push_back(findings_section(audit));
   if (audit.first_non_finite || !audit.stopped.empty()) page.sections.push_back(stop_section(audit));

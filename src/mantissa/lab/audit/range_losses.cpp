@@ -6,7 +6,8 @@ namespace mantissa::lab {
 namespace {
 
 void see(RangeLoss& worst, double share, const ValueSeries& value) {
-  if (share > worst.share) worst = {share, fmt::format("{} {} {}", value.scope, value.op_and_name(), value.pass)};
+  if (share > worst.share)
+    worst = {share, fmt::format("{} {} {}", value.scope, value.op_and_name(), value.pass)};
 }
 
 }  // namespace
