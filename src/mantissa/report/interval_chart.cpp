@@ -16,20 +16,6 @@ double reach_of(const IntervalRow& row) {
   return row.reach && std::isfinite(*row.reach) ? *row.reach : 0;
 }
 
-const char* color_of(Status status) {
-  switch (status) {
-    case Status::good:
-      return "good";
-    case Status::warning:
-      return "warn";
-    case Status::bad:
-      return "bad";
-    case Status::unknown:
-      break;
-  }
-  return "unknown";
-}
-
 /// Returns the row's drawing in a box of 1000 × 1000 units that stretches.
 std::string row_svg(const IntervalRow& row, const Axis& x) {
   const double at = x.at(row.value).value_or(0), zero = x.at(0).value_or(0);
@@ -58,7 +44,7 @@ std::string to_html(const IntervalChart& chart) {
   for (const IntervalRow& row : chart.rows) {
     if (!std::isfinite(row.value)) continue;
     rows += fmt::format("<li class=\"{}\"><span class=\"who\">{}</span><span class=\"by\">{}</span>{}</li>\n",
-                        color_of(row.status), escaped(row.name), escaped(row.text), row_svg(row, x));
+                        class_of(row.status), escaped(row.name), escaped(row.text), row_svg(row, x));
   }
   for (const Tick& t : x.ticks(kTicks))
     ticks += fmt::format("<span style=\"left:{:.1f}%\">{}</span>", 100 * t.at, t.html);

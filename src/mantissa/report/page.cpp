@@ -3,7 +3,6 @@
 #include <fmt/format.h>
 
 namespace mantissa::report {
-namespace {
 
 const char* class_of(Status status) {
   switch (status) {
@@ -18,8 +17,6 @@ const char* class_of(Status status) {
   }
   return "unknown";
 }
-
-}  // namespace
 
 std::string status_mark(Status status) {
   // A circle with a tick, a triangle, an octagon with a cross, a circle with a dash.

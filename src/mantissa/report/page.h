@@ -33,6 +33,9 @@ std::string page_script();
 
 enum class Status { good, warning, bad, unknown };
 
+/// Returns the class of a status in the style sheet: "good", "warn", "bad", "unknown".
+const char* class_of(Status status);
+
 /// Returns the verdict: a mark, its meaning in words, and a paragraph. Both texts are text. `aside` is HTML
 /// beside them, below them on a narrow screen.
 std::string verdict_html(Status status, const std::string& words, const std::string& paragraph,

@@ -1,5 +1,7 @@
 #include "mantissa/tokenizer/byte_level.h"
 
+#include <nlohmann/json.hpp>
+
 #include "mantissa/tokenizer/utf8.h"
 
 namespace mantissa::tokenizer {
@@ -50,6 +52,32 @@ std::optional<std::string> from_byte_characters(std::string_view text) {
     bytes += static_cast<char>(kBytes[point]);
   }
   return bytes;
+}
+
+nlohmann::ordered_json byte_level_file(const nlohmann::ordered_json& added_tokens, bool use_regex,
+                                       const nlohmann::ordered_json& vocab,
+                                       const nlohmann::ordered_json& merges) {
+  const nlohmann::ordered_json byte_level = {
+      {"type", "ByteLevel"}, {"add_prefix_space", false}, {"trim_offsets", true}, {"use_regex", use_regex}};
+  return {{"version", "1.0"},
+          {"truncation", nullptr},
+          {"padding", nullptr},
+          {"added_tokens", added_tokens},
+          {"normalizer", nullptr},
+          {"pre_tokenizer", byte_level},
+          {"post_processor", nullptr},
+          {"decoder", byte_level},
+          {"model",
+           {{"type", "BPE"},
+            {"dropout", nullptr},
+            {"unk_token", nullptr},
+            {"continuing_subword_prefix", nullptr},
+            {"end_of_word_suffix", nullptr},
+            {"fuse_unk", false},
+            {"byte_fallback", false},
+            {"ignore_merges", false},
+            {"vocab", vocab},
+            {"merges", merges}}}};
 }
 
 }  // namespace mantissa::tokenizer

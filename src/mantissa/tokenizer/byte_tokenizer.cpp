@@ -48,8 +48,6 @@ class ByteTokenizer final : public Tokenizer {
 // token: the library finds it in the text before it splits the rest into bytes.
 nlohmann::ordered_json byte_level_json() {
   using Json = nlohmann::ordered_json;
-  const Json byte_level = {
-      {"type", "ByteLevel"}, {"add_prefix_space", false}, {"trim_offsets", true}, {"use_regex", false}};
   const std::string separator(1, '\0');
   Json vocab = Json::object();
   for (int byte = 0; byte < 256; ++byte) {
@@ -58,25 +56,7 @@ nlohmann::ordered_json byte_level_json() {
   }
   const Json added = {{"id", 0},         {"content", separator}, {"single_word", false}, {"lstrip", false},
                       {"rstrip", false}, {"normalized", false},  {"special", true}};
-  return {{"version", "1.0"},
-          {"truncation", nullptr},
-          {"padding", nullptr},
-          {"added_tokens", Json::array({added})},
-          {"normalizer", nullptr},
-          {"pre_tokenizer", byte_level},
-          {"post_processor", nullptr},
-          {"decoder", byte_level},
-          {"model",
-           {{"type", "BPE"},
-            {"dropout", nullptr},
-            {"unk_token", nullptr},
-            {"continuing_subword_prefix", nullptr},
-            {"end_of_word_suffix", nullptr},
-            {"fuse_unk", false},
-            {"byte_fallback", false},
-            {"ignore_merges", false},
-            {"vocab", vocab},
-            {"merges", Json::array()}}}};
+  return byte_level_file(Json::array({added}), false, vocab, Json::array());
 }
 
 }  // namespace

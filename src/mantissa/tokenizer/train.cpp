@@ -184,8 +184,6 @@ TrainedBpe train_bpe(const WordCounts& words, std::int64_t vocabulary, std::span
 
 std::string tokenizer_json(const TrainedBpe& bpe, std::size_t special) {
   using Json = nlohmann::json;
-  const Json byte_level = {
-      {"type", "ByteLevel"}, {"add_prefix_space", false}, {"trim_offsets", true}, {"use_regex", true}};
   Json added = Json::array(), vocab = Json::object(), merges = Json::array();
   std::vector<std::string> spelling;
   for (std::size_t id = 0; id < bpe.tokens.size(); ++id) {
@@ -202,25 +200,7 @@ std::string tokenizer_json(const TrainedBpe& bpe, std::size_t special) {
   }
   for (const auto& [a, b] : bpe.merges)
     merges.push_back({spelling[static_cast<std::size_t>(a)], spelling[static_cast<std::size_t>(b)]});
-  const Json json = {{"version", "1.0"},
-                     {"truncation", nullptr},
-                     {"padding", nullptr},
-                     {"added_tokens", added},
-                     {"normalizer", nullptr},
-                     {"pre_tokenizer", byte_level},
-                     {"post_processor", nullptr},
-                     {"decoder", byte_level},
-                     {"model",
-                      {{"type", "BPE"},
-                       {"dropout", nullptr},
-                       {"unk_token", nullptr},
-                       {"continuing_subword_prefix", nullptr},
-                       {"end_of_word_suffix", nullptr},
-                       {"fuse_unk", false},
-                       {"byte_fallback", false},
-                       {"ignore_merges", false},
-                       {"vocab", vocab},
-                       {"merges", merges}}}};
+  const Json json = byte_level_file(added, true, vocab, merges);
   return json.dump(1) + "\n";
 }
 

@@ -26,7 +26,7 @@ bool is_backward(std::string_view name) {
 }
 
 /// Returns the place of a tensor's group in the order.
-int group_of(std::string_view name) {
+int kind_of_name(std::string_view name) {
   if (name.starts_with(kValue)) return is_backward(name) ? 4 : 0;
   if (name == "logits") return 1;
   if (name == "log_probs") return 2;
@@ -69,7 +69,7 @@ std::vector<std::string> trace_order(const io::WeightFiles& files) {
     (tensor.name.starts_with(kGradient) ? gradients : names).push_back(tensor.name);
   }
   names.insert(names.end(), gradients.rbegin(), gradients.rend());
-  std::ranges::stable_sort(names, {}, group_of);
+  std::ranges::stable_sort(names, {}, kind_of_name);
   return names;
 }
 
