@@ -100,7 +100,7 @@ class Observer : private StepObserver {
   std::vector<ObservedValue> seen_;
   std::vector<std::size_t> first_;  // in seen_, by step, and the end
   RepeatedStep repeated_;
-  UnroundedResults wide_, exact_, inside_;
+  UnroundedResults wide_, inside_;
   std::map<plan::BufferId, Storage> constants_;  // without lowered intermediate results
 };
 
