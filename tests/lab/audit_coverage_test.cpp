@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <cmath>
 
 #include "lab/small_run.h"
 #include "mantissa/plan/rounding_points.h"
@@ -194,6 +195,60 @@ INSTANTIATE_TEST_SUITE_P(Planted, Losses,
                              c = std::isalnum(static_cast<unsigned char>(c)) != 0 ? c : '_';
                            return name;
                          });
+
+/// A constant scale looks for no value, and a dynamic one may not find it in these steps.
+TEST(Coverage, NoAppliedStepIsNoCleanBillOfHealth) {
+  for (const char* scale : {"loss_scale=1.152921504606847e18", "loss_scale=dynamic:2^60"}) {
+    const Audit audit = SmallRun(std::string("16-mixed ") + scale).audit(3);
+    ASSERT_FALSE(audit.findings.empty()) << scale << "\n" << audit.verdict;
+    EXPECT_EQ(audit.findings.front().kind, "nonfinite") << list(audit);
+    EXPECT_EQ(audit.no_reference, "no observed step was applied");
+  }
+}
+
+/// Half of the last place of the compensation is larger than the update, too.
+TEST(Coverage, KahanThatKeepsNoUpdateLosesThem) {
+  const std::vector<std::string> slow = {"optimizer.lr=1e-4", "schedule.warmup_steps=0",
+                                         "schedule.name=constant"};
+  const Audit lost = SmallRun("bf16-mixed params=e4m3 kahan=true", {}, slow).audit(6);
+  EXPECT_NE(std::ranges::find(lost.findings, "rounded_away", &Finding::kind), lost.findings.end())
+      << lost.verdict;
+  EXPECT_TRUE(SmallRun("bf16-true kahan=true", {}, slow).audit(6).findings.empty());
+}
+
+TEST(Coverage, RulesWithStepsHaveTheirOwnRoundingPoints) {
+  const Audit always = SmallRun("bf16-mixed").audit(4);
+  const Audit part = SmallRun("bf16-mixed", {"model.layers.0: residual=e4m3 steps=2:3"}).audit(4);
+  EXPECT_GT(part.points_of_rounding, always.points_of_rounding);
+  const auto point = std::ranges::find(part.values, Scalar::e4m3, &ValueSeries::rounded);
+  ASSERT_NE(point, part.values.end());
+  ASSERT_EQ(point->steps.size(), 1U);
+  EXPECT_EQ(point->steps.front().step, 3);
+  EXPECT_TRUE(part.unobserved.empty()) << joined(part.unobserved);
+}
+
+TEST(Coverage, LogitsAreAPointOfTheHead) {
+  const Audit audit = SmallRun("32-true output=e5m2", {}, {"model.initializer_range=1"}).audit(2);
+  const auto logits = std::ranges::find(audit.values, plan::RoundingKind::logits, &ValueSeries::kind);
+  ASSERT_NE(logits, audit.values.end());
+  EXPECT_GT(logits->steps.front().error_rms.value_or(0), 0x1p-9);
+  EXPECT_NE(std::ranges::find(audit.findings, "error", &Finding::kind), audit.findings.end())
+      << audit.verdict;
+  for (const ValueSeries& v : audit.values)
+    EXPECT_EQ(v.rounds, v.kind == plan::RoundingKind::logits) << v.scope << v.op << v.name;
+}
+
+TEST(Coverage, TheCosineOfAGradientOfZeroIsNotKnown) {
+  const Audit audit = SmallRun("bf16-mixed", {"*: residual=e4m3"}, kSmall).audit(1);
+  int zero = 0;
+  for (const ParameterSeries& p : audit.weights) {
+    for (const GradientStep& g : p.gradient_steps) {
+      EXPECT_EQ(std::isnan(g.cosine), g.zeros == 1) << p.name;
+      zero += g.zeros == 1 ? 1 : 0;
+    }
+  }
+  RecordProperty("zero_gradients", zero);
+}
 
 TEST(Gradients, EqualThoseOfF32InF32) {
   const Audit audit = SmallRun("32-true").audit(2);

@@ -12,6 +12,7 @@
 #include "mantissa/lab/audit/data_findings.h"
 #include "mantissa/lab/audit/run.h"
 #include "mantissa/numeric/philox.h"
+#include "mantissa/plan/rules.h"
 #include "mantissa/precision/supported.h"
 #include "mantissa/run/work.h"
 
@@ -60,6 +61,9 @@ AuditReport report_of(const Config& config, weights::ModelSource model, data::Me
       },
       stop);
   AuditReport report = report_of(audit, config);
+  for (const std::string& warning :
+       plan::rule_warnings(cost::lower_run(work->config, model.config), run.policy, run.run.steps))
+    report.warnings.push_back(warning);
   report.interrupted = stop.stop_requested();
   return report;
 }

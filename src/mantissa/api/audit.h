@@ -28,10 +28,11 @@ struct AuditOptions {
 };
 
 struct AuditReport {
-  std::string text;                // the verdict and the findings, for people
-  std::string json;                // audit.json (docs/cli.md)
-  std::string html;                // report.html: one page without references to other files
-  std::vector<std::string> notes;  // how the steps were chosen
+  std::string text;                        // the verdict and the findings, for people
+  std::string json;                        // audit.json (docs/cli.md)
+  std::string html;                        // report.html: one page without references to other files
+  std::vector<std::string> notes;          // how the steps were chosen
+  std::vector<std::string> warnings = {};  // of rules that match nothing, or change nothing
   std::int64_t findings = 0;
   std::int64_t steps = 0;  // that ran
   bool interrupted = false;

@@ -116,6 +116,7 @@ int audit(const Arguments& a) {
     report = api::audit_model(what, text, precision_of(a), options, tell_step, signals.token());
     tell(a, report.notes, {});
   }
+  tell(a, {}, report.warnings);
   if (report.interrupted && report.steps == 0)
     return report_interrupt(signals, "no step was completed, and no report was written");
   io::write_files_atomic(out, {{"audit.json", report.json}, {"report.html", report.html}});

@@ -10,12 +10,16 @@ namespace mantissa::plan {
 
 std::vector<std::string> split_exceptions(const Program& p) {
   std::vector<std::string> out;
-  const auto narrow = std::ranges::find_if(p.slots, [&](const Slot& s) {
-    return s.gradient != kNoBuffer && !holds(p.buffer(s.gradient).type, p.arithmetic);
-  });
-  if (narrow != p.slots.end()) {
-    out.push_back(fmt::format("grads={} is rounded after each micro-batch ({})",
-                              name(p.buffer(narrow->gradient).type), narrow->name));
+  // Also the gradient of one use of a weight, to which a rule may give a format of its own.
+  for (const Step& s : p.steps) {
+    const auto narrow = std::ranges::find_if(s.outputs, [&](BufferId b) {
+      return p.buffer(b).home == Home::gradient && !holds(p.buffer(b).type, p.arithmetic);
+    });
+    if (narrow == s.outputs.end()) continue;
+    const auto slot = std::ranges::find(p.slots, *narrow, &Slot::gradient);
+    out.push_back(fmt::format("grads={} is rounded after each micro-batch ({})", name(p.buffer(*narrow).type),
+                              slot != p.slots.end() ? slot->name : s.scope));
+    break;
   }
   const auto current = std::ranges::find_if(p.scales, &ScaleSlot::current);
   if (current != p.scales.end()) {

@@ -31,7 +31,8 @@ void join(Program& p, const Uses& uses, Step& sum) {
   } else {
     rounding = nullptr;
   }
-  if (made < 0) return;
+  // A rule may give the look-up's gradient a format of its own, whose rounding the sum keeps.
+  if (made < 0 || p.buffer(table).type != p.buffer(gradient).type) return;
   Step& lookup = p.steps[static_cast<std::size_t>(made)];
   if (lookup.op->adding_variant.empty() || !is_complete(p, gradient, static_cast<std::size_t>(made), sum))
     return;

@@ -105,6 +105,8 @@ class Finder {
            .step = &step,
            .format = step.accumulator.format,
            .name = "partial sums"});
+    if (op.kind == graph::OpKind::head && !holds(step.rounded, p_.arithmetic))
+      add({.kind = RoundingKind::logits, .step = &step, .format = step.rounded, .name = "logits"});
     const bool passes = op.kind == graph::OpKind::pointwise || op.interior == "update";
     if (!holds(step.interior, p_.arithmetic)) {
       add({.kind = RoundingKind::interior,
@@ -130,7 +132,9 @@ class Finder {
         add({.kind = RoundingKind::sum, .step = &step, .index = o, .format = b.type, .name = "sum"});
       return;
     }
-    const Scalar rounded = holds(step.rounded, b.type) ? b.type : step.rounded;
+    // The head rounds its logits to step.rounded, not its results.
+    const bool head = step.op->kind == graph::OpKind::head;
+    const Scalar rounded = head || holds(step.rounded, b.type) ? b.type : step.rounded;
     if (!narrow && holds(rounded, p_.arithmetic)) return;
     // The update writes the copies of a weight, which count as weights.
     if (step.phase == graph::Phase::update && b.home == Home::copy) return;
@@ -163,9 +167,9 @@ class Finder {
 }  // namespace
 
 std::string_view name(RoundingKind kind) {
-  static constexpr std::array<std::string_view, 10> kNames = {
-      "weight",     "operand",      "term",         "sum",   "result",
-      "own factor", "partial sums", "intermediate", "fused", "reduce"};
+  static constexpr std::array<std::string_view, 11> kNames = {
+      "weight",       "operand", "term",         "sum",   "result", "own factor",
+      "partial sums", "logits",  "intermediate", "fused", "reduce"};
   return kNames[static_cast<std::size_t>(kind)];
 }
 

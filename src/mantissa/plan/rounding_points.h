@@ -22,6 +22,7 @@ enum class RoundingKind : std::uint8_t {
   result,       // any other stored result: activations, gradients, masters, states of the optimizer
   made,         // factors that an op computes itself (OpDef::made_factors): P and dS of attention
   accumulator,  // partial sums of a product
+  logits,       // logits of the head, rounded to the output format
   interior,     // intermediate results of an op (OpDef::interior), or of a pass of the optimizer
   inside,       // results between the operations of a fused step
   reduce,       // sums of a weight's gradient over the shards of a batch
@@ -32,8 +33,8 @@ std::string_view name(RoundingKind kind);
 
 /// True if the point lies inside a step: what it loses is measured in the step's results.
 constexpr bool is_inside_step(RoundingKind kind) {
-  return kind == RoundingKind::made || kind == RoundingKind::accumulator || kind == RoundingKind::interior ||
-         kind == RoundingKind::inside;
+  return kind == RoundingKind::made || kind == RoundingKind::accumulator || kind == RoundingKind::logits ||
+         kind == RoundingKind::interior || kind == RoundingKind::inside;
 }
 
 struct RoundingPoint {

@@ -28,6 +28,7 @@ struct Measurement {
 
 constexpr Measurement kMeasurements[] = {
     {"updates_lost", Of::share, [](const ParameterHealth& p) { return std::optional(p.updates_lost); }},
+    {"compensation_stayed", Of::share, [](const ParameterHealth& p) { return p.compensation_stayed; }},
     {"never_moved", Of::share, [](const ParameterHealth& p) { return p.never_moved; }},
     {"grads_flushed", Of::share, [](const ParameterHealth& p) { return std::optional(p.grads_flushed); }},
     {"grads_saturated", Of::share, [](const ParameterHealth& p) { return std::optional(p.grads_saturated); }},

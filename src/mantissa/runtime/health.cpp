@@ -20,6 +20,15 @@ bool has_range_of(Scalar s, Scalar wide) {
   return traits(s).min_normal_exp <= traits(wide).min_normal_exp;
 }
 
+/// Returns the result of an update that keeps what the rounding of its weight lost, or null.
+const graph::Argument* compensation_of(const plan::Program& update, const plan::Step& step,
+                                       const graph::Call& call) {
+  for (std::size_t o = 0; o < step.outputs.size(); ++o) {
+    if (update.buffer(step.outputs[o]).random == RandomUse::compensation) return &call.outputs[o];
+  }
+  return nullptr;
+}
+
 }  // namespace
 
 HealthProbe::HealthProbe(Session& training, bool distributions)
@@ -40,8 +49,27 @@ HealthProbe::~HealthProbe() {
 }
 
 void HealthProbe::before(const plan::Step& step, graph::Call& call) {
-  if (update_ != nullptr) return see_update(step, call);
+  if (update_ != nullptr) {
+    see_update(step, call);
+    compensation_.clear();
+    if (const graph::Argument* c = compensation_of(update_->program(), step, call)) {
+      const auto bytes = static_cast<std::size_t>(c->rows * c->width) * bytes_of(c->type);
+      compensation_.assign(static_cast<const std::byte*>(c->data),
+                           static_cast<const std::byte*>(c->data) + bytes);
+    }
+    return;
+  }
   if (step.op->part == graph::Part::collect || step.op->rounds_gradient) see_gradient(step, call);
+}
+
+void HealthProbe::after(const plan::Step& step, const graph::Call& call) {
+  const plan::Slot* slot = update_ == nullptr ? nullptr : plan::written_slot(update_->program(), step);
+  const graph::Argument* c = slot == nullptr ? nullptr : compensation_of(update_->program(), step, call);
+  if (c == nullptr || compensation_.empty()) return;
+  ParameterHealth& health = seen_[static_cast<std::size_t>(slot - update_->program().slots.data())].health;
+  const std::int64_t equal =
+      kernels::count_equal(call.ctx, c->rows * c->width, compensation_.data(), c->type, c->data, c->type);
+  health.compensation_stayed = share(equal, static_cast<double>(health.elements));
 }
 
 void HealthProbe::see_gradient(const plan::Step& step, graph::Call& call) {

@@ -26,11 +26,13 @@ struct ParameterHealth {
   std::string name;
   std::int64_t elements = 0;
   Scalar master = Scalar::f32;
-  bool vector = false;       // one dimension: gains and biases
-  double updates_lost = 0;   // whose update was not zero without weight decay, and whose stored weight stayed
-                             // as it was
-  double updates_zero = 0;   // whose update was zero without weight decay, and whose stored weight stayed
-  double grads_flushed = 0;  // gradients that became zero when rounded to their format
+  bool vector = false;      // one dimension: gains and biases
+  double updates_lost = 0;  // whose update was not zero without weight decay, and whose stored weight stayed
+                            // as it was
+  /// Under `kahan`: whose compensation stayed as it was in this step, too.
+  std::optional<double> compensation_stayed{};
+  double updates_zero = 0;     // whose update was zero without weight decay, and whose stored weight stayed
+  double grads_flushed = 0;    // gradients that became zero when rounded to their format
   double grads_saturated = 0;  // finite gradients beyond the range of their format
   // The same two shares of the roundings of sums over shards; null if these do not round:
   std::optional<double> reduce_flushed{}, reduce_saturated{};
@@ -83,6 +85,7 @@ class HealthProbe : private StepObserver {
     std::shared_ptr<ParameterDistributions> distributions = {};
   };
   void before(const plan::Step& step, graph::Call& call) override;
+  void after(const plan::Step& step, const graph::Call& call) override;
   void see_gradient(const plan::Step& step, graph::Call& call);
   void see_update(const plan::Step& step, const graph::Call& call);
   void measure_copies(std::size_t slot);
@@ -92,7 +95,8 @@ class HealthProbe : private StepObserver {
   bool distributions_;
   Executor* update_ = nullptr;
   std::vector<DecayNumber> decays_;
-  std::vector<Seen> seen_;  // by slot
+  std::vector<Seen> seen_;               // by slot
+  std::vector<std::byte> compensation_;  // of the parameter that an update writes, before it
 };
 
 }  // namespace mantissa::runtime

@@ -8,6 +8,7 @@
 
 #include "mantissa/kernels/loss_count.h"
 #include "mantissa/numeric/round.h"
+#include "mantissa/plan/explain.h"
 #include "mantissa/runtime/repeated_step.h"
 
 namespace mantissa::runtime {
@@ -97,6 +98,11 @@ class NonFiniteSearch : public StepObserver {
       if (made_inside && !holds(step.interior, program_.arithmetic)) {
         found_.op = found_.interior = step.op->interior;
         found_.format = step.interior;
+      }
+      if (made_inside && found_.interior.empty() && plan::rounds_sums(step)) {
+        found_.format = step.accumulator.format;
+        found_.field = "accumulate";
+        return;
       }
       if (narrow && !before) found_.field = of.field;
     }

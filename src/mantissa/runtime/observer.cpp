@@ -10,8 +10,9 @@ namespace mantissa::runtime {
 namespace {
 
 /// True if rounding changes no value of `arithmetic`.
-bool is_exact(const graph::Argument& out, Scalar arithmetic) {
-  return holds(out.type, arithmetic) && holds(out.rounded, arithmetic);
+bool is_exact(const plan::Step& step, const graph::Argument& out, Scalar arithmetic) {
+  const bool head = step.op->kind == graph::OpKind::head;  // rounds its logits to out.rounded
+  return holds(out.type, arithmetic) && (head || holds(out.rounded, arithmetic));
 }
 
 /// Returns the call without the rounding of a point inside its step.
@@ -20,6 +21,8 @@ graph::Call without(Observed kind, graph::Call call, const kernels::Expression& 
     case Observed::made:
       call.compute = call.arithmetic;
       break;
+    case Observed::logits:
+      break;  // UnroundedResults::compute
     case Observed::accumulator:
       call.accumulator.format = call.arithmetic;
       break;
@@ -239,7 +242,7 @@ void Observer::see_inside(std::span<ObservedValue> values, std::span<ObservedVal
   const Observed kind = values.front().kind;
   graph::Call as_is = repeated;
   as_is.addend = {};
-  const std::span<const graph::Argument> with = wide_.compute(as_is, step);
+  const std::span<const graph::Argument> with = wide_.compute_with_logits(as_is, step);
   if (with.empty()) return;
   const kernels::Expression unrounded = kernels::unrounded(step.expression);
   graph::Call call = without(kind, as_is, unrounded);
@@ -250,7 +253,8 @@ void Observer::see_inside(std::span<ObservedValue> values, std::span<ObservedVal
     if (kind == Observed::made && in.operand.parts > 1) in.operand = call.arithmetic;
   }
   call.inputs = inputs;
-  const std::span<const graph::Argument> exact = inside_.compute(call, step);
+  const std::span<const graph::Argument> exact =
+      kind == Observed::logits ? inside_.compute(call, step) : inside_.compute_with_logits(call, step);
   for (ObservedValue& value : values) {
     const CountedResult result{
         .stored = &with[value.index], .rounded = value.rounded, .wide = &exact[value.index]};
@@ -268,9 +272,11 @@ void Observer::see_inside(std::span<ObservedValue> values, std::span<ObservedVal
 void Observer::see_results(std::span<ObservedValue> values, const graph::Call& call,
                            const graph::Call& repeated) {
   const plan::Step& step = *values.front().step;
-  const auto exact = [&](const ObservedValue& v) { return is_exact(call.outputs[v.index], call.arithmetic); };
+  const auto exact = [&](const ObservedValue& v) {
+    return is_exact(step, call.outputs[v.index], call.arithmetic);
+  };
   std::span<const graph::Argument> wide;
-  if (!std::ranges::all_of(values, exact)) wide = wide_.compute(repeated, step, &repeated_);
+  if (!std::ranges::all_of(values, exact)) wide = wide_.compute_with_logits(repeated, step, &repeated_);
   const graph::Argument& addend = repeated.addend;
   const bool term = addend.data != nullptr && !overwrites(call, addend);
   for (ObservedValue& value : values) {

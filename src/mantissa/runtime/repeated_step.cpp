@@ -85,6 +85,15 @@ RepeatedStep::Before::Before(const graph::Call& after, const RepeatedStep& step)
   call_.inputs = inputs_;
 }
 
+std::span<const graph::Argument> UnroundedResults::compute_with_logits(const graph::Call& call,
+                                                                       const plan::Step& step,
+                                                                       const RepeatedStep* kept) {
+  rounds_logits_ = step.op->kind == graph::OpKind::head;
+  const std::span<const graph::Argument> results = compute(call, step, kept);
+  rounds_logits_ = false;
+  return results;
+}
+
 std::span<const graph::Argument> UnroundedResults::compute(graph::Call call, const plan::Step& step,
                                                            const RepeatedStep* kept) {
   if (call.leaf != nullptr) return {};  // the sum of the leaf has changed
@@ -99,7 +108,8 @@ std::span<const graph::Argument> UnroundedResults::compute(graph::Call call, con
     out.data = memory_[o].data();
     out.stride = 0;
     out.blocks.reset();
-    out.type = out.rounded = call.arithmetic;
+    out.type = call.arithmetic;
+    if (!rounds_logits_) out.rounded = call.arithmetic;
     if (out.scale == nullptr) continue;
     // The scale that the step used: repeating a step with `current` scaling would compute one that fits the
     // arithmetic, for the readers of the result too.

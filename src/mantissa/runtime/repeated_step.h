@@ -62,8 +62,12 @@ class UnroundedResults {
   /// with it if `kept` has it, and otherwise that of this micro-batch alone.
   std::span<const graph::Argument> compute(graph::Call call, const plan::Step& step,
                                            const RepeatedStep* kept = nullptr);
+  /// Does the same, but the head rounds its logits as in the step.
+  std::span<const graph::Argument> compute_with_logits(const graph::Call& call, const plan::Step& step,
+                                                       const RepeatedStep* kept = nullptr);
 
  private:
+  bool rounds_logits_ = false;
   std::vector<graph::Argument> outputs_;
   std::vector<Storage> memory_;
   std::vector<TensorScale> scales_;  // copies: a repeated step changes no scale

@@ -120,9 +120,11 @@ std::vector<std::string> HealthWatch::with_format(Scalar master) const {
 
 HealthFinding HealthWatch::finding(const Found& f, std::string kind, std::string op, std::string pass,
                                    std::string text, std::vector<Cure> cures) const {
-  return {std::move(kind), std::move(op), std::move(pass),
-          f.worst,         f.part / f.of, {std::move(text), std::move(cures)},
-          f.absmax,        f.gradient,    lr_};
+  return {std::move(kind), std::move(op),
+          std::move(pass), f.worst,
+          f.part / f.of,   {std::move(text), std::move(cures)},
+          f.worst_share,   f.absmax,
+          f.gradient,      lr_};
 }
 
 template <class Loss, class Limit>
@@ -153,7 +155,11 @@ void HealthWatch::see(const StepReport& step) {
     sums->last = p;
     const auto elements = static_cast<double>(p.elements);
     if (high) {
-      sums->lost += p.updates_lost * elements;
+      // Under `kahan` an update is lost if neither the weight nor its compensation keeps it: at least this
+      // share.
+      const double lost =
+          p.compensation_stayed ? std::max(0.0, p.updates_lost + *p.compensation_stayed - 1) : p.updates_lost;
+      sums->lost += lost * elements;
       sums->moving += (1 - p.updates_zero) * elements;
     }
     sums->flushed += p.grads_flushed;
@@ -180,9 +186,10 @@ void HealthWatch::find_lost(std::vector<HealthFinding>& said) const {
   std::vector<Found> found;
   for (const Sums& s : parameters_) {
     const runtime::ParameterHealth& p = s.last;
-    // Stochastic rounding loses most small updates and moves the others by more; a compensation keeps them.
+    // Stochastic rounding loses most small updates and moves the others by more.
     const precision::Use use{p.name, "update", precision::Pass::update, 0};
-    if (policy_.resolve(use).rounding == Rounding::stochastic || policy_.compensates(p.name)) continue;
+    if (policy_.resolve(use).rounding == Rounding::stochastic) continue;
+    if (policy_.compensates(p.name) && !p.compensation_stayed) continue;
     if (s.moving == 0 || s.lost / s.moving <= limits_.updates_lost) continue;
     Found& f = add(found, p, s.lost / s.moving);
     f.part += s.lost;

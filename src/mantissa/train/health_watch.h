@@ -30,6 +30,7 @@ struct HealthFinding {
   std::string worst;                        // the parameter that loses the largest share
   double share = 0;                         // of the elements of all these parameters
   Warning warning;                          // one sentence, with cures
+  double worst_share = 0;                   // of `worst`
   double absmax = 0, gradient = 0, lr = 0;  // the largest weight and gradient, and the highest rate
 };
 

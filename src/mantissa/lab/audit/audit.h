@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <limits>
 #include <map>
 #include <optional>
 #include <string>
@@ -62,6 +63,7 @@ struct ValueSeries {
   std::string point =
       {};                // of a point inside the op: its name ("P and dS"); the values are results of the op
   bool delayed = false;  // its scale is of earlier steps
+  bool flushes = false;  // its rounding flushes subnormal numbers
   std::string interior = {};  // intermediate results in a lowered format ("softmax"), or ""
   std::int64_t elements = 0;  // in a step
   std::string decided_by;     // the rule or preset that decided the format
@@ -79,8 +81,8 @@ struct GradientStep {
   double zeros = 0;     // share of elements that are 0
   double vanished = 0;  // of the elements that are not 0 in f32: those that are 0
   double error = 0;     // rms of the difference, relative to the rms in f32
-  double cosine = 1;    // of the angle between them
-  double rms = 0;       // in f32
+  double cosine = std::numeric_limits<double>::quiet_NaN();  // of the angle between them; NaN if one is 0
+  double rms = 0;                                            // in f32
 };
 
 /// The health of one parameter (runtime/health.h), step by step.

@@ -328,13 +328,18 @@ namespace {
 /// Returns what the audit looked at, and what it did not.
 std::string coverage_of(const Audit& audit) {
   const auto missing = std::ssize(audit.unobserved);
+  if (audit.observed.empty()) return "No step was observed.";
   if (audit.points_of_rounding == 0) return "The plan rounds nothing below its arithmetic.";
-  std::string text = missing == 0 ? fmt::format("All {} of the plan were observed",
-                                                counted(audit.points_of_rounding, "rounding point"))
-                                  : fmt::format("{} of {} of the plan were not observed: {}{}", missing,
-                                                counted(audit.points_of_rounding, "rounding point"),
-                                                audit.unobserved.front(),
-                                                missing > 1 ? ", and others (audit.json, not_observed)" : "");
+  std::string text =
+      missing == 0
+          ? audit.points_of_rounding == 1 ? std::string("The one rounding point of the plan was observed")
+                                          : fmt::format("All {} of the plan were observed",
+                                                        counted(audit.points_of_rounding, "rounding point"))
+          : fmt::format("{} of {} of the plan were not observed: {}{}", missing,
+                        counted(audit.points_of_rounding, "rounding point"), audit.unobserved.front(),
+                        missing > 1 ? ", and others (audit.json, not_observed)" : "");
+  if (std::ssize(audit.observed) < audit.steps)
+    text += fmt::format(", in {} of the {}", std::ssize(audit.observed), counted(audit.steps, "step"));
   if (!audit.no_reference.empty())
     return text + fmt::format(". Gradients were not compared with f32: {}.", audit.no_reference);
   const bool compared =
@@ -362,6 +367,10 @@ std::string verdict_of(const Audit& audit) {
     if (losses.small.share > 0)
       text += fmt::format("At most {} of a value became zero ({}). ", percent_text(losses.small.share),
                           losses.small.place);
+    if (losses.first.share > 0)
+      text +=
+          fmt::format("In step 1, in which delayed scales have no history, {} of a value became zero ({}). ",
+                      percent_text(losses.first.share), losses.first.place);
     if (losses.large.share > 0)
       text += fmt::format("At most {} of a value reached the largest number of its format ({}). ",
                           percent_text(losses.large.share), losses.large.place);

@@ -38,8 +38,11 @@ void find_lost_updates(const Audit& audit, const config::RunConfig& config, cons
     f.share = h.share;
     f.severity = severity_of(h.kind, h.share);
     f.text = h.warning.text;
-    f.evidence = {
-        {"share", h.share}, {"weight_absmax", h.absmax}, {"gradient_absmax", h.gradient}, {"lr", h.lr}};
+    f.evidence = {{"share", h.share},
+                  {"worst_share", h.worst_share},
+                  {"weight_absmax", h.absmax},
+                  {"gradient_absmax", h.gradient},
+                  {"lr", h.lr}};
     if (!h.warning.cures.empty()) {
       f.cure = h.warning.cures.front();
       std::erase(f.cure->arguments, "--overwrite");  // an audit writes no run
@@ -143,6 +146,7 @@ Finding nonfinite_finding(const train::Overflow& overflow, std::int64_t step) {
 bool scale_searches(const Audit& audit) {
   constexpr double kHigh = 65536;  // where a run usually begins
   if (audit.points.empty() || !audit.stopped.empty()) return false;
+  if (std::ranges::all_of(audit.points, &StepPoint::skipped)) return false;  // it has not found one
   const StepPoint &first = audit.points.front(), &last = audit.points.back();
   if (!first.loss_scale || !last.loss_scale || *last.loss_scale > *first.loss_scale) return false;
   // A hysteresis keeps the scale at the first overflows.

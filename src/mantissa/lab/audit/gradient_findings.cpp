@@ -50,8 +50,11 @@ void find_in_gradients(const Audit& audit, const Thresholds& t, std::vector<Find
   const Worst vanished = worst_of([](const GradientStep& g) { return g.vanished; }, t.underflow);
   if (vanished.parameter != nullptr) {
     report(vanished,
-           fmt::format("{} of the gradient of {} is zero, but not in the same step in f32 (step {})",
-                       percent_text(vanished.figure), vanished.parameter->name, vanished.step->step))
+           fmt::format(
+               "{} of the gradient of {} is zero, but not in the same step in f32 (step {}); the error of a "
+               "gradient is {} of its rms in the median",
+               percent_text(vanished.figure), vanished.parameter->name, vanished.step->step,
+               percent_text(audit.median_gradient_error)))
         ->share = vanished.figure;
     return;
   }

@@ -22,7 +22,7 @@ RangeLosses range_losses(const Audit& audit) {
     for (const ValueStep& s : v.steps) {
       if (skipped(s.step)) continue;
       see(worst.large, std::max({s.saturated, s.inf + s.nan, s.overflowed.value_or(0)}), v);
-      see(worst.small, s.flushed.value_or(0), v);
+      see(v.delayed && s.step == 1 ? worst.first : worst.small, s.flushed.value_or(0), v);
     }
   }
   return worst;

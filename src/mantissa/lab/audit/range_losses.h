@@ -17,6 +17,7 @@ struct RangeLoss {
 struct RangeLosses {
   RangeLoss large;  // reached the largest number of the format, or went beyond it
   RangeLoss small;  // not zero before rounding, and zero after it
+  RangeLoss first;  // the same in step 1 under a delayed scale, which has no history there and is 1
   double most() const { return std::max(large.share, small.share); }
 };
 

@@ -109,7 +109,8 @@ ValueSeries& Record::series_of(const plan::Program& program, const runtime::Obse
   const plan::Step& step = *value.step;
   const std::string pass(precision::name(runtime::pass_of(value)));
   const std::string name = runtime::name_of(program, value), op(step.op->op);
-  const auto [at, is_new] = series_.try_emplace({step.scope, op, pass, name}, audit_.values.size());
+  const auto [at, is_new] =
+      series_.try_emplace({step.scope, op, pass, name, value.rounded}, audit_.values.size());
   if (is_new) {
     ValueSeries& s = audit_.values.emplace_back();
     s.scope = step.scope;
@@ -123,6 +124,8 @@ ValueSeries& Record::series_of(const plan::Program& program, const runtime::Obse
     s.delayed = has_delayed_scale(program, value);
     s.kind = value.kind;
     s.rounds = value.rounds;
+    s.flushes = value.is_operand() ? step.inputs[value.index].operand.flush_subnormals
+                                   : step.compute.flush_subnormals;
     if (!value.is_operand() && !value.is_inside()) s.field = field_of(program, value);
     s.point = value.point;
     s.decided_by = step.decided_by;
@@ -158,7 +161,8 @@ void Record::add_reduced(std::int64_t step, train::Trainer& trainer) {
     const std::string scope = module_of(name);
     compared_.insert({scope, "reduce", plan::RoundingKind::reduce, "gradient"});
     const auto [at, is_new] = series_.try_emplace(
-        {scope, "reduce", "backward", name.substr(scope.size() + 1)}, audit_.values.size());
+        {scope, "reduce", "backward", name.substr(scope.size() + 1), trainer.program().reduce},
+        audit_.values.size());
     if (is_new) {
       ValueSeries& s = audit_.values.emplace_back();
       s.scope = scope;
@@ -189,7 +193,7 @@ void Record::add_gradients(std::int64_t step, const std::map<std::string, Gradie
   }
 }
 
-void Record::summarise_gradients(const plan::Program& program, std::int64_t layers) {
+void Record::summarise_gradients(std::span<const cost::Part> parts, std::int64_t layers) {
   std::map<std::int64_t, std::vector<double>> errors;
   for (const ParameterSeries& p : audit_.weights) {
     for (const GradientStep& g : p.gradient_steps) errors[g.step].push_back(g.error);
@@ -199,23 +203,41 @@ void Record::summarise_gradients(const plan::Program& program, std::int64_t laye
   // Errors of rounding to nearest are uniform, and those of layers add up like independent ones. The factor
   // is the largest that healthy models of 4 to 30 layers showed (docs/numerics.md).
   constexpr double kPerLayer = 8;
-  const auto [format, unit] = coarsest_operand(program);
+  std::pair<std::string, double> coarsest;
+  for (const cost::Part& part : parts) {
+    if (!observed_.contains(part.program.get())) continue;
+    if (const auto here = coarsest_operand(*part.program); here.second > coarsest.second) coarsest = here;
+  }
+  const auto& [format, unit] = coarsest;
   audit_.coarsest = format;
   audit_.expected_gradient_error =
       kPerLayer * unit * std::sqrt(static_cast<double>(std::max<std::int64_t>(1, layers)));
 }
 
-void Record::list_unobserved(const plan::Program& program) {
-  for (const plan::Program* part : {&program, program.update.get()}) {
-    if (part == nullptr) continue;
-    for (const plan::RoundingPoint& p : plan::rounding_points(*part)) {
-      ++audit_.points_of_rounding;
-      const std::string scope = p.step == nullptr ? module_of(p.scope(*part)) : p.scope(*part);
-      const bool compared = compared_.contains({scope, std::string(p.op()), p.kind, p.name});
-      if (compared && p.unobserved.empty()) continue;
-      audit_.unobserved.push_back(
-          fmt::format("{} {} {} ({}): {}", scope, p.op(), p.pass(), p.name.empty() ? name(p.kind) : p.name,
-                      p.unobserved.empty() ? "no observed step could be repeated without it" : p.unobserved));
+void Record::list_unobserved(std::span<const cost::Part> parts) {
+  std::set<std::string> seen;  // the same point in another part of the run is one
+  for (const cost::Part& whole : parts) {
+    if (!observed_.contains(whole.program.get())) continue;
+    for (const plan::Program* part : {whole.program.get(), whole.program->update.get()}) {
+      if (part == nullptr) continue;
+      std::set<std::string> here;
+      for (const plan::RoundingPoint& p : plan::rounding_points(*part)) {
+        const std::string scope = p.step == nullptr ? module_of(p.scope(*part)) : p.scope(*part);
+        const std::string place =
+            fmt::format("{} {} {} ({})", scope, p.op(), p.pass(), p.name.empty() ? name(p.kind) : p.name);
+        const std::string key = fmt::format("{} {} {}", place, name(p.kind), p.format_name());
+        here.insert(key);
+        if (seen.contains(key)) continue;
+        ++audit_.points_of_rounding;
+        const bool compared = compared_.contains({scope, std::string(p.op()), p.kind, p.name});
+        if (compared && p.unobserved.empty()) continue;
+        const std::string why(p.unobserved.empty() ? "no observed step could be repeated without it"
+                                                   : p.unobserved);
+        const std::string line = place + ": " + why;
+        if (std::ranges::find(audit_.unobserved, line) == audit_.unobserved.end())
+          audit_.unobserved.push_back(line);
+      }
+      seen.merge(here);
     }
   }
 }

@@ -5,9 +5,11 @@
 #include <filesystem>
 #include <map>
 #include <set>
+#include <span>
 #include <tuple>
 #include <vector>
 
+#include "mantissa/cost/forecast.h"
 #include "mantissa/lab/audit/audit.h"
 #include "mantissa/runtime/observer.h"
 #include "mantissa/train/trainer.h"
@@ -26,16 +28,20 @@ class Record {
   void add_reduced(std::int64_t step, train::Trainer& trainer);
   /// Adds the gradients of an observed step beside those in f32.
   void add_gradients(std::int64_t step, const std::map<std::string, GradientStep>& gradients);
-  /// Sets the figures of all gradients together, and what operands of `program` explain of them.
-  void summarise_gradients(const plan::Program& program, std::int64_t layers);
+  /// Sets the figures of all gradients together, and what operands of the observed parts explain of them.
+  void summarise_gradients(std::span<const cost::Part> parts, std::int64_t layers);
   /// Lists the rounding points that no step has compared (Audit::unobserved). Call it after the last step.
-  void list_unobserved(const plan::Program& program);
+  void list_unobserved(std::span<const cost::Part> parts);
+  /// Marks a part of the run as observed.
+  void begin_part(const cost::Part& part) { observed_.insert(part.program.get()); }
 
  private:
   ValueSeries& series_of(const plan::Program& program, const runtime::ObservedValue& value);
 
   Audit& audit_;
-  std::map<std::tuple<std::string, std::string, std::string, std::string>, std::size_t> series_;
+  /// By scope, op, pass, name and format: rules may change a format at a step.
+  std::map<std::tuple<std::string, std::string, std::string, std::string, Scalar>, std::size_t> series_;
+  std::set<const plan::Program*> observed_;
   /// The rounding points whose effect was seen: scope, op, kind and name.
   std::set<std::tuple<std::string, std::string, plan::RoundingKind, std::string>> compared_;
 };

@@ -157,6 +157,7 @@ Audit audit_run(const AuditSource& source, const AuditOptions& options, const On
   Overflows overflows;
   std::vector<Finding> found = data_findings(source, last);
   std::optional<runtime::Observer> observer, updates;
+  std::size_t part = 0;  // of the run, in the observed step
   std::optional<GradientReference> reference;
   if (options.observed > 0) {
     reference.emplace(source, config);
@@ -176,6 +177,7 @@ Audit audit_run(const AuditSource& source, const AuditOptions& options, const On
         compares = reference && reference->compute(trainer, stop);
         const auto all = [](const plan::Step&) { return true; };
         observer.emplace(trainer.next_executor(), all);
+        part = trainer.part();
         updates.emplace(trainer.next_update(), all);
       }
       const std::optional<train::StepReport> r = trainer.advance(stop);
@@ -185,8 +187,9 @@ Audit audit_run(const AuditSource& source, const AuditOptions& options, const On
       record.add_step(*r);
       if (observer) {
         audit.observed.push_back(step);
-        record.add_values(step, trainer.program(), observer->take());
-        record.add_values(step, *trainer.program().update, updates->take());
+        record.begin_part(trainer.parts()[part]);
+        record.add_values(step, *trainer.parts()[part].program, observer->take());
+        record.add_values(step, *trainer.parts()[part].program->update, updates->take());
         if (!r->batch_skipped) record.add_reduced(step, trainer);
         if (compares && !r->skipped)
           record.add_gradients(step, reference->compare(trainer, r->loss_scale.value_or(1)));
@@ -207,13 +210,17 @@ Audit audit_run(const AuditSource& source, const AuditOptions& options, const On
     if (trainer.overflow()) overflows.add(*trainer.overflow(), trainer.step() + 1);
     // The values of the step at which the run stopped.
     if (observer) audit.observed.push_back(trainer.step() + 1);
+    if (observer) record.begin_part(trainer.parts()[part]);
     if (observer) record.add_values(trainer.step() + 1, trainer.program(), observer->take());
     if (trainer.step() + 1 >= source.from) ++audit.steps;
   }
   observer.reset();
   updates.reset();
-  record.list_unobserved(trainer.program());
-  record.summarise_gradients(trainer.program(), trainer.model().num_hidden_layers);
+  record.list_unobserved(trainer.parts());
+  record.summarise_gradients(trainer.parts(), trainer.model().num_hidden_layers);
+  const bool compared =
+      std::ranges::any_of(audit.weights, [](const ParameterSeries& p) { return !p.gradient_steps.empty(); });
+  if (audit.no_reference.empty() && !compared) audit.no_reference = "no observed step was applied";
   overflows.report(audit, found);
   const auto explains = [](const Finding& f) { return f.kind == "nonfinite" || f.kind == "no_labels"; };
   if (!audit.stopped.empty() && std::ranges::none_of(found, explains)) {
@@ -226,6 +233,9 @@ Audit audit_run(const AuditSource& source, const AuditOptions& options, const On
   }
   for (Finding& f : find_problems(audit, config, source.model.config.vocab_size))
     found.push_back(std::move(f));
+  for (Finding& f : found) {
+    if (f.evidence.empty()) f.evidence = {{"step", static_cast<double>(f.step)}};
+  }
   std::ranges::stable_sort(found, std::ranges::greater(), &Finding::severity);
   audit.findings = std::move(found);
   const Thresholds limits;

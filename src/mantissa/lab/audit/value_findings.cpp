@@ -136,6 +136,8 @@ class Search {
 /// Returns the rule that raises the format of a value's rounding point.
 std::optional<std::string> rule_for(const ValueSeries& v) {
   switch (v.kind) {
+    case plan::RoundingKind::logits:
+      return v.scope + ": output=f32";
     case plan::RoundingKind::accumulator:
       return v.scope + ": accumulate=f32";
     case plan::RoundingKind::interior:
@@ -198,7 +200,12 @@ void find_underflow(Search& search, const Thresholds& t) {
         f.rule = rule_for(v);
         f.evidence["flushed"] = share;
         f.text = fmt::format("{} of {} becomes zero: ", percent_text(share), place(v));
-        if (v.blocks) {
+        if (v.flushes) {
+          f.text += fmt::format("flush_subnormals makes numbers of {} below {:.2g} zero", name(v.rounded),
+                                std::ldexp(1.0, traits(v.rounded).min_normal_exp));
+        } else if (v.blocks && v.delayed) {
+          f.text += fmt::format("the tensor's scale in {} does not fit its values", traits(*v.blocks).name);
+        } else if (v.blocks) {
           f.text += fmt::format("larger values in the same block or tensor set its scale in {}",
                                 traits(*v.blocks).name);
         } else {
@@ -248,7 +255,8 @@ void find_errors(Search& search, const Thresholds& t) {
   search.find(
       t.interior, Occurs::often,
       [](const ValueSeries& v, const ValueStep& s) -> std::optional<double> {
-        const bool sums = v.kind == plan::RoundingKind::accumulator || v.kind == plan::RoundingKind::interior;
+        const bool sums = v.kind == plan::RoundingKind::accumulator || v.kind == plan::RoundingKind::logits ||
+                          v.kind == plan::RoundingKind::interior || v.kind == plan::RoundingKind::reduce;
         if (!s.error_rms || !sums) return std::nullopt;
         return times_bf16(s);
       },
@@ -260,11 +268,15 @@ void find_errors(Search& search, const Thresholds& t) {
         f.share = 0;  // it counts no elements
         f.evidence["error_rms"] = *s.error_rms;
         f.evidence["times_bf16"] = ratio;
+        const std::string what =
+            v.kind == plan::RoundingKind::reduce ? "sums over shards of the gradient " + v.name : v.point;
+        if (v.kind == plan::RoundingKind::reduce) f.cure = Cure{{"--set", "precision.reduce=f32"}};
         f.text = fmt::format(
-            "computing the {} of {} in {} changes its result by {} of the rms, {:.0f} times the error of "
-            "storing "
-            "it in bf16",
-            v.point, place_of_op(v), name(v.rounded), percent_text(*s.error_rms), ratio);
+            "computing the {} of {} in {} changes the result by {} of its rms, {:.0f} times the error of "
+            "storing it "
+            "in bf16",
+            what, v.kind == plan::RoundingKind::reduce ? v.scope : place_of_op(v), name(v.rounded),
+            percent_text(*s.error_rms), ratio);
       });
   search.find(
       t.cancellation, Occurs::often, [](const ValueSeries&, const ValueStep& s) { return s.cancelled; },
