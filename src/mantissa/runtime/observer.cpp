@@ -173,6 +173,7 @@ void Observer::after(const plan::Step& step, const graph::Call& call) {
   const std::span<ObservedValue> values = values_of(step);
   if (values.empty()) return;
   const RepeatedStep::Before before(call, repeated_);
+  unrounded_ = {};
   // Operands come first, then points inside the step, each with all results, then the results.
   const auto inside = std::ranges::find(values, false, &ObservedValue::is_operand);
   const auto results =
@@ -242,7 +243,8 @@ void Observer::see_inside(std::span<ObservedValue> values, std::span<ObservedVal
   const Observed kind = values.front().kind;
   graph::Call as_is = repeated;
   as_is.addend = {};
-  const std::span<const graph::Argument> with = wide_.compute_with_logits(as_is, step);
+  if (unrounded_.empty()) unrounded_ = wide_.compute_with_logits(as_is, step);
+  const std::span<const graph::Argument> with = unrounded_;
   if (with.empty()) return;
   const kernels::Expression unrounded = kernels::unrounded(step.expression);
   graph::Call call = without(kind, as_is, unrounded);
@@ -276,7 +278,9 @@ void Observer::see_results(std::span<ObservedValue> values, const graph::Call& c
     return is_exact(step, call.outputs[v.index], call.arithmetic);
   };
   std::span<const graph::Argument> wide;
-  if (!std::ranges::all_of(values, exact)) wide = wide_.compute_with_logits(repeated, step, &repeated_);
+  const bool known = !unrounded_.empty() && repeated.addend.data == nullptr && !call.accumulate;
+  if (!std::ranges::all_of(values, exact))
+    wide = known ? unrounded_ : wide_.compute_with_logits(repeated, step, &repeated_);
   const graph::Argument& addend = repeated.addend;
   const bool term = addend.data != nullptr && !overwrites(call, addend);
   for (ObservedValue& value : values) {

@@ -101,6 +101,8 @@ class Observer : private StepObserver {
   std::vector<std::size_t> first_;  // in seen_, by step, and the end
   RepeatedStep repeated_;
   UnroundedResults wide_, inside_;
+  /// The results of the last step before their own rounding, without an addend: in wide_; none if not known.
+  std::span<const graph::Argument> unrounded_;
   std::map<plan::BufferId, Storage> constants_;  // without lowered intermediate results
 };
 
