@@ -2,7 +2,9 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <array>
+#include <cmath>
 #include <string>
 
 #include "mantissa/base/error.h"
@@ -324,6 +326,14 @@ void override_section(RunConfig& config, std::string_view command, std::string_v
 
 std::int64_t rows_per_unit(const RunConfig& config) {
   return config.train.objective == "dpo" || config.train.objective == "reward" ? 2 : 1;
+}
+
+std::int64_t training_puzzle_count(const RunConfig& config) {
+  constexpr double kMost = 65536;  // beyond as many, training repeats them
+  const double rollouts =
+      std::ceil(static_cast<double>(config.run.steps) / static_cast<double>(steps_per_rollout(config.rl)));
+  const double prompts = rollouts * static_cast<double>(config.rl.prompts_per_step);
+  return static_cast<std::int64_t>(std::clamp(prompts, 1.0, kMost));
 }
 
 std::int64_t steps_per_rollout(const RlSection& rl) {
