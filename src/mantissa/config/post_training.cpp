@@ -21,18 +21,28 @@ struct Owner {
 };
 constexpr std::array kOwners = {Owner{"dpo", "dpo"}, Owner{"rl", "rl"}};
 
-/// Returns the first given key of `section`, or null.
+/// Returns the first given key of `section`, or null. An alias that was written elsewhere does not count.
 const Entry* first_entry(const Entries& entries, std::string_view section) {
   for (const std::string& key : keys_of(section)) {
-    if (const Entry* entry = entries.find(section, key)) return entry;
+    if (const Entry* entry = entries.find(section, key); entry != nullptr && !entry->stray) return entry;
   }
   return nullptr;
 }
 
 /// Warns of a section that the objective does not use. A config may be that of another run, changed.
 void check_owner(const RunConfig& config, const Entries& entries, const Owner& owner, Told& told) {
+  if (config.train.objective == owner.objective) return;
+  std::string_view last;  // an alias of several keys has one warning
+  for (const Entry& e : entries.all) {
+    if (!e.stray || e.section != owner.section || e.alias == last) continue;
+    last = e.alias;
+    told.warnings.push_back(
+        fmt::format("{}: {} ({}.{}) has no effect: train.objective is \"{}\". Fix: set train.objective = "
+                    "\"{}\", or remove the key",
+                    e.origin, e.alias, e.section, e.key, config.train.objective, owner.objective));
+  }
   const Entry* entry = first_entry(entries, owner.section);
-  if (entry == nullptr || config.train.objective == owner.objective) return;
+  if (entry == nullptr) return;
   told.warnings.push_back(
       fmt::format("{}: [{}] has no effect: train.objective is \"{}\". Fix: set train.objective = \"{}\", or "
                   "remove the section",

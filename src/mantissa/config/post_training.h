@@ -18,7 +18,8 @@ std::vector<Option> post_training_options();
 /// Returns true if a printed config has the section: [dpo] and [rl] belong to one objective each.
 bool prints_section(const RunConfig& config, std::string_view section);
 
-/// Sets the objective "rl" if a key of [rl] is given without an objective. Warns of a section whose objective
+/// Sets the objective "rl" if a key of [rl] is given without an objective; an alias of one outside [rl] does
+/// not. Warns of a section whose objective
 /// the run does not have, and resets its keys. Throws ConfigError for keys of [rl] that contradict each
 /// other. Under the objective "rl", sets the batch: as many sequences as an optimizer step trains on. A batch
 /// of a DeepSpeed file, which counts sequences, sets rl.prompts_per_step. A data.sequence_length that is not
