@@ -43,6 +43,33 @@ class GgufCommands : public ::testing::Test {
   TemporaryFolder folder;
 };
 
+TEST_F(GgufCommands, ConvertToAFileByTheEndOfItsNameInAnyCaseOfLetters) {
+  ASSERT_EQ(run("convert back q.GGUF --dtype q8_0").code, 0);
+  EXPECT_EQ(read_all(folder / "q.GGUF").substr(0, 4), "GGUF");
+}
+
+TEST_F(GgufCommands, NoDirectoryGetsTheNameOfAFileOfWeights) {
+  for (const char* out : {"x.safetensors", "x.ckpt"}) {
+    const Result r = run(std::string("convert back ") + out);
+    EXPECT_EQ(r.code, 2) << out;
+    EXPECT_TRUE(has(r.err, std::string(out) + ": expected the name of a directory, got one that ends in ."))
+        << r.err;
+    EXPECT_FALSE(std::filesystem::exists(folder / out));
+  }
+  for (const char* out : {"x.gguf", "x.GGUF", "x.pth", "x.bin"}) {
+    const Result r = run(std::string("merge back adapter ") + out);
+    EXPECT_EQ(r.code, 2) << out;
+    EXPECT_TRUE(has(r.err, "Fix: mantissa merge back adapter x-merged, then mantissa convert x-merged " +
+                               std::string(out)))
+        << r.err;
+  }
+  EXPECT_TRUE(
+      has(run("merge back adapter x.safetensors").err, "Fix: mantissa merge back adapter x-merged\n"));
+  for (const char* command : {"convert back e --dtype ''", "merge back adapter e --dtype ''"})
+    EXPECT_TRUE(has(run(command).err, "--dtype \"\": expected a number format, got an empty value"))
+        << command;
+}
+
 TEST_F(GgufCommands, PrintWhatTheyPrintOfTheConvertedDirectory) {
   write(folder / "lines", "the text\n");
   const std::pair<const char*, const char*> commands[] = {

@@ -60,6 +60,13 @@ TEST(Help, OfTrainHasEveryKeyOnceUnderATask) {
   EXPECT_LE(std::count(text.begin(), text.end(), '\n'), 150);
 }
 
+TEST(Help, OfAnAliasNamesAllOfItsKeys) {
+  EXPECT_TRUE(help_on_key("clip_eps")->starts_with("clip_eps is rl.clip_low and rl.clip_high here.\n\n"));
+  EXPECT_TRUE(has(*help_on_key("lora_dropout"), "is accepted if it is 0, and has no effect: "));
+  EXPECT_TRUE(help_on_key("all-linear")->starts_with("all-linear is a value of adapter.target: "));
+  EXPECT_TRUE(has(*help_on_key("all-linear"), "\nadapter.target = "));
+}
+
 TEST(Help, OfAKeyTellsItsTypeDefaultsValuesAndCommands) {
   for (const api::ConfigKeyHelp& key : api::config_keys()) {
     const std::optional<std::string> text = help_on_key(key.name());

@@ -147,6 +147,35 @@ TEST_F(Rl, ResumesWithTheSameBytesWithinARolloutToo) {
   }
 }
 
+TEST_F(Rl, MoreStepsContinueARunOnPuzzlesAndTheNoteNamesWhatGrew) {
+  const std::string held_out = " --set data.validation=0.5";
+  ASSERT_EQ(run("r", "--set run.steps=2" + held_out).code, 0) << read_all(folder / "err");
+  const auto length = [&] {
+    std::smatch found;
+    const std::string text = read_all(folder / "r/config.toml");
+    EXPECT_TRUE(std::regex_search(text, found, std::regex("sequence_length = ([0-9]+)")));
+    return found[1].str();
+  };
+  const std::string before = length();
+  for (const auto& [steps, note] :
+       {std::pair("12", "held-out prompts 3 -> 18"),
+        std::pair("14", "step 12: run.steps 12 -> 14; held-out prompts 18 -> 21")}) {
+    const Result r =
+        mantissa(folder, std::string("rl run.toml --out r --resume --set run.steps=") + steps + held_out);
+    ASSERT_EQ(r.code, 0) << r.err;
+    EXPECT_TRUE(has(r.out + r.err, note)) << r.out << r.err;
+  }
+  EXPECT_NE(length(), before) << "the longest of more puzzles is longer";
+  EXPECT_EQ(metrics("r").back()["step"], 14);
+  EXPECT_TRUE(has(read_all(folder / "r/state/step-00000014/state.json"),
+                  "data.sequence_length " + before + " -> " + length()));
+  // A length that is given is room too, unless long prompts are skipped: then it chooses the prompts.
+  const std::string longer =
+      "rl run.toml --quiet --out r --resume --set run.steps=15 --set data.sequence_length=900";
+  EXPECT_TRUE(has(refusal(longer + " --set data.truncate=skip" + held_out), "--resume: data."));
+  EXPECT_EQ(mantissa(folder, longer + held_out).code, 0) << read_all(folder / "err");
+}
+
 TEST_F(Rl, MicroBatchesChangeNoBit) {
   put("kl_in = \"reward\"\nalgorithm = \"reinforce++\"\n");
   ASSERT_EQ(run("a", "--precision bf16-mixed").code, 0) << read_all(folder / "err");

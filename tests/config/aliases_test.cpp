@@ -76,8 +76,39 @@ TEST(Aliases, OfOpenRlhfSetTheKeysOfRl) {
 
 TEST(Aliases, TheLastOfOverridesCounts) {
   EXPECT_EQ(with_aliases("[optimizer]\nlr = 1.0\n", {"actor_learning_rate=2.0"}).config.optimizer.lr, 2);
-  EXPECT_EQ(with_aliases("", {"actor_learning_rate=2.0", "optimizer.lr=3.0"}).config.optimizer.lr, 3);
+  EXPECT_EQ(with_aliases("", {"actor_learning_rate=2.0", "actor_learning_rate=3.0"}).config.optimizer.lr, 3);
   EXPECT_EQ(with_aliases("actor_learning_rate = 1.0\n", {"actor_learning_rate=2.0"}).config.optimizer.lr, 2);
+}
+
+TEST(Aliases, TwoNamesOfOneKeyAmongOverridesAreAnError) {
+  const std::string expected =
+      "--set: clip_eps sets rl.clip_low, as --set rl.clip_low does. Fix: keep one of them";
+  EXPECT_EQ(alias_refusal("", {"clip_eps=0.3", "rl.clip_low=0.1"}), expected);
+  EXPECT_EQ(alias_refusal("", {"rl.clip_low=0.1", "clip_eps=0.3"}), expected);
+  EXPECT_EQ(alias_refusal("", {"clip_eps=0.3", "eps_clip=0.1"}),
+            "--set: eps_clip sets rl.clip_low, as --set clip_eps does. Fix: keep one of them");
+}
+
+TEST(Aliases, NotesNameOnlyWhatNoOverrideReplaces) {
+  const char* text = "[rl]\nclip_eps = 0.3\n";
+  WithAliases r = with_aliases(text, {"rl.clip_low=0.1"});
+  EXPECT_EQ(r.config.rl.clip_low, 0.1);
+  EXPECT_EQ(r.config.rl.clip_high, 0.3);
+  EXPECT_EQ(r.told.notes.front(), "run.toml:8: clip_eps sets rl.clip_high = 0.3");
+  r = with_aliases(text, {"rl.clip_low=0.1", "rl.clip_high=0.1"});
+  for (const std::string& note : r.told.notes) EXPECT_FALSE(has(note, "clip_eps")) << note;
+}
+
+TEST(Aliases, OfRlOutsideItsSectionDoNotChangeTheObjective) {
+  const WithAliases r = with_aliases("", {"rollout_batch_size=8", "clip_eps=0.3"});
+  EXPECT_EQ(r.config.train.objective, "pretrain");
+  EXPECT_EQ(r.told.warnings,
+            (Strings{"--set: rollout_batch_size (rl.prompts_per_step) has no effect: train.objective is "
+                     "\"pretrain\". Fix: set train.objective = \"rl\", or remove the key",
+                     "--set: clip_eps (rl.clip_low) has no effect: train.objective is \"pretrain\". Fix: set "
+                     "train.objective = \"rl\", or remove the key"}));
+  EXPECT_EQ(with_aliases("[rl]\nclip_eps = 0.3\n").config.train.objective, "rl");
+  EXPECT_EQ(with_aliases("", {"rl.clip_eps=0.3"}).config.rl.clip_high, 0.3);
 }
 
 TEST(Aliases, WhoseValueCannotBeHonouredAreErrors) {

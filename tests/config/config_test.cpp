@@ -135,6 +135,27 @@ TEST(Config, AWarmUpLongerThanTheRunIsCutWithANote) {
   }
 }
 
+TEST(Config, AScheduleWhoseOnlyStepHasRateZeroIsAWarning) {
+  const auto warnings = [](const std::string& schedule, const char* steps) {
+    Told told;
+    parse_config(std::string(kSmallest) + "[schedule]\n" + schedule, "dir/run.toml", Strings{steps}, {},
+                 &told);
+    return told.warnings;
+  };
+  for (const std::string name : {"cosine", "linear"}) {
+    const std::string decay = "warmup_steps = 0\nmin_lr_ratio = 0\nname = \"" + name + "\"\n";
+    EXPECT_EQ(
+        warnings(decay, "run.steps=1"),
+        Strings{"schedule.name = \"" + name +
+                "\": the only step has learning rate 0, at which this schedule ends, so the run changes "
+                "no weight. Fix: --set schedule.name=constant, or --set schedule.warmup_steps=1"});
+    EXPECT_EQ(warnings(decay, "run.steps=2"), Strings());
+  }
+  EXPECT_EQ(warnings("warmup_steps = 0\nmin_lr_ratio = 0\nname = \"constant\"\n", "run.steps=1"), Strings());
+  EXPECT_EQ(warnings("warmup_steps = 1\nmin_lr_ratio = 0\n", "run.steps=1"), Strings());
+  EXPECT_EQ(warnings("warmup_steps = 0\nmin_lr_ratio = 0.1\n", "run.steps=1"), Strings());
+}
+
 TEST(Config, ASectionOfAnotherObjectiveIsAWarning) {
   const auto read = [](const std::string& more, Told& told) {
     const RunConfig c = parse_config(kSmallest + more, "dir/run.toml", {}, {}, &told);

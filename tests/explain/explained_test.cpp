@@ -2,6 +2,8 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
+
 #include <nlohmann/json.hpp>
 #include <set>
 
@@ -171,6 +173,8 @@ TEST(Explained, ARuleThatMatchesNothingIsReportedAsTheErrorOfTheRun) {
   const Explained e = explain_training(config, weights::find_model(config.model).config,
                                        mantissa::testing::best_device(), {});
   EXPECT_NE(e.refusal.find("model.layer.*"), std::string::npos);
+  EXPECT_EQ(std::ranges::count(e.warnings, e.refusal + "; an error of train"), 1);
+  EXPECT_EQ(std::ranges::count(e.warnings, e.refusal), 0) << "the warning is not repeated";
 }
 
 TEST(Explained, EveryListedOpIsMatchedByARuleOrTheErrorNamesTheRuleThatDecides) {

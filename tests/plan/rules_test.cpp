@@ -136,5 +136,18 @@ TEST(Rules, ThatMatchNothingAreReported) {
   EXPECT_NE(warnings[0].find("did you mean \"model.norm\""), std::string::npos) << warnings[0];
 }
 
+TEST(Rules, OfInsertedStepsAreSaidToNameNoOpWhetherOrNotThePlanHasSuchSteps) {
+  for (const char* preset : {"32-true", "fp8-hybrid scaling=current"}) {
+    const auto policy = precision::Policy::parse(preset).with_rule("*: op=quantize compute=bf16", "--rule 1");
+    const std::vector<std::string> warnings = rule_warnings(plan_for(policy));
+    ASSERT_EQ(warnings.size(), 1U);
+    EXPECT_NE(
+        warnings[0].find("\"quantize\" is not an op of the model. A plan inserts steps of this name where "
+                         "an op needs them: each writes an operand in the format with scales"),
+        std::string::npos)
+        << warnings[0];
+  }
+}
+
 }  // namespace
 }  // namespace mantissa::plan::rules_test

@@ -252,11 +252,15 @@ TEST_F(GgufWeights, DamagedFilesAreOneErrorThatNamesTheFile) {
 
 TEST_F(GgufWeights, APathThatIsNoModelIsAnError) {
   test::put(folder / "notes.txt", "no model");
-  for (const char* name : {"notes.txt", "absent", "absent.gguf"}) {
-    const std::string message = message_of<FileError>([&] { find_model(folder / name); });
-    EXPECT_EQ(message, (folder / name).string() +
-                           ": is neither a model directory, which needs config.json, nor a GGUF file");
-  }
+  const auto message = [&](const char* name) {
+    return message_of<FileError>([&] { find_model(folder / name); });
+  };
+  EXPECT_EQ(message("notes.txt"),
+            (folder / "notes.txt").string() +
+                ": is neither a model directory, which needs config.json, nor a GGUF file");
+  for (const char* name : {"absent", "absent.gguf", "absent.pth"})
+    EXPECT_TRUE(message(name).starts_with((folder / name).string() + ": not found; expected "))
+        << message(name);
 }
 
 }  // namespace

@@ -10,6 +10,7 @@
 #include "mantissa/api/version.h"
 #include "mantissa/compat/deepspeed.h"
 #include "mantissa/config/adapter.h"
+#include "mantissa/config/aliases.h"
 #include "mantissa/config/command_policy.h"
 #include "mantissa/config/key_help.h"
 #include "mantissa/config/unknown.h"
@@ -118,7 +119,7 @@ ConfigKeyHelp config_key_help(std::string_view name) {
 
 ConfigKey find_config_key(std::string_view word) {
   const config::KnownKey key = config::find_key(word);
-  return {key.name, key.note};
+  return {key.name, key.note, config::about_alias(word)};
 }
 
 }  // namespace mantissa::api

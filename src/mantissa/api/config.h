@@ -70,6 +70,7 @@ ConfigKeyHelp config_key_help(std::string_view name);
 struct ConfigKey {
   std::string name;  // "optimizer.lr"
   std::string note;
+  std::string about = {};  // a sentence on a word for several keys ("clip_eps"), none, or a value of one
 };
 ConfigKey find_config_key(std::string_view word);
 

@@ -57,7 +57,7 @@ Rounding rounding_named(const std::string& text) {
 /// Returns the layout called `text` or, without a name, the one that the end of `out` stands for.
 convert::Layout layout_of(const std::string& text, const std::filesystem::path& out) {
   if (text.empty()) {
-    if (out.extension() == ".gguf") return convert::Layout::gguf;
+    if (convert::is_gguf_name(out)) return convert::Layout::gguf;
     return convert::is_torch_name(out) ? convert::Layout::pth : convert::Layout::hugging_face;
   }
   if (text == "hf") return convert::Layout::hugging_face;
@@ -74,7 +74,7 @@ void check_gguf(const ConvertOptions& o, const convert::Request& request) {
     throw ConfigError(
         "--dtype q8_0: is a type of GGUF files only. Fix: give an OUT that ends in .gguf, or choose another "
         "--dtype");
-  if (!gguf && request.out.extension() == ".gguf")
+  if (!gguf && convert::is_gguf_name(request.out))
     throw ConfigError(
         fmt::format("{}: --format {} does not write GGUF files. Fix: remove --format, or "
                     "choose another OUT",
@@ -105,6 +105,16 @@ void check_pth(const ConvertOptions& o, const convert::Request& request) {
     throw ConfigError(fmt::format(
         "--data: the model needs its config.json, and {} is one file; choose a directory", o.out.string()));
   }
+}
+
+/// Refuses a directory whose name is that of a file of weights.
+void check_directory(const ConvertOptions& o, const convert::Request& request) {
+  if (!request.writes_directory() || !convert::is_weights_name(request.out)) return;
+  throw ConfigError(fmt::format(
+      "{}: expected the name of a directory, got one that ends in {}: {} is written as a model "
+      "directory. Fix: another OUT, such as {}, or for one file an OUT that ends in .gguf or .pth",
+      o.out.string(), request.out.extension().string(), o.in.string(),
+      std::filesystem::path(request.out).replace_extension().string()));
 }
 
 convert::Change change_of(const ConvertOptions& o) {
@@ -196,6 +206,7 @@ Conversion convert(const ConvertOptions& o, std::stop_token stop) {
   check_pth(o, request);
   request.in = convert::find_source(o.in);
   convert::refuse_adapter(request.in, o.in);
+  check_directory(o, request);
   request.overwrite = o.overwrite;
   const auto device = device_for(o.hardware);
   // Report faults of the data before anything is written.

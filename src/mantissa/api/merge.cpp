@@ -4,9 +4,26 @@
 
 #include "mantissa/api/internal.h"
 #include "mantissa/base/error.h"
+#include "mantissa/convert/convert.h"
 #include "mantissa/convert/merge.h"
 
 namespace mantissa::api {
+namespace {
+
+/// Refuses an OUT that is the name of a file: merge writes a directory.
+void check_directory(const MergeOptions& o, const std::filesystem::path& out) {
+  if (!convert::is_weights_name(out)) return;
+  const std::filesystem::path directory =
+      std::filesystem::path(out).replace_extension("").string() + "-merged";
+  const bool file = convert::is_gguf_name(out) || convert::is_torch_name(out);
+  throw ConfigError(fmt::format(
+      "{}: expected the name of a directory, got one that ends in {}: merge writes a model directory. Fix: "
+      "mantissa merge {} {} {}{}",
+      out.string(), out.extension().string(), o.model.string(), o.adapter.string(), directory.string(),
+      file ? fmt::format(", then mantissa convert {} {}", directory.string(), out.string()) : ""));
+}
+
+}  // namespace
 
 Merge merge(const MergeOptions& o, std::stop_token stop) {
   convert::MergeRequest request;
@@ -14,6 +31,7 @@ Merge merge(const MergeOptions& o, std::stop_token stop) {
   request.adapter = o.adapter;
   request.out = o.out.has_filename() || !o.out.has_parent_path() ? o.out : o.out.parent_path();
   request.overwrite = o.overwrite;
+  check_directory(o, request.out);
   if (parse_block_format(o.dtype)) {
     throw ConfigError(
         fmt::format("--dtype {}: merge writes plain formats; merge first, then convert the result", o.dtype));

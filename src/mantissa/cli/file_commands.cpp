@@ -72,11 +72,21 @@ int diff(const Arguments& a) {
   }
 }
 
+/// Returns the value of --dtype, or "" without the option.
+std::string dtype_of(const Arguments& a) {
+  std::string dtype = a.text("--dtype");
+  if (a.has("--dtype") && dtype.empty()) {
+    throw ConfigError(
+        "--dtype \"\": expected a number format, got an empty value. Fix: --dtype bf16, or remove --dtype");
+  }
+  return dtype;
+}
+
 int convert(const Arguments& a) {
   api::ConvertOptions o;
   o.in = a.at(0);
   o.out = a.at(1);
-  o.dtype = a.text("--dtype");
+  o.dtype = dtype_of(a);
   o.format = a.text("--format");
   o.rounding = a.text("--rounding");
   o.saturate = a.has("--saturate");
@@ -107,7 +117,7 @@ int merge(const Arguments& a) {
   o.model = a.at(0);
   o.adapter = a.at(1);
   o.out = a.at(2);
-  o.dtype = a.text("--dtype");
+  o.dtype = dtype_of(a);
   o.base = a.text("--base");
   o.overwrite = a.has("--overwrite");
   o.hardware = hardware_of(a);

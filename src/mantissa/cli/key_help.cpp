@@ -124,9 +124,11 @@ std::optional<std::string> help_on_key(std::string_view word) {
   if (section.starts_with('[') && section.ends_with(']')) section = section.substr(1, section.size() - 2);
   if (std::string all = api::config_help(kWidth, section); !section.empty() && !all.empty()) return all;
   const api::ConfigKey known = api::find_config_key(word);
-  if (known.name.empty()) return std::nullopt;
+  if (known.name.empty() && known.about.empty()) return std::nullopt;
+  if (known.name.empty()) return wrapped(known.about, 0, kWidth) + "\n";
   const std::string text = text_of(api::config_key_help(known.name));
   if (known.name.ends_with(fmt::format(".{}", word))) return text;
+  if (!known.about.empty()) return wrapped(known.about, 0, kWidth) + "\n\n" + text;
   const std::string note = known.note.empty() ? "" : fmt::format(" ({})", known.note);
   return fmt::format("{} is {} here{}.\n\n", word, known.name, note) + text;
 }

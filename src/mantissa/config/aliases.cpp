@@ -1,6 +1,7 @@
 #include "mantissa/config/aliases.h"
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include <algorithm>
 #include <optional>
@@ -117,6 +118,16 @@ bool is_alias(std::string_view name) {
 std::string key_of_alias(std::string_view name) {
   const Alias* alias = find_alias(name);
   return alias == nullptr || alias->keys.empty() ? "" : std::string(alias->keys.front());
+}
+
+std::string about_alias(std::string_view name) {
+  if (name == "all-linear")
+    return "all-linear is a value of adapter.target: all linear layers but the head, as \"*\".";
+  const Alias* alias = find_alias(name);
+  if (alias == nullptr || alias->keys.size() == 1) return "";
+  if (alias->keys.empty())
+    return fmt::format("{} is accepted if it is 0, and has no effect: adapters have no dropout.", name);
+  return fmt::format("{} is {} here.", name, fmt::join(alias->keys, " and "));
 }
 
 std::vector<std::string_view> alias_names() {

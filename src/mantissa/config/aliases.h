@@ -23,6 +23,10 @@ bool is_alias(std::string_view name);
 /// without one.
 std::string key_of_alias(std::string_view name);
 
+/// Returns a sentence on a word that other trainers use and that is not the name of one key here: an alias of
+/// several keys or of none, and the value "all-linear". "" for other words.
+std::string about_alias(std::string_view name);
+
 /// Returns all aliases, as in documentation.
 std::vector<std::string_view> alias_names();
 

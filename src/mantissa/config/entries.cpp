@@ -18,6 +18,7 @@ namespace {
 
 constexpr std::size_t kLongestConfig = std::size_t{1} << 20;
 constexpr std::string_view kPrecision = "precision";
+constexpr std::string_view kSet = "--set";  // where an override was written
 
 bool is_section(std::string_view name) {
   return std::ranges::find(section_names(), name) != section_names().end();
@@ -72,30 +73,73 @@ void check_keys(std::string_view text, const std::string& where) {
   }
 }
 
+/// Throws the error for a key that is set twice, once as the alias `alias`.
+[[noreturn]] void refuse_twice(std::string_view where, std::string_view alias, std::string_view section,
+                               std::string_view key, std::string_view other) {
+  throw ConfigError(
+      fmt::format("{}: {} sets {}.{}, as {} does. Fix: keep one of them", where, alias, section, key, other));
+}
+
+/// Returns the beginning of the note on an alias.
+std::string note_start(const Entry& of) {
+  return fmt::format("{}: {} sets ", of.origin, of.alias);
+}
+
+/// Returns the note on the alias of `of`, or "" if other keys override all of its own.
+std::string alias_note(const Entries& out, const Entry& of) {
+  std::string sets;
+  for (const Entry& e : out.all) {
+    if (e.alias != of.alias || e.origin != of.origin) continue;
+    sets += fmt::format("{}{}.{} = {}", sets.empty() ? "" : " and ", e.section, e.key, e.shown_value);
+  }
+  return sets.empty() ? "" : note_start(of) + sets;
+}
+
 /// Adds the keys that an alias stands for, with a note. `entry` has the alias as its key, and its value.
 void add_alias(Entries& out, const Entry& entry) {
-  std::string sets;
+  Entry own = entry;
+  own.alias = entry.key;
   for (const AliasedKey& to : read_alias(entry.key, *entry.value, entry.where)) {
-    Entry own = entry;
+    own.value = entry.value;
     own.section = to.section;
     own.key = to.key;
-    own.alias = entry.key;
+    own.stray = entry.section != to.section;
+    own.shown_value = to.value.empty() ? shown(*entry.value) : to.value;
     if (!to.value.empty()) {
       out.documents.push_back(std::make_unique<toml::table>(toml::parse("value = " + to.value)));
       own.value = out.documents.back()->get("value");
     }
-    const Entry* other = out.find(to.section, to.key);
-    if (other != nullptr) {
-      throw ConfigError(fmt::format("{}: {} sets {}.{}, as {} does. Fix: keep one of them", entry.where,
-                                    entry.key, to.section, to.key, other->where));
-    }
-    sets += fmt::format("{}{}.{} = {}", sets.empty() ? "" : " and ", to.section, to.key,
-                        to.value.empty() ? shown(*entry.value) : to.value);
-    out.all.push_back(std::move(own));
+    if (const Entry* other = out.find(to.section, to.key))
+      refuse_twice(entry.where, entry.key, to.section, to.key, other->where);
+    out.all.push_back(own);
   }
-  out.notes.push_back(
-      sets.empty() ? fmt::format("{}: {} = {} has no effect", entry.origin, entry.key, shown(*entry.value))
-                   : fmt::format("{}: {} sets {}", entry.origin, entry.key, sets));
+  std::string note = alias_note(out, own);
+  if (note.empty())
+    note = fmt::format("{}: {} = {} has no effect", entry.origin, entry.key, shown(*entry.value));
+  out.notes.push_back(std::move(note));
+}
+
+/// Removes a key that an override sets, under the name `by`. The note on an alias then names what it still
+/// sets. Throws ConfigError if another override sets the same key under another name.
+void replace_key(Entries& out, std::string_view section, std::string_view key, std::string_view by) {
+  const auto at =
+      std::ranges::find_if(out.all, [&](const Entry& e) { return e.section == section && e.key == key; });
+  if (at == out.all.end()) return;
+  const Entry old = *at;
+  const std::string name = fmt::format("{}.{}", section, key);
+  const std::string written = old.alias.empty() ? name : old.alias;
+  if (old.where == kSet && written != by) {
+    const bool alias = by != name;
+    refuse_twice(kSet, alias ? by : written, section, key,
+                 fmt::format("--set {}", alias ? written : std::string(by)));
+  }
+  out.all.erase(at);
+  if (old.alias.empty()) return;
+  const auto note =
+      std::ranges::find_if(out.notes, [&](const std::string& n) { return n.starts_with(note_start(old)); });
+  if (note == out.notes.end()) return;
+  *note = alias_note(out, old);
+  if (note->empty()) out.notes.erase(note);
 }
 
 class Collector {
@@ -199,14 +243,12 @@ void add_override(Entries& out, std::string_view text) {
   out.documents.push_back(override_value(value, text));
   const Entry entry{
       section, key, out.documents.back()->get("value"), "--set", "--set", "", std::string(value), false};
-  const auto erase = [&](std::string_view of, std::string_view name_of) {
-    std::erase_if(out.all, [&](const Entry& e) { return e.section == of && e.key == name_of; });
-  };
   if (alias) {
-    for (const AliasedKey& to : read_alias(key, *entry.value, "--set")) erase(to.section, to.key);
+    for (const AliasedKey& to : read_alias(key, *entry.value, "--set"))
+      replace_key(out, to.section, to.key, key);
     return add_alias(out, entry);
   }
-  erase(section, key);
+  replace_key(out, section, key, fmt::format("{}.{}", section, key));
   out.all.push_back(entry);
 }
 

@@ -21,12 +21,14 @@ struct Entry {
   std::string section;  // "precision.loss_scale"
   std::string key;
   const toml::node* value = nullptr;
-  std::string where;           // "runs/run.toml:12" or "--set", for messages
-  std::string origin;          // "run.toml:12" or "--set", for explain
-  std::filesystem::path base;  // the base of relative paths
-  std::string raw;             // the text of an override as typed; "" in a file
-  bool deepspeed = false;      // from a DeepSpeed file
-  std::string alias = {};      // the key as it was written, if it is another trainer's
+  std::string where;             // "runs/run.toml:12" or "--set", for messages
+  std::string origin;            // "run.toml:12" or "--set", for explain
+  std::filesystem::path base;    // the base of relative paths
+  std::string raw;               // the text of an override as typed; "" in a file
+  bool deepspeed = false;        // from a DeepSpeed file
+  std::string alias = {};        // the key as it was written, if it is another trainer's
+  std::string shown_value = {};  // of an alias: the value of the key, as a note shows it
+  bool stray = false;            // of an alias that was not written in `section`
 };
 
 /// The last value of every key, with the documents that own the values.

@@ -2,7 +2,9 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <array>
+#include <cmath>
 #include <string>
 
 #include "mantissa/base/error.h"
@@ -19,18 +21,28 @@ struct Owner {
 };
 constexpr std::array kOwners = {Owner{"dpo", "dpo"}, Owner{"rl", "rl"}};
 
-/// Returns the first given key of `section`, or null.
+/// Returns the first given key of `section`, or null. An alias that was written elsewhere does not count.
 const Entry* first_entry(const Entries& entries, std::string_view section) {
   for (const std::string& key : keys_of(section)) {
-    if (const Entry* entry = entries.find(section, key)) return entry;
+    if (const Entry* entry = entries.find(section, key); entry != nullptr && !entry->stray) return entry;
   }
   return nullptr;
 }
 
 /// Warns of a section that the objective does not use. A config may be that of another run, changed.
 void check_owner(const RunConfig& config, const Entries& entries, const Owner& owner, Told& told) {
+  if (config.train.objective == owner.objective) return;
+  std::string_view last;  // an alias of several keys has one warning
+  for (const Entry& e : entries.all) {
+    if (!e.stray || e.section != owner.section || e.alias == last) continue;
+    last = e.alias;
+    told.warnings.push_back(
+        fmt::format("{}: {} ({}.{}) has no effect: train.objective is \"{}\". Fix: set train.objective = "
+                    "\"{}\", or remove the key",
+                    e.origin, e.alias, e.section, e.key, config.train.objective, owner.objective));
+  }
   const Entry* entry = first_entry(entries, owner.section);
-  if (entry == nullptr || config.train.objective == owner.objective) return;
+  if (entry == nullptr) return;
   told.warnings.push_back(
       fmt::format("{}: [{}] has no effect: train.objective is \"{}\". Fix: set train.objective = \"{}\", or "
                   "remove the section",
@@ -324,6 +336,14 @@ void override_section(RunConfig& config, std::string_view command, std::string_v
 
 std::int64_t rows_per_unit(const RunConfig& config) {
   return config.train.objective == "dpo" || config.train.objective == "reward" ? 2 : 1;
+}
+
+std::int64_t training_puzzle_count(const RunConfig& config) {
+  constexpr double kMost = 65536;  // beyond as many, training repeats them
+  const double rollouts =
+      std::ceil(static_cast<double>(config.run.steps) / static_cast<double>(steps_per_rollout(config.rl)));
+  const double prompts = rollouts * static_cast<double>(config.rl.prompts_per_step);
+  return static_cast<std::int64_t>(std::clamp(prompts, 1.0, kMost));
 }
 
 std::int64_t steps_per_rollout(const RlSection& rl) {

@@ -18,7 +18,8 @@ std::vector<Option> post_training_options();
 /// Returns true if a printed config has the section: [dpo] and [rl] belong to one objective each.
 bool prints_section(const RunConfig& config, std::string_view section);
 
-/// Sets the objective "rl" if a key of [rl] is given without an objective. Warns of a section whose objective
+/// Sets the objective "rl" if a key of [rl] is given without an objective; an alias of one outside [rl] does
+/// not. Warns of a section whose objective
 /// the run does not have, and resets its keys. Throws ConfigError for keys of [rl] that contradict each
 /// other. Under the objective "rl", sets the batch: as many sequences as an optimizer step trains on. A batch
 /// of a DeepSpeed file, which counts sequences, sets rl.prompts_per_step. A data.sequence_length that is not
@@ -36,6 +37,10 @@ void override_section(RunConfig& config, std::string_view command, std::string_v
 /// Returns the rows of a unit of the batch, which batch sizes count: 2 under objectives on pairs, else 1.
 /// Packs have the places of one row.
 std::int64_t rows_per_unit(const RunConfig& config);
+
+/// Returns the number of training puzzles of an entry "kk" of data.source under the objective "rl": enough
+/// for every rollout to have new ones, up to 65536.
+std::int64_t training_puzzle_count(const RunConfig& config);
 
 /// Returns the number of optimizer steps that share the samples of one rollout.
 std::int64_t steps_per_rollout(const RlSection& rl);

@@ -235,11 +235,23 @@ void settle_batch(RunConfig& config, const Entries& entries, bool divided) {
   }
 }
 
+/// Warns of a decaying schedule that has only its last step, which ends at 0.
+void check_only_step(const RunConfig& config, Told& told) {
+  const ScheduleSection& s = config.schedule;
+  if (config.run.steps != 1 || s.warmup_steps != 0 || s.name == "constant" || s.min_lr_ratio != 0) return;
+  told.warnings.push_back(fmt::format(
+      "schedule.name = \"{}\": the only step has learning rate 0, at which this schedule ends, so "
+      "the run changes no weight. Fix: --set schedule.name=constant, or "
+      "--set schedule.warmup_steps=1",
+      s.name));
+}
+
 /// A config may be written for longer runs, so a warm-up that does not fit is as long as the run.
 void settle_schedule(RunConfig& config, const Entries& entries, Told& told) {
   if (entries.find("run", "stage") != nullptr) return;  // each stage has its own
   std::int64_t& warmup = config.schedule.warmup_steps;
   const std::int64_t steps = config.run.steps;
+  check_only_step(config, told);
   if (warmup <= steps) return;
   // The notes on a DeepSpeed file name its key.
   if (const Entry* entry = entries.find("schedule", "warmup_steps"); entry != nullptr && !entry->deepspeed)

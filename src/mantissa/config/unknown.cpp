@@ -205,6 +205,7 @@ KnownKey find_key(std::string_view word) {
   const std::string key = with_underscores(word);
   const std::vector<std::string> homes = homes_of(key);
   if (!homes.empty()) return {fmt::format("{}.{}", homes.front(), key), ""};
+  if (word == "all-linear") return {"adapter.target", ""};
   if (const std::string of_alias = key_of_alias(key); !of_alias.empty()) return {of_alias, ""};
   const Foreign* foreign = find_foreign(key);
   return foreign == nullptr ? KnownKey{}

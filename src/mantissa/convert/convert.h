@@ -46,6 +46,11 @@ struct Request {
 /// True for the extensions of a checkpoint of PyTorch.
 bool is_torch_name(const std::filesystem::path& path);
 
+/// True for names that end in .gguf, in any case of letters.
+bool is_gguf_name(const std::filesystem::path& path);
+/// True for the usual names of files of weights: a directory would be taken for one.
+bool is_weights_name(const std::filesystem::path& path);
+
 struct Result {
   std::vector<RewrittenTensor> tensors;       // file by file, in their order there
   std::vector<std::string> copied;            // other files that were copied

@@ -1,3 +1,5 @@
+#include <string>
+
 #include "mantissa/convert/convert.h"
 
 namespace mantissa::convert {
@@ -5,6 +7,19 @@ namespace mantissa::convert {
 bool is_torch_name(const std::filesystem::path& path) {
   const std::filesystem::path end = path.extension();
   return end == ".pth" || end == ".pt" || end == ".bin";
+}
+
+bool is_gguf_name(const std::filesystem::path& path) {
+  std::string end = path.extension().string();
+  for (char& c : end) {
+    if (c >= 'A' && c <= 'Z') c = static_cast<char>(c - 'A' + 'a');
+  }
+  return end == ".gguf";
+}
+
+bool is_weights_name(const std::filesystem::path& path) {
+  const std::filesystem::path end = path.extension();
+  return is_gguf_name(path) || is_torch_name(path) || end == ".safetensors" || end == ".ckpt";
 }
 
 bool Request::writes_directory() const {

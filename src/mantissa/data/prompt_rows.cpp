@@ -4,7 +4,6 @@
 #include <fmt/ranges.h>
 
 #include <algorithm>
-#include <cmath>
 #include <optional>
 #include <utility>
 
@@ -23,16 +22,9 @@
 namespace mantissa::data {
 namespace {
 
-/// Beyond as many puzzles, training repeats them.
-constexpr double kMostPuzzles = 65536;
-
-/// Returns enough puzzles for every rollout to have new ones, up to a limit.
 StoredRows training_puzzle_rows(const config::RunConfig& config) {
-  const double rollouts = std::ceil(static_cast<double>(config.run.steps) /
-                                    static_cast<double>(config::steps_per_rollout(config.rl)));
-  const double prompts = rollouts * static_cast<double>(config.rl.prompts_per_step);
   text::KkOptions options = training_puzzles(config);
-  options.count = static_cast<std::int64_t>(std::clamp(prompts, 1.0, kMostPuzzles));
+  options.count = config::training_puzzle_count(config);
   return StoredRows::of_puzzles(options, "puzzle");
 }
 

@@ -92,6 +92,20 @@ void add_warnings(Explained& e, const model::ModelConfig& model, std::vector<std
     e.warnings.insert(e.warnings.end(), there.warnings.begin(), there.warnings.end());
 }
 
+/// Marks the warnings with which a run stops as an error, and adds those that are missing. `runs` names the
+/// commands.
+void mark_refused(Explained& e, std::span<const std::string> refused, std::string_view runs) {
+  for (const std::string& text : refused) {
+    const std::string marked = fmt::format("{}; an error of {}", text, runs);
+    const auto same = std::ranges::find(e.warnings, text);
+    if (same != e.warnings.end()) {
+      *same = marked;
+    } else if (std::ranges::find(e.warnings, marked) == e.warnings.end()) {
+      e.warnings.push_back(marked);
+    }
+  }
+}
+
 }  // namespace
 
 Explained describe_training(const config::RunConfig& run, const model::ModelConfig& base,
@@ -159,6 +173,7 @@ Explained explain_training(const config::RunConfig& config, const model::ModelCo
   for (const cost::Part& part : parts) {
     const std::vector<std::string> refused = plan::rule_warnings(*part.program);
     if (e.refusal.empty() && !refused.empty()) e.refusal = refused.front();
+    mark_refused(e, refused, "train");
   }
   return e;
 }
@@ -190,7 +205,9 @@ Explained explain_generation(const weights::ModelSource& source, const precision
   }
   e.seconds = matrices / e.here.rates.bytes_per_second;
   for (const cost::Target& target : targets) e.targets.push_back(generation_on(target, program, g.weights));
-  add_warnings(e, model, plan::rule_warnings(program), told);
+  const std::vector<std::string> refused = plan::rule_warnings(program);
+  add_warnings(e, model, refused, told);
+  mark_refused(e, refused, "generate, eval and trace");
   return e;
 }
 

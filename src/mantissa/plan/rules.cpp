@@ -25,8 +25,9 @@ std::string rule_text(const precision::Policy& policy, std::size_t r) {
 std::string why_unruled(const std::string& op, const std::vector<std::string>& updates) {
   if (const std::string_view does = graph::inserted_step(op); !does.empty()) {
     return fmt::format(
-        "\"{}\" is no op of the model but a step of the plan that {}. Fix: name that op, such as "
-        "op=matmul (operand=gradient selects one operand)",
+        "\"{}\" is not an op of the model. A plan inserts steps of this name where an op needs them: each "
+        "{}. "
+        "Fix: name that op, such as op=matmul (operand=gradient selects one operand)",
         op, does);
   }
   if (std::ranges::find(updates, op) == updates.end()) return "";

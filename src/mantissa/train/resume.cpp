@@ -5,9 +5,13 @@
 #include <algorithm>
 #include <array>
 #include <nlohmann/json.hpp>
+#include <string_view>
+#include <utility>
 
 #include "mantissa/base/error.h"
 #include "mantissa/config/options.h"
+#include "mantissa/config/post_training.h"
+#include "mantissa/text/dataset.h"
 
 namespace mantissa::train {
 namespace {
@@ -33,6 +37,28 @@ Change kind_of(const config::Option& option) {
   return std::find(kRefusedSections.begin(), kRefusedSections.end(), option.section) != kRefusedSections.end()
              ? Change::refused
              : Change::recorded;
+}
+
+/// Returns true if every prompt of a run of rl is used whatever data.sequence_length is. The length then only
+/// has room for the longest prompt, and by default it is measured: more steps have more puzzles.
+bool has_all_prompts(const config::RunConfig& c) {
+  return c.train.objective == "rl" && c.data.truncate == "refuse";
+}
+
+/// Returns the number of puzzles that a run of rl holds out, before too long ones are skipped.
+std::int64_t held_out_puzzles(const config::RunConfig& c) {
+  if (c.train.objective != "rl" || !c.data.validation.files.empty()) return 0;
+  return std::ranges::count(c.data.source, "kk") *
+         text::held_out_rows(config::training_puzzle_count(c), c.data.validation.share);
+}
+
+/// Describes another number of held-out puzzles, which depends on the length of the run, or returns "".
+std::string changed_puzzles(const config::RunConfig& before, const config::RunConfig& now) {
+  const std::int64_t a = held_out_puzzles(before), b = held_out_puzzles(now);
+  if (a == b) return "";
+  const std::string_view of = now.data.source.size() > 1 ? " of kk" : "";
+  if (!has_all_prompts(before) || !has_all_prompts(now)) return fmt::format("held-out prompts{} changed", of);
+  return fmt::format("held-out prompts{} {} -> {}", of, a, b);
 }
 
 /// Returns the stages of a run; a run without [[run.stage]] is one.
@@ -113,7 +139,9 @@ std::optional<std::string> resumed_change(const io::StateHeader& state, const co
     changes = changed_stages(before, now, state.step);
   check_model(state.model_config, model);
   for (const config::Option& option : config::option_table()) {
-    const Change kind = kind_of(option);
+    const bool room = option.section == "data" && option.key == "sequence_length" &&
+                      has_all_prompts(before) && has_all_prompts(now);
+    const Change kind = room ? Change::recorded : kind_of(option);
     const std::string old_value = config::toml_text(option.slot(before));
     const std::string new_value = config::toml_text(option.slot(now));
     if (kind == Change::unimportant || old_value == new_value) continue;
@@ -125,6 +153,8 @@ std::optional<std::string> resumed_change(const io::StateHeader& state, const co
     }
     changes.push_back(fmt::format("{}.{} {} -> {}", option.section, option.key, old_value, new_value));
   }
+  if (std::string puzzles = changed_puzzles(before, now); !puzzles.empty())
+    changes.push_back(std::move(puzzles));
   if (before.optimizer.groups != now.optimizer.groups) changes.emplace_back("optimizer.group changed");
   if (before.policy != now.policy)
     changes.push_back(fmt::format("policy \"{}\" -> \"{}\"", before.policy.line(), now.policy.line()));

@@ -31,13 +31,18 @@ bool is_rwkv(const io::WeightFiles& files) {
 }  // namespace
 
 ModelSource model_of_file(const fs::path& path) {
+  std::error_code error;
+  if (fs::symlink_status(path, error).type() == fs::file_type::not_found) {
+    throw FileError(fmt::format(
+        "{}: not found; expected a model directory, a GGUF file, or weights with a config.json beside them",
+        path.string()));
+  }
   if (!is_weight_file(path)) {
     throw FileError(fmt::format("{}: is neither a model directory, which needs config.json, nor a GGUF file",
                                 path.string()));
   }
   const fs::path directory = path.has_parent_path() ? path.parent_path() : ".";
   const fs::path config = directory / "config.json";
-  std::error_code error;
   if (fs::exists(config, error)) {
     return {model::parse_model_config(io::read_json_file(config), config.string()), path, directory};
   }
