@@ -27,6 +27,7 @@
 #include "mantissa/train/resume.h"
 #include "mantissa/train/watch.h"
 #include "mantissa/weights/adapted.h"
+#include "mantissa/weights/base_hash.h"
 #include "mantissa/weights/start.h"
 
 namespace mantissa::run {
@@ -138,7 +139,11 @@ class Run {
   void keep_start() {
     if (config_.log.health_interval == 0) return;
     const std::filesystem::path path = out_ / "start.safetensors";
-    if (trainer_.step() == 0) weights::save_start(path, trainer_.weights(), base_of(trainer_, fixed_hash()));
+    if (trainer_.step() == 0) {
+      weights::StartBase base = base_of(trainer_, fixed_hash());
+      if (adapts()) base.files = weights::hash_of_files(trainer_.source());
+      weights::save_start(path, trainer_.weights(), base);
+    }
     if (!std::filesystem::exists(path)) return;  // the run began without measurements
     start_.emplace(path);
     trainer_.set_start([this](const plan::Slot& slot, ConstMatrix master) {
