@@ -64,6 +64,19 @@ class Rl : public ::testing::Test {
   TemporaryFolder folder;
 };
 
+/// Weight decay moves the weights, so the divergence from the reference has gradients of 1e-12, whose updates
+/// f32 rounds away.
+TEST_F(Rl, EqualRewardsAreNotCalledLostUpdates) {
+  put("", "[log]\nhealth_interval = 1\n", 3);
+  write(folder / "letters.sh", "#!/bin/sh\nwhile read -r line; do\n  echo '{\"reward\":1}'\ndone\n");
+  const std::string command = "rl run.toml --overwrite --set optimizer.lr=3e-4 --out r";
+  const Result equal = mantissa(folder, command);
+  ASSERT_EQ(equal.code, 0) << equal.err;
+  EXPECT_TRUE(has(equal.out, "every gradient is 0, so no weight changes")) << equal.out;
+  EXPECT_FALSE(has(equal.out + equal.err, "were lost")) << equal.out << equal.err;
+  EXPECT_FALSE(has(equal.out + equal.err, "optimizer.lr=")) << equal.out << equal.err;
+}
+
 TEST_F(Rl, SampledLogProbabilitiesAreThoseOfTrainingUnderEveryPolicy) {
   for (const char* policy : {"32-true", "bf16-mixed", "16-mixed", "bf16-true", "fp8-hybrid", "64-true",
                              "bf16-mixed compute=nvfp4 scaling=delayed", "bf16-matmul-x3", "tf32",
