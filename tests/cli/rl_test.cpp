@@ -112,6 +112,9 @@ TEST_F(Rl, TheTableAndTensorBoardHaveTheRollouts) {
   for (const auto& file : std::filesystem::directory_iterator(folder / "r")) {
     if (has(file.path().filename().string(), "tfevents")) events += read_all(file);
   }
+  const auto has_tag = [&](const std::string& name) {
+    return has(events, std::string("\n") + static_cast<char>(name.size()) + name);  // field 1, its length
+  };
   const std::vector<nlohmann::json> all = metrics("r");
   ASSERT_EQ(all.size(), 3U);
   EXPECT_EQ(all[0]["kl"], 0.0) << "the reference has the starting weights";
@@ -120,8 +123,10 @@ TEST_F(Rl, TheTableAndTensorBoardHaveTheRollouts) {
     if (name == "step" || name == "tokens" || name == "skipped" || name == "seconds" ||
         name == "peak_share" || value.is_null())
       continue;
-    const std::string tag = std::string("\n") + static_cast<char>(name.size()) + name;  // field 1, its length
-    EXPECT_TRUE(has(events, tag)) << name;
+    const bool common = name == "loss" || name == "grad_norm" || name == "lr" || name == "loss_scale" ||
+                        name == "tokens_per_second" || name == "fallback_share";
+    EXPECT_TRUE(has_tag(common ? name : "rl/" + name)) << name;
+    EXPECT_EQ(has_tag(name), common) << name << ": TensorBoard groups the others";
   }
   for (const char* name : {"reward", "response_length", "kl", "entropy", "rollout_difference"})
     EXPECT_TRUE(all[0].contains(name)) << name;
