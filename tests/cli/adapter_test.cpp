@@ -155,6 +155,12 @@ TEST_F(Adapter, CommandsThatUseItWarnOfABaseThatHasChanged) {
   EXPECT_EQ(nlohmann::json::parse(mantissa(folder, commands[6] + " --json").out)["warnings"].size(), 1U);
 }
 
+TEST_F(Adapter, ConvertNamesTheCommandThatMergesItIntoItsBase) {
+  ASSERT_EQ(train("r").code, 0) << read_all(folder / "err");
+  EXPECT_TRUE(
+      has(refusal("convert r x.gguf"), "mantissa merge " + (folder / "b/model").string() + " r MERGED"));
+}
+
 TEST_F(Adapter, AResumedRunEndsWithTheSameBytes) {
   for (const std::string settings :
        {"", "dora = true\nbase = \"bf16\"\n", "dora = true\nbase = \"int8\"\n"}) {
