@@ -124,6 +124,43 @@ TEST_F(Adapter, ABaseThatMovedOrChangedIsAnErrorThatNamesIt) {
       << audit;
 }
 
+/// A run of eight-bit blocks: the hash of the base is that of its files, under any policy.
+TEST_F(Adapter, CommandsThatUseItWarnOfABaseThatHasChanged) {
+  put_run("base = \"int8\"\n");
+  ASSERT_EQ(train("r").code, 0) << read_all(folder / "err");
+  write(folder / "t.txt", "A line of forty characters, or so it seems.\n");
+  const std::string use = " --prompt-ids 1,2,3 --max-new-tokens 2 --precision ";
+  const std::string commands[] = {"generate r" + use + "bf16-true",
+                                  "generate r/adapter/" + use + "32-true",
+                                  "generate r/state/step-00000004" + use + "32-true",
+                                  "generate b/model --adapter r" + use + "32-true",
+                                  "eval r --data t.txt --sequence-length 16",
+                                  "chat r --max-new-tokens 1 --template chatml < t.txt",
+                                  "merge b/model r m --overwrite"};
+  const auto warns = [&](const std::string& command) {
+    return has(mantissa(folder, command).err, "warning: r");
+  };
+  for (const std::string& command : commands) EXPECT_FALSE(warns(command)) << command;
+  ASSERT_EQ(mantissa(folder, "train base.toml --out c --quiet --set run.seed=2").code, 0);
+  std::filesystem::copy(
+      folder / "c/model", folder / "b/model",
+      std::filesystem::copy_options::recursive | std::filesystem::copy_options::overwrite_existing);
+  for (const std::string& command : commands) {
+    const Result r = mantissa(folder, command);
+    EXPECT_EQ(r.code, 0) << command << r.err;
+    EXPECT_TRUE(has(r.err, "expected the base with which the run began, ") &&
+                has(r.err, "Fix: restore the base, or train the adapter on this one"))
+        << command << r.err;
+  }
+  EXPECT_EQ(nlohmann::json::parse(mantissa(folder, commands[6] + " --json").out)["warnings"].size(), 1U);
+}
+
+TEST_F(Adapter, ConvertNamesTheCommandThatMergesItIntoItsBase) {
+  ASSERT_EQ(train("r").code, 0) << read_all(folder / "err");
+  EXPECT_TRUE(
+      has(refusal("convert r x.gguf"), "mantissa merge " + (folder / "b/model").string() + " r MERGED"));
+}
+
 TEST_F(Adapter, AResumedRunEndsWithTheSameBytes) {
   for (const std::string settings :
        {"", "dora = true\nbase = \"bf16\"\n", "dora = true\nbase = \"int8\"\n"}) {

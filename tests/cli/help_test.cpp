@@ -86,6 +86,8 @@ TEST(Help, OfAKeyTellsItsTypeDefaultsValuesAndCommands) {
   EXPECT_TRUE(
       has(*help_on_key("rl.kl"), "commands    rl, eval, explain, audit, compare, objective, data inspect"))
       << *help_on_key("rl.kl");
+  EXPECT_TRUE(has(*help_on_key("rl.reward"), "default     \"kk\"\n")) << *help_on_key("rl.reward");
+  EXPECT_TRUE(has(*help_on_key("model.rope_theta"), "type        number or \"lwm\"\n"));
   EXPECT_EQ(help_on_key("[adapter]"), api::config_help(80, "adapter"));
   EXPECT_EQ(help_on_key("optimizer"), api::config_help(80, "optimizer"));
   EXPECT_EQ(help_on_key("keys"), api::config_help(80));

@@ -214,6 +214,10 @@ TEST(ConfigErrors, DataIsChecked) {
   EXPECT_EQ(with("source = [\"kk\", \"a\"]"),
             "dir/run.toml:6: data.source = an array: \"kk\" among files requires data.weights, one share for "
             "each of the 2 entries");
+  EXPECT_EQ(
+      with("source = [\"a\", \"b\", \"c\"]\nweights = [1, 1e308, 1e308]"),
+      "dir/run.toml:7: data.weights = an array: must have a finite sum, because a share is a weight divided "
+      "by the sum. Fix: give smaller weights with the same ratios, such as [1, 2]");
   EXPECT_EQ(with("source = 3"), "dir/run.toml:6: data.source = 3: must be a string; write \"3\"");
   EXPECT_EQ(with("source = \"a\"\nvalidation = 1"),
             "dir/run.toml:7: data.validation = 1: must be at least 0 and below 1");

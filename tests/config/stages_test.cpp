@@ -72,6 +72,18 @@ TEST(Stages, HaveTheConfigsValuesForKeysThatTheyOmit) {
   EXPECT_EQ(b.source, Strings{here("dir/long.txt")});
 }
 
+TEST(Stages, ANoteOnAWarmUpHasTheLineOfItsKey) {
+  Told told;
+  parse_config(
+      "[run]\n[[run.stage]]\nsteps = 2\nwarmup_steps = 3\n\n[[run.stage]]\nsteps = 2\nwarmup_steps = 4\n"
+      "[model]\nhidden_size = 64\n[data]\nsource = \"kk\"\n",
+      "run.toml", {}, {}, &told);
+  std::string notes;
+  for (const std::string& note : told.notes) notes += note + "\n";
+  EXPECT_NE(notes.find("run.toml:4: run.stage 1: warmup_steps = 3"), std::string::npos) << notes;
+  EXPECT_NE(notes.find("run.toml:8: run.stage 2: warmup_steps = 4"), std::string::npos) << notes;
+}
+
 TEST(Stages, BeginOneAfterTheOther) {
   const RunConfig config = parse(kStaged);
   EXPECT_EQ(stage_count(config), 3U);
@@ -164,7 +176,7 @@ TEST(Stages, WarmUpLongerThanAStageIsCutWithANote) {
   ASSERT_EQ(told.notes.size(), 1U);
   EXPECT_EQ(
       told.notes[0],
-      "run.toml:3: run.stage 2: warmup_steps = 9 is more than its steps, 5; the warm-up has 5 steps, so the "
+      "run.toml:11: run.stage 2: warmup_steps = 9 is more than its steps, 5; the warm-up has 5 steps, so the "
       "learning rate rises until the last step");
 }
 

@@ -174,6 +174,52 @@ TEST_F(Shards, OfTheSameVocabularyInAnotherFileAreAccepted) {
   EXPECT_GT(load(glob(), "tokenizer = \"" + file + "\"\n").training_rows(), 0);
 }
 
+TEST_F(Shards, OfAnotherTokenizerOfTheSameNameDifferInItsContents) {
+  std::ifstream in(kWords);
+  nlohmann::json words = nlohmann::json::parse(in);
+  ShardOptions o = options();
+  o.tokenizer = files.write("own.json", words.dump());
+  write_shards(o);
+  std::swap(words["model"]["vocab"]["!"], words["model"]["vocab"]["#"]);
+  files.write("own.json", words.dump());
+  const std::string message =
+      error_of<ConfigError>([&] { load(glob(), "tokenizer = \"" + o.tokenizer + "\"\n"); });
+  for (const char* part :
+       {"(406 entries); the names are equal, but the contents of the tokenizers differ. Fix: restore the ",
+        "`mantissa data shard FILES --tokenizer ", " --out DIR`"})
+    EXPECT_TRUE(text::has(message, part)) << message;
+  // A description needs no tokenizer, and says why it shows no text.
+  InspectFiles inspect;
+  inspect.files = {glob()};
+  const DataDescription d = describe_files(inspect);
+  EXPECT_EQ(d.vocabulary, 406);
+  ASSERT_EQ(d.notes.size(), 1U);
+  EXPECT_TRUE(text::has(d.notes[0], "(406 entries), whose files have changed since: rows are shown as ids"))
+      << d.notes[0];
+  fs::remove(o.tokenizer);
+  EXPECT_TRUE(text::has(describe_files(inspect).notes.at(0), "which cannot be read: "));
+}
+
+TEST_F(Shards, OfTwoTokenizersAreNotOneStream) {
+  write_shards(options());
+  ShardOptions o = options();
+  o.tokenizer = kWords;
+  o.out = files.path("words");
+  write_shards(o);
+  InspectFiles inspect;
+  inspect.files = {glob(), files.path("words/*.bin")};
+  const std::string message = error_of<ConfigError>([&] { describe_files(inspect); });
+  EXPECT_TRUE(text::has(message, "words/shard-00000.bin\": expected ids of \"byte\" (256 entries), as in \""))
+      << message;
+  EXPECT_TRUE(text::has(message, "(406 entries). Fix: give the shards of one tokenizer")) << message;
+}
+
+TEST_F(Shards, AreAllFilesOfTheirDirectoryButTheirDescription) {
+  write_shards(options());
+  EXPECT_EQ(ids_of({files.path("out/*")}), ids_of({glob()}));
+  EXPECT_EQ(text::expand_files({files.path("out/*.json")}).size(), 1U) << "named by the glob alone";
+}
+
 TEST_F(Shards, OfEarlierVersionsAreToldApartByTheirVocabulary) {
   write_shards(options());
   const std::string path = files.path("out/shard-00000.bin");

@@ -8,6 +8,7 @@
 
 #include "mantissa/config/run_config.h"
 #include "mantissa/config/stages.h"
+#include "mantissa/data/inspect.h"
 #include "mantissa/data/rows.h"
 #include "precision/message.h"
 
@@ -26,14 +27,20 @@ class StageRowsOf : public ::testing::Test {
   }
   ~StageRowsOf() override { std::filesystem::remove(file_); }
 
+  config::RunConfig config_of(const std::string& stages, const std::string& data) const {
+    return config::parse_config("[run]\n" + stages +
+                                    "[model]\nhidden_size = 16\nintermediate_size = 16\nnum_hidden_layers = "
+                                    "1\nnum_attention_heads = 1\n"
+                                    "vocab_size = 256\n[data]\nformat = \"text\"\nsource = \"" +
+                                    file_.string() + "\"\n" + data,
+                                "run.toml");
+  }
+  DataDescription describe_of(const std::string& stages, const std::string& data) const {
+    const config::RunConfig run = config_of(stages, data);
+    return describe_run(run, model::parse_model_config(run.model.fields, "[model]"), 1);
+  }
   text::Dataset rows_of(const std::string& stages, const std::string& data) const {
-    const config::RunConfig run =
-        config::parse_config("[run]\n" + stages +
-                                 "[model]\nhidden_size = 16\nintermediate_size = 16\nnum_hidden_layers = "
-                                 "1\nnum_attention_heads = 1\n"
-                                 "vocab_size = 256\n[data]\nformat = \"text\"\nsource = \"" +
-                                 file_.string() + "\"\n" + data,
-                             "run.toml");
+    const config::RunConfig run = config_of(stages, data);
     return load_dataset(run, model::parse_model_config(run.model.fields, "[model]"));
   }
 
@@ -107,6 +114,21 @@ TEST(StagesOfPuzzles, HaveARowToTrainAndOneToHoldOutOfTheLongestStage) {
   const text::Dataset rows = load_dataset(config::stage_config(run, 1), model);
   EXPECT_EQ(rows.training_rows(), 1);
   EXPECT_EQ(rows.validation_rows(), 1);
+}
+
+TEST_F(StageRowsOf, AreDescribedByStageWithoutPadding) {
+  const std::string config = "shuffle = false\nvalidation = 0.05\n";
+  const DataDescription d = describe_of(kGrowing, config);
+  EXPECT_EQ(d.rows, rows_of(kGrowing, config).training_rows());
+  EXPECT_LT(d.rows + d.held_out_rows, 24) << "a later stage holds out more";
+  EXPECT_EQ(d.padding, 0);
+  EXPECT_EQ(d.masked, 0);
+  ASSERT_EQ(d.stages.size(), 3U);
+  const std::int64_t lengths[] = {10, 25, 40};
+  for (std::size_t s = 0; s < 3; ++s) EXPECT_EQ(d.stages[s].sequence_length, lengths[s]);
+  EXPECT_EQ(d.stages[0].rows, d.rows);
+  EXPECT_DOUBLE_EQ(d.stages[0].repeats, 6.0 / static_cast<double>(d.rows));
+  EXPECT_DOUBLE_EQ(d.stages[2].repeats, 2.0 / static_cast<double>(d.stages[2].rows));
 }
 
 TEST_F(StageRowsOf, ThatDoNotExistAreAnError) {

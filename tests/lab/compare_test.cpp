@@ -234,6 +234,12 @@ TEST_F(ComparedDirectories, HaveTheFiguresOfTraining) {
   std::filesystem::remove(folder / "a/summary.json");
   const Comparison less = compare_directories(paths, *device());
   EXPECT_FALSE(less.runs[0].weight_distance);
+  EXPECT_EQ(read.no_distance, "");
+  const std::string why = (folder / "a/start.safetensors").string() + " is missing, which a run with ";
+  EXPECT_EQ(less.no_distance, why + "log.health_interval = 0 does not write");
+  EXPECT_EQ(nlohmann::json::parse(to_json(less))["no_distance"], less.no_distance);
+  EXPECT_NE(to_text(less).find("distance: none, because"), std::string::npos);
+  EXPECT_NE(to_html(less).find("There is no distance, because"), std::string::npos);
   EXPECT_FALSE(less.runs[0].peak_bytes);
 }
 

@@ -72,6 +72,21 @@ TEST(Judge, ARunThatStopsOrDivergesWithAnySeedIsNotAsGood) {
   EXPECT_EQ(c.runs[2].verdict, "stopped at step 2: a weight (seed 1)");
 }
 
+TEST(Judge, ARunThatSkippedEveryStepDivergedForThatReason) {
+  Comparison c;
+  c.runs = {constant("a", {5, 2}), constant("b", {5, 5.5}), constant("c", {5, 5.5})};
+  for (ComparedStep& step : c.runs[1].steps) step.skipped = true;  // of finite losses
+  c.runs[2].steps[0].skipped = true;
+  judge(c);
+  EXPECT_EQ(c.runs[1].verdict, "diverged: every step was skipped");
+  EXPECT_EQ(c.runs[2].verdict, "diverged: the loss ended at 5.5, above its first value of 5");
+  EXPECT_EQ(c.verdict.find("It diverged"), std::string::npos);
+  std::swap(c.runs[0], c.runs[1]);
+  judge(c);
+  EXPECT_EQ(c.runs[0].verdict, "the reference, which diverged: every step was skipped");
+  EXPECT_NE(c.verdict.find(" It diverged: every step was skipped. "), std::string::npos) << c.verdict;
+}
+
 TEST(Judge, RunsThatDifferOnlyInTheirSeedAreNoComparisonOfPolicies) {
   Comparison c;
   c.runs = {constant("a", {5, 2})};

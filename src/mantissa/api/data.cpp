@@ -47,7 +47,11 @@ DataDescription description_of(data::DataDescription d) {
                      d.entries,
                      std::move(d.samples),
                      std::move(d.sample_ids),
-                     {}};
+                     {},
+                     {},
+                     std::move(d.notes)};
+  for (const data::DataDescription::Stage& s : d.stages)
+    of.stages.push_back({s.steps, s.sequence_length, s.global_batch_size, s.rows, s.repeats});
   for (data::DataDescription::Source& s : d.sources) {
     of.sources.push_back({std::move(s.counts.name), s.counts.share, s.counts.rows, s.counts.held_out,
                           s.counts.tokens, s.repeats});

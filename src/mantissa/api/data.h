@@ -93,6 +93,13 @@ struct DataDescription {
     double repeats = 0;  // how often the config's run uses each of these rows; 0 for files
   };
   std::vector<Source> sources;  // one, or one for each of data.weights
+  struct Stage {
+    std::int64_t steps = 0, sequence_length = 0, global_batch_size = 0;
+    std::int64_t rows = 0;  // for training
+    double repeats = 0;     // how often the stage uses each of them
+  };
+  std::vector<Stage> stages;       // of [[run.stage]]; the members above are of the first one
+  std::vector<std::string> notes;  // for the user
 };
 struct InspectOptions {
   std::vector<std::string> files;

@@ -6,6 +6,7 @@
 #include "mantissa/base/error.h"
 #include "mantissa/convert/convert.h"
 #include "mantissa/convert/merge.h"
+#include "mantissa/weights/base_hash.h"
 
 namespace mantissa::api {
 namespace {
@@ -39,10 +40,12 @@ Merge merge(const MergeOptions& o, std::stop_token stop) {
   if (!o.base.empty()) request.base = base_named(o.base);
   if (!o.dtype.empty()) request.change.format = format_named(o.dtype);
   const auto device = device_for(o.hardware);
-  const std::optional<convert::Merge> done = convert::merge(request, device->host(), stop);
+  const std::optional<std::string> changed = weights::changed_base(weights::find_model(o.model), o.adapter);
+  std::optional<convert::Merge> done = convert::merge(request, device->host(), stop);
   Merge m;
   m.interrupted = !done;
   if (!done) return m;
+  if (changed) done->warnings.push_back(*changed);
   m.layers = done->layers;
   m.lost = done->loss.share();
   m.vanished = done->loss.vanished_share();

@@ -9,6 +9,7 @@
 #include "mantissa/base/words.h"
 #include "mantissa/io/safetensors.h"
 #include "mantissa/numeric/frozen_formats.h"
+#include "mantissa/weights/base_hash.h"
 
 namespace mantissa::api {
 
@@ -53,6 +54,17 @@ weights::ModelSource source_of(const Model& model) {
     source.config.base = source.config.base_plain ? std::nullopt : base_named(model.base);
   }
   return source;
+}
+
+std::vector<std::string> warnings_of(const Model& model) {
+  if (model.weights != nullptr) return {};
+  const weights::ModelSource source = source_of(model);
+  if (source.config.adapter == nullptr) return {};
+  std::vector<std::string> warnings;
+  if (std::optional<std::string> changed =
+          weights::changed_base(source, model.adapter.empty() ? model.directory : model.adapter))
+    warnings.push_back(std::move(*changed));
+  return warnings;
 }
 
 }  // namespace mantissa::api

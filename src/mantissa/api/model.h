@@ -6,6 +6,7 @@
 #include <memory>
 #include <string>
 #include <utility>
+#include <vector>
 
 #include "mantissa/api/tensor.h"
 
@@ -34,5 +35,9 @@ struct Model {
   /// or f16 for all; or params, the policy's formats. Empty: the one that the adapter was trained on.
   std::string base = {};
 };
+
+/// Returns warnings on the files of a model: the base of its adapter is not the one with which the adapter's
+/// run began. Reads the base once. Throws FileError or ConfigError as the functions that use the model do.
+std::vector<std::string> warnings_of(const Model& model);
 
 }  // namespace mantissa::api

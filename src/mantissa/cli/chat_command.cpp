@@ -163,6 +163,7 @@ class Dialog {
 
 int chat(const Arguments& a) {
   tell_policy(a);
+  tell_model(a);
   // The model's threads inherit that the signals are blocked, so that Ctrl-C reaches the answer's SignalStop.
   std::optional<SignalStop> signals(std::in_place);
   Dialog dialog(a, api::Chat(model_of(a), options_of(a)));

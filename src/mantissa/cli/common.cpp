@@ -37,6 +37,10 @@ void tell(const Arguments& a, const std::vector<std::string>& notes,
     print_error(fmt::format("mantissa: warning: {}\n", printable(warning)));
 }
 
+void tell_model(const Arguments& a) {
+  if (!a.has("--quiet")) tell(a, {}, api::warnings_of(model_of(a)));
+}
+
 void tell_policy(const Arguments& a, bool backward) {
   const api::Reading reading = api::read_precision(precision_of(a), backward);
   tell(a, reading.notes, reading.warnings);

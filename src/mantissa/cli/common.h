@@ -16,6 +16,8 @@ namespace mantissa::cli {
 api::Precision precision_of(const Arguments& a);
 /// Returns the model of the command, with the adapter of --adapter, held as --base says.
 api::Model model_of(const Arguments& a);
+/// Warns if the base of an adapter has changed since its run began.
+void tell_model(const Arguments& a);
 /// Reads --threads, --simd and --device.
 api::Hardware hardware_of(const Arguments& a);
 

@@ -30,6 +30,14 @@ nlohmann::ordered_json to_json(const api::DataDescription& d) {
                        {"tokens", s.tokens},
                        {"repeats", s.repeats}});
   }
+  nlohmann::ordered_json stages = nlohmann::ordered_json::array();
+  for (const api::DataDescription::Stage& s : d.stages) {
+    stages.push_back({{"steps", s.steps},
+                      {"sequence_length", s.sequence_length},
+                      {"global_batch_size", s.global_batch_size},
+                      {"rows", s.rows},
+                      {"repeats", s.repeats}});
+  }
   return {{"tokens", d.tokens},
           {"documents", d.documents},
           {"lengths",
@@ -42,6 +50,8 @@ nlohmann::ordered_json to_json(const api::DataDescription& d) {
           {"vocabulary", d.vocabulary},
           {"entries", d.entries},
           {"sources", sources},
+          {"stages", stages},
+          {"notes", d.notes},
           {"samples", d.samples},
           {"sample_ids", d.sample_ids}};
 }
@@ -61,6 +71,18 @@ std::string sources_text(const api::DataDescription& d) {
                         s.held_out_rows, s.repeats);
   }
   return text + "share: % of the training rows; repeats: times the run uses each row of the source\n\n";
+}
+
+/// Returns the stages of a run, or "".
+std::string stages_text(const api::DataDescription& d) {
+  if (d.stages.empty()) return "";
+  std::string text = fmt::format("\nstage  steps  tokens a row  sequences a step      rows  repeats\n");
+  for (std::size_t i = 0; i < d.stages.size(); ++i) {
+    const api::DataDescription::Stage& s = d.stages[i];
+    text += fmt::format("{:<5}  {:>5}  {:>12}  {:>16}  {:>8}  {:>7.2f}\n", i + 1, s.steps, s.sequence_length,
+                        s.global_batch_size, s.rows, s.repeats);
+  }
+  return text + "the other figures are those of stage 1; repeats: times the stage uses each of its rows\n\n";
 }
 
 /// Returns the first ids of a sample on one line, under its text.
@@ -84,7 +106,7 @@ std::string to_text(const api::DataDescription& d) {
   if (d.held_out_rows > 0) text += fmt::format(", and {} held out", d.held_out_rows);
   text += fmt::format("\npadding     {:.1f} %\nmasked      {:.1f} %\nvocabulary  {} of {} entries occur\n",
                       100 * d.padding, 100 * d.masked, d.entries, d.vocabulary);
-  text += sources_text(d);
+  text += sources_text(d) + stages_text(d);
   for (std::size_t s = 0; s < d.samples.size(); ++s) {
     const nlohmann::json shown = d.samples[s].substr(0, kSample);  // escaped, and safe for a terminal
     text +=
@@ -163,6 +185,7 @@ int data_inspect(const Arguments& a) {
     options.samples = samples;
     d = api::inspect_data(options);
   }
+  tell(a, d.notes, {});
   if (a.has("--json")) {
     fmt::print("{}\n", to_json(d).dump(1, ' ', false, nlohmann::json::error_handler_t::replace));
   } else {

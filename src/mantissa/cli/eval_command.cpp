@@ -160,6 +160,7 @@ class Subject {
       const api::Reading reading = api::read_precision(precision);
       notes.tell(reading.notes, reading.warnings);
     }
+    tell_model(a);
     data_ = {list_of(options_.data), options_.last_words, options_.multiple_choice};
   }
 

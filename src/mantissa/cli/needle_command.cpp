@@ -81,6 +81,7 @@ int eval_needle(const Arguments& a) {
   const api::NeedleOptions options = needle_options(a);
   const std::string page = a.text("--page");
   tell_policy(a);
+  tell_model(a);
   const SignalStop signals;
   const api::Needle needle =
       api::find_needles(model_of(a), options, precision_of(a), hardware_of(a), signals.token());

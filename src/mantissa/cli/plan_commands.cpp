@@ -31,6 +31,7 @@ int trace(const Arguments& a) {
   t.tokens = a.text("--tokens");
   t.out = a.text("--out");
   if (t.tokens.empty() || t.out.empty()) throw ConfigError("trace: requires --tokens FILE and --out FILE");
+  tell_model(a);
   t.overwrite = a.has("--overwrite");
   t.grads = a.has("--grads");
   t.values = a.text("--values");

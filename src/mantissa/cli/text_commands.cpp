@@ -128,6 +128,7 @@ int generate(const Arguments& a) {
         "--stream: prints the text of one sequence; give one prompt and one sample, without --json");
   if (stream) options.on_token = print_token;
   tell_policy(a);
+  tell_model(a);
   const SignalStop signals;
   const api::Generations made = api::generate(model_of(a), prompts, options, signals.token());
   if (a.has("--json")) {

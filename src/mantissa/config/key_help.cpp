@@ -32,7 +32,9 @@ std::optional<std::string> value_under(const std::string& objective, int steps, 
 /// Returns the defaults that an objective sets, without those that depend on the number of steps.
 std::vector<std::pair<std::string, std::string>> defaults_of(const Option& option, const std::string& usual) {
   std::vector<std::pair<std::string, std::string>> all;
-  if (option.path || usual.empty() || option.section == "train") return all;
+  // value_under() gives the reward itself, for rows with answers.
+  const bool reward = option.section == "rl" && option.key == "reward";
+  if (option.path || usual.empty() || option.section == "train" || reward) return all;
   for (const std::string& objective : find_option("train", "objective")->choices) {
     constexpr int kSteps = 1000;
     const std::optional<std::string> value = value_under(objective, kSteps, option);

@@ -12,6 +12,7 @@
 #include "mantissa/config/post_training.h"
 #include "mantissa/config/read.h"
 #include "mantissa/config/stages.h"
+#include "mantissa/model/rope_override.h"
 #include "mantissa/precision/fields.h"
 
 namespace mantissa::config {
@@ -198,8 +199,10 @@ std::vector<OptionInfo> options() {
     if (section == "precision") add_precision(all);
     if (section != "model") continue;
     for (const model::Field& field : model_fields()) {
-      all.push_back(
-          {section, std::string(field.key), type_name(field.kind), "", std::string(field.description)});
+      const bool base = field.key == "rope_theta";  // or the name of a table of bases
+      all.push_back({section, std::string(field.key),
+                     base ? fmt::format("number or \"{}\"", model::kLwm) : type_name(field.kind), "",
+                     std::string(field.description)});
     }
   }
   return all;

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <numeric>
 
 #include "mantissa/base/error.h"
 #include "mantissa/base/words.h"
@@ -186,9 +187,18 @@ void check_packing(const RunConfig& config, const Entries& entries) {
 
 void check_mixture(const RunConfig& config, const Entries& entries) {
   const std::size_t weights = config.data.weights.size(), sources = config.data.source.size();
-  if (weights == 0 || weights == sources) return;
-  refuse(*entries.find("data", "weights"),
-         fmt::format("must have one number for each entry of data.source, which has {}", sources));
+  if (weights == 0) return;
+  if (weights != sources) {
+    refuse(*entries.find("data", "weights"),
+           fmt::format("must have one number for each entry of data.source, which has {}", sources));
+  }
+  const std::vector<double>& all = config.data.weights;
+  if (!std::isfinite(std::accumulate(all.begin(), all.end(), 0.0))) {
+    refuse(*entries.find("data", "weights"),
+           "must have a finite sum, because a share is a weight divided by the sum. Fix: give smaller "
+           "weights with "
+           "the same ratios, such as [1, 2]");
+  }
 }
 
 /// Calls `parse`, and refuses the entry of the key if it throws.

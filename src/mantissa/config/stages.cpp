@@ -96,20 +96,24 @@ class StageReader {
   }
 
   [[noreturn]] void fail(const toml::node& node, std::string_view why) const {
-    const auto line = node.source().begin.line;
-    const std::string where =
-        entry_.raw.empty() && line > 0
-            ? fmt::format("{}:{}", entry_.where.substr(0, entry_.where.rfind(':')), line)
-            : entry_.where;
-    throw ConfigError(fmt::format("{}: run.stage {}: {}", where, number_, why));
+    throw ConfigError(fmt::format("{}: run.stage {}: {}", at_line_of(node, entry_.where), number_, why));
   }
   [[noreturn]] void fail(std::string_view why) const { fail(table_, why); }
-  /// Returns "run.toml:12: run.stage 2: warmup_steps" for a note.
+  /// Returns "run.toml:12: run.stage 2: warmup_steps" for a note, with the line of the key in this table.
   std::string name(std::string_view key) const {
-    return fmt::format("{}: run.stage {}: {}", entry_.origin, number_, key);
+    const toml::node* node = find(key);
+    return fmt::format("{}: run.stage {}: {}",
+                       node == nullptr ? entry_.origin : at_line_of(*node, entry_.origin), number_, key);
   }
 
  private:
+  /// Returns `where`, "run.toml:12", with the node's line in place of that of the first table.
+  std::string at_line_of(const toml::node& node, const std::string& where) const {
+    const auto line = node.source().begin.line;
+    if (!entry_.raw.empty() || line == 0) return where;
+    return fmt::format("{}:{}", where.substr(0, where.rfind(':')), line);
+  }
+
   const toml::node* find(std::string_view key) const { return table_.get(key); }
 
   double positive(std::string_view key, const toml::node& node, const std::string& what) const {

@@ -3,11 +3,15 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <array>
 
 #include "mantissa/base/error.h"
+#include "mantissa/base/words.h"
 #include "mantissa/gguf/gguf_file.h"
 #include "mantissa/io/checkpoint.h"
+#include "mantissa/io/json.h"
 #include "mantissa/io/state.h"
+#include "mantissa/peft/config.h"
 #include "mantissa/peft/reader.h"
 
 namespace mantissa::convert {
@@ -60,10 +64,20 @@ void refuse_adapter(const Source& source, const fs::path& given) {
   const bool directory = source.kind == Source::Kind::model && !io::has_usual_weights(source.path) &&
                          !peft::adapter_folder(given).empty();
   if (!state && !directory) return;
+  std::string base;
+  if (const fs::path folder = peft::adapter_folder(given); !folder.empty()) {
+    try {
+      const fs::path file = folder / peft::kConfigFile;
+      base = peft::parse_config(io::read_json_file(file), file).base;
+    } catch (const Error&) {  // the base is only part of the advice
+    }
+  }
   throw FileError(fmt::format(
       "{}: expected a model, got an adapter, which has no weights of its own. Fix: add it into its base, and "
-      "convert the result: mantissa merge BASE {} MERGED",
-      given.string(), given.string()));
+      "convert the result: {}",
+      given.string(),
+      shell_words(std::array<std::string, 5>{"mantissa", "merge", base.empty() ? "BASE" : base,
+                                             given.string(), "MERGED"})));
 }
 
 }  // namespace mantissa::convert

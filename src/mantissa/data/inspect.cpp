@@ -74,6 +74,7 @@ class Counts {
 
   void add(const text::StepData& rows) {
     predicted_ += rows.predicted();
+    ids_ += rows.tokens() + rows.rows;  // each row's inputs, and the id that only its last input predicts
     for (std::int64_t r = 0; r < rows.rows; ++r) {
       for (const std::int32_t id : rows.ids_of(r)) occurs_[static_cast<std::size_t>(id)] = true;
       for (const std::int32_t id : rows.targets_of(r)) {
@@ -82,11 +83,12 @@ class Counts {
     }
   }
   std::int64_t predicted() const { return predicted_; }
+  std::int64_t ids() const { return ids_; }
   std::int64_t entries() const { return std::ranges::count(occurs_, true); }
 
  private:
   std::vector<bool> occurs_;
-  std::int64_t predicted_ = 0;
+  std::int64_t predicted_ = 0, ids_ = 0;
 };
 
 }  // namespace
@@ -112,7 +114,7 @@ DataDescription describe(const text::Dataset& set, std::int64_t sequence_length,
   const auto rows = static_cast<double>(d.rows + d.held_out_rows);
   const double inputs = rows * static_cast<double>(sequence_length),
                places = rows * static_cast<double>(sequence_length + 1),
-               in_rows = static_cast<double>(set.ids_in_rows());
+               in_rows = static_cast<double>(counts.ids());
   d.padding = places > 0 ? 1 - in_rows / places : 0;
   const double real = inputs * (1 - d.padding);
   d.masked = real > 0 ? std::max(0.0, 1 - static_cast<double>(counts.predicted()) / real) : 0;
@@ -154,7 +156,16 @@ DataDescription describe_run(const config::RunConfig& config, const model::Model
       text ? tokenizer_of(config, model) : tokenizer_of_ids(config, model);
   const config::RunConfig first = config.run.stages.empty() ? config : config::stage_config(config, 0);
   const std::int64_t used = set.rows_of_steps(first.run.steps, first.batch.global_batch_size);
-  return describe(set, first.data.sequence_length, model.vocab_size, tokenizer.get(), samples, used);
+  DataDescription d =
+      describe(set, first.data.sequence_length, model.vocab_size, tokenizer.get(), samples, used);
+  for (std::size_t s = 0; s < config.run.stages.size(); ++s) {
+    const config::Stage& stage = config.run.stages[s];
+    const text::Dataset& rows = set.at_step(config::first_step(config, s) + 1);
+    d.stages.push_back({stage.steps, stage.sequence_length, stage.global_batch_size, rows.training_rows(),
+                        static_cast<double>(rows.rows_of_steps(stage.steps, stage.global_batch_size)) /
+                            static_cast<double>(std::max<std::int64_t>(rows.training_rows(), 1))});
+  }
+  return d;
 }
 
 DataDescription describe_files(const InspectFiles& o) {
@@ -163,15 +174,15 @@ DataDescription describe_files(const InspectFiles& o) {
   const bool text = text::holds_text(o.files, o.format), named = !o.tokenizer.empty();
   const auto own = [&] { return make_tokenizer(o.tokenizer); };
   if (named) check_shards(o.files, format, own, "--tokenizer");
-  const std::unique_ptr<tokenizer::Tokenizer> stated =
-      text || named ? nullptr : tokenizer_of_shards(o.files, o.format);
+  const StatedTokenizer stated = text || named ? StatedTokenizer() : tokenizer_of_shards(o.files, o.format);
   const std::unique_ptr<tokenizer::Tokenizer> tokenizer = make_tokenizer(named ? o.tokenizer : "byte");
-  const tokenizer::Tokenizer* shown = stated != nullptr ? stated.get()
-                                      : text || named   ? tokenizer.get()
-                                                        : nullptr;
-  const std::int64_t vocabulary = o.vocabulary > 0   ? o.vocabulary
-                                  : shown != nullptr ? shown->vocabulary()
-                                                     : kNarrow;
+  const tokenizer::Tokenizer* shown = stated.tokenizer != nullptr ? stated.tokenizer.get()
+                                      : text || named             ? tokenizer.get()
+                                                                  : nullptr;
+  const std::int64_t vocabulary = o.vocabulary > 0        ? o.vocabulary
+                                  : shown != nullptr      ? shown->vocabulary()
+                                  : stated.vocabulary > 0 ? stated.vocabulary
+                                                          : kNarrow;
   text::Corpus corpus = text::read_corpus(o.files, format, *tokenizer, vocabulary);
   text::Dataset::Options options;
   options.sequence_length = o.packing ? o.sequence_length : std::min(o.sequence_length, corpus.tokens() - 1);
@@ -183,7 +194,9 @@ DataDescription describe_files(const InspectFiles& o) {
   const auto rows = o.packing ? text::packed(std::move(corpus), options.sequence_length)
                               : text::sequences(std::move(corpus), options.sequence_length);
   const text::Dataset set(std::vector<text::Dataset::Part>{{rows}}, options, o.files.front());
-  return describe(set, options.sequence_length, vocabulary, shown, o.samples);
+  DataDescription d = describe(set, options.sequence_length, vocabulary, shown, o.samples);
+  if (!stated.note.empty()) d.notes.push_back(stated.note);
+  return d;
 }
 
 }  // namespace mantissa::data

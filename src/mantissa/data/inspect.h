@@ -36,6 +36,13 @@ struct DataDescription {
     double repeats = 0;
   };
   std::vector<Source> sources;
+  /// The stages of a run, none without [[run.stage]]. All other members are of the first one.
+  struct Stage {
+    std::int64_t steps = 0, sequence_length = 0, global_batch_size = 0, rows = 0;
+    double repeats = 0;  // of each of the rows
+  };
+  std::vector<Stage> stages;
+  std::vector<std::string> notes;  // for the user, such as on a tokenizer that is not used
 };
 
 /// Describes all rows of `set`. `tokenizer` may be null. `samples` rows at equal distances are shown. A run

@@ -1,6 +1,7 @@
 // The tokenizer of token shards against that of the run.
 #pragma once
 
+#include <cstdint>
 #include <functional>
 #include <memory>
 #include <string>
@@ -22,9 +23,15 @@ void check_shards(const std::vector<std::string>& files, const text::FileFormat&
 /// Returns true if the header of a token file among `files` states its tokenizer.
 bool shards_state_tokenizer(const std::vector<std::string>& files, const std::string& format);
 
-/// Returns the tokenizer that the first such file names, if its files are still there and give the same ids;
-/// else null.
-std::unique_ptr<tokenizer::Tokenizer> tokenizer_of_shards(const std::vector<std::string>& files,
-                                                          const std::string& format);
+/// The tokenizer that token files state in their headers.
+struct StatedTokenizer {
+  std::unique_ptr<tokenizer::Tokenizer> tokenizer;  // null: its files are missing or give other ids now
+  std::int64_t vocabulary = 0;                      // entries; 0: no file states its tokenizer
+  std::string note;  // for the user, why there is no tokenizer; empty: there is
+};
+
+/// Returns the tokenizer that the files name. Throws ConfigError if they name different ones, because their
+/// ids are then not one stream.
+StatedTokenizer tokenizer_of_shards(const std::vector<std::string>& files, const std::string& format);
 
 }  // namespace mantissa::data

@@ -67,8 +67,16 @@ void Journal::write_line(const train::StepReport& r) {
   metrics_.write(m);
   health_.write(r.step, r.health);
   if (!board_) return;
+  if (groups()) {
+    for (std::size_t i = m.more.size() - r.metrics.size(); i < m.more.size(); ++i)
+      m.more[i].first = "rl/" + m.more[i].first;
+  }
   board_->write(m, report::health_scalars(r.health));
   board_->write_histograms(m.step, histograms_of(r.health));
+}
+
+bool Journal::groups() const {
+  return config_.train.objective == "rl";
 }
 
 void Journal::write_validation(std::int64_t step, const train::Validation& validation) {
@@ -78,6 +86,10 @@ void Journal::write_validation(std::int64_t step, const train::Validation& valid
   metrics_.write_validation(step, loss, more);
   if (!board_) return;
   more.emplace_back("validation_loss", loss);
+  constexpr std::string_view kPrefix = "validation_";
+  if (groups()) {
+    for (auto& [name, value] : more) name = "validation/" + name.substr(kPrefix.size());
+  }
   for (const auto& [name, value] : more) {
     if (std::isfinite(value)) board_->write_scalar(step, name, value);
   }

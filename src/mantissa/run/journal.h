@@ -30,6 +30,8 @@ class Journal {
 
  private:
   void write_line(const train::StepReport& step);
+  /// Returns true if TensorBoard groups the metrics of the objective.
+  bool groups() const;
 
   const config::RunConfig& config_;
   std::deque<train::StepReport> kept_;

@@ -27,6 +27,7 @@
 #include "mantissa/train/resume.h"
 #include "mantissa/train/watch.h"
 #include "mantissa/weights/adapted.h"
+#include "mantissa/weights/base_hash.h"
 #include "mantissa/weights/start.h"
 
 namespace mantissa::run {
@@ -138,7 +139,11 @@ class Run {
   void keep_start() {
     if (config_.log.health_interval == 0) return;
     const std::filesystem::path path = out_ / "start.safetensors";
-    if (trainer_.step() == 0) weights::save_start(path, trainer_.weights(), base_of(trainer_, fixed_hash()));
+    if (trainer_.step() == 0) {
+      weights::StartBase base = base_of(trainer_, fixed_hash());
+      if (adapts()) base.files = weights::hash_of_files(trainer_.source());
+      weights::save_start(path, trainer_.weights(), base);
+    }
     if (!std::filesystem::exists(path)) return;  // the run began without measurements
     start_.emplace(path);
     trainer_.set_start([this](const plan::Slot& slot, ConstMatrix master) {
@@ -237,6 +242,8 @@ class Run {
     result.interrupted = result.model.empty();
     if (!result.interrupted) {
       for (train::HealthFinding& f : health_.findings()) {
+        // No learning rate brings a gradient that the data do not give.
+        if (begins_ && !had_gradient_ && f.kind == "rounded_away") continue;
         // Whether a whole run with the cure is healthy, only that run shows.
         for (Cure& cure : f.warning.cures) cure.effect = "starts over; not tried";
         result.findings.push_back(std::move(f.warning));
@@ -328,12 +335,21 @@ class Run {
   void tell_step(const train::StepReport& r, Clock::time_point start, std::int64_t done) {
     const std::vector<Warning> warnings = watch_.see(r);
     health_.see(r);
+    see_gradient(r);
     const double left =
         seconds_since(start) * forecast(r.step, config_.run.steps) / forecast(r.step - done, r.step);
     if (events_.on_step) events_.on_step(r, left);
     for (const Warning& warning : warnings) {
       if (events_.on_warning) events_.on_warning(warning);
     }
+  }
+
+  /// Notes a gradient of the objective. If all rewards are equal, only the divergence from the reference has
+  /// one, and only because weight decay moved the weights.
+  void see_gradient(const train::StepReport& r) {
+    const auto equal = std::ranges::find(r.metrics, "equal_reward_share", &objective::Metric::name);
+    if (equal != r.metrics.end()) equal_rewards_ = equal->value == 1;  // of this rollout and its later steps
+    had_gradient_ = had_gradient_ || (!r.skipped && !equal_rewards_ && r.grad_norm != 0);
   }
 
   /// Validates. A non-finite number of held-out data stops the run after saving its state. A resumed run does
@@ -417,7 +433,9 @@ class Run {
   std::size_t predicted_peak_ = 0;
   std::vector<explain::StagePlan> stages_;  // empty: all steps are alike
   std::int64_t saved_ = 0;
-  bool begins_ = true;  // at its first step, with no state
+  bool begins_ = true;         // at its first step, with no state
+  bool had_gradient_ = false;  // of the objective, that is not 0
+  bool equal_rewards_ = false;
   std::optional<weights::StartWeights> start_;
   std::optional<Observations> observations_;
 };

@@ -107,7 +107,13 @@ std::vector<std::string> expand_files(const std::vector<std::string>& patterns) 
       paths.push_back(pattern);
       continue;
     }
-    const std::vector<std::string> matches = match(pattern);
+    std::vector<std::string> matches = match(pattern);
+    // The description that `data shard` writes beside its shards is no data.
+    const auto describes = [](const std::string& path) {
+      return fs::path(path).filename() == "shards.json" &&
+             fs::exists(fs::path(path).parent_path() / "shard-00000.bin");
+    };
+    if (!std::ranges::all_of(matches, describes)) std::erase_if(matches, describes);
     paths.insert(paths.end(), matches.begin(), matches.end());
   }
   for (const std::string& path : paths) require_regular_file(path);

@@ -26,7 +26,8 @@ struct FileFormat {
 IdType id_type_named(const std::string& name, const std::string& where);
 
 /// Expands names and globs (`*`, `?`, `[…]`) to files in the given order; the files of one glob are sorted by
-/// bytes. A file whose name equals the pattern takes precedence over the glob. Throws FileError for a missing
+/// bytes. A file whose name equals the pattern takes precedence over the glob. A glob leaves out shards.json
+/// beside the shards that it describes. Throws FileError for a missing
 /// file, a glob without a match, or anything that is not a regular file, and ConfigError for an empty list.
 std::vector<std::string> expand_files(const std::vector<std::string>& patterns);
 

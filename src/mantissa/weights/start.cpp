@@ -15,7 +15,7 @@ namespace mantissa::weights {
 namespace {
 
 constexpr const char *kBase = "mantissa.base", *kPolicy = "mantissa.policy", *kFixed = "mantissa.fixed_xxh64",
-                     *kFrozen = "mantissa.frozen_xxh64";
+                     *kFrozen = "mantissa.frozen_xxh64", *kFiles = "mantissa.files_xxh64";
 
 }  // namespace
 
@@ -43,24 +43,30 @@ void save_start(const std::filesystem::path& path, const runtime::WeightSet& wei
   if (frozen) metadata = {{kBase, base.path}, {kPolicy, base.policy}};
   if (frozen && !base.fixed.empty()) metadata.emplace(kFixed, base.fixed);
   if (frozen && !base.frozen.empty()) metadata.emplace(kFrozen, base.frozen);
+  if (frozen && !base.files.empty()) metadata.emplace(kFiles, base.files);
   io::write_safetensors(path, tensors, metadata);
 }
 
-void StartWeights::check_base(const StartBase& now) const {
+StartBase StartWeights::base() const {
   const auto of = [&](const char* key) {
     const auto found = file_.metadata().find(key);
     return found == file_.metadata().end() ? std::string() : found->second;
   };
-  if (of(kPolicy) != now.policy) return;
+  return {of(kBase), of(kPolicy), of(kFixed), of(kFrozen), of(kFiles)};
+}
+
+void StartWeights::check_base(const StartBase& now) const {
+  const StartBase start = base();
+  if (start.policy != now.policy) return;
   const auto check = [&](const std::string& before, const std::string& hash) {
     if (before.empty() || hash.empty() || before == hash) return;
     throw FileError(fmt::format(
         "{}: expected the frozen weights with which the run began, {} with the hash {}, got {} with the "
         "hash {}: the base has changed. Fix: restore it, or start over with --overwrite",
-        file_.path().string(), of(kBase), before, now.path, hash));
+        file_.path().string(), start.path, before, now.path, hash));
   };
-  check(of(kFixed), now.fixed);
-  check(of(kFrozen), now.frozen);
+  check(start.fixed, now.fixed);
+  check(start.frozen, now.frozen);
 }
 
 std::optional<std::int64_t> StartWeights::unchanged(const plan::Slot& slot, ConstMatrix master,

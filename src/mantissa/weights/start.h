@@ -18,6 +18,7 @@ struct StartBase {
   std::string path;           // their model; empty: no file has them
   std::string policy;         // the line of the policy, under which the hashes hold
   std::string fixed, frozen;  // the hashes of a state (weights/frozen_hash.h); empty: none, or not known
+  std::string files = {};     // of an adapter's base in its files (weights/base_hash.h); empty: not known
 };
 
 /// Writes the masters of `weights` that are trained. Throws ResourceError if the disk is full.
@@ -31,6 +32,9 @@ class StartWeights {
   /// Throws FileError if the frozen weights are not those with which the run began. Compares only hashes that
   /// are known, and none if the policies differ.
   void check_base(const StartBase& now) const;
+
+  /// Returns the frozen weights that the file names; its texts are empty if there are none.
+  StartBase base() const;
 
   /// Returns the number of elements of a slot's master that equal those of the start as numbers, or null if
   /// the file does not have this tensor.

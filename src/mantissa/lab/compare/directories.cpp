@@ -161,6 +161,13 @@ Comparison compare_directories(std::span<const fs::path> directories, const runt
   const Masters start = has_file(first) ? map_masters(first) : Masters{};
   const Masters end = last_weights(directories.front());
   const double moved = start.empty() ? 0 : distance(end, start, device).value_or(0);
+  if (moved <= 0) {
+    result.no_distance =
+        start.empty() ? fmt::format("{} is missing, which a run with log.health_interval = 0 does not write",
+                                    first.string())
+        : end.empty() ? fmt::format("{} has no final weights", directories.front().string())
+                      : "the weights of the reference did not move";
+  }
   std::vector<std::size_t> firsts;  // of each policy: its first directory, whose run is in result.runs
   for (std::size_t i = 0; i < runs.size(); ++i) {
     ReadRun& r = runs[i];

@@ -237,18 +237,22 @@ std::string seeds_html(const Comparison& c) {
 }
 
 report::Section table_section(const Comparison& c) {
-  return {.id = "runs",
-          .link = "Runs",
-          .heading = "The runs in numbers",
-          .intro = fmt::format(
-              "The gap is the difference from the reference with the same seed over the last tenth of "
-              "the steps, mean over the seeds. {}{}",
-              judged_by(c.measure), rule_text(c)),
-          .body = loss_table(c, pointers_to(c.runs)) +
-                  "<h3>Speed, memory and weights</h3>\n<p class=\"none-line\">The distance is "
-                  "that of the final weights from those of the reference, as a share of the way that the "
-                  "reference moved. Lost updates left the stored weight as it was.</p>\n" +
-                  cost_table(c, pointers_to(c.runs)) + seeds_html(c)};
+  return {
+      .id = "runs",
+      .link = "Runs",
+      .heading = "The runs in numbers",
+      .intro = fmt::format(
+          "The gap is the difference from the reference with the same seed over the last tenth of "
+          "the steps, mean over the seeds. {}{}",
+          judged_by(c.measure), rule_text(c)),
+      .body = loss_table(c, pointers_to(c.runs)) +
+              "<h3>Speed, memory and weights</h3>\n<p class=\"none-line\">" +
+              (c.no_distance.empty()
+                   ? "The distance is that of the final weights from those of the reference, as a share of "
+                     "the way that the reference moved. "
+                   : "There is no distance, because " + report::escaped(c.no_distance) + ". ") +
+              "Lost updates left the stored weight as it was.</p>\n" + cost_table(c, pointers_to(c.runs)) +
+              seeds_html(c)};
 }
 
 report::Section details_section(const Comparison& c) {

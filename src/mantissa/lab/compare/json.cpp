@@ -89,14 +89,16 @@ std::string to_json(const Comparison& c) {
     runs.back()["run"] = i;
   }
   for (const ComparedRun& run : c.reseeded) reseeded.push_back(json_of(run, c.noise));
-  const ordered_json json = {{"title", c.title},
-                             {"headline", headline_of(c)},
-                             {"verdict", c.verdict},
-                             {"measure", c.measure.name},
-                             {"noise", finite_or_null(c.noise)},
-                             {"runs", std::move(runs)},
-                             {"reseeded", std::move(reseeded)},
-                             {"seconds", c.seconds}};
+  const ordered_json json = {
+      {"title", c.title},
+      {"headline", headline_of(c)},
+      {"verdict", c.verdict},
+      {"measure", c.measure.name},
+      {"noise", finite_or_null(c.noise)},
+      {"runs", std::move(runs)},
+      {"reseeded", std::move(reseeded)},
+      {"no_distance", c.no_distance.empty() ? ordered_json() : ordered_json(c.no_distance)},
+      {"seconds", c.seconds}};
   return json.dump(2, ' ', false, ordered_json::error_handler_t::replace);
 }
 

@@ -89,10 +89,12 @@ std::string to_text(const Comparison& c) {
                       heading, of, c.measure.online ? "" : ", in nats"),
                   0, kScreen) +
           "\n";
-  text += wrapped(
-              "distance: of the final weights from the reference's, relative to the way that the reference "
-              "moved. lost: updates that rounding left without effect.",
-              0, kScreen) +
+  text += wrapped(fmt::format("distance: {}. lost: updates that rounding left without effect.",
+                              c.no_distance.empty()
+                                  ? "of the final weights from the reference's, relative to the way that the "
+                                    "reference moved"
+                                  : "none, because " + c.no_distance),
+                  0, kScreen) +
           "\n";
   return text;
 }

@@ -300,6 +300,11 @@ std::string verdict_of(const Comparison& c) {
   if (c.measure.online) text += " " + judged_by(c.measure);
   if (!reference.stopped.empty())
     text += fmt::format(" It {}. The differences are those of the steps before.", stop_text(reference));
+  if (constexpr std::string_view kDiverged = ", which diverged: ";
+      reference.verdict.find(kDiverged) != std::string::npos) {
+    text += fmt::format(" It diverged: {}. The differences from it say little about the others.",
+                        reference.verdict.substr(reference.verdict.find(kDiverged) + kDiverged.size()));
+  }
   text += seeds_text(c);
   const std::pair<Outcome, std::string_view> kParts[] = {{Outcome::same, "The same"},
                                                          {Outcome::better, "Better"},
