@@ -143,6 +143,33 @@ TEST_F(GgufCommands, TrainAndAuditFromTheFile) {
   EXPECT_TRUE(std::filesystem::exists(folder / "audited/report.html"));
 }
 
+/// Its weights stay in the blocks of the file, in formats of the policy, or in other blocks.
+TEST_F(GgufCommands, AdaptTheFileAndResumeWhileItIsTheSame) {
+  std::string config = read_all(folder / "run.toml");
+  const std::size_t model = config.find("hidden_size"), data = config.find("[data]");
+  config.replace(model, data - model, "path = \"m.gguf\"\n[adapter]\nkind = \"lora\"\nrank = 2\n");
+  config.erase(config.find("tokenizer = \"t\"\n"), std::string("tokenizer = \"t\"\n").size());
+  write(folder / "lora.toml",
+        config + "[checkpoint]\ninterval = 1\nkeep = 9\n[precision]\npolicy = \"bf16-mixed\"\n");
+  const std::string file = read_all(folder / "m.gguf");
+  for (const std::string base : {"params", "bf16", "f32", "int8"}) {
+    const std::string train = "train lora.toml --quiet --out " + base + " --set adapter.base=" + base;
+    const auto adapter = [&] { return read_all(folder / (base + "/adapter/adapter_model.safetensors")); };
+    const Result whole = run(train);
+    ASSERT_EQ(whole.code, 0) << base << "\n" << whole.err;
+    const std::string bytes = adapter();
+    const Result resumed = run(train + " --resume=1");
+    ASSERT_EQ(resumed.code, 0) << base << "\n" << resumed.err;
+    EXPECT_TRUE(adapter() == bytes) << base;
+    std::string changed = file;
+    char& value = changed[file.size() / 4 * 3];  // of a matrix
+    value = static_cast<char>(value ^ 4);
+    write(folder / "m.gguf", changed);
+    EXPECT_EQ(run(train + " --resume=1").code, 2) << base;
+    write(folder / "m.gguf", file);
+  }
+}
+
 TEST_F(GgufCommands, DamageIsOneMessageAndExitCodeTwo) {
   write(folder / "cut.gguf", read_all(folder / "m.gguf").substr(0, 1000));
   write(folder / "other.gguf", "not a GGUF file");

@@ -7,9 +7,11 @@
 
 #include "convert/gguf_testing.h"
 #include "mantissa/base/error.h"
+#include "mantissa/io/hash.h"
 #include "mantissa/plan/compile.h"
 #include "mantissa/rollout/complete.h"
 #include "mantissa/train/trace.h"
+#include "mantissa/weights/frozen_hash.h"
 #include "mantissa/weights/model_files.h"
 #include "runtime/device.h"
 
@@ -178,6 +180,39 @@ TEST_P(GgufLogits, ReadMatricesInTheirBlocks) {
     // Weights that GPT-2 reads as positions, or that have no whole blocks, are F32 in the file.
     EXPECT_EQ(kept, blocks) << policy;
     EXPECT_LE(weights.bytes(), others) << policy;
+  }
+}
+
+TEST_F(GgufWeights, FixedOnesAreHashedAsTheBlocksThatAreRead) {
+  const runtime::Device& device = mantissa::testing::plain_device();
+  for (const TensorType type : {TensorType::q8_0, TensorType::q4_1}) {
+    write_both(convert::small_models().front().config, type);
+    const plan::Program program = program_of(source(), "32-true");
+    const auto hash = [&] { return hash_of_fixed(open_weights(program, source(), device)); };
+    const runtime::WeightSet weights = open_weights(program, source(), device);
+    io::Hash64 want;
+    std::size_t quantised = 0;
+    for (const plan::Slot& slot : program.slots) {
+      const std::byte* data = weights.find(program, slot.master_buffer);
+      if (data == nullptr) continue;
+      const auto blocks = weights.quants(program, slot.master_buffer);
+      const std::string format(blocks ? traits(blocks->format).name : name(slot.master));
+      const std::string title = slot.name + " " + format + "\n";
+      want.update(std::as_bytes(std::span(title)));
+      const auto elements = static_cast<std::size_t>(slot.shape.count());
+      want.update({data, blocks ? elements / 32 * gguf::traits(type).bytes : elements * sizeof(float)});
+      quantised += blocks ? 1 : 0;
+    }
+    ASSERT_GT(quantised, 5U);
+    EXPECT_EQ(hash(), io::hex(want.digest()));
+    // The last byte of a matrix counts.
+    const std::string before = hash();
+    const gguf::GgufFile stored(file());
+    const gguf::FileTensor& tensor = *stored.find("blk.1.ffn_up.weight");
+    std::string bytes = test::contents_of(file());
+    bytes[stored.header().data_begin + tensor.begin + tensor.bytes - 1] ^= 1;
+    test::put(file(), bytes);
+    EXPECT_NE(hash(), before);
   }
 }
 

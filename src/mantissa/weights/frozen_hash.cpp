@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <optional>
 
 #include "mantissa/io/hash.h"
 
@@ -13,20 +14,22 @@ class FrozenHash {
  public:
   explicit FrozenHash(const runtime::WeightSet& weights) : weights_(weights) {}
 
-  /// Adds a master or copy, unless the set does not have it.
+  /// Adds a master or copy, unless the set does not have it. What it has in blocks, its own or those of a
+  /// file, are the bytes of the blocks.
   void add(plan::BufferId id) {
     const plan::Buffer& buffer = weights_.program().buffer(id);
     const std::byte* data = weights_.find(weights_.program(), id);
     if (data == nullptr) return;
     any_ = true;
-    const std::string_view format =
-        buffer.quants ? traits(buffer.quants->format).name : traits(buffer.type).name;
+    const std::optional<QuantisedMatrix> quants = weights_.quants(weights_.program(), id);
+    const std::string_view format = quants ? traits(quants->format).name : traits(buffer.type).name;
     const std::string name = fmt::format("{} {}\n", buffer.name, format);
     hash_.update(std::as_bytes(std::span(name)));
     // In pieces: what only this hash reads of a mapped file should take no memory.
     constexpr std::size_t kPiece = std::size_t{1} << 18;
     std::vector<std::byte> staging;
-    for (std::size_t at = 0, all = buffer.stored_bytes(); at < all; at += kPiece) {
+    const std::size_t all = quants ? quants->bytes(buffer.shape) : buffer.stored_bytes();
+    for (std::size_t at = 0; at < all; at += kPiece) {
       const std::size_t size = std::min(kPiece, all - at);
       hash_.update(weights_.device().view(data + at, size, staging));
       weights_.release_unread(id, {data + at, size});

@@ -12,7 +12,8 @@ namespace mantissa::weights {
 std::string hash_of_quantised(const runtime::WeightSet& weights);
 
 /// Returns the xxh64 of all weights that are not written and not held in blocks, in the formats in which the
-/// set holds them and with their names, or "" if there are none. Copies under scales do not count, because
+/// set holds them and with their names, or "" if there are none. Weights that the set reads in the quantised
+/// blocks of their file count as these blocks. Copies under scales do not count, because
 /// their bytes change with the scales.
 std::string hash_of_fixed(const runtime::WeightSet& weights);
 
