@@ -147,6 +147,18 @@ TEST_F(PeakMemoryOfABase, InReinforcementLearningWithAReferenceIsWithinTwoPercen
   expect_predicted(folder, "rl rl.toml --quiet --out r", "r");
 }
 
+/// What is read of the mapped file in other formats must not stay in memory.
+TEST_F(PeakMemoryOfABase, OfAnAdapterOnAGgufFileIsWithinTwoPercentOfThePlans) {
+  testing::write(
+      folder / "lora.toml",
+      "[run]\nsteps = 2\n[model]\npath = \"m.gguf\"\n[data]\nsource = \"kk\"\ntokenizer = \"byte\"\n"
+      "sequence_length = 32\nvalidation = 0\n[adapter]\nkind = \"lora\"\nrank = 4\n[batch]\n"
+      "global_batch_size = 2\nmicro_batch_size = 1\n[schedule]\nwarmup_steps = 1\n"
+      "[precision]\npolicy = \"bf16-mixed\"\n");
+  ASSERT_EQ(testing::mantissa(folder, "convert b/model m.gguf --format gguf --dtype f32").code, 0);
+  expect_predicted(folder, "train lora.toml --quiet --out r --set adapter.base=bf16", "r");
+}
+
 TEST_F(PeakMemoryOfABase, OfAnAdapterInAResumedStageIsWithinTwoPercentOfThePlans) {
   testing::write(
       folder / "lora.toml",
