@@ -147,6 +147,39 @@ TEST_F(PeakMemoryOfABase, InReinforcementLearningWithAReferenceIsWithinTwoPercen
   expect_predicted(folder, "rl rl.toml --quiet --out r", "r");
 }
 
+/// What is read of the mapped file in other formats must not stay in memory.
+TEST_F(PeakMemoryOfABase, OfAnAdapterOnAGgufFileIsWithinTwoPercentOfThePlans) {
+  testing::write(
+      folder / "lora.toml",
+      "[run]\nsteps = 2\n[model]\npath = \"m.gguf\"\n[data]\nsource = \"kk\"\ntokenizer = \"byte\"\n"
+      "sequence_length = 32\nvalidation = 0\n[adapter]\nkind = \"lora\"\nrank = 4\n[batch]\n"
+      "global_batch_size = 2\nmicro_batch_size = 1\n[schedule]\nwarmup_steps = 1\n"
+      "[precision]\npolicy = \"bf16-mixed\"\n");
+  ASSERT_EQ(testing::mantissa(folder, "convert b/model m.gguf --format gguf --dtype f32").code, 0);
+  expect_predicted(folder, "train lora.toml --quiet --out r --set adapter.base=bf16", "r");
+}
+
+/// A small run, whose planning must not take more memory than its steps: muon multiplies many kinds of
+/// matrices.
+TEST_F(PeakMemoryOfABase, IsThatOfTheStepsAlsoOfASmallRunOfManyKindsOfProducts) {
+  testing::write(
+      folder / "small.toml",
+      "[run]\nsteps = 1\n[model]\nhidden_size = 128\nintermediate_size = 352\nnum_hidden_layers = 4\n"
+      "num_attention_heads = 8\nnum_key_value_heads = 4\nvocab_size = 256\n[data]\nsource = \"kk\"\n"
+      "tokenizer = \"byte\"\nsequence_length = 320\nvalidation = 0\n[batch]\nglobal_batch_size = 4\n"
+      "micro_batch_size = 4\n[schedule]\nwarmup_steps = 1\n[precision]\npolicy = \"bf16-mixed\"\n");
+  for (const std::string optimizer : {"muon", "adafactor"}) {
+    const testing::Ended ended = testing::wait_for(testing::start(
+        folder, "train small.toml --quiet --overwrite --out s --set optimizer.name=" + optimizer));
+    ASSERT_EQ(ended.status, 0) << read_all(folder / "err");
+    const auto summary = nlohmann::json::parse(read_all(folder / "s/summary.json"));
+    // Less than what planning would take with operands of its own for every kind of product.
+    EXPECT_LT(static_cast<double>(ended.peak_bytes),
+              1.08 * summary["predicted_peak_bytes"].get<double>() + static_cast<double>(counting_error()))
+        << optimizer;
+  }
+}
+
 TEST_F(PeakMemoryOfABase, OfAnAdapterInAResumedStageIsWithinTwoPercentOfThePlans) {
   testing::write(
       folder / "lora.toml",

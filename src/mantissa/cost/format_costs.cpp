@@ -85,8 +85,9 @@ const FormatCost& Costs::of(std::string_view format) const {
 Costs measure_costs(const runtime::Device& device) {
   const kernels::Context& ctx = device.host();
   Costs costs{formats(ctx), {}};
+  ProductMemory memory;
   std::vector<ProductTimer> timers;
-  for (const FormatCost& c : costs.formats) timers.emplace_back(device, c.factors, kSide);
+  for (const FormatCost& c : costs.formats) timers.emplace_back(device, c.factors, kSide, memory);
   const Storage from(kElements * sizeof(float)), to(kElements * sizeof(double));
   const Storage trained(kElements * sizeof(float) * 4);
   const auto best = [](double& rate, double work, double seconds) { rate = std::max(rate, work / seconds); };

@@ -36,13 +36,14 @@ void time_products(const runtime::Device& device, std::int64_t side, std::span<P
   constexpr int kRounds = 6;
   constexpr double kLongest = 0.1;  // seconds after which no round starts
   constexpr std::int64_t kSmallSide = 128;
+  ProductMemory memory;
   std::vector<ProductTimer> timers;
   for (const ProductRate* r : rates) {
     // Slow code, as under a sanitizer, is timed with small products.
-    ProductTimer small(device, r->product, kSmallSide);
+    const ProductTimer small(device, r->product, kSmallSide, memory);
     const double flops = 2 * std::pow(static_cast<double>(side), 3);
     const bool slow = flops / small.measure() > kLongest;
-    timers.push_back(slow ? std::move(small) : ProductTimer(device, r->product, side));
+    timers.push_back(slow ? small : ProductTimer(device, r->product, side, memory));
   }
   const auto start = std::chrono::steady_clock::now();
   const auto late = [&] {

@@ -44,47 +44,62 @@ class Clocks {
 
 }  // namespace
 
-ProductTimer::ProductTimer(const runtime::Device& device, const plan::StoredProduct& product,
-                           std::int64_t side)
-    : device_(device), product_(product), side_(side), a_(operand(product.a)), b_(operand(product.b)) {
-  const Product& p = product_.product;
-  c_ = Storage(static_cast<std::size_t>(side * side) * bytes_of(p.arithmetic));
-  work_ = Storage(kernels::gemm_workspace(device.host(), side, side, side, p.arithmetic, p.a.parts));
-  measure();  // touches the pages
-}
-
-ProductTimer::Operand ProductTimer::operand(const Layout& layout) const {
-  const std::int64_t count = side_ * side_;
-  Operand o{layout, Storage(layout.bytes(side_, side_))};
+const std::byte* ProductMemory::factor(const runtime::Device& device, const Layout& layout, std::int64_t side,
+                                       bool second) {
+  const auto there = std::ranges::find_if(
+      factors_, [&](const Factor& f) { return f.layout == layout && f.side == side && f.second == second; });
+  if (there != factors_.end()) return there->memory.data();
+  const std::int64_t count = side * side;
+  const Factor& made = factors_.emplace_back(layout, side, second, Storage(layout.bytes(side, side)));
   const Storage values = values_of(count);
   if (layout.blocks) {
-    kernels::pack_blocks(device_.host(), side_, side_, {values.data(), Scalar::f32, side_}, o.memory.data(),
+    kernels::pack_blocks(device.host(), side, side, {values.data(), Scalar::f32, side}, made.memory.data(),
                          *layout.blocks, 1);
   } else {
-    kernels::cast(device_.host(), count, values.data(), Scalar::f32, o.memory.data(), layout.type);
+    kernels::cast(device.host(), count, values.data(), Scalar::f32, made.memory.data(), layout.type);
   }
-  return o;
+  return made.memory.data();
+}
+
+std::byte* ProductMemory::at_least(Storage& storage, std::size_t bytes) {
+  if (storage.size() < bytes) {
+    storage = Storage();
+    storage = Storage(bytes);
+  }
+  return storage.data();
+}
+
+ProductTimer::ProductTimer(const runtime::Device& device, const plan::StoredProduct& product,
+                           std::int64_t side, ProductMemory& memory)
+    : device_(device),
+      product_(product),
+      side_(side),
+      a_(memory.factor(device, product.a, side, false)),
+      b_(memory.factor(device, product.b, side, true)),
+      memory_(memory) {
+  measure();  // touches the pages
 }
 
 double ProductTimer::measure() const {
   const Product& p = product_.product;
-  const auto bound = [&](const Operand& o, const Factor& factor, bool transposed) {
-    kernels::GemmOperand g{{o.memory.data(), o.layout.type, side_}, factor, transposed};
-    if (o.layout.blocks) {
-      g.blocks = o.layout.blocks;
-      g.scales = o.memory.data() + o.layout.scales_begin(side_, side_);
+  const auto bound = [&](const std::byte* data, const Layout& layout, const Factor& factor, bool transposed) {
+    kernels::GemmOperand g{{data, layout.type, side_}, factor, transposed};
+    if (layout.blocks) {
+      g.blocks = layout.blocks;
+      g.scales = data + layout.scales_begin(side_, side_);
     }
     return g;
   };
   kernels::Gemm g;
   g.m = g.n = g.k = side_;
-  g.a = bound(a_, p.a, product_.a_across);
-  g.b = bound(b_, p.b, !product_.b_across);
-  g.c = {c_.data(), p.arithmetic, side_};
+  g.a = bound(a_, product_.a, p.a, product_.a_across);
+  g.b = bound(b_, product_.b, p.b, !product_.b_across);
+  g.c = {memory_.result(static_cast<std::size_t>(side_ * side_) * bytes_of(p.arithmetic)), p.arithmetic,
+         side_};
   g.accumulator = p.accumulator;
   auto ctx = device_.host();
-  ctx.workspace = work_.data();
-  ctx.workspace_bytes = work_.size();
+  ctx.workspace_bytes = kernels::gemm_workspace(ctx, side_, side_, side_, p.arithmetic, p.a.parts);
+  ctx.workspace = memory_.work(ctx.workspace_bytes);
   // Long enough for the clock at which the processor multiplies for long.
   constexpr double kLeast = 3e-3;
   const Clocks start;

@@ -23,25 +23,44 @@ struct UnitRate {
   double flops_per_second = 0;  // of multiply-adds in registers, on all threads
 };
 
-/// A square product [side × side × side] with memory for its operands, to be timed. Refers to the device.
+/// Memory for the operands and results of products that are timed in turn. Factors in the same layout are the
+/// same memory, so that many kinds of products need little more than one.
+class ProductMemory {
+ public:
+  /// Returns a matrix [side × side] of random values; `second` are those of second factors.
+  const std::byte* factor(const runtime::Device& device, const Layout& layout, std::int64_t side,
+                          bool second);
+  /// Return at least `bytes`, which the next call may replace.
+  std::byte* result(std::size_t bytes) { return at_least(result_, bytes); }
+  std::byte* work(std::size_t bytes) { return at_least(work_, bytes); }
+
+ private:
+  struct Factor {
+    Layout layout;
+    std::int64_t side = 0;
+    bool second = false;
+    Storage memory;
+  };
+  static std::byte* at_least(Storage& storage, std::size_t bytes);
+
+  std::vector<Factor> factors_;
+  Storage result_, work_;
+};
+
+/// A square product [side × side × side], to be timed. Refers to the device and the memory.
 class ProductTimer {
  public:
-  ProductTimer(const runtime::Device& device, const plan::StoredProduct& product, std::int64_t side);
+  ProductTimer(const runtime::Device& device, const plan::StoredProduct& product, std::int64_t side,
+               ProductMemory& memory);
   /// Multiplies for a few milliseconds, at least once. Returns flop/s.
   double measure() const;
 
  private:
-  struct Operand {
-    Layout layout;
-    Storage memory;
-  };
-  Operand operand(const Layout& layout) const;
-
   const runtime::Device& device_;
   plan::StoredProduct product_;
   std::int64_t side_;
-  Operand a_, b_;
-  Storage c_, work_;
+  const std::byte *a_, *b_;
+  ProductMemory& memory_;
 };
 
 /// Returns the unit that computes a product on the device.

@@ -61,6 +61,8 @@ class GgufFile {
   /// Returns the tensor `name`, or nullptr.
   const FileTensor* find(std::string_view name) const;
   std::span<const std::byte> data(const FileTensor& tensor) const;
+  /// Takes the pages of a part of data() out of memory until the next access.
+  void release(std::span<const std::byte> part) const { mapping_->release(part); }
 
   /// Returns the metadata value `key`, or nullptr.
   const Value* value(std::string_view key) const;

@@ -62,6 +62,13 @@ void ModelWeights::add(const std::string& name, const std::vector<std::int64_t>&
 
 void ModelWeights::read(const io::TensorInfo& tensor, std::span<std::byte> out, std::uint64_t offset) const {
   const Place& p = place(tensor);
+  read_stored(p, tensor, out, offset);
+  // All of the tensor, because threads that read pieces of it map pages of each other's.
+  release(file_->data(*p.from));
+}
+
+void ModelWeights::read_stored(const Place& p, const io::TensorInfo& tensor, std::span<std::byte> out,
+                               std::uint64_t offset) const {
   const std::uint64_t width = io::bytes_of(tensor.dtype), first = offset / width;
   switch (p.transform) {
     case Transform::none:
@@ -103,6 +110,7 @@ std::optional<io::QuantisedTensor> ModelWeights::quantised(const io::TensorInfo&
   auto copy = std::make_shared<std::vector<std::byte>>(stored.size());
   for (std::uint64_t r = 0; r < rows; ++r)
     std::memcpy(copy->data() + r * row_bytes, stored.data() + order.interleaved(r) * row_bytes, row_bytes);
+  release(stored);  // only the copy is read
   return io::QuantisedTensor{{*format, false}, *copy, copy};
 }
 

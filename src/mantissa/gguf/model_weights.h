@@ -24,7 +24,9 @@ class ModelWeights final : public io::TensorSource {
   const std::vector<io::TensorInfo>& tensors() const override { return tensors_; }
   const std::map<std::string, std::string>& metadata() const override { return metadata_; }
   const std::filesystem::path& path() const override { return file_->path(); }
+  /// The pages of the file that it reads do not stay in memory.
   void read(const io::TensorInfo& tensor, std::span<std::byte> out, std::uint64_t offset) const override;
+  void release(std::span<const std::byte> part) const override { file_->release(part); }
 
   std::span<const std::byte> in_memory(const io::TensorInfo& tensor) const override;
   /// Matrices of Q4_0, Q4_1, Q5_0, Q5_1 and Q8_0. Those of heads are copied, with their rows in order.
@@ -43,6 +45,8 @@ class ModelWeights final : public io::TensorSource {
   const Place& place(const io::TensorInfo& tensor) const { return places_.at(tensor.name); }
   void add(const std::string& name, const std::vector<std::int64_t>& shape, const GgufName& in_file,
            const model::ModelConfig& config);
+  void read_stored(const Place& from, const io::TensorInfo& tensor, std::span<std::byte> out,
+                   std::uint64_t offset) const;
   void read_heads(const Place& from, const io::TensorInfo& tensor, std::span<std::byte> out,
                   std::uint64_t first) const;
   std::shared_ptr<const std::vector<std::byte>> transposed(const FileTensor& from,

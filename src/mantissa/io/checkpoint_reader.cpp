@@ -214,7 +214,7 @@ WeightFiles::Mapped WeightFiles::map(std::string_view name) {
   if (source_ != nullptr) {
     const TensorInfo& tensor = tensors_[at.tensor];
     if (const std::span<const std::byte> view = source_->in_memory(tensor); !view.empty())
-      return {view, source_};
+      return {view, source_, [source = source_](std::span<const std::byte> part) { source->release(part); }};
     auto copy = std::make_shared<std::vector<std::byte>>(tensor.end - tensor.begin);
     source_->read(tensor, *copy, 0);
     return {*copy, copy};

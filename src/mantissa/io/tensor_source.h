@@ -38,6 +38,9 @@ class TensorSource {
   /// Returns the tensor's bytes if they are in memory as read() returns them, else an empty span. They live
   /// as long as the source.
   virtual std::span<const std::byte> in_memory(const TensorInfo& /*tensor*/) const { return {}; }
+  /// Takes the pages of a part of in_memory(), if they are of a mapped file, out of memory until the next
+  /// access. Others stay.
+  virtual void release(std::span<const std::byte> /*part*/) const {}
   /// Returns a tensor that is stored in quantised blocks as such, or null. read() returns its dequantised
   /// values.
   virtual std::optional<QuantisedTensor> quantised(const TensorInfo& /*tensor*/) const {

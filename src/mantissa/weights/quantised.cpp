@@ -39,9 +39,10 @@ bool QuantisedViews::takes(const plan::Slot& slot, plan::BufferId id, bool trans
 
 std::vector<runtime::WeightSet::View> QuantisedViews::of(const plan::Slot& slot, const io::WeightFiles& files,
                                                          std::string_view tensor) const {
-  const std::optional<io::QuantisedTensor> stored = files.quantised(tensor);
   // A program's own blocks are made from the values.
-  if (!stored || program_.buffer(slot.master_buffer).quants) return {};
+  if (program_.buffer(slot.master_buffer).quants) return {};
+  const std::optional<io::QuantisedTensor> stored = files.quantised(tensor);
+  if (!stored) return {};
   std::vector<plan::BufferId> all = slot.copies;
   all.push_back(slot.master_buffer);
   std::vector<runtime::WeightSet::View> views;
