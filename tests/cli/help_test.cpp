@@ -241,7 +241,7 @@ TEST(Hints, NameTheRightSpelling) {
       {"generate r --dtype bf16", "did you mean --precision?"},
       {"generate r --bf16", "did you mean --precision bf16-mixed?"},
       {"generate --model r", "the first argument: mantissa generate r"},
-      {"generate r --prompt x --device cuda", "this build runs on the CPU"},
+      {"doctor --device cuda", "this build runs on the CPU"},
       {"generate r --gpu 0", "did you mean --device?"},
       {"train run.toml --learning_rate 1e-3", "write --set optimizer.lr=1e-3"},
       {"train run.toml --lr=1e-3", "write --set optimizer.lr=1e-3"},

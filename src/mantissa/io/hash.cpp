@@ -40,7 +40,7 @@ std::string hex(std::uint64_t hash) {
 }
 
 std::uint64_t hash_of(const File& file) {
-  constexpr std::uint64_t kPiece = 1 << 20;
+  constexpr std::uint64_t kPiece = 1 << 16;
   const std::uint64_t size = file.size();
   std::vector<std::byte> piece(std::min(size, kPiece));
   Hash64 hash;

@@ -20,6 +20,13 @@ bool has_range_of(Scalar s, Scalar wide) {
   return traits(s).min_normal_exp <= traits(wide).min_normal_exp;
 }
 
+/// Returns the number of a compensation's first elements that are kept for comparison, in place of a copy of
+/// all.
+std::int64_t sampled(const graph::Argument& compensation) {
+  constexpr std::int64_t kMost = std::int64_t{1} << 16;
+  return std::min(kMost, compensation.rows * compensation.width);
+}
+
 /// Returns the result of an update that keeps what the rounding of its weight lost, or null.
 const graph::Argument* compensation_of(const plan::Program& update, const plan::Step& step,
                                        const graph::Call& call) {
@@ -53,7 +60,7 @@ void HealthProbe::before(const plan::Step& step, graph::Call& call) {
     see_update(step, call);
     compensation_.clear();
     if (const graph::Argument* c = compensation_of(update_->program(), step, call)) {
-      const auto bytes = static_cast<std::size_t>(c->rows * c->width) * bytes_of(c->type);
+      const auto bytes = static_cast<std::size_t>(sampled(*c)) * bytes_of(c->type);
       compensation_.assign(static_cast<const std::byte*>(c->data),
                            static_cast<const std::byte*>(c->data) + bytes);
     }
@@ -68,8 +75,8 @@ void HealthProbe::after(const plan::Step& step, const graph::Call& call) {
   if (c == nullptr || compensation_.empty()) return;
   ParameterHealth& health = seen_[static_cast<std::size_t>(slot - update_->program().slots.data())].health;
   const std::int64_t equal =
-      kernels::count_equal(call.ctx, c->rows * c->width, compensation_.data(), c->type, c->data, c->type);
-  health.compensation_stayed = share(equal, static_cast<double>(health.elements));
+      kernels::count_equal(call.ctx, sampled(*c), compensation_.data(), c->type, c->data, c->type);
+  health.compensation_stayed = share(equal, static_cast<double>(sampled(*c)));
 }
 
 void HealthProbe::see_gradient(const plan::Step& step, graph::Call& call) {

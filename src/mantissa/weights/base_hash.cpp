@@ -19,7 +19,7 @@ namespace fs = std::filesystem;
 namespace {
 
 std::string hash_of_tensors(const io::WeightFiles& files) {
-  constexpr std::uint64_t kPiece = 1 << 20;
+  constexpr std::uint64_t kPiece = 1 << 16;
   std::vector<const io::TensorInfo*> tensors;
   for (const io::TensorInfo& tensor : files.tensors()) tensors.push_back(&tensor);
   // The division into shards changes no weight.
