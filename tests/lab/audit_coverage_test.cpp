@@ -239,7 +239,9 @@ TEST(Coverage, LogitsAreAPointOfTheHead) {
 }
 
 TEST(Coverage, TheCosineOfAGradientOfZeroIsNotKnown) {
-  const Audit audit = SmallRun("bf16-mixed", {"*: residual=e4m3"}, kSmall).audit(1);
+  // Half of the least f16 is 2^-25: without a loss scale, tiny weights make gradients of zero.
+  const Audit audit =
+      SmallRun("16-mixed loss_scale=0.0000152587890625", {}, {"model.initializer_range=0.001"}).audit(1);
   int zero = 0;
   for (const ParameterSeries& p : audit.weights) {
     for (const GradientStep& g : p.gradient_steps) {
@@ -247,7 +249,7 @@ TEST(Coverage, TheCosineOfAGradientOfZeroIsNotKnown) {
       zero += g.zeros == 1 ? 1 : 0;
     }
   }
-  RecordProperty("zero_gradients", zero);
+  EXPECT_GT(zero, 0);
 }
 
 TEST(Gradients, EqualThoseOfF32InF32) {

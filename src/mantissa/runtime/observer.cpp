@@ -88,8 +88,7 @@ std::vector<std::pair<std::string_view, double>> figures(const ObservedValue& va
                            {"error_rms", c.relative_error()},
                            {"error_mean", c.relative_bias()},
                            {"error_inward", c.relative_inward()}});
-    // Each block has places of its own, and results of an op are no numbers of the format that it lowers
-    // inside.
+    // Each block has places of its own. Results of an op are not rounded to the format of a point inside it.
     if (!value.blocks && !value.is_inside()) all.emplace_back("max_ulp", c.max_ulp);
   }
   if (c.sums > 0) all.emplace_back("cancelled", share(c.cancelled, c.sums));
