@@ -112,13 +112,16 @@ TEST_P(PeakMemory, OfAProcessIsWithinTwoPercentOfThePlans) {
   EXPECT_NEAR(nlohmann::json::parse(plan.out)["memory"]["peak"].get<double>(), measured, 0.02 * measured);
 }
 
-/// Runs `command` and expects its predicted peak within 2 % of what the kernel counted.
+/// Runs `command` and expects its predicted peak within 2 % of what the kernel counted, whose error matters
+/// in small processes.
 void expect_predicted(const TemporaryFolder& folder, const std::string& command, const std::string& out) {
   const testing::Ended ended = testing::wait_for(testing::start(folder, command));
   ASSERT_EQ(ended.status, 0) << command << "\n" << read_all(folder / "err");
   const auto measured = static_cast<double>(ended.peak_bytes);
   const auto summary = nlohmann::json::parse(read_all(folder / (out + "/summary.json")));
-  EXPECT_NEAR(summary["predicted_peak_bytes"].get<double>(), measured, 0.02 * measured) << command;
+  EXPECT_NEAR(summary["predicted_peak_bytes"].get<double>(), measured,
+              0.02 * measured + static_cast<double>(counting_error()))
+      << command;
 }
 
 // The base is a file in f32, of which bf16-mixed reads copies in bf16: what only conversions and checksums
@@ -156,11 +159,12 @@ TEST_F(PeakMemoryOfABase, OfAnAdapterOnAGgufFileIsWithinTwoPercentOfThePlans) {
       "global_batch_size = 2\nmicro_batch_size = 1\n[schedule]\nwarmup_steps = 1\n"
       "[precision]\npolicy = \"bf16-mixed\"\n");
   ASSERT_EQ(testing::mantissa(folder, "convert b/model m.gguf --format gguf --dtype f32").code, 0);
-  expect_predicted(folder, "train lora.toml --quiet --out r --set adapter.base=bf16", "r");
+  for (const std::string base : {"bf16", "int8", "nf4"})
+    expect_predicted(folder, "train lora.toml --quiet --overwrite --out r --set adapter.base=" + base, "r");
 }
 
 /// A small run, whose planning must not take more memory than its steps: muon multiplies many kinds of
-/// matrices.
+/// matrices. What observes the steps counts too.
 TEST_F(PeakMemoryOfABase, IsThatOfTheStepsAlsoOfASmallRunOfManyKindsOfProducts) {
   testing::write(
       folder / "small.toml",
@@ -168,16 +172,8 @@ TEST_F(PeakMemoryOfABase, IsThatOfTheStepsAlsoOfASmallRunOfManyKindsOfProducts) 
       "num_attention_heads = 8\nnum_key_value_heads = 4\nvocab_size = 256\n[data]\nsource = \"kk\"\n"
       "tokenizer = \"byte\"\nsequence_length = 320\nvalidation = 0\n[batch]\nglobal_batch_size = 4\n"
       "micro_batch_size = 4\n[schedule]\nwarmup_steps = 1\n[precision]\npolicy = \"bf16-mixed\"\n");
-  for (const std::string optimizer : {"muon", "adafactor"}) {
-    const testing::Ended ended = testing::wait_for(testing::start(
-        folder, "train small.toml --quiet --overwrite --out s --set optimizer.name=" + optimizer));
-    ASSERT_EQ(ended.status, 0) << read_all(folder / "err");
-    const auto summary = nlohmann::json::parse(read_all(folder / "s/summary.json"));
-    // Less than what planning would take with operands of its own for every kind of product.
-    EXPECT_LT(static_cast<double>(ended.peak_bytes),
-              1.08 * summary["predicted_peak_bytes"].get<double>() + static_cast<double>(counting_error()))
-        << optimizer;
-  }
+  for (const std::string options : {"optimizer.name=muon", "optimizer.name=adafactor", "'log.observe=\"*\"'"})
+    expect_predicted(folder, "train small.toml --quiet --overwrite --out s --set " + options, "s");
 }
 
 TEST_F(PeakMemoryOfABase, OfAnAdapterInAResumedStageIsWithinTwoPercentOfThePlans) {

@@ -8,8 +8,10 @@
 #include "mantissa/base/words.h"
 #include "mantissa/comm/shard_sum.h"
 #include "mantissa/config/adapter.h"
+#include "mantissa/config/observed.h"
 #include "mantissa/config/post_training.h"
 #include "mantissa/config/stages.h"
+#include "mantissa/cost/observed.h"
 #include "mantissa/model/graphs.h"
 #include "mantissa/objective/objective.h"
 #include "mantissa/plan/compile.h"
@@ -204,7 +206,8 @@ std::vector<Part> compile_parts(const config::RunConfig& config, const model::Mo
       auto program = std::make_shared<plan::Program>(
           compile_alone(own, own_model, own.batch.micro_batch_size, device, true, true, first));
       std::vector<optim::Number> numbers = add_update(*program, source, device);
-      parts.push_back({first, stage, std::move(program), std::move(numbers)});
+      const std::size_t observer = observed_bytes(config::parse_observed(own.log.observe), *program);
+      parts.push_back({first, stage, std::move(program), std::move(numbers), observer});
     }
   }
   return parts;
@@ -219,12 +222,13 @@ std::size_t largest_arena(std::span<const Part> parts) {
 MemoryForecast forecast_memory(std::span<const Part> parts, std::size_t data_bytes) {
   MemoryForecast most, before;
   for (const Part& part : parts) {
-    const MemoryForecast now = forecast_memory(*part.program, data_bytes);
+    MemoryForecast now = forecast_memory(*part.program, data_bytes);
+    now.observer = part.observer;
     MemoryForecast between = now;
     between.masters += before.masters;
     between.copies += before.copies;
     between.frozen += before.frozen;
-    between.gradients = between.activations = between.work = between.tables = 0;
+    between.gradients = between.activations = between.work = between.tables = between.observer = 0;
     for (const MemoryForecast& f : {now, between}) {
       if (f.peak() > most.peak()) most = f;
     }
@@ -235,9 +239,11 @@ MemoryForecast forecast_memory(std::span<const Part> parts, std::size_t data_byt
 
 std::size_t peak_with_rows(const config::RunConfig& config, const model::ModelConfig& model,
                            std::int64_t rows, const MemoryForecast& run, const runtime::Device& device) {
-  MemoryForecast f = forecast_memory(compile_training(config, model, rows, device), run.data);
+  const plan::Program program = compile_training(config, model, rows, device);
+  MemoryForecast f = forecast_memory(program, run.data);
   f.process = run.process;
   f.reference = run.reference;
+  f.observer = observed_bytes(config::parse_observed(config.log.observe), program);
   return f.peak();
 }
 

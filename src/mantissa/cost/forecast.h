@@ -17,14 +17,16 @@
 namespace mantissa::cost {
 
 /// Bytes by purpose. `frozen` are weights in quantised blocks and those of an adapter's base, of which a run
-/// holds what steps read; mapped files count. `reference` are the weights of other models. `peak` is the peak
+/// holds what steps read; mapped files count. `reference` are the weights of other models, `observer` is what
+/// log.observe takes. `peak` is the peak
 /// memory of the process, including its code and the data.
 struct MemoryForecast {
   std::size_t masters = 0, copies = 0, frozen = 0, reference = 0, moments = 0, compensation = 0,
-              gradients = 0, activations = 0, shard_sums = 0, work = 0, tables = 0, data = 0, process = 0;
+              gradients = 0, activations = 0, shard_sums = 0, work = 0, tables = 0, observer = 0, data = 0,
+              process = 0;
   std::size_t peak() const {
     return masters + copies + frozen + reference + moments + compensation + gradients + shard_sums +
-           activations + work + tables + data + process;
+           activations + work + tables + observer + data + process;
   }
 };
 
@@ -63,6 +65,7 @@ struct Part {
   std::size_t stage = 0;   // config/stages.h
   std::shared_ptr<const plan::Program> program;
   std::vector<optim::Number> numbers;  // that its update reads
+  std::size_t observer = 0;            // bytes that log.observe takes
 };
 std::vector<Part> compile_parts(const config::RunConfig& config, const model::ModelConfig& model,
                                 const runtime::Device& device);

@@ -23,12 +23,14 @@ struct Known {
   std::vector<UnitRate> units;
 };
 
-/// Returns the side of square products to time: large enough for their full speed, but their memory is less
-/// than that of the program.
-std::int64_t side_for(std::size_t program_bytes) {
-  constexpr double kBytes = 24;  // per element: operands in two formats, result, panels
-  const auto side = static_cast<std::int64_t>(std::sqrt(static_cast<double>(program_bytes) / 2 / kBytes));
-  return std::clamp<std::int64_t>(side / 64 * 64, 128, 768);
+/// Returns the side of square products to time: large enough for their full speed, but their memory is at
+/// most half of the program's.
+std::int64_t side_for(const runtime::Device& device, std::span<const plan::StoredProduct> products,
+                      std::size_t program_bytes) {
+  constexpr std::int64_t kMost = 768, kLeast = 128, kStep = 64;
+  std::int64_t side = kMost;
+  while (side > kLeast && ProductMemory::bytes_for(device, products, side) > program_bytes / 2) side -= kStep;
+  return side;
 }
 
 /// Times each product in turn, so that other load affects all alike.
@@ -70,10 +72,10 @@ Machine measure_machine(const runtime::Device& device, const plan::Program& prog
   Known& known = all[{std::string(device.instructions()), device.host().threads, program.arithmetic}];
   const bool fma_is_new = known.fma == 0;
 
-  // Use less memory than the run, so that measuring does not raise the peak.
+  // Measuring must not raise the peak of the run.
   const std::size_t bytes = program.memory.arena() + program.memory.weights();
-  const std::int64_t side = side_for(bytes);
   const std::vector<plan::StoredProduct> needed = plan::packed_products(program);
+  const std::int64_t side = side_for(device, needed, bytes);
   const std::size_t old_products = known.products.size(), old_units = known.units.size();
   for (const plan::StoredProduct& p : needed) {
     if (std::ranges::find(known.products, p, &ProductRate::product) == known.products.end())

@@ -5,6 +5,7 @@
 #include <ctime>
 #include <random>
 #include <thread>
+#include <utility>
 
 #include "mantissa/kernels/gemm.h"
 #include "mantissa/kernels/quantize.h"
@@ -59,6 +60,26 @@ const std::byte* ProductMemory::factor(const runtime::Device& device, const Layo
     kernels::cast(device.host(), count, values.data(), Scalar::f32, made.memory.data(), layout.type);
   }
   return made.memory.data();
+}
+
+std::size_t ProductMemory::bytes_for(const runtime::Device& device,
+                                     std::span<const plan::StoredProduct> products, std::int64_t side) {
+  std::vector<std::pair<Layout, bool>> factors;
+  const auto square = static_cast<std::size_t>(side * side);
+  std::size_t bytes = square * sizeof(float);  // values before they are packed
+  std::size_t result = 0, work = 0;
+  for (const plan::StoredProduct& p : products) {
+    for (const std::pair<Layout, bool>& factor : {std::pair(p.a, false), std::pair(p.b, true)}) {
+      if (std::ranges::find(factors, factor) != factors.end()) continue;
+      factors.push_back(factor);
+      bytes += factor.first.bytes(side, side);
+    }
+    const Product& product = p.product;
+    result = std::max(result, square * bytes_of(product.arithmetic));
+    work = std::max(
+        work, kernels::gemm_workspace(device.host(), side, side, side, product.arithmetic, product.a.parts));
+  }
+  return bytes + result + work;
 }
 
 std::byte* ProductMemory::at_least(Storage& storage, std::size_t bytes) {

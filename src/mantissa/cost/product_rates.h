@@ -3,6 +3,7 @@
 #pragma once
 
 #include <cstdint>
+#include <span>
 #include <vector>
 
 #include "mantissa/kernels/units.h"
@@ -27,6 +28,10 @@ struct UnitRate {
 /// same memory, so that many kinds of products need little more than one.
 class ProductMemory {
  public:
+  /// Returns the bytes that products with this side take.
+  static std::size_t bytes_for(const runtime::Device& device, std::span<const plan::StoredProduct> products,
+                               std::int64_t side);
+
   /// Returns a matrix [side × side] of random values; `second` are those of second factors.
   const std::byte* factor(const runtime::Device& device, const Layout& layout, std::int64_t side,
                           bool second);

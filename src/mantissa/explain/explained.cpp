@@ -75,7 +75,7 @@ std::vector<StagePlan> stage_plans(const config::RunConfig& run, const model::Mo
                      .micro_batch_size = own.batch.micro_batch_size,
                      .rope_theta = model::rope_theta(config::stage_model(run, model, part.stage)),
                      .lr = own.optimizer.lr,
-                     .memory = cost::forecast_memory(*part.program, data_bytes),
+                     .memory = cost::forecast_memory(std::span(&part, 1), data_bytes),
                      .seconds = cost::forecast_seconds(*part.program, own, machine)});
   }
   return plans;

@@ -11,7 +11,7 @@
 namespace mantissa::explain {
 
 /// Returns bytes by purpose, in the order of display.
-inline std::array<std::pair<std::string_view, std::size_t>, 13> purposes(const cost::MemoryForecast& m) {
+inline std::array<std::pair<std::string_view, std::size_t>, 14> purposes(const cost::MemoryForecast& m) {
   return {{{"masters", m.masters},
            {"frozen", m.frozen},
            {"reference", m.reference},
@@ -23,6 +23,7 @@ inline std::array<std::pair<std::string_view, std::size_t>, 13> purposes(const c
            {"activations", m.activations},
            {"work", m.work},
            {"tables", m.tables},
+           {"observer", m.observer},
            {"data", m.data},
            {"process", m.process}}};
 }

@@ -4,6 +4,7 @@
 #include <cstdint>
 #include <span>
 
+#include "mantissa/config/stages.h"
 #include "mantissa/data/puzzles.h"
 #include "mantissa/io/hash.h"
 
@@ -42,6 +43,23 @@ std::string hash_of_rows(const config::RunConfig& config, const text::Dataset& d
     }
   }
   return io::hex(hash.digest());
+}
+
+RowHashes::RowHashes(const config::RunConfig& config, const text::Dataset* data, std::int64_t step)
+    : data_(data) {
+  if (data == nullptr) return;
+  const auto add = [&](const text::Dataset& rows) {
+    if (!of_.contains(&rows)) of_[&rows] = hash_of_rows(config, rows);
+  };
+  add(data->at_step(step));
+  for (std::size_t stage = 0; stage < config::stage_count(config); ++stage) {
+    const std::int64_t first = config::first_step(config, stage) + 1;
+    if (first > step) add(data->at_step(first));
+  }
+}
+
+std::string RowHashes::at_step(std::int64_t step) const {
+  return data_ == nullptr ? "" : of_.at(&data_->at_step(step));
 }
 
 }  // namespace mantissa::run

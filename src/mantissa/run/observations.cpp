@@ -8,24 +8,12 @@
 
 #include "mantissa/base/words.h"
 #include "mantissa/config/observed.h"
+#include "mantissa/cost/observed.h"
 #include "mantissa/precision/coverage.h"
 #include "mantissa/precision/rule.h"
 #include "mantissa/report/metrics.h"
 
 namespace mantissa::run {
-namespace {
-
-bool is_selected(const std::vector<precision::Rule>& rules, const plan::Step& step, precision::Pass pass,
-                 std::int64_t at) {
-  const precision::Use use{step.scope, step.op->op, pass, at};
-  const precision::Use interior{step.scope, step.op->interior, pass, at};
-  return std::ranges::any_of(rules, [&](const precision::Rule& r) {
-    return precision::matches(r, use) || (!step.op->interior.empty() && precision::matches(r, interior));
-  });
-}
-
-}  // namespace
-
 std::string observation_line(std::int64_t step, const plan::Program& program,
                              const runtime::ObservedValue& value) {
   std::string line = fmt::format(
@@ -52,12 +40,8 @@ Observations::Observations(const config::RunConfig& config, const std::filesyste
 std::vector<std::string> Observations::unmatched(const plan::Program& program) const {
   std::vector<std::string> warnings;
   for (const precision::Rule& rule : selected_) {
-    precision::Rule any = rule;
-    any.first_step = any.last_step = std::nullopt;
-    const std::vector<precision::Rule> alone = {any};
     const bool matches = std::ranges::any_of(program.steps, [&](const plan::Step& s) {
-      return is_selected(alone, s, plan::pass_of(s.phase), 0) ||
-             (s.forward_results > 0 && is_selected(alone, s, precision::Pass::forward, 0));
+      return cost::is_observed(std::span(&rule, 1), s, std::nullopt);
     });
     if (matches) continue;
     const std::string why = precision::why_unmatched(rule, program.places);
@@ -70,21 +54,18 @@ std::vector<std::string> Observations::unmatched(const plan::Program& program) c
 void Observations::begin(train::Trainer& trainer) {
   const std::int64_t step = trainer.step() + 1;
   if (!file_ || (step % interval_ != 0 && step != 1)) return;
-  observer_.emplace(trainer.next_executor(), [&](const plan::Step& s) {
-    // A step of the backward pass may have results of the forward pass too.
-    return is_selected(selected_, s, plan::pass_of(s.phase), step - 1) ||
-           (s.forward_results > 0 && is_selected(selected_, s, precision::Pass::forward, step - 1));
-  });
+  observer_.emplace(trainer.next_executor(),
+                    [&](const plan::Step& s) { return cost::is_observed(selected_, s, step - 1); });
 }
 
 void Observations::end(train::Trainer& trainer, bool completed) {
   if (!observer_) return;
   std::string lines;
   const std::int64_t at = trainer.step() - 1;  // completed steps before this one
-  for (const runtime::ObservedValue& value : observer_->take()) {
-    if (value.counts.count > 0 && is_selected(selected_, *value.step, runtime::pass_of(value), at))
+  observer_->take([&](const runtime::ObservedValue& value) {
+    if (value.counts.count > 0 && cost::is_observed(selected_, *value.step, runtime::pass_of(value), at))
       lines += observation_line(trainer.step(), trainer.program(), value) + '\n';
-  }
+  });
   observer_.reset();
   if (completed) file_->write(lines);
 }

@@ -67,8 +67,9 @@ report::RunSummary summary_of(const Result& r) {
 /// One run, from a trainer and an optional state to its summary.
 class Run {
  public:
-  Run(train::Trainer& trainer, Start& start, const Events& events, std::stop_token stop)
+  Run(train::Trainer& trainer, RowHashes rows, Start& start, const Events& events, std::stop_token stop)
       : trainer_(trainer),
+        rows_(std::move(rows)),
         config_(trainer.config()),
         told_(std::move(start.told)),
         directory_(start.directory),
@@ -84,6 +85,7 @@ class Run {
     begin_directory();
     for (const std::string& note : trainer_.notes()) tell(note);
     keep_start();
+    runtime::release_free_memory();  // planning's
     return loop();
   }
 
@@ -180,10 +182,7 @@ class Run {
 
   const InputHashes& input_hashes() {
     fixed_hash();
-    const text::Dataset* data = trainer_.task().dataset();
-    if (data != nullptr) data = &data->at_step(trainer_.step());
-    if (data != hashed_) hashes_.rows = hash_of_rows(config_, *data);
-    hashed_ = data;
+    hashes_.rows = rows_.at_step(trainer_.step());
     return hashes_;
   }
 
@@ -415,6 +414,7 @@ class Run {
   }
 
   train::Trainer& trainer_;
+  RowHashes rows_;
   const config::RunConfig& config_;
   config::Told told_;
   const DirectoryOptions& directory_;
@@ -429,7 +429,6 @@ class Run {
   std::optional<train::Overflow> last_overflow_;                 // of the last step, if it was skipped
   std::vector<std::string> changes_;
   InputHashes hashes_;
-  const text::Dataset* hashed_ = nullptr;  // the data of hashes_.rows
   std::size_t predicted_peak_ = 0;
   std::vector<explain::StagePlan> stages_;  // empty: all steps are alike
   std::int64_t saved_ = 0;
@@ -445,12 +444,13 @@ class Run {
 Result train(Start start, const Events& events, const runtime::Device& device, std::stop_token stop) {
   check_place(start.directory.out, start.source);
   const std::optional<io::FoundState> state = choose_state(start.directory);
-  train::Trainer trainer(start.config, std::move(start.source), std::move(start.task), device,
-                         state ? state->step : 0);
+  const std::int64_t done = state ? state->step : 0;
+  RowHashes rows(start.config, start.task->dataset(), done);
+  train::Trainer trainer(start.config, std::move(start.source), std::move(start.task), device, done);
   check_plans(trainer);
   io::make_directories(start.directory.out);
   const io::RunLock lock(start.directory.out);
-  return Run(trainer, start, events, std::move(stop))(state);
+  return Run(trainer, std::move(rows), start, events, std::move(stop))(state);
 }
 
 }  // namespace mantissa::run

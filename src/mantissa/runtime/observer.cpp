@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <numeric>
 
 #include "mantissa/kernels/expression.h"
 #include "mantissa/runtime/count_parts.h"
@@ -31,6 +32,60 @@ graph::Call without(Observed kind, graph::Call call, const kernels::Expression& 
       call.expression = &unrounded;
   }
   return call;
+}
+
+/// Adds the values of a rounding point.
+void add_point(const plan::Program& program, const plan::RoundingPoint& point,
+               std::vector<ObservedValue>& values) {
+  if (!point.unobserved.empty()) return;
+  ObservedValue value{.step = point.step,
+                      .kind = point.kind,
+                      .index = point.index,
+                      .format = point.format.format,
+                      .rounded = point.format.format,
+                      .blocks = point.blocks};
+  value.parts = point.format.parts;
+  if (!value.is_inside()) {
+    if (point.kind == Observed::result) value.format = program.buffer(point.step->outputs[point.index]).type;
+    values.push_back(std::move(value));
+    return;
+  }
+  value.point = point.name;
+  for (; value.index < point.step->outputs.size(); ++value.index) {
+    const plan::Buffer& out = program.buffer(point.step->outputs[value.index]);
+    // The update writes copies of a weight from its master.
+    if (!out.integer && out.home != plan::Home::copy) values.push_back(value);
+  }
+}
+
+/// Adds the results of a step that no rounding point has.
+void add_exact(const plan::Program& program, const plan::Step& step, std::vector<ObservedValue>& values) {
+  if (step.phase == graph::Phase::update) return;
+  for (std::size_t o = 0; o < step.outputs.size(); ++o) {
+    const plan::Buffer& b = program.buffer(step.outputs[o]);
+    const auto is_seen = [&](const ObservedValue& v) {
+      return v.index == o && (v.kind == Observed::result || v.kind == Observed::term);
+    };
+    if (b.integer || std::ranges::any_of(values, is_seen)) continue;
+    values.push_back({.step = &step, .index = o, .format = b.type, .rounded = b.type, .rounds = false});
+  }
+}
+
+/// Calls `see` for every step, with the values of those that are wanted.
+void for_each_step(const plan::Program& program, const std::function<bool(const plan::Step&)>& wanted,
+                   const std::function<void(const plan::Step&, std::span<const ObservedValue>)>& see) {
+  const std::vector<plan::RoundingPoint> points = plan::rounding_points(program);
+  auto point = points.begin();
+  std::vector<ObservedValue> values;
+  for (const plan::Step& step : program.steps) {
+    values.clear();
+    const bool is_wanted = wanted(step);
+    for (; point != points.end() && point->step == &step; ++point) {
+      if (is_wanted) add_point(program, *point, values);
+    }
+    if (is_wanted) add_exact(program, step, values);
+    see(step, values);
+  }
 }
 
 }  // namespace
@@ -105,54 +160,18 @@ std::vector<std::pair<std::string_view, double>> figures(const ObservedValue& va
 Observer::Observer(Executor& executor, const std::function<bool(const plan::Step&)>& wanted)
     : executor_(executor) {
   const plan::Program& program = executor.program();
-  const std::vector<plan::RoundingPoint> points = plan::rounding_points(program);
-  auto point = points.begin();
-  for (const plan::Step& step : program.steps) {
-    const std::size_t first = seen_.size();
-    first_.push_back(first);
-    for (; point != points.end() && point->step == &step; ++point) {
-      if (wanted(step)) add_point(*point);
-    }
-    if (wanted(step)) add_exact(step, first);
-  }
-  first_.push_back(seen_.size());
+  std::size_t count = 0;
+  const auto counted = [&](const plan::Step&, std::span<const ObservedValue> values) {
+    count += values.size();
+  };
+  for_each_step(program, wanted, counted);
+  seen_.reserve(count);
+  first_.assign(program.steps.size() + 1, 0);
+  for_each_step(program, wanted, [&](const plan::Step& step, std::span<const ObservedValue> values) {
+    seen_.insert(seen_.end(), values.begin(), values.end());
+    first_[static_cast<std::size_t>(&step - program.steps.data()) + 1] = seen_.size();
+  });
   executor.attach(*this);
-}
-
-void Observer::add_point(const plan::RoundingPoint& point) {
-  if (!point.unobserved.empty()) return;
-  ObservedValue value{.step = point.step,
-                      .kind = point.kind,
-                      .index = point.index,
-                      .format = point.format.format,
-                      .rounded = point.format.format,
-                      .blocks = point.blocks};
-  value.parts = point.format.parts;
-  if (!value.is_inside()) {
-    if (point.kind == Observed::result)
-      value.format = executor_.program().buffer(point.step->outputs[point.index]).type;
-    seen_.push_back(std::move(value));
-    return;
-  }
-  value.point = point.name;
-  for (; value.index < point.step->outputs.size(); ++value.index) {
-    const plan::Buffer& out = executor_.program().buffer(point.step->outputs[value.index]);
-    // The update writes copies of a weight from its master.
-    if (!out.integer && out.home != plan::Home::copy) seen_.push_back(value);
-  }
-}
-
-void Observer::add_exact(const plan::Step& step, std::size_t first) {
-  const plan::Program& program = executor_.program();
-  for (std::size_t o = 0; o < step.outputs.size(); ++o) {
-    const plan::Buffer& b = program.buffer(step.outputs[o]);
-    const auto is_seen = [&](const ObservedValue& v) {
-      return v.index == o && (v.kind == Observed::result || v.kind == Observed::term);
-    };
-    const std::span<const ObservedValue> seen = std::span(seen_).subspan(first);
-    if (b.integer || step.phase == graph::Phase::update || std::ranges::any_of(seen, is_seen)) continue;
-    seen_.push_back({.step = &step, .index = o, .format = b.type, .rounded = b.type, .rounds = false});
-  }
 }
 
 Observer::~Observer() {
@@ -297,14 +316,44 @@ void Observer::see_results(std::span<ObservedValue> values, const graph::Call& c
 }
 
 std::vector<ObservedValue> Observer::take() {
-  std::vector<ObservedValue> taken = seen_;
+  std::vector<ObservedValue> taken;
+  taken.reserve(seen_.size());
+  take([&](const ObservedValue& value) { taken.push_back(value); });
+  return taken;
+}
+
+void Observer::take(const std::function<void(const ObservedValue&)>& see) {
   for (ObservedValue& value : seen_) {
+    see(value);
     value.counts = {};
     value.interior_squares = 0;
     value.interior = 0;
     value.stuck = 0;
   }
-  return taken;
+}
+
+std::size_t observer_bytes(const plan::Program& program,
+                           const std::function<bool(const plan::Step&)>& wanted) {
+  std::size_t values = 0, inside = 0;
+  std::vector<std::size_t> outputs;  // the largest of each index, as computed again
+  std::size_t kept = 0;
+  for_each_step(program, wanted, [&](const plan::Step& step, std::span<const ObservedValue> of) {
+    if (of.empty()) return;
+    values += of.size();
+    if (std::ranges::any_of(of, &ObservedValue::is_inside)) inside = 1;
+    outputs.resize(std::max(outputs.size(), step.outputs.size()));
+    std::size_t before = 0;
+    for (std::size_t o = 0; o < step.outputs.size(); ++o) {
+      const plan::Buffer& out = program.buffer(step.outputs[o]);
+      outputs[o] = std::max(
+          outputs[o], static_cast<std::size_t>(out.held_shape().count()) * bytes_of(program.arithmetic));
+      // Steps overwrite what they continue: a sum, a gradient or a state.
+      if (step.op->alias >= 0 || out.home != plan::Home::activation) before += out.stored_bytes();
+    }
+    kept = std::max(kept, before);
+  });
+  const std::size_t again = std::accumulate(outputs.begin(), outputs.end(), std::size_t{0});
+  return values * sizeof(ObservedValue) + (1 + inside) * again + kept;
 }
 
 }  // namespace mantissa::runtime

@@ -63,6 +63,10 @@ precision::Pass pass_of(const ObservedValue& value);
 /// and errors relative to its rms.
 std::vector<std::pair<std::string_view, double>> figures(const ObservedValue& value);
 
+/// Returns the bytes that an observer of the steps for which `wanted` returns true takes.
+std::size_t observer_bytes(const plan::Program& program,
+                           const std::function<bool(const plan::Step&)>& wanted);
+
 /// Observes an executor as long as it exists. Changes no value. Runs every step whose results are rounded
 /// again without that, and again without each of the roundings inside it, and counts every element, so an
 /// observed step takes two to four times as long.
@@ -77,15 +81,14 @@ class Observer : private StepObserver {
   /// Returns what was seen since the last call, in the order of the plan. Values of several micro-batches are
   /// added up, except weights, which are the same in all of them. Integers are not observed.
   std::vector<ObservedValue> take();
+  /// Gives the same values to `see`, one by one, without a copy of all.
+  void take(const std::function<void(const ObservedValue&)>& see);
 
  private:
   void before(const plan::Step& step, graph::Call& call) override;
   void after(const plan::Step& step, const graph::Call& call) override;
   /// Returns the values of a step, or none if the step is not observed.
   std::span<ObservedValue> values_of(const plan::Step& step);
-  void add_point(const plan::RoundingPoint& point);
-  /// Adds the results of a step that no rounding point has.
-  void add_exact(const plan::Step& step, std::size_t first);
   void see_operand(ObservedValue& value, const graph::Call& repeated);
   void see_results(std::span<ObservedValue> values, const graph::Call& call, const graph::Call& repeated);
   /// Sees a term and its sum.
