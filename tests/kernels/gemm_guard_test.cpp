@@ -1,4 +1,4 @@
-// Units that take subnormal numbers as zero compute every block without one, and no other.
+// Units that flush subnormal numbers to zero compute every block without one, and no other.
 #include <algorithm>
 #include <cmath>
 #include <random>

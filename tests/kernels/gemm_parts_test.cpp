@@ -223,7 +223,7 @@ TEST(GemmPartsInTileOrder, AreRowsOfTheirOwnInEachCallThatContinues) {
   EXPECT_TRUE(c == as_stated<float>(as_leaves));
 }
 
-/// Units that take subnormal numbers as zero must not be used where a part, or a product of parts, is one.
+/// Units that flush subnormal numbers to zero must not be used where a part, or a product of parts, is one.
 TEST(GemmPartsInTileOrder, KeepSubnormalNumbers) {
   for (const int parts : {2, 3}) {
     for (const auto& [of_a, of_b] : {std::pair{0, 0}, {-40, -46}, {-112, 0}, {-118, 20}, {-133, 60}}) {

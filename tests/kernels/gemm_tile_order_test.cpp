@@ -151,7 +151,7 @@ TEST(GemmTileOrderByTiles, MultipliesEachPairOfTilesOncePerBlock) {
   }
 }
 
-/// Units that take subnormal numbers as zero must not be used where one can occur.
+/// Units that flush subnormal numbers to zero must not be used where one can occur.
 TEST(GemmTileOrderOfTinyFactors, KeepsSubnormalNumbers) {
   for (const auto& [of_a, of_b] : {std::pair{-56, -56},
                                    {-56, -57},

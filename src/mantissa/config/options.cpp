@@ -128,7 +128,7 @@ std::vector<Option> fixed_table() {
        {},
        true},
       {"data", "packing", [](RunConfig& c) -> Slot { return &c.data.packing; },
-       "rows of several documents, or of several rows of sft; attention and positions stay within each"},
+       "pack several documents (or rows of sft) per row; attention and positions restart in each"},
       {"data",
        "weights",
        [](RunConfig& c) -> Slot { return &c.data.weights; },
@@ -161,22 +161,19 @@ std::vector<Option> fixed_table() {
       {"data",
        "truncate",
        [](RunConfig& c) -> Slot { return &c.data.truncate; },
-       "rows of conversations that are too long: refuse the data, skip the row, or drop tokens from its left "
-       "or "
-       "right",
+       "conversations longer than a row: refuse (stop with an error), skip, or drop tokens from the left or right",
        {},
        {"refuse", "skip", "left", "right"}},
       {"data",
        "masked_rows",
        [](RunConfig& c) -> Slot { return &c.data.masked_rows; },
-       "rows of sft, or of pairs, without a token to train: skip the row or pair, or refuse the data",
+       "rows of sft or pairs with nothing to train: skip, or refuse (stop with an error)",
        {},
        {"skip", "refuse"}},
       {"data",
        "empty_answers",
        [](RunConfig& c) -> Slot { return &c.data.empty_answers; },
-       "rows of sft, or of pairs, with an empty answer: skip the row or pair, train the end of the turn, or "
-       "refuse the data",
+       "rows of sft or pairs with an empty answer: skip, train the end of the turn, or refuse (stop with an error)",
        {},
        {"skip", "train", "refuse"}},
 
@@ -246,7 +243,7 @@ std::vector<Option> fixed_table() {
       {"batch",
        "shards",
        [](RunConfig& c) -> Slot { return &c.batch.shards; },
-       "parts of the batch for separate ranks; their sums are added in a fixed tree",
+       "gradient groups, added as data-parallel ranks would, in a fixed tree",
        {.min = 1, .max = kLong}},
 
       {"batch",

@@ -205,9 +205,7 @@ void check_kinds(const RunConfig& config, const Entry& entry) {
     cannot("stages do not mix sources by data.weights", "remove data.weights");
   if (config.data.packing && config.data.validation.files.empty() && config.data.validation.share > 0) {
     cannot(
-        "with data.packing, rows of other lengths hold other documents, so a share of the rows cannot be "
-        "held "
-        "out from all stages",
+        "with data.packing, a held-out share differs between stages",
         "files as data.validation, or data.validation = 0");
   }
 }

@@ -222,7 +222,7 @@ struct OpDef {
   bool (*sums_parts)(std::span<const Shape> inputs) = nullptr;
   /// Returns true if the sum of a product runs across the rows of input i. Null: all sums run along rows.
   bool (*sums_across_rows)(const Attributes&, std::size_t input) = nullptr;
-  /// The id of a gradient op that can include this op's work, and the id of the op that does both.
+  /// Fusion: the id of the backward op to merge with, and the id of the merged op.
   std::string_view joins_gradient = {}, joint = {};
   /// The id of the variant of a weight gradient's op that adds its rows to the gradient of another use.
   std::string_view adding_variant = {};

@@ -1,5 +1,5 @@
-// Counts how often units that take subnormal numbers as zero computed products of blocks, and how often their
-// guard chose fused multiply-adds instead because a subnormal number could occur.
+// Counts fast-unit products and fallbacks to FMA. A fast unit flushes subnormal numbers to zero, so blocks in
+// which one could occur fall back.
 #pragma once
 
 #include <cstdint>

@@ -112,7 +112,7 @@ void Dataset::train_below(std::int64_t end) {
   if (train == source.train) return;
   if (train < 1) {
     throw ConfigError(fmt::format(
-        "{}: before the tokens that a stage holds out are {}, fewer than one sequence of {}. Fix: more "
+        "{}: only {} tokens remain before the held-out part, fewer than one sequence of {}. Fix: more "
         "data, or files as data.validation",
         name_, end, options_.sequence_length));
   }

@@ -376,7 +376,7 @@ std::vector<Trainer::NamedMemory> Trainer::state_memory() {
   for (std::size_t i = 0; i < program().slots.size(); ++i) {
     if (program().slots[i].fixed) continue;  // read again from its file
     const plan::Buffer& master = program().buffer(program().slots[i].master_buffer);
-    if (master.quants) continue;  // made again from the model's files
+    if (master.quants) continue;  // recomputed from the model's files
     add("master." + master.name, master, static_cast<std::byte*>(weights_->master(i).data));
     for (const Update::State& state : update_->states()) {
       const plan::Buffer& b = update.buffer(state.buffer);

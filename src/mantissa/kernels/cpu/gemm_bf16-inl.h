@@ -1,4 +1,4 @@
-// bf16 operands for units that multiply bf16 and take subnormal numbers as zero, and the guard of these
+// bf16 operands for units that multiply bf16 and flush subnormal numbers to zero, and the guard of these
 // units.
 //
 // Let e be the sum of the smallest exponents of A's and B's factors that are not zero. All products are
