@@ -4,7 +4,7 @@
     torch_choices.py MODEL FILE [--limit N] [--threads N] [--mantissa build/mantissa | --no-mantissa]
 
 MODEL is a Hugging Face directory with a tokenizer, FILE a file of JSON lines with "query" (or "context"), "choices" and
-"gold" (docs/cli.md, "eval"). The log-probabilities follow the definition of lm-evaluation-harness: its tasks join context and
+"gold" (docs/cli/eval.md). The log-probabilities follow the definition of lm-evaluation-harness: its tasks join context and
 choice by a space, move white space at the end of the context to the choice, encode both together, and take the tokens beyond as
 many as the context alone has; acc is the largest log-probability, acc_norm the largest per character, acc_bytes the largest per
 byte. The model runs in f32, one choice at a time. Prints the shares of both programs, the largest difference of a

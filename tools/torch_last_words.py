@@ -4,7 +4,7 @@
     torch_last_words.py MODEL FILE [--limit N] [--dtype f32|f64|bf16|f16] [--threads N]
                         [--precision POLICY] [--mantissa build/mantissa | --no-mantissa] [--json]
 
-MODEL is a Hugging Face directory with a tokenizer, FILE a file of JSON lines with "text" (docs/cli.md, "eval"). The passages
+MODEL is a Hugging Face directory with a tokenizer, FILE a file of JSON lines with "text" (docs/cli/eval.md). The passages
 run one by one through transformers in `--dtype`. The same words are predicted by Mantissa under `--precision` (by default
 the policy of the dtype: 32-true, 64-true, bf16-true, 16-true). Prints accuracy and perplexity of both, the largest
 difference of a log-probability, and each passage that only one of them has right, with the margin of transformers between

@@ -21,7 +21,7 @@ hidden_size = 64
 source = "kk"
 )";
 
-inline constexpr const char* kFull = R"(# every section of docs/cli.md
+inline constexpr const char* kFull = R"(# every section of docs/cli/config-file.md
 [run]
 name = "demo"
 out = "runs/demo"

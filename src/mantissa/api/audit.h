@@ -29,7 +29,7 @@ struct AuditOptions {
 
 struct AuditReport {
   std::string text;                        // the verdict and the findings, for people
-  std::string json;                        // audit.json (docs/cli.md)
+  std::string json;                        // audit.json (docs/cli/audit.md)
   std::string html;                        // report.html: one page without references to other files
   std::vector<std::string> notes;          // how the steps were chosen
   std::vector<std::string> warnings = {};  // of rules that match nothing, or change nothing

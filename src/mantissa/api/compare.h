@@ -29,7 +29,7 @@ struct CompareOptions {
 struct CompareReport {
   std::string verdict;             // one paragraph
   std::string text;                // the verdict and a table, for people
-  std::string json;                // compare.json (docs/cli.md, "compare")
+  std::string json;                // compare.json (docs/cli/compare.md)
   std::string html;                // report.html: one page without references to other files
   std::string csv;                 // losses: a row for each step, a column for each run
   std::vector<std::string> notes;  // how the configs were read

@@ -12,7 +12,7 @@
 
 namespace mantissa::api {
 
-/// The config of a run: checked, resolved, immutable (docs/cli.md).
+/// The config of a run: checked, resolved, immutable (docs/cli/config-file.md).
 class Config {
  public:
   /// Reads a TOML file. `overrides` are "section.key=value", as in {"run.steps=10"}. `precision` replaces the

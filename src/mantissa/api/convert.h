@@ -63,7 +63,7 @@ struct Conversion {
   std::vector<std::string> notes, warnings;  // warnings: values that became inf or NaN
   bool interrupted = false;  // by a stop: nothing was written, or the models were not compared
   std::string text;          // for people
-  std::string json;          // for programs (docs/cli.md, "convert")
+  std::string json;          // for programs (docs/cli/convert.md)
 };
 
 /// Rewrites a safetensors file, a model directory, a GGUF file, or the model or newest state of a run. `out`

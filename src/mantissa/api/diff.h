@@ -17,7 +17,7 @@ struct DiffOptions {
   Hardware hardware = {};
 };
 
-/// A comparison as text and as JSON (docs/cli.md, "diff").
+/// A comparison as text and as JSON (docs/cli/diff.md).
 struct Diff {
   bool equal = false;
   bool beyond_rounding = false;  // of two traces: rounding does not explain a difference

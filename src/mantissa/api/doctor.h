@@ -8,7 +8,7 @@
 namespace mantissa::api {
 
 /// This machine's cores, instruction sets and memory, the cost of each format, and the recommended preset, as
-/// text and as JSON (docs/cli.md, "doctor").
+/// text and as JSON (docs/cli/doctor.md).
 struct Doctor {
   std::string text, json;
 };

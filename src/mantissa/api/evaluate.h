@@ -106,8 +106,8 @@ struct EvaluateOptions {
   // first ones of each number of people in equal shares. If the rows are conversations or a template is
   // given, the loss is that of the answers to the same puzzles.
   std::int64_t puzzles = 0;
-  std::string last_words;          // a file of passages, one per line (docs/cli.md, "eval"); empty: none
-  std::string multiple_choice;     // a file of questions, one per line (docs/cli.md, "eval"); empty: none
+  std::string last_words;          // a file of passages, one per line (docs/cli/eval.md); empty: none
+  std::string multiple_choice;     // a file of questions, one per line (docs/cli/eval.md); empty: none
   std::int64_t passage_limit = 0;  // evaluate only the first passages and questions; 0: all
   // Above 0: instead of rows, windows of this many tokens that begin every `stride` tokens (0: half a
   // window).

@@ -8,7 +8,7 @@
 
 namespace mantissa::api {
 
-/// A description as text and as JSON (docs/cli.md, "inspect").
+/// A description as text and as JSON (docs/cli/inspect.md).
 struct Inspection {
   std::string text, json;
 };

@@ -28,7 +28,7 @@ struct Merge {
   std::vector<std::string> notes, warnings;
   bool interrupted = false;  // by a stop: nothing was written
   std::string text;          // for people
-  std::string json;          // for programs (docs/cli.md, "merge")
+  std::string json;          // for programs (docs/cli/merge.md)
 };
 
 /// Writes a model directory with the adapter added into the weights, in f64 and rounded once. It appears

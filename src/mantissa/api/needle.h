@@ -34,7 +34,7 @@ struct Needle {
   bool interrupted = false;       // by a stop: only complete lengths are there
 };
 
-/// Measures the model (docs/cli.md, "eval"). Throws ConfigError, FileError, and RunStopped for non-finite
+/// Measures the model (docs/cli/eval.md). Throws ConfigError, FileError, and RunStopped for non-finite
 /// logits.
 Needle find_needles(const Model& model, const NeedleOptions& options, const Precision& precision = {},
                     const Hardware& hardware = {}, std::stop_token stop = {});

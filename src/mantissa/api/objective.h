@@ -10,7 +10,7 @@ namespace mantissa::api {
 struct ObjectiveOptions {
   /// ppo, grpo, dr-grpo, reinforce++, reinforce++-baseline, rloo, dpo or reward.
   std::string name;
-  std::filesystem::path in, out;     // safetensors files (docs/cli.md, "objective")
+  std::filesystem::path in, out;     // safetensors files (docs/cli/objective.md)
   std::vector<std::string> changes;  // keys of [rl] or [dpo]: "rl.kl=none"
   bool overwrite = false;            // replace an existing file at `out` that is not the result of a replay
 };
@@ -19,7 +19,7 @@ struct ObjectiveReplay {
   double loss = 0;
   std::vector<std::string> notes;
   std::string text;  // for people
-  std::string json;  // for programs (docs/cli.md, "objective")
+  std::string json;  // for programs (docs/cli/objective.md)
 };
 
 /// Writes the loss of the tensors of `in`, its gradients and its intermediate values to `out`, to compare

@@ -49,10 +49,10 @@ struct Plan {
   std::vector<std::string> notes;  // how the config was read
   std::string refusal;             // why train() rejects the rules, or ""
   std::string text;                // for people
-  std::string json;                // for programs (docs/cli.md, "explain --json")
+  std::string json;                // for programs (docs/cli/explain.md)
 };
 
-/// Returns the plan of the config's run. `targets` are other machines, by name or FILE.toml (docs/cli.md,
+/// Returns the plan of the config's run. `targets` are other machines, by name or FILE.toml (docs/cli/explain.md,
 /// "Targets"). `data` replaces the config's source, as in train(). Throws ConfigError, FileError.
 Plan explain(const Config& config, const Hardware& hardware = {},
              const std::vector<std::string>& targets = {}, const Data& data = {});

@@ -34,7 +34,7 @@ struct Trace {
   std::vector<Tensor> tensors;  // if `out` is empty
   bool interrupted = false;     // by a stop: nothing was written or returned
 };
-/// Writes a trace file (docs/cli.md, "trace"), or returns its tensors if `out` is empty. Throws FileError,
+/// Writes a trace file (docs/cli/trace.md), or returns its tensors if `out` is empty. Throws FileError,
 /// ShapeError, DtypeError or ConfigError for input that does not fit the model. Throws FileError before
 /// anything runs if `out` is a file of the model or another input or, unless `overwrite`, an existing file
 /// that is not a trace. Throws RunStopped for a non-finite value, after writing the file.

@@ -1,4 +1,4 @@
-// The config of a run (docs/cli.md, "Config"): a plain struct, read from TOML, overridden by --set, and
+// The config of a run (docs/cli/config-file.md): a plain struct, read from TOML, overridden by --set, and
 // printed in resolved form.
 #pragma once
 

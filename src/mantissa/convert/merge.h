@@ -35,7 +35,7 @@ struct Merge {
 std::optional<Merge> merge(const MergeRequest& request, const kernels::Context& ctx,
                            const std::stop_token& stop = {});
 
-/// Returns the report for people, without a final newline, and as JSON (docs/cli.md, "merge").
+/// Returns the report for people, without a final newline, and as JSON (docs/cli/merge.md).
 std::string to_text(const Merge& merge);
 std::string to_json(const Merge& merge);
 

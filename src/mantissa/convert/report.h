@@ -36,7 +36,7 @@ const char* rounding_name(Rounding rounding);
 /// Returns a table of the tensors with errors, a line for the others of each dtype, the totals, the notes and
 /// the effect, without a final newline.
 std::string to_text(const Report& report);
-/// Returns the report as JSON (docs/cli.md, "convert").
+/// Returns the report as JSON (docs/cli/convert.md).
 std::string to_json(const Report& report);
 
 }  // namespace mantissa::convert

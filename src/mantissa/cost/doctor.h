@@ -42,7 +42,7 @@ struct Checkup {
 Checkup check_machine(const runtime::Device& device);
 
 std::string to_text(const Checkup& machine);
-/// Returns the result as JSON (docs/cli.md, "doctor").
+/// Returns the result as JSON (docs/cli/doctor.md).
 std::string to_json(const Checkup& machine);
 
 }  // namespace mantissa::cost

@@ -50,7 +50,7 @@ const std::vector<Target>& known_targets();
 /// ConfigError for an unknown name or invalid contents, and FileError if the file cannot be read.
 Target find_target(const std::string& text);
 
-/// Parses a target from TOML (docs/cli.md, "Targets"). `file` appears in messages. Throws ConfigError.
+/// Parses a target from TOML (docs/cli/explain.md). `file` appears in messages. Throws ConfigError.
 Target parse_target(std::string_view text, const std::filesystem::path& file);
 
 }  // namespace mantissa::cost

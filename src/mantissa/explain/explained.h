@@ -150,7 +150,7 @@ Explained explain_generation(const weights::ModelSource& source, const precision
 
 /// Returns the plan as text.
 std::string to_text(const Explained& plan);
-/// Returns the plan as JSON (docs/cli.md, "explain --json").
+/// Returns the plan as JSON (docs/cli/explain.md).
 std::string to_json(const Explained& plan);
 
 }  // namespace mantissa::explain

@@ -45,7 +45,7 @@ struct Overflow {
       {};  // {"--set", "precision.reduce=f32"}, if the cure is not the scope's compute format
 };
 
-/// The measurements of one optimizer step (docs/cli.md, "metrics.jsonl").
+/// The measurements of one optimizer step (docs/cli/run-directory.md).
 struct StepReport {
   std::int64_t step = 0;
   double loss = 0;

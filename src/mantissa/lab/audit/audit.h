@@ -172,7 +172,7 @@ struct Audit {
 
 /// Returns the verdict and the findings.
 std::string to_text(const Audit& audit);
-/// Returns audit.json (docs/cli.md).
+/// Returns audit.json (docs/cli/audit.md).
 std::string to_json(const Audit& audit);
 /// Returns report.html, one page without references to other files.
 std::string to_html(const Audit& audit);

@@ -10,7 +10,7 @@
 
 namespace mantissa::lab {
 
-/// The figures above which a problem is reported. docs/cli.md, "audit", states their meaning.
+/// The figures above which a problem is reported. docs/cli/audit.md, states their meaning.
 struct Thresholds {
   double overflow = 0;        // share of a value's elements, in any step
   double saturation = 0.01;   // the same

@@ -115,7 +115,7 @@ std::vector<StepDifference> differences(const ComparedRun& run, const ComparedRu
 
 /// Returns the verdict and a table.
 std::string to_text(const Comparison& comparison);
-/// Returns compare.json (docs/cli.md, "compare").
+/// Returns compare.json (docs/cli/compare.md).
 std::string to_json(const Comparison& comparison);
 /// Returns report.html, one page without references to other files.
 std::string to_html(const Comparison& comparison);

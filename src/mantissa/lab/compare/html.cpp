@@ -217,7 +217,7 @@ std::string rule_text(const Comparison& c) {
   return fmt::format(
       "{}A run is better or worse if chance alone gives such a gap in less than one of {:.0f} comparisons, "
       "by "
-      "Student's distribution with {} degrees of freedom (docs/cli.md).",
+      "Student's distribution with {} degrees of freedom (docs/cli/compare.md).",
       c.measure.online ? " " : "", kComparisonsPerFalseCall, degrees);
 }
 

@@ -70,7 +70,7 @@ std::string value_of(const ConfigKeys& keys, const std::string& key) {
   return found == keys.end() ? "" : found->second;
 }
 
-/// True for keys that change memory, time or output, but no bit of a result (docs/cli.md, "Config").
+/// True for keys that change memory, time or output, but no bit of a result (docs/cli/config-file.md).
 bool changes_no_bit(std::string_view key) {
   return key == "run.threads" || key == "batch.micro_batch_size" || key == "batch.recompute" ||
          key == "batch.chunk_tokens" || key == "precision.native_only" || key.starts_with("log.") ||

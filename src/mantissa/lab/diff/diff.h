@@ -52,7 +52,7 @@ std::string short_text(const nlohmann::json& value);
 /// Returns the result in lines of at most 80 columns, unless a name is longer, with at most `limit` tensors.
 /// For a bitwise comparison, one line.
 std::string to_text(const Diff& diff, std::size_t limit);
-/// Returns the fields of docs/cli.md, "diff".
+/// Returns the fields of docs/cli/diff.md.
 std::string to_json(const Diff& diff);
 
 }  // namespace mantissa::lab

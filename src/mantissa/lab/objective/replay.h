@@ -13,7 +13,7 @@ std::span<const std::string> objective_names();
 
 struct ObjectiveRequest {
   std::string name;
-  std::filesystem::path in, out;            // safetensors files (docs/cli.md, "objective")
+  std::filesystem::path in, out;            // safetensors files (docs/cli/objective.md)
   std::vector<std::string> overrides = {};  // "rl.kl=none", as in --set
   bool overwrite = false;                   // replace a file at `out` that no replay wrote
 };
