@@ -63,7 +63,8 @@ std::set<std::string> anchors(const fs::path& page) {
   std::set<std::string> found;
   for (const auto& [number, line] : prose(page)) {
     const std::size_t depth = line.find_first_not_of('#');
-    if (depth != std::string::npos && depth > 0 && line[depth] == ' ') found.insert(anchor(line.substr(depth + 1)));
+    if (depth != std::string::npos && depth > 0 && line[depth] == ' ')
+      found.insert(anchor(line.substr(depth + 1)));
   }
   return found;
 }

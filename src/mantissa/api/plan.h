@@ -52,8 +52,9 @@ struct Plan {
   std::string json;                // for programs (docs/cli/explain.md)
 };
 
-/// Returns the plan of the config's run. `targets` are other machines, by name or FILE.toml (docs/cli/explain.md,
-/// "Targets"). `data` replaces the config's source, as in train(). Throws ConfigError, FileError.
+/// Returns the plan of the config's run. `targets` are other machines, by name or FILE.toml
+/// (docs/cli/explain.md, "Targets"). `data` replaces the config's source, as in train(). Throws ConfigError,
+/// FileError.
 Plan explain(const Config& config, const Hardware& hardware = {},
              const std::vector<std::string>& targets = {}, const Data& data = {});
 /// Returns the plan of generation from a model or, if `precision` has a DeepSpeed file, of training it.

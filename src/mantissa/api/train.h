@@ -96,10 +96,10 @@ struct Summary {
   bool interrupted = false;
 };
 
-/// Trains and writes a run directory (docs/cli/train.md). Throws ConfigError, FileError or ResourceError for faults
-/// of config, data, files or machine, before the first step except for rows of Data::next and for writing
-/// files. Throws RunStopped if the run cannot continue or ends with a non-finite loss; then states are
-/// written, but no model. A stop request discards only the current step (docs/library.md, "Stopping and
+/// Trains and writes a run directory (docs/cli/train.md). Throws ConfigError, FileError or ResourceError for
+/// faults of config, data, files or machine, before the first step except for rows of Data::next and for
+/// writing files. Throws RunStopped if the run cannot continue or ends with a non-finite loss; then states
+/// are written, but no model. A stop request discards only the current step (docs/library.md, "Stopping and
 /// resuming").
 Summary train(const Config& config, const TrainOptions& options = {}, const Events& events = {},
               std::stop_token stop = {});

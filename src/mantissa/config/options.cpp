@@ -161,7 +161,8 @@ std::vector<Option> fixed_table() {
       {"data",
        "truncate",
        [](RunConfig& c) -> Slot { return &c.data.truncate; },
-       "conversations longer than a row: refuse (stop with an error), skip, or drop tokens from the left or right",
+       "conversations longer than a row: refuse (stop with an error), skip, or drop tokens from the left or "
+       "right",
        {},
        {"refuse", "skip", "left", "right"}},
       {"data",
@@ -173,7 +174,8 @@ std::vector<Option> fixed_table() {
       {"data",
        "empty_answers",
        [](RunConfig& c) -> Slot { return &c.data.empty_answers; },
-       "rows of sft or pairs with an empty answer: skip, train the end of the turn, or refuse (stop with an error)",
+       "rows of sft or pairs with an empty answer: skip, train the end of the turn, or refuse (stop with an "
+       "error)",
        {},
        {"skip", "train", "refuse"}},
 

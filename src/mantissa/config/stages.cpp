@@ -204,9 +204,8 @@ void check_kinds(const RunConfig& config, const Entry& entry) {
   if (!config.data.weights.empty())
     cannot("stages do not mix sources by data.weights", "remove data.weights");
   if (config.data.packing && config.data.validation.files.empty() && config.data.validation.share > 0) {
-    cannot(
-        "with data.packing, a held-out share differs between stages",
-        "files as data.validation, or data.validation = 0");
+    cannot("with data.packing, a held-out share differs between stages",
+           "files as data.validation, or data.validation = 0");
   }
 }
 

@@ -66,9 +66,9 @@ struct Start {
   std::vector<std::pair<std::string, std::string>> files = {};
 };
 
-/// Trains and writes a run directory (docs/cli/run-directory.md). After a stop, the completed steps are saved as a state.
-/// Throws ConfigError, FileError or ResourceError before the first step. Throws RunStopped if the run cannot
-/// continue or ends with a non-finite loss; then states are written, but no model.
+/// Trains and writes a run directory (docs/cli/run-directory.md). After a stop, the completed steps are saved
+/// as a state. Throws ConfigError, FileError or ResourceError before the first step. Throws RunStopped if the
+/// run cannot continue or ends with a non-finite loss; then states are written, but no model.
 Result train(Start start, const Events& events, const runtime::Device& device, std::stop_token stop);
 
 }  // namespace mantissa::run

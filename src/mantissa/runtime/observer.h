@@ -59,8 +59,8 @@ std::string_view format_name(const ObservedValue& value);
 /// of the backward pass computes it.
 precision::Pass pass_of(const ObservedValue& value);
 
-/// Returns the figures of a value by name, as in observations.jsonl (docs/cli/run-directory.md): shares of its elements,
-/// and errors relative to its rms.
+/// Returns the figures of a value by name, as in observations.jsonl (docs/cli/run-directory.md): shares of
+/// its elements, and errors relative to its rms.
 std::vector<std::pair<std::string_view, double>> figures(const ObservedValue& value);
 
 /// Returns the bytes that an observer of the steps for which `wanted` returns true takes.
