@@ -82,8 +82,9 @@ TEST(Documentation, EveryRelativeLinkResolves) {
         const fs::path path = file.empty() ? page : page.parent_path() / file;
         const std::string where = page.string() + ":" + std::to_string(number) + ": " + target;
         ASSERT_TRUE(fs::exists(path)) << where;
-        if (file.size() < target.size())
+        if (file.size() < target.size()) {
           EXPECT_TRUE(anchors(path).contains(target.substr(file.size() + 1))) << where;
+        }
       }
     }
   }

@@ -74,7 +74,7 @@ ShardReport write_shards(const ShardOptions& options,
                          const std::function<void(const ShardProgress&)>& on_progress = {},
                          std::stop_token stop = {});
 
-/// What data hold. Lengths are in tokens.
+/// A description of data. Lengths are in tokens.
 struct DataDescription {
   std::int64_t tokens = 0, documents = 0;
   std::int64_t shortest = 0, median = 0, p90 = 0, longest = 0;  // documents

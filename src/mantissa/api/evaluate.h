@@ -148,7 +148,7 @@ struct PairedMean {
   std::int64_t pairs = 0;
 };
 
-/// What an evaluation has more than another one of the same data.
+/// The differences of an evaluation from another one of the same data.
 struct PairedChange {
   std::optional<PairedMean> loss;           // over rows, weighted by their tokens
   std::optional<PairedMean> accuracy;       // of last words, a share of 1

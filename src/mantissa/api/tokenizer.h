@@ -49,7 +49,7 @@ struct TokenizerTraining {
   int threads = 0;         // 0: all processors; changes no bit
   bool overwrite = false;  // replaces the tokenizer in `out`
 };
-/// What was trained. The vocabulary is smaller than requested if the text has no more pairs.
+/// The trained tokenizer. The vocabulary is smaller than requested if the text has no more pairs.
 struct TrainedTokenizer {
   std::int64_t vocabulary = 0, words = 0, bytes = 0;  // words: different ones
 };

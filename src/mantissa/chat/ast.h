@@ -97,7 +97,7 @@ struct Statement {
       {};  // printed; the iterable and the test; values; the call; the filter
   std::vector<Target> targets = {};
   std::vector<Parameter> parameters = {};
-  // Whether the body of a macro uses the hidden parameters, and so accepts them.
+  // True if the body of a macro uses the hidden parameters, and so accepts them.
   bool uses_varargs = false, uses_kwargs = false, uses_caller = false;
   std::vector<std::pair<ExpressionPtr, Body>> branches = {};  // of a condition
   Body body = {};

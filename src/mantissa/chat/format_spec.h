@@ -1,4 +1,4 @@
-// What the operator % and str.format have in common: how one value is written into a field.
+// Writes one value into a field, for the operator % and str.format.
 #pragma once
 
 #include <string>

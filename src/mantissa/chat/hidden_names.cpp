@@ -6,7 +6,7 @@ namespace mantissa::chat {
 
 namespace {
 
-// How one level uses names. Nested levels (loops, macros, captured blocks) have their own.
+// The uses of names in one level. Nested levels (loops, macros, captured blocks) have their own.
 class LevelNames {
  public:
   std::map<int, bool> hidden;  // the names that are used, and whether the first use is an assignment

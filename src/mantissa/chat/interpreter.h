@@ -96,7 +96,7 @@ class Interpreter {
   std::vector<std::pair<std::size_t, std::size_t>> generations_;
   bool lost_generation_ = false;
   bool in_generation_ = false;
-  // What could hold itself, to be emptied at the end.
+  // Values that could hold themselves, to be emptied at the end.
   std::vector<std::shared_ptr<Namespace>> namespaces_;
   std::vector<std::shared_ptr<Scope>> macro_scopes_;
 };

@@ -67,7 +67,7 @@ class Notes {
   std::vector<std::string> notes_, warnings_;
 };
 
-/// What to evaluate: the held-out rows of a config, or a model over files.
+/// The subject of an evaluation: the held-out rows of a config, or a model over files.
 class Subject {
  public:
   /// Reads the policies, so that a misspelt one is an error before the first of them runs.

@@ -17,7 +17,7 @@ namespace {
 
 constexpr std::size_t kWidth = 80;
 
-/// What one does with some keys. A key belongs to the task that names it, or else to that of its section.
+/// A task and its keys. A key belongs to the task that names it, or else to that of its section.
 struct Task {
   std::string_view title;
   std::vector<std::string_view> keys;  // keys and sections

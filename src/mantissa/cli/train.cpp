@@ -176,7 +176,8 @@ api::Events events_of(const Arguments& a, StepTable& table, Rewards& rewards, co
   return events;
 }
 
-/// Trains, and appends the printed notes to `notes`. If the run stops by itself, tells how to see why.
+/// Trains, and appends the printed notes to `notes`. If the run stops by itself, prints the command that
+/// shows why.
 api::Summary trained(const Arguments& a, const api::Config& config, const api::TrainOptions& options,
                      StepTable& table, Rewards& rewards, const SignalStop& signals,
                      std::vector<std::string>& notes) {

@@ -1,4 +1,4 @@
-// What help says about one key of a config.
+// The help on one key of a config.
 #pragma once
 
 #include <string>

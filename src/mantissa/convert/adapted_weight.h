@@ -50,7 +50,7 @@ class AdaptedWeight {
   bool outputs_are_columns_ = false;
 };
 
-/// What rounding an adapted weight lost: of the changes W' − W, and of the elements that change.
+/// The losses of rounding an adapted weight: of the changes W' − W, and of the elements that change.
 struct MergeLoss {
   double change = 0;                        // Σ (W' − W)²
   double lost = 0;                          // Σ (rounded(W') − W')²

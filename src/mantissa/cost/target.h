@@ -31,7 +31,7 @@ struct Target {
   double seconds_per_kernel = 5e-6;
 };
 
-/// How a target computes products in a format.
+/// The way in which a target computes products in a format.
 struct TargetFormat {
   std::string format;
   bool native = false;

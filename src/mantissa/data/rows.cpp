@@ -39,7 +39,8 @@ std::vector<std::int32_t> enough_puzzles(const config::RunConfig& config,
 
 constexpr const char* kPuzzles = "the puzzles of kk";
 
-/// What the stages of a run share: the tokens that they need together, and the ids of their sources.
+/// The values that the stages of a run share: the tokens that they need together, and the ids of their
+/// sources.
 struct Stages {
   std::int64_t needed = 0;
   std::map<std::vector<std::string>, std::shared_ptr<const text::Corpus>> corpora = {};

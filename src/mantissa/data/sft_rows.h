@@ -17,7 +17,7 @@
 
 namespace mantissa::data {
 
-/// What happens to rows that are not as they should be (docs/fine-tuning.md).
+/// The rules for rows that are too long, empty or without a label (docs/fine-tuning.md).
 struct SftRules {
   std::int64_t sequence_length = 256;  // a row has at most one id more
   TrainOn train_on = TrainOn::assistant;
@@ -27,7 +27,7 @@ struct SftRules {
 };
 SftRules sft_rules(const config::DataSection& section);
 
-/// What rules did to the rows of some files.
+/// The counts of rows that the rules changed or left out.
 struct RuleCounts {
   std::int64_t used = 0;
   std::int64_t masked = 0, empty = 0, skipped = 0;  // not used: nothing to train, an empty answer, too long

@@ -17,7 +17,7 @@
 
 namespace mantissa::dialog {
 
-/// What ended an answer.
+/// The reason why an answer ended.
 enum class End { turn, max_new_tokens, context, interrupted, stop };
 
 /// Returns "turn", "max_new_tokens", "context", "interrupted" or "stop" (a stop string).

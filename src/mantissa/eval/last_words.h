@@ -1,4 +1,4 @@
-// How well a model predicts the last words of passages.
+// Measures how well a model predicts the last words of passages.
 #pragma once
 
 #include <cstdint>

@@ -16,7 +16,7 @@ struct PairedMean {
   std::int64_t pairs = 0;
 };
 
-/// What `other` has more than `first`.
+/// The mean difference `other` − `first`.
 struct PairedChange {
   std::optional<PairedMean> loss;           // over rows, weighted by their tokens
   std::optional<PairedMean> accuracy;       // over passages, a share of 1

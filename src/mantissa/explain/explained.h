@@ -33,7 +33,7 @@ struct Here {
   std::vector<UnitUse> units;                                           // that compute the plan's products
 };
 
-/// What one stage of a run needs of another machine.
+/// The needs of one stage of a run on another machine.
 struct StageThere {
   std::size_t peak_bytes = 0;
   double seconds = 0;  // of a step; 0 if the machine lacks a format

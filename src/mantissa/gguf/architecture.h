@@ -10,7 +10,7 @@
 
 namespace mantissa::gguf {
 
-/// How a tensor of a GGUF file differs from the tensor of the same weight in a Hugging Face file.
+/// The difference of a tensor of a GGUF file from the tensor of the same weight in a Hugging Face file.
 enum class Transform : std::uint8_t {
   none,
   query_heads,  // within each query head, rows i and i + head_dim / 2 become rows 2i and 2i + 1

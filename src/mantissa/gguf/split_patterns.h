@@ -1,4 +1,5 @@
-// How byte-level BPE vocabularies split text before the merges: the names of tokenizer.ggml.pre.
+// The patterns by which byte-level BPE vocabularies split text before the merges: the names of
+// tokenizer.ggml.pre.
 #pragma once
 
 #include <nlohmann/json.hpp>

@@ -1,4 +1,4 @@
-// How much of a GGUF file has which type.
+// Counts the values of a GGUF file by type.
 #pragma once
 
 #include <cstdint>

@@ -1,4 +1,4 @@
-// What determines the bits of a matrix product, in addition to the values of its factors.
+// The parameters that determine the bits of a matrix product, in addition to the values of its factors.
 #pragma once
 
 #include "mantissa/numeric/factor.h"

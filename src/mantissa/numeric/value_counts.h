@@ -1,5 +1,5 @@
-// What a rounding did to values: their range and distribution as stored, and the errors against the values
-// before it.
+// The effect of a rounding on values: their range and distribution as stored, and the errors against the
+// values before it.
 #pragma once
 
 #include <cstddef>

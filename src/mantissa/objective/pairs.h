@@ -16,7 +16,7 @@
 
 namespace mantissa::objective {
 
-/// What the objective needs of the rows of a step besides the outputs of their pass.
+/// The data of the rows of a step that the objective needs besides the outputs of their pass.
 struct PairData {
   std::size_t pairs = 0;
   std::vector<double> reference = {};  // dpo: of each row, its log-probability under the reference

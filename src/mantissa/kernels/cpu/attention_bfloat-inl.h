@@ -34,7 +34,7 @@ class HeadWords {
     return type == Scalar::bf16 && !Rounds(operand, type) && stride % kTileBlock == 0;
   }
 
-  /// What Load() found.
+  /// The result of Load().
   struct Found {
     std::uint32_t exponent = 0;  // the smallest biased one, as Smallest::Exponent() returns it
     bool finite = true;

@@ -1,4 +1,4 @@
-// Whether this processor multiplies pairs of bf16 numbers (VDPBF16PS), and whether that pays.
+// Tells if this processor multiplies pairs of bf16 numbers (VDPBF16PS), and if that pays.
 #pragma once
 
 #include <cstdint>

@@ -1,4 +1,5 @@
-// What an audit saw: the steps of a run under observation, the statistics of its values, and the findings.
+// The observations of an audit: the steps of a run under observation, the statistics of its values, and the
+// findings.
 #pragma once
 
 #include <cstdint>

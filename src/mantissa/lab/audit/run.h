@@ -29,7 +29,7 @@ struct AuditOptions {
   std::function<std::string(const Cure&)> cure_command = {};  // Finding::command
 };
 
-/// What an audit needs to run the steps, as often as it tries a cure.
+/// The inputs with which an audit runs the steps, as often as it tries a cure.
 struct AuditSource {
   const config::RunConfig& config;
   const weights::ModelSource& model;

@@ -12,7 +12,7 @@
 
 namespace mantissa::lab {
 
-/// What the steps of an audit showed under a cure.
+/// The findings of the steps of an audit under a cure.
 struct Trial {
   std::vector<std::string> arguments;  // of the cure
   bool observed = false;               // every value was seen; otherwise only losses, weights and stops

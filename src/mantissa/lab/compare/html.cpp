@@ -203,7 +203,7 @@ std::string cost_table(const Comparison& c, const Runs& runs) {
   return to_html(table);
 }
 
-/// Returns how a gap is told from chance, with the degrees of freedom.
+/// Returns the rule that separates a gap from chance, with the degrees of freedom.
 std::string rule_text(const Comparison& c) {
   double least = INFINITY, most = 0;
   for (const ComparedRun& run : c.runs) {
@@ -259,7 +259,7 @@ report::Section details_section(const Comparison& c) {
   report::Section section{.id = "details",
                           .link = "Details",
                           .heading = "Policies and findings",
-                          .intro = "Findings tell what rounding lost, whether or not the loss shows it.",
+                          .intro = "Findings name what rounding lost, even if the loss does not show it.",
                           .body = {}};
   for (const ComparedRun& run : c.runs) {
     std::string body = run.policy.empty() ? "" : report::command_box(run.policy);

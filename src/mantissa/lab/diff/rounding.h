@@ -1,4 +1,4 @@
-// Whether rounding alone explains the differences between two traces.
+// Decides if rounding alone explains the differences between two traces.
 #pragma once
 
 #include <optional>

@@ -17,7 +17,7 @@ std::size_t pairs_of(const Inputs& inputs, std::string_view name, std::int64_t r
                   inputs.file(), name, rows));
 }
 
-/// What is reported of pairs.
+/// The report on pairs.
 struct Summary {
   double right = 0;   // pairs whose chosen answer has the larger reward
   double margin = 0;  // Σ of the differences of the rewards
