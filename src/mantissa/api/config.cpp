@@ -14,6 +14,7 @@
 #include "mantissa/config/command_policy.h"
 #include "mantissa/config/key_help.h"
 #include "mantissa/config/unknown.h"
+#include "mantissa/plan/rules.h"
 
 namespace mantissa::api {
 
@@ -33,6 +34,12 @@ struct Arguments {
   config::PrecisionArguments all;
 };
 
+/// Adds the warnings about rules that match nothing whatever the model is.
+void add_rule_warnings(const precision::Policy& policy, config::Told& told) {
+  for (std::string& warning : plan::inserted_step_warnings(policy))
+    told.warnings.push_back(std::move(warning));
+}
+
 }  // namespace
 
 Config Config::load(const std::filesystem::path& path, const std::vector<std::string>& overrides,
@@ -40,6 +47,7 @@ Config Config::load(const std::filesystem::path& path, const std::vector<std::st
   const Arguments arguments(precision);
   Impl impl;
   impl.run = config::load_config(path, overrides, arguments.all, &impl.told);
+  add_rule_warnings(impl.run.policy, impl.told);
   return Config(std::make_shared<const Impl>(std::move(impl)));
 }
 
@@ -49,6 +57,7 @@ Config Config::parse(std::string_view text, const std::vector<std::string>& over
   Impl impl;
   impl.run = config::parse_config(text, std::filesystem::current_path() / "config", overrides, arguments.all,
                                   &impl.told);
+  add_rule_warnings(impl.run.policy, impl.told);
   return Config(std::make_shared<const Impl>(std::move(impl)));
 }
 
@@ -84,6 +93,7 @@ precision::Policy policy_for(const Precision& precision, const weights::ModelSou
 Reading read_precision(const Precision& precision, bool backward) {
   config::Told told;
   const precision::Policy policy = policy_for(precision, &told, backward);
+  add_rule_warnings(policy, told);
   return {fmt::format("{}: {}", policy.preset(), policy.line()), told.notes, told.warnings};
 }
 
