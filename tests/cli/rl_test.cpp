@@ -75,6 +75,10 @@ TEST_F(Rl, EqualRewardsAreNotCalledLostUpdates) {
   EXPECT_TRUE(has(equal.out, "every gradient is 0, so no weight changes")) << equal.out;
   EXPECT_FALSE(has(equal.out + equal.err, "were lost")) << equal.out << equal.err;
   EXPECT_FALSE(has(equal.out + equal.err, "optimizer.lr=")) << equal.out << equal.err;
+  const Result audit = mantissa(folder, "audit run.toml --set optimizer.lr=3e-4 --out audit");
+  ASSERT_EQ(audit.code, 0) << audit.err;
+  EXPECT_TRUE(has(audit.out, "are not informative: all responses have the same reward")) << audit.out;
+  EXPECT_FALSE(has(audit.out, "no problem")) << audit.out;
 }
 
 TEST_F(Rl, SampledLogProbabilitiesAreThoseOfTrainingUnderEveryPolicy) {

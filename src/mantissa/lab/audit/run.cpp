@@ -216,6 +216,7 @@ Audit audit_run(const AuditSource& source, const AuditOptions& options, const On
   }
   observer.reset();
   updates.reset();
+  record.judge_rewards();
   record.list_unobserved(trainer.parts());
   record.summarise_gradients(trainer.parts(), trainer.model().num_hidden_layers);
   const bool compared =
