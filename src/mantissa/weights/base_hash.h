@@ -16,7 +16,8 @@ namespace mantissa::weights {
 std::string hash_of_files(const ModelSource& source);
 
 /// Returns a warning if the run of the adapter in `path` (the run, its adapter or its state) began with other
-/// weights than those of `source`. Null: they are equal, or the run has no hash of its base.
+/// weights than those of `source`. Null: they are equal, or the run has no hash of its base. Throws FileError
+/// if the run's start.safetensors cannot be read.
 std::optional<std::string> changed_base(const ModelSource& source, const std::filesystem::path& path);
 
 }  // namespace mantissa::weights
