@@ -34,6 +34,11 @@ struct Arguments {
   config::PrecisionArguments all;
 };
 
+/// Returns a key without its values, spellings and defaults.
+ConfigKeyHelp key_of(const config::OptionInfo& o) {
+  return {o.section, o.key, o.type, o.default_value, o.description, {}, {}, {}};
+}
+
 /// Adds the warnings about rules that match nothing whatever the model is.
 void add_rule_warnings(const precision::Policy& policy, config::Told& told) {
   for (std::string& warning : plan::inserted_step_warnings(policy))
@@ -106,8 +111,7 @@ std::string config_help(std::size_t columns, std::string_view section) {
 
 std::vector<ConfigKeyHelp> config_keys() {
   std::vector<ConfigKeyHelp> keys;
-  for (config::OptionInfo& o : config::options())
-    keys.push_back({o.section, o.key, o.type, o.default_value, o.description, {}, {}, {}});
+  for (config::OptionInfo& o : config::options()) keys.push_back(key_of(o));
   return keys;
 }
 
@@ -115,14 +119,11 @@ ConfigKeyHelp config_key_help(std::string_view name) {
   for (const config::OptionInfo& o : config::options()) {
     if (fmt::format("{}.{}", o.section, o.key) != name) continue;
     config::KeyHelp help = config::help_of(o);
-    return {o.section,
-            o.key,
-            o.type,
-            o.default_value,
-            o.description,
-            std::move(help.values),
-            std::move(help.spellings),
-            std::move(help.defaults)};
+    ConfigKeyHelp key = key_of(o);
+    key.values = std::move(help.values);
+    key.spellings = std::move(help.spellings);
+    key.defaults = std::move(help.defaults);
+    return key;
   }
   throw ConfigError(fmt::format("{}: is not a key of a config; see mantissa help keys", name));
 }
