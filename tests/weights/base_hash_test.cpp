@@ -14,7 +14,7 @@ class StartOfAdapter : public test::TemporaryFolder {
   std::string refusal() const {
     return test::message_of<FileError>([&] { changed_base({}, folder); });
   }
-  const std::string name() const { return (folder / "start.safetensors").string(); }
+  std::string name() const { return (folder / "start.safetensors").string(); }
 };
 
 TEST_F(StartOfAdapter, ThatIsMissingTellsNothing) {

@@ -11,8 +11,8 @@
 namespace mantissa::weights {
 
 /// Returns the xxh64 of the tensors of `source` with their names, formats and shapes, or of its whole file if
-/// that is no safetensors file, as 16 hexadecimal digits; "" for weights in memory, a state, or none. Reads
-/// all bytes once, in pieces.
+/// that is not a safetensors file, as 16 hexadecimal digits; "" for weights in memory, a state, or none.
+/// Reads all bytes once, in pieces.
 std::string hash_of_files(const ModelSource& source);
 
 /// Returns a warning if the run of the adapter in `path` (the run, its adapter or its state) began with other
