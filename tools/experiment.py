@@ -129,6 +129,20 @@ def of_seeds(values):
     return f"{statistics.mean(values):.1f}{spread}"
 
 
+def paired_points(results, policy, reference):
+    """Returns the mean difference of two policies in right answers after rl, in points, seed by seed, and its standard error."""
+    of = lambda name: {r["seed"]: share(r["after"]) for r in results if r["policy"] == name}
+    own, other = of(policy), of(reference)
+    points = [100 * (own[seed] - other[seed]) for seed in sorted(own.keys() & other.keys())]
+    error = statistics.stdev(points) / math.sqrt(len(points)) if len(points) > 1 else math.nan
+    return statistics.mean(points), error
+
+
+def runs_to_compare():
+    """Returns the runs of all seeds, those of the first seed first: compare pairs runs of one seed."""
+    return [f"{policy}-{seed}" for seed in SEEDS for policy in POLICIES]
+
+
 def print_table(header, rows):
     print("\n| " + " | ".join(header) + " |\n|" + " --- |" * len(header))
     for row in rows:
@@ -164,7 +178,11 @@ def experiment_kk(args, mantissa):
     error = 100 * math.sqrt(0.25 / args.puzzles)
     print(f"\nRight answers in % of {args.puzzles} held-out puzzles: mean and standard deviation of {len(SEEDS)} seeds. The "
           f"standard error of one measurement is at most {error:.1f}.")
-    mantissa("compare", *(f"{policy}-{SEEDS[0]}" for policy in POLICIES), "--out", "compare", "--quiet")
+    for policy in POLICIES[1:]:
+        points, error = paired_points(results, policy, POLICIES[0])
+        print(f"{policy} after rl, paired with {POLICIES[0]} of the same seed: {points:+.1f} ± {error:.1f} points (standard error).")
+    mantissa("compare", *runs_to_compare(), "--out", "compare", "--quiet")
+    print(json.loads((mantissa.out / "compare" / "compare.json").read_text())["verdict"])
 
 
 def experiment_mismatch(args, mantissa):

@@ -2,6 +2,7 @@
 // pass.
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <fstream>
 #include <nlohmann/json.hpp>
 
@@ -34,6 +35,23 @@ TEST(Explain, APlanThatDoesNotFitTellsByHowMuchAndHasNoTime) {
   const nlohmann::json json = nlohmann::json::parse(plan.json);
   EXPECT_TRUE(json["seconds_per_step"].is_null());
   EXPECT_TRUE(json["targets"][0]["seconds_per_step"].is_null());
+}
+
+TEST(Explain, ARuleForAnInsertedStepIsTheSameWarningInExplainAndTrain) {
+  const TemporaryFolder folder;
+  const Config config =
+      Config::parse(tiny_config(2, "32-true"), {}, {std::nullopt, {"*: op=quantize compute=bf16"}, {}});
+  ASSERT_EQ(config.warnings().size(), 1U);
+  const std::string& warning = config.warnings().front();
+  EXPECT_TRUE(has(warning, "matches nothing: \"quantize\" is not an op of the model")) << warning;
+  const Plan plan = explain(config);
+  EXPECT_EQ(plan.refusal, "");
+  EXPECT_EQ(nlohmann::json::parse(plan.json)["warnings"], nlohmann::json::array({warning}));
+  std::vector<std::string> told;
+  Events events;
+  events.on_warning = [&](const Warning& w) { told.push_back(w.text); };
+  EXPECT_TRUE(std::filesystem::exists(train(config, into(folder / "run"), events).model));
+  EXPECT_EQ(std::ranges::count(told, warning), 1);
 }
 
 TEST(Explain, AModelUnderADeepSpeedFileIsATrainingPlan) {

@@ -75,6 +75,10 @@ TEST_F(Rl, EqualRewardsAreNotCalledLostUpdates) {
   EXPECT_TRUE(has(equal.out, "every gradient is 0, so no weight changes")) << equal.out;
   EXPECT_FALSE(has(equal.out + equal.err, "were lost")) << equal.out << equal.err;
   EXPECT_FALSE(has(equal.out + equal.err, "optimizer.lr=")) << equal.out << equal.err;
+  const Result audit = mantissa(folder, "audit run.toml --set optimizer.lr=3e-4 --out audit");
+  ASSERT_EQ(audit.code, 0) << audit.err;
+  EXPECT_TRUE(has(audit.out, "are not informative: all responses have the same reward")) << audit.out;
+  EXPECT_FALSE(has(audit.out, "no problem")) << audit.out;
 }
 
 TEST_F(Rl, SampledLogProbabilitiesAreThoseOfTrainingUnderEveryPolicy) {
@@ -176,8 +180,10 @@ TEST_F(Rl, MoreStepsContinueARunOnPuzzlesAndTheNoteNamesWhatGrew) {
   };
   const std::string before = length();
   for (const auto& [steps, note] :
-       {std::pair("12", "held-out prompts 3 -> 18"),
-        std::pair("14", "step 12: run.steps 12 -> 14; held-out prompts 18 -> 21")}) {
+       {std::pair("12",
+                  "held-out prompts 3 -> 18 (the first 3 are the same; compare validations of 3 and of "
+                  "18 separately)"),
+        std::pair("14", "step 12: run.steps 12 -> 14; held-out prompts 18 -> 21 (the first 18 are")}) {
     const Result r =
         mantissa(folder, std::string("rl run.toml --out r --resume --set run.steps=") + steps + held_out);
     ASSERT_EQ(r.code, 0) << r.err;

@@ -98,7 +98,7 @@ TEST(UpdateRules, MatchOnlyStepsThatTheOptimizerHas) {
   EXPECT_NE(warnings("adamw", "32-true" + products)[0].find("matches nothing"), std::string::npos);
   EXPECT_TRUE(warnings("lion", "32-true;*norm*: op=update compute=bf16").empty());
   EXPECT_TRUE(warnings("adafactor", "bf16-true;*norm*: optimizer=tf32").empty());
-  // Without momentum there are no moments.
+  // sgd without momentum does not keep moments.
   ASSERT_EQ(warnings("sgd", "bf16-true;*norm*: optimizer=tf32").size(), 1U);
   EXPECT_NE(warnings("sgd", "bf16-true;*norm*: optimizer=tf32")[0].find("changes nothing"),
             std::string::npos);

@@ -139,7 +139,7 @@ TEST(AuditPage, FindingsAloneAreAmberOrRedByKind) {
   EXPECT_TRUE(has(to_html(audit), "1 problem found"));
 }
 
-/// The largest value of the format's range is no evidence of an overflow unless it is said to be finite.
+/// The largest value of the format's range is not evidence of an overflow unless it is said to be finite.
 TEST(AuditPage, TheLargestMagnitudeOfAnOverflowIsOfFiniteValues) {
   Audit audit;
   audit.findings.emplace_back();

@@ -6,6 +6,7 @@
 #include <nlohmann/json.hpp>
 
 #include "io/temporary.h"
+#include "lab/small_run.h"
 #include "mantissa/base/error.h"
 #include "mantissa/config/run_config.h"
 #include "mantissa/data/rows.h"
@@ -16,37 +17,15 @@
 namespace mantissa::lab {
 namespace {
 
-/// Two layers on puzzles.
-constexpr const char* kRun = R"(
-[run]
-steps = 24
-[model]
-hidden_size = 32
-intermediate_size = 48
-num_hidden_layers = 2
-num_attention_heads = 2
-vocab_size = 256
-tie_word_embeddings = true
-[data]
-source = "kk"
-sequence_length = 64
-validation = 0.05
-[batch]
-global_batch_size = 4
-micro_batch_size = 2
-[optimizer]
-lr = 1e-2
-[schedule]
-warmup_steps = 2
-)";
-
 const std::shared_ptr<const runtime::Device>& device() {
   static const auto opened = runtime::open_device({.name = "cpu", .instructions = "", .threads = 2});
   return opened;
 }
 
 PlannedRun planned(const std::string& policy, const std::vector<std::string>& settings = {}) {
-  return {policy, settings, config::parse_config(kRun, "run.toml", settings, {policy, {}}), device()};
+  std::vector<std::string> all = {"run.steps=24", "data.validation=0.05", "optimizer.lr=1e-2"};
+  all.insert(all.end(), settings.begin(), settings.end());
+  return {policy, settings, config::parse_config(kConfig, "run.toml", all, {policy, {}}), device()};
 }
 
 Comparison compared(std::vector<PlannedRun> runs, int seeds = 1, std::int64_t steps = 0) {

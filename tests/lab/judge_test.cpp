@@ -156,7 +156,7 @@ TEST(Headline, NamesTheRun) {
 TEST(Judge, RunsOfRlByTheirRewardsNotByTheLoss) {
   Comparison c;
   c.runs = {online("a", {-3, 1}), online("b", {-3, 2}), online("c", {-3, 0.875}), online("d", {-3, 1.0625})};
-  c.runs[1].steps[1].loss = 5;  // the loss of a policy is no measure of it
+  c.runs[1].steps[1].loss = 5;  // the loss of a policy does not measure it
   c.runs[2].steps[1].loss = -5;
   repeat(c);
   EXPECT_EQ(c.measure.name, "reward");
@@ -259,7 +259,7 @@ TEST(Judge, RunsOfRlWithoutAnyDifferenceOfRewardsAreNotInformative) {
   repeat(c);
   EXPECT_EQ(headline_of(c), "Not informative: every reward of every response is -3");
   EXPECT_NE(to_html(c).find("verdict unknown"), std::string::npos);
-  // Equal means of different rewards are no sign of that.
+  // Equal means of different rewards do not show that.
   c.runs[1].curves["rewards_std"].values[0] = 0.5;
   repeat(c);
   EXPECT_EQ(c.runs[1].outcome, Outcome::same);

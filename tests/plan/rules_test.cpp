@@ -136,10 +136,13 @@ TEST(Rules, ThatMatchNothingAreReported) {
   EXPECT_NE(warnings[0].find("did you mean \"model.norm\""), std::string::npos) << warnings[0];
 }
 
-TEST(Rules, OfInsertedStepsAreSaidToNameNoOpWhetherOrNotThePlanHasSuchSteps) {
+TEST(Rules, OfInsertedStepsAreAWarningWhetherOrNotThePlanHasSuchSteps) {
   for (const char* preset : {"32-true", "fp8-hybrid scaling=current"}) {
     const auto policy = precision::Policy::parse(preset).with_rule("*: op=quantize compute=bf16", "--rule 1");
-    const std::vector<std::string> warnings = rule_warnings(plan_for(policy));
+    const Program p = plan_for(policy);
+    EXPECT_NO_THROW(check_rules(p));
+    EXPECT_TRUE(rule_warnings(p).empty());
+    const std::vector<std::string> warnings = inserted_step_warnings(policy);
     ASSERT_EQ(warnings.size(), 1U);
     EXPECT_NE(
         warnings[0].find("\"quantize\" is not an op of the model. A plan inserts steps of this name where "
@@ -147,6 +150,9 @@ TEST(Rules, OfInsertedStepsAreSaidToNameNoOpWhetherOrNotThePlanHasSuchSteps) {
         std::string::npos)
         << warnings[0];
   }
+  const auto misspelt = precision::Policy::parse("32-true").with_rule("*: op=quantise compute=bf16", "rule");
+  EXPECT_TRUE(inserted_step_warnings(misspelt).empty());
+  EXPECT_THROW(check_rules(plan_for(misspelt)), Error);
 }
 
 }  // namespace

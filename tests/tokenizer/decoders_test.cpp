@@ -71,7 +71,7 @@ TEST(Decoders, DecideOverAWholeRunOfByteTokens) {
   EXPECT_EQ(parts_of(*tokenizer, {"a", "<0xE2>", "<0x82>", "<0xAC>", "b"}),
             (Parts{"a", "", "", "", "€b", ""}));
   EXPECT_EQ(parts_of(*tokenizer, {"<0xE2>", "<0x82>", "<0xAC>"}), (Parts{"", "", "", "€"}));
-  // A byte that is no UTF-8 spoils the run, as in the library `tokenizers`.
+  // A byte that is not UTF-8 spoils the run, as in the library `tokenizers`.
   EXPECT_EQ(parts_of(*tokenizer, {"<0x41>", "<0xFF>", "b"}), (Parts{"", "", "\uFFFD\uFFFDb", ""}));
 }
 

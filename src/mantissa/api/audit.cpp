@@ -62,8 +62,10 @@ AuditReport report_of(const Config& config, weights::ModelSource model, data::Me
       stop);
   AuditReport report = report_of(audit, config);
   for (const std::string& warning :
-       plan::rule_warnings(cost::lower_run(work->config, model.config), run.policy, run.run.steps))
-    report.warnings.push_back(warning);
+       plan::rule_warnings(cost::lower_run(work->config, model.config), run.policy, run.run.steps)) {
+    const std::vector<std::string>& told = config.impl().told.warnings;
+    if (std::ranges::find(told, warning) == told.end()) report.warnings.push_back(warning);
+  }
   report.interrupted = stop.stop_requested();
   return report;
 }

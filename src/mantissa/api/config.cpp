@@ -14,6 +14,7 @@
 #include "mantissa/config/command_policy.h"
 #include "mantissa/config/key_help.h"
 #include "mantissa/config/unknown.h"
+#include "mantissa/plan/rules.h"
 
 namespace mantissa::api {
 
@@ -33,6 +34,17 @@ struct Arguments {
   config::PrecisionArguments all;
 };
 
+/// Returns a key without its values, spellings and defaults.
+ConfigKeyHelp key_of(const config::OptionInfo& o) {
+  return {o.section, o.key, o.type, o.default_value, o.description, {}, {}, {}};
+}
+
+/// Adds the warnings about rules that match nothing whatever the model is.
+void add_rule_warnings(const precision::Policy& policy, config::Told& told) {
+  for (std::string& warning : plan::inserted_step_warnings(policy))
+    told.warnings.push_back(std::move(warning));
+}
+
 }  // namespace
 
 Config Config::load(const std::filesystem::path& path, const std::vector<std::string>& overrides,
@@ -40,6 +52,7 @@ Config Config::load(const std::filesystem::path& path, const std::vector<std::st
   const Arguments arguments(precision);
   Impl impl;
   impl.run = config::load_config(path, overrides, arguments.all, &impl.told);
+  add_rule_warnings(impl.run.policy, impl.told);
   return Config(std::make_shared<const Impl>(std::move(impl)));
 }
 
@@ -49,6 +62,7 @@ Config Config::parse(std::string_view text, const std::vector<std::string>& over
   Impl impl;
   impl.run = config::parse_config(text, std::filesystem::current_path() / "config", overrides, arguments.all,
                                   &impl.told);
+  add_rule_warnings(impl.run.policy, impl.told);
   return Config(std::make_shared<const Impl>(std::move(impl)));
 }
 
@@ -84,6 +98,7 @@ precision::Policy policy_for(const Precision& precision, const weights::ModelSou
 Reading read_precision(const Precision& precision, bool backward) {
   config::Told told;
   const precision::Policy policy = policy_for(precision, &told, backward);
+  add_rule_warnings(policy, told);
   return {fmt::format("{}: {}", policy.preset(), policy.line()), told.notes, told.warnings};
 }
 
@@ -96,8 +111,7 @@ std::string config_help(std::size_t columns, std::string_view section) {
 
 std::vector<ConfigKeyHelp> config_keys() {
   std::vector<ConfigKeyHelp> keys;
-  for (config::OptionInfo& o : config::options())
-    keys.push_back({o.section, o.key, o.type, o.default_value, o.description, {}, {}, {}});
+  for (config::OptionInfo& o : config::options()) keys.push_back(key_of(o));
   return keys;
 }
 
@@ -105,14 +119,11 @@ ConfigKeyHelp config_key_help(std::string_view name) {
   for (const config::OptionInfo& o : config::options()) {
     if (fmt::format("{}.{}", o.section, o.key) != name) continue;
     config::KeyHelp help = config::help_of(o);
-    return {o.section,
-            o.key,
-            o.type,
-            o.default_value,
-            o.description,
-            std::move(help.values),
-            std::move(help.spellings),
-            std::move(help.defaults)};
+    ConfigKeyHelp key = key_of(o);
+    key.values = std::move(help.values);
+    key.spellings = std::move(help.spellings);
+    key.defaults = std::move(help.defaults);
+    return key;
   }
   throw ConfigError(fmt::format("{}: is not a key of a config; see mantissa help keys", name));
 }

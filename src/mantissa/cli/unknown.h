@@ -12,7 +12,7 @@ namespace mantissa::cli {
 /// Returns the message for the first of `words`, an unknown command.
 std::string unknown_command(std::span<const std::string> words);
 
-/// Returns the message for `mantissa help WORD` if the word is no command, config key or section.
+/// Returns the message for `mantissa help WORD` if the word is not a command, config key or section.
 std::string unknown_help(const std::string& word);
 
 /// Returns the message for `option`, which `command` does not take. `value` is the word after it, if there is

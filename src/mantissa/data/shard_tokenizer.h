@@ -27,7 +27,7 @@ bool shards_state_tokenizer(const std::vector<std::string>& files, const std::st
 struct StatedTokenizer {
   std::unique_ptr<tokenizer::Tokenizer> tokenizer;  // null: its files are missing or give other ids now
   std::int64_t vocabulary = 0;                      // entries; 0: no file states its tokenizer
-  std::string note;  // for the user, why there is no tokenizer; empty: there is
+  std::string note;                                 // for the user, why `tokenizer` is null; otherwise empty
 };
 
 /// Returns the tokenizer that the files name. Throws ConfigError if they name different ones, because their

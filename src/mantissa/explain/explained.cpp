@@ -87,7 +87,10 @@ void add_warnings(Explained& e, const model::ModelConfig& model, std::vector<std
   e.notes = told.notes;
   e.notes.insert(e.notes.end(), model.notes.begin(), model.notes.end());
   e.warnings = told.warnings;
-  e.warnings.insert(e.warnings.end(), of_plan.begin(), of_plan.end());
+  for (std::string& warning : of_plan) {
+    if (std::ranges::find(told.warnings, warning) == told.warnings.end())
+      e.warnings.push_back(std::move(warning));
+  }
   for (const There& there : e.targets)
     e.warnings.insert(e.warnings.end(), there.warnings.begin(), there.warnings.end());
 }
@@ -206,7 +209,9 @@ Explained explain_generation(const weights::ModelSource& source, const precision
   e.seconds = matrices / e.here.rates.bytes_per_second;
   for (const cost::Target& target : targets) e.targets.push_back(generation_on(target, program, g.weights));
   const std::vector<std::string> refused = plan::rule_warnings(program);
-  add_warnings(e, model, refused, told);
+  std::vector<std::string> warnings = plan::inserted_step_warnings(policy);
+  warnings.insert(warnings.end(), refused.begin(), refused.end());
+  add_warnings(e, model, std::move(warnings), told);
   mark_refused(e, refused, "generate, eval and trace");
   return e;
 }

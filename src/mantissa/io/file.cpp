@@ -133,6 +133,13 @@ void make_directories(const std::filesystem::path& path) {
   }
 }
 
+bool exists(const std::filesystem::path& path) {
+  std::error_code error;
+  const bool there = std::filesystem::exists(path, error);
+  if (error) throw FileError(fmt::format("{}: cannot be read: {}", path.string(), error.message()));
+  return there;
+}
+
 void sync_directory(const std::filesystem::path& directory) {
   const int descriptor =
       ::open(directory.empty() ? "." : directory.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC);

@@ -48,6 +48,10 @@ class File {
   std::filesystem::path path_;
 };
 
+/// Returns true if `path` exists. Throws FileError if the system cannot tell, for example for a folder that
+/// may not be read: what cannot be read is not absent.
+bool exists(const std::filesystem::path& path);
+
 /// Makes renames and removals in `directory` durable. Does nothing on file systems without support.
 void sync_directory(const std::filesystem::path& directory);
 

@@ -80,7 +80,7 @@ void hold_quantised(Program& p, const QuantisedSlots& wanted) {
     const QuantisedMatrix quants{*f, reads.transposed};
     check(p, slot, quants, reads);
     for (Operand* o : reads.operands) o->buffer = slot.master_buffer;
-    // The copies are no weights any more, and no step uses them.
+    // The copies are not weights any more, and no step uses them.
     for (const BufferId copy : slot.copies) {
       p.buffer(copy).home = Home::activation;
       p.buffer(copy).slot = -1;

@@ -26,12 +26,15 @@ std::string why_unruled(const std::string& op, const std::vector<std::string>& u
   if (const std::string_view does = graph::inserted_step(op); !does.empty()) {
     return fmt::format(
         "\"{}\" is not an op of the model. A plan inserts steps of this name where an op needs them: each "
-        "{}. "
-        "Fix: name that op, such as op=matmul (operand=gradient selects one operand)",
+        "{}. Fix: name that op, such as op=matmul (operand=gradient selects one operand)",
         op, does);
   }
   if (std::ranges::find(updates, op) == updates.end()) return "";
   return fmt::format("\"{}\" is a part of the update of the weights. Fix: write op=update", op);
+}
+
+bool names_inserted_step(const precision::Rule& rule) {
+  return !graph::inserted_step(rule.op).empty();
 }
 
 std::string unmatched_text(const precision::Policy& policy, std::size_t r,
@@ -78,8 +81,18 @@ std::vector<std::size_t> unmatched_rules(const Program& p) {
 
 std::vector<std::string> rule_warnings(const Program& p) {
   std::vector<std::string> out;
-  for (const std::size_t r : unmatched_rules(p))
-    out.push_back(unmatched_text(p.policy, r, places_of(p), updates_of(p)));
+  for (const std::size_t r : unmatched_rules(p)) {
+    if (!names_inserted_step(p.policy.rules()[r]))
+      out.push_back(unmatched_text(p.policy, r, places_of(p), updates_of(p)));
+  }
+  return out;
+}
+
+std::vector<std::string> inserted_step_warnings(const precision::Policy& policy) {
+  std::vector<std::string> out;
+  for (std::size_t r = 0; r < policy.rules().size(); ++r) {
+    if (names_inserted_step(policy.rules()[r])) out.push_back(unmatched_text(policy, r, {}, {}));
+  }
   return out;
 }
 

@@ -14,8 +14,12 @@ namespace mantissa::plan {
 using Lower = std::function<Program(const precision::Policy&)>;
 
 /// Returns for example "rule 2 "*.ln_f: compute=f32" matches nothing: did you mean "model.norm"?", for each
-/// rule that matches neither in `program` nor in its update.
+/// rule that matches neither in `program` nor in its update. Leaves out those of inserted_step_warnings().
 std::vector<std::string> rule_warnings(const Program& program);
+
+/// Returns the warnings for rules that name a step which plans insert, such as op=quantize: they match
+/// nothing under any policy and model.
+std::vector<std::string> inserted_step_warnings(const precision::Policy& policy);
 
 /// Returns the warnings for a run of `steps` steps, including those for rules that match something without
 /// effect on any format: "rule 1 "*.up_proj: compute=f32" changes nothing: …". A rule is reported if this is

@@ -108,7 +108,7 @@ std::vector<std::string> expand_files(const std::vector<std::string>& patterns) 
       continue;
     }
     std::vector<std::string> matches = match(pattern);
-    // The description that `data shard` writes beside its shards is no data.
+    // The description that `data shard` writes beside its shards is not data.
     const auto describes = [](const std::string& path) {
       return fs::path(path).filename() == "shards.json" &&
              fs::exists(fs::path(path).parent_path() / "shard-00000.bin");

@@ -124,7 +124,8 @@ HealthFinding HealthWatch::finding(const Found& f, std::string kind, std::string
           std::move(pass), f.worst,
           f.part / f.of,   {std::move(text), std::move(cures)},
           f.worst_share,   f.absmax,
-          f.gradient,      lr_};
+          f.gradient,      lr_,
+          f.names};
 }
 
 template <class Loss, class Limit>

@@ -32,6 +32,7 @@ struct HealthFinding {
   Warning warning;                          // one sentence, with cures
   double worst_share = 0;                   // of `worst`
   double absmax = 0, gradient = 0, lr = 0;  // the largest weight and gradient, and the highest rate
+  std::vector<std::string> names = {};      // of the parameters
 };
 
 /// Observes the steps of a run in order.

@@ -58,7 +58,10 @@ std::string changed_puzzles(const config::RunConfig& before, const config::RunCo
   if (a == b) return "";
   const std::string_view of = now.data.source.size() > 1 ? " of kk" : "";
   if (!has_all_prompts(before) || !has_all_prompts(now)) return fmt::format("held-out prompts{} changed", of);
-  return fmt::format("held-out prompts{} {} -> {}", of, a, b);
+  return fmt::format(
+      "held-out prompts{0} {1} -> {2} (the first {3} are the same; compare validations of {1} and of {2} "
+      "separately)",
+      of, a, b, std::min(a, b));
 }
 
 /// Returns the stages of a run; a run without [[run.stage]] is one.

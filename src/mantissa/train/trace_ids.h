@@ -21,7 +21,7 @@ struct TraceIds {
 /// an id outside [0, vocabulary).
 TraceIds trace_ids(const std::filesystem::path& file, std::int64_t vocabulary);
 
-/// Returns ids and labels from memory. If there are no labels, the ids are the labels. Throws ShapeError if
+/// Returns ids and labels from memory. Without labels, the ids are the labels. Throws ShapeError if
 /// there are no ids or rows differ in length, and ConfigError as above.
 TraceIds trace_ids(const std::vector<std::vector<std::int32_t>>& ids,
                    const std::vector<std::vector<std::int32_t>>& labels, std::int64_t vocabulary);

@@ -6,7 +6,6 @@
 #include <algorithm>
 #include <vector>
 
-#include "mantissa/base/error.h"
 #include "mantissa/io/checkpoint.h"
 #include "mantissa/io/file.h"
 #include "mantissa/io/hash.h"
@@ -62,10 +61,7 @@ std::string hash_of_files(const ModelSource& source) {
 
 std::optional<std::string> changed_base(const ModelSource& source, const fs::path& path) {
   const fs::path start = start_of(path);
-  std::error_code error;
-  const bool there = fs::exists(start, error);
-  if (error) throw FileError(fmt::format("{}: cannot be read: {}", start.string(), error.message()));
-  if (!there) return std::nullopt;
+  if (!io::exists(start)) return std::nullopt;
   const StartBase before = StartWeights(start).base();
   if (before.files.empty()) return std::nullopt;
   const std::string now = hash_of_files(source);

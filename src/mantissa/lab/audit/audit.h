@@ -118,6 +118,8 @@ struct Finding {
   std::string remark = {};                     // if no cure works: which ones were tried
   std::string text;                            // one sentence
   double severity = 0;                         // findings are sorted by it, the worst first
+  std::string parameters_op =
+      {};  // `op` of a finding about several parameters that counts these elements too
 };
 
 /// An input of the op whose result was the first that is not finite.
@@ -166,8 +168,9 @@ struct Audit {
   std::vector<plan::PlanRow> plan;
   std::vector<Finding> findings;  // the worst first; none for a healthy run
   std::map<std::string, double> thresholds;
-  std::int64_t untried = 0;  // cures that found no time
-  bool out_of_time = false;  // it ended at AuditOptions::more_seconds
+  std::string uninformative = {};  // why the steps of an rl run had no gradient, or ""
+  std::int64_t untried = 0;        // cures that found no time
+  bool out_of_time = false;        // it ended at AuditOptions::more_seconds
   double seconds = 0;
 };
 

@@ -7,10 +7,33 @@
 
 #include "mantissa/base/counted.h"
 #include "mantissa/lab/audit/value_findings.h"
+#include "mantissa/precision/glob.h"
 #include "mantissa/train/health_watch.h"
 
 namespace mantissa::lab {
 namespace {
+
+/// Removes the findings of single values that a finding about several parameters repeats, and adds their
+/// shares to its evidence, by scope.
+void absorb_values(Finding& pooled, const train::HealthFinding& health, const Audit& audit,
+                   std::vector<Finding>& found) {
+  const auto is_of = [](const std::string& scope) {
+    return [&scope](const std::string& name) { return name.starts_with(scope + "."); };
+  };
+  const auto repeats = [&](const Finding& f) {
+    if (f.kind != pooled.kind || f.parameters_op != pooled.op) return false;
+    // A tied weight has the name of another scope.
+    const bool tied =
+        std::ranges::none_of(audit.weights, is_of(f.scope), [](const ParameterSeries& p) { return p.name; });
+    return tied || std::ranges::any_of(health.names, is_of(f.scope));
+  };
+  for (const Finding& f : found) {
+    if (!repeats(f)) continue;
+    pooled.evidence["share of " + f.scope] = f.share;
+    pooled.severity = std::max(pooled.severity, f.severity);
+  }
+  std::erase_if(found, repeats);
+}
 
 /// Findings of weights: the sentences and cures of a run's end.
 void find_lost_updates(const Audit& audit, const config::RunConfig& config, const Thresholds& t,
@@ -29,6 +52,8 @@ void find_lost_updates(const Audit& audit, const config::RunConfig& config, cons
     watch.see(r);
   }
   for (const train::HealthFinding& h : watch.findings()) {
+    // The divergence from the reference alone has gradients, far below any update that is kept.
+    if (h.kind == "rounded_away" && !audit.uninformative.empty()) continue;
     Finding f;
     f.kind = h.kind;
     f.scope = h.worst.substr(0, h.worst.rfind('.'));
@@ -46,9 +71,9 @@ void find_lost_updates(const Audit& audit, const config::RunConfig& config, cons
     if (!h.warning.cures.empty()) {
       f.cure = h.warning.cures.front();
       std::erase(f.cure->arguments, "--overwrite");  // an audit writes no run
-      const auto rule = std::ranges::find(f.cure->arguments, "--rule");
-      if (rule != f.cure->arguments.end()) f.rule = *(rule + 1);
+      f.rule = rule_at(*f.cure, f.scope);
     }
+    absorb_values(f, h, audit, found);
     found.push_back(std::move(f));
   }
 }
@@ -121,6 +146,23 @@ void shorten(std::vector<Finding>& found) {
 }
 
 }  // namespace
+
+std::string pattern_of_rule(const std::string& rule) {
+  constexpr std::string_view kMatch = "{match = \"";
+  if (!rule.starts_with(kMatch)) return rule.substr(0, rule.find(": "));
+  return rule.substr(kMatch.size(), rule.find('"', kMatch.size()) - kMatch.size());
+}
+
+std::optional<std::string> rule_at(const Cure& cure, const std::string& scope) {
+  const std::vector<std::string>& words = cure.arguments;
+  std::optional<std::string> first;
+  for (std::size_t i = 1; i < words.size(); ++i) {
+    if (words[i - 1] != "--rule") continue;
+    if (precision::scope_match(pattern_of_rule(words[i]), scope)) return words[i];
+    if (!first && cure.tested) first = words[i];
+  }
+  return first;
+}
 
 Finding nonfinite_finding(const train::Overflow& overflow, std::int64_t step) {
   Finding f;

@@ -39,6 +39,13 @@ bool scale_searches(const Audit& audit);
 /// learning rate tells.
 bool has_large_rate(const Audit& audit);
 
+/// Returns the rule of a cure that holds at `scope`. Without one, the first rule of a tested cure, or null:
+/// an untested rule for another place may not concern the finding.
+std::optional<std::string> rule_at(const Cure& cure, const std::string& scope);
+
+/// Returns the pattern of "SCOPE: compute=f32" or {match = "SCOPE", …}.
+std::string pattern_of_rule(const std::string& rule);
+
 /// Returns the finding of a step that overflowed, skipped or not.
 Finding nonfinite_finding(const train::Overflow& overflow, std::int64_t step);
 

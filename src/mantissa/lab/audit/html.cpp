@@ -23,6 +23,7 @@ Status overall(const Audit& audit, double worst_share) {
     return Status::bad;
   if (!audit.findings.empty()) return Status::warning;
   if (audit.points.empty() && audit.observed.empty()) return Status::unknown;
+  if (!audit.uninformative.empty()) return Status::unknown;
   return worst_share < kGreen ? Status::good : Status::unknown;
 }
 
@@ -35,6 +36,7 @@ std::string words_of(const Audit& audit, Status status, const RangeLosses& worst
     problems += fmt::format("{} {}{}", count == 1 ? ":" : ", the worst:", kind_words(first),
                             first.scope.empty() ? "" : " in " + first.scope);
   }
+  if (audit.findings.empty() && !audit.uninformative.empty()) return "Not informative";
   if (audit.findings.empty() && worst.most() > 0 && (status == Status::good || status == Status::unknown))
     return "No loss beyond the thresholds";
   switch (status) {

@@ -62,6 +62,8 @@ std::string to_json(const Audit& audit) {
   json["verdict"] = audit.verdict;
   json["stopped"] = nullptr;
   if (!audit.stopped.empty()) json["stopped"] = audit.stopped;
+  json["uninformative"] = nullptr;
+  if (!audit.uninformative.empty()) json["uninformative"] = audit.uninformative;
   json["rounding_points"] = audit.points_of_rounding;
   json["not_observed"] = audit.unobserved;
   json["gradients_not_compared"] = nullptr;

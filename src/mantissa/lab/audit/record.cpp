@@ -82,6 +82,11 @@ bool has_delayed_scale(const plan::Program& program, const runtime::ObservedValu
   return q && q->scale >= 0 && !program.scales[static_cast<std::size_t>(q->scale)].current;
 }
 
+std::optional<double> metric_of(const train::StepReport& r, std::string_view name) {
+  const auto found = std::ranges::find(r.metrics, name, &objective::Metric::name);
+  return found == r.metrics.end() ? std::nullopt : std::optional(found->value);
+}
+
 }  // namespace
 
 void Record::add_step(const train::StepReport& r) {
@@ -94,6 +99,12 @@ void Record::add_step(const train::StepReport& r) {
   p.skipped = r.skipped;
   p.batch_skipped = r.batch_skipped;
   if (r.overflow) p.overflow = r.overflow->what;
+  if (const auto alike = metric_of(r, "equal_reward_share"), spread = metric_of(r, "rewards_std");
+      alike || spread) {
+    ++rollouts_;
+    alike_ += alike == 1 ? 1 : 0;
+    equal_ += spread == 0 ? 1 : 0;
+  }
   for (const runtime::ParameterHealth& h : r.health) {
     auto series = std::ranges::find(audit_.weights, h.name, &ParameterSeries::name);
     if (series == audit_.weights.end()) {
@@ -103,6 +114,18 @@ void Record::add_step(const train::StepReport& r) {
     }
     series->steps.emplace_back(r.step, h);
   }
+}
+
+void Record::judge_rewards() {
+  if (rollouts_ == 0) return;
+  const auto without_gradient = [](const StepPoint& p) { return p.skipped || p.grad_norm == 0; };
+  if (equal_ == rollouts_) {
+    audit_.uninformative = "all responses have the same reward";
+  } else if (alike_ == rollouts_ && std::ranges::all_of(audit_.points, without_gradient)) {
+    audit_.uninformative = "all responses to each prompt have the same reward";
+  }
+  if (!audit_.uninformative.empty())
+    audit_.uninformative += ", so no response has an advantage, and the gradients show nothing";
 }
 
 ValueSeries& Record::series_of(const plan::Program& program, const runtime::ObservedValue& value) {

@@ -32,6 +32,9 @@ class Record {
   void summarise_gradients(std::span<const cost::Part> parts, std::int64_t layers);
   /// Lists the rounding points that no step has compared (Audit::unobserved). Call it after the last step.
   void list_unobserved(std::span<const cost::Part> parts);
+  /// Tells whether the rewards of an rl run gave its steps no gradient (Audit::uninformative). Call it after
+  /// the last step.
+  void judge_rewards();
   /// Marks a part of the run as observed.
   void begin_part(const cost::Part& part) { observed_.insert(part.program.get()); }
 
@@ -42,6 +45,7 @@ class Record {
   /// By scope, op, pass, name and format: rules may change a format at a step.
   std::map<std::tuple<std::string, std::string, std::string, std::string, Scalar>, std::size_t> series_;
   std::set<const plan::Program*> observed_;
+  std::int64_t rollouts_ = 0, alike_ = 0, equal_ = 0;  // alike: each prompt's rewards; equal: all rewards
   /// The rounding points whose effect was seen: scope, op, kind and name.
   std::set<std::tuple<std::string, std::string, plan::RoundingKind, std::string>> compared_;
 };

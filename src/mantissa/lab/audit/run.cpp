@@ -7,6 +7,7 @@
 #include <cmath>
 
 #include "mantissa/base/quantities.h"
+#include "mantissa/io/file.h"
 #include "mantissa/io/state.h"
 #include "mantissa/lab/audit/causes.h"
 #include "mantissa/lab/audit/data_findings.h"
@@ -50,7 +51,7 @@ class StartOf {
  public:
   StartOf(train::Trainer& trainer, const AuditSource& source) {
     const std::filesystem::path file = source.run / "start.safetensors";
-    if (!source.run.empty() && std::filesystem::exists(file)) {
+    if (!source.run.empty() && io::exists(file)) {
       file_.emplace(file);
       file_->check_base(run::base_of(trainer, run::hash_of_fixed(trainer)));
       trainer.set_start([this, &device = source.device](const plan::Slot& slot, ConstMatrix master) {
@@ -216,6 +217,7 @@ Audit audit_run(const AuditSource& source, const AuditOptions& options, const On
   }
   observer.reset();
   updates.reset();
+  record.judge_rewards();
   record.list_unobserved(trainer.parts());
   record.summarise_gradients(trainer.parts(), trainer.model().num_hidden_layers);
   const bool compared =

@@ -32,6 +32,13 @@ enum class Occurs : std::uint8_t {
   often_or_first,  // the same, or the first: what its step loses is lost for good
 };
 
+/// Returns the op of the train::HealthFinding that counts the elements of a value, or "".
+std::string parameters_op(const ValueSeries& v) {
+  if (v.kind == plan::RoundingKind::reduce) return "reduce";
+  if (v.kind == plan::RoundingKind::weight) return "matmul";
+  return v.field == "grads" ? "gradient" : "";
+}
+
 /// Finds one kind of problem in values, one finding for the values that differ only in their layer.
 class Search {
  public:
@@ -96,6 +103,7 @@ class Search {
       f.pass = w.value->pass;
       f.step = w.first;
       f.share = w.figure;
+      f.parameters_op = parameters_op(*w.value);
       f.evidence = {{"absmax", w.step->absmax}, {"absmin", w.step->absmin}, {"rms", w.step->rms}};
       write(f, *w.value, *w.step, w.figure);
       if (w.alone) {

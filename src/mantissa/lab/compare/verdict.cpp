@@ -95,7 +95,7 @@ std::string seeds_text(const Comparison& c) {
   return text + prompts_text(c);
 }
 
-/// Tells that seeds are no policies, and how far apart they are.
+/// Tells that seeds are not policies, and how far apart they are.
 std::string only_seeds_text(const Comparison& c) {
   const Runs all = seeds_of(c, 0);
   std::string text = fmt::format(

@@ -9,6 +9,7 @@
 #include "mantissa/base/error.h"
 #include "mantissa/base/words.h"
 #include "mantissa/convert/origin.h"
+#include "mantissa/lab/diff/attention_bounds.h"
 #include "mantissa/lab/diff/formats.h"
 #include "mantissa/lab/diff/trace_order.h"
 #include "mantissa/precision/policy.h"
@@ -91,29 +92,6 @@ double largest_dimension(const std::vector<std::int64_t>& shape) {
   return shape.empty() ? 1 : static_cast<double>(*std::ranges::max_element(shape));
 }
 
-/// Returns A of rounding.h for the values `name`, from the log-sum-exps in one of the files.
-double sharpness(const std::string& name, const io::WeightFiles& a, const io::WeightFiles& b) {
-  if (traced_op(name).op != "attention") return 0;
-  const std::string exps = name + ".lse";
-  const io::WeightFiles& files = a.find(exps) != nullptr ? a : b;
-  const io::TensorInfo* stored = files.find(exps);
-  if (stored == nullptr || stored->count() == 0 || !io::scalar_of(stored->dtype)) return 0;
-  std::vector<double> values(static_cast<std::size_t>(stored->count()));
-  files.read_f64(exps, values);
-  const double log_rows = std::log(static_cast<double>(stored->shape.empty() ? 1 : stored->shape.front()));
-  double squares = 0;
-  std::size_t count = 0;
-  for (const double lse : values) {
-    if (!std::isfinite(lse)) continue;  // a row without a score
-    const double size = std::max(0.0, std::abs(lse) - log_rows);
-    squares += size * size;
-    ++count;
-  }
-  if (count == 0) return 0;
-  const double size = std::sqrt(squares / static_cast<double>(count));
-  return std::min(size, std::sqrt(size * log_rows));
-}
-
 /// Judges the tensors of two traces in their order.
 class Judge {
  public:
@@ -177,7 +155,8 @@ class Judge {
 
   double sums() const { return std::sqrt(2 * terms_) * units_.sums.roundoff; }
   double allowance(double before, double sharp) const {
-    return (kGrowth + sharp) * before + (1 + sharp) * 2 * units_.values.roundoff + sums();
+    const double rounded = 2 * units_.values.roundoff;
+    return kGrowth * before + rounded + std::expm1(sharp * (before + rounded)) + sums();
   }
 
   void judge_forward(const convert::DifferentTensor& t) {
@@ -204,7 +183,9 @@ class Judge {
       before_ = std::max(before_, of_probabilities_);
       if (before_ == 0 && !verdict_.forward) before_ = 2 * units_.values.roundoff + sums();
     }
-    const double difference = relative_rms(t.elements), allowed = allowance(before_, sharpest_);
+    const double difference = relative_rms(t.elements);
+    const double range = range_error(t.name, a_.files, b_.files, a_.formats, b_.formats);
+    const double allowed = allowance(before_, sharpest_) + range;
     const bool nonfinite = t.elements.nonfinite > 0;
     GradientVerdict v{.name = t.name,
                       .explains = difference <= allowed && !nonfinite,

@@ -14,26 +14,35 @@ namespace mantissa::lab {
 /// rounding does not explain.
 ///
 /// Differences are relative: the root mean square of b − a over that of a. Rounding explains at most
-///   (4 + A) · (the largest difference before) + (1 + A) · 2u + √(2K) · u_sum
+///   4 · D + 2u + √(2K) · u_sum + exp(A · (D + 2u)) − 1
+/// D: the largest difference before;
 /// u: the unit roundoff of the coarsest format of values or operands so far; u_sum: that of sums; K: the
 /// largest dimension so far, which bounds the terms of a sum. Each side rounds an operand, an intermediate
 /// result and an output: six errors, each at most u and at random, have a root mean square of √6 · u / √3 <
 /// 2u. A random walk of K additions adds √K · u_sum on each side. The factor 4 leaves room for ops that
 /// enlarge an error, such as products and gates; the largest growth measured is 2.3 (docs/laboratory.md).
 ///
-/// A is 0 except in attention, where an absolute error of a score is a relative error of its probability.
-/// Programs round scores to different formats, so their errors, too, are relative errors of up to 2u. With
-/// scores of size S they become up to S · 2u. Sharp scores, S > ln n for n rows, give nearly all weight to
-/// the largest score of a row. A row then changes only if its two largest scores are within about 1, and of n
-/// random scores that is the share ln n / S of the rows. So A = min(S, √(S ln n)), where S is the root mean
-/// square of what the log-sum-exp of a row's scores exceeds ln n by, in magnitude. A trace of this program
-/// has the log-sum-exps. Without them A is 0.
+/// A is 0 except in attention, where an absolute error d of a score is a relative error exp(d) − 1 of its
+/// probability, which exceeds d by 14 % at 2u of e5m2. Programs round scores to different formats, so their
+/// errors, too, are relative errors of up to 2u. With scores of size S they become up to S · 2u. Sharp
+/// scores, S > ln n for n rows, give nearly all weight to the largest score of a row. A row then changes only
+/// if its two largest scores are within about 1, and of n random scores that is the share ln n / S of the
+/// rows. So A = min(S, √(S ln n)), where S is the root mean square of what the log-sum-exp of a row's scores
+/// exceeds ln n by, in magnitude. A trace of this program has the log-sum-exps. Without them A is 0.
 ///
 /// The gradients of the weights are judged one by one, from the last weight to the first, by the same bound.
 /// The largest difference before then includes log_probs, whose absolute errors are relative errors of the
 /// probabilities, and the gradients that rounding explains; A is the largest one of the forward pass. The
 /// largest growth measured is 1.9. Without values of the forward pass, the bound begins with the differences
 /// of logits and log_probs, which are not judged, or with 2u + √(2K) · u_sum if there are none.
+///
+/// The unit roundoff holds for normal numbers only. Below them, an error is absolute: up to η / 2, where η is
+/// the smallest number of the format. A gradient dS of a score is a share of the loss of one token, which is
+/// often smaller. The bound of the weights that compute the operands of an attention which rounds dS to a
+/// format (a rule for op=softmax) therefore has another term, R = min(1, η / (2 s)), where s is the root mean
+/// square of dS: an error of a number is at most the number. dq sums up to n terms dS · k at random, and dk
+/// terms dS · q, so s is the root mean square of dq or dk, the smaller one, divided by √n and by that of k or
+/// q, for which R takes the largest one of the forward values in that scope.
 struct GradientVerdict {
   std::string name;      // "grad.model.norm.weight"
   bool explains = true;  // rounding alone explains the difference
