@@ -38,8 +38,8 @@ class StepLines {
   std::optional<StepLine> ahead_;
 };
 
-/// join: the steps of metrics.jsonl get the "health" of the file health.jsonl beside it. Earlier versions wrote
-/// it to metrics.jsonl, where it always counts.
+/// join: the steps of metrics.jsonl get the "health" of the file health.jsonl beside it. Earlier versions
+/// wrote it to metrics.jsonl, where it always counts.
 enum class Health { skip, join };
 
 class MetricsFile {
