@@ -239,7 +239,7 @@ int evaluate_policies(const Arguments& a, const Subject& subject,
   int code = 0;
   for (const PolicyResult& r : results) {
     if (r.failure.empty()) continue;
-    print_error(fmt::format("mantissa: {}: {}\n", r.name, r.failure));
+    print_message(Message::error, fmt::format("mantissa: {}: {}\n", r.name, r.failure));
     code = std::max(code, r.code);
   }
   return interrupted ? report_stop(a, signals, !results.empty()) : code;

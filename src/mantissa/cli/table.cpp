@@ -15,7 +15,7 @@ constexpr std::string_view kHardware =
     "doctor";
 constexpr std::string_view kResults =
     "train, rl, generate, chat, eval, trace, explain, audit, compare, inspect, diff, convert, merge, "
-    "loss-scale, "
+    "loss-scale, init, "
     "reward, objective, data kk, data inspect, data shard, tokenizer encode, tokenizer decode, tokenizer "
     "info, "
     "tokenizer train, "
@@ -24,6 +24,10 @@ constexpr std::string_view kResults =
 const std::vector<Option>& option_rows() {
   using enum Takes;
   static const std::vector<Option> rows = {
+      // init
+      {"--model", one, "MODEL", "", "the model to begin with: a directory or a GGUF file", "init"},
+      {"--data", one, "FILES", "", "the data: a file, a glob, or kk for generated puzzles", "init"},
+      {"--out", one, "FILE", "", "file to write; default: TASK.toml", "init"},
       // train
       {"--out", one, "DIR", "", "run directory; default: run.out of the config", "train, rl"},
       {"--resume", maybe, "STEP", "", "continue from the newest state, or from the state of a step",
@@ -236,6 +240,8 @@ const std::vector<Option>& option_rows() {
       {"--device", one, "cpu", "cpu", "device", kHardware},
       {"--json", nothing, "", "", "print only JSON on standard output", kResults},
       {"--quiet", nothing, "", "", "print only errors and results", kResults},
+      {"--color", one, "auto|always|never", "auto", "colours; auto: on a terminal, unless NO_COLOR is set",
+       ""},
       {"--help", nothing, "", "", "print this help", ""},
   };
   return rows;
@@ -243,6 +249,10 @@ const std::vector<Option>& option_rows() {
 
 const std::vector<Command>& command_rows() {
   static const std::vector<Command> rows = {
+      {"init",
+       "write a config for a task, with comments, or list the tasks",
+       {{"[TASK]", "pretrain, continue, finetune, lora, dpo, reward, rl or long-context"}},
+       "Never replaces a file. Prints what to provide, and the next two commands."},
       {"train",
        "train by a config, and write a run directory",
        {{"CONFIG", "the run's config, a TOML file"}},
