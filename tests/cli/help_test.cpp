@@ -344,13 +344,11 @@ TEST(Arguments, WithACureAreACommand) {
   const Arguments a("./mantissa", words);
   EXPECT_EQ(a.with({{"--resume", "--precision", "32-true"}}),
             "./mantissa train run.toml --rule 'a: compute=f16' --set run.steps=9 --quiet --set 'run.name=a "
-            "b' --resume "
-            "--precision 32-true");
+            "b' --resume --precision 32-true");
   EXPECT_EQ(a.with({{"--resume=2", "--rule", "b: compute=f32"}}),
             "./mantissa train run.toml --precision 16-mixed --rule 'a: compute=f16' --set "
             "precision.loss_scale.hysteresis=1 --set run.steps=9 --quiet --set 'run.name=a b' --resume=2 "
-            "--rule 'b: "
-            "compute=f32'");
+            "--rule 'b: compute=f32'");
 }
 
 }  // namespace

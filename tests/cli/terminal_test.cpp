@@ -124,8 +124,7 @@ TEST(Fit, KeepsEveryWord) {
   const std::string text =
       "policy  a line that is longer than the columns there are\nscope            op      out   decided by\n"
       "a.layers.3.b     matmul  f32   --rule 1\na.layers.{0,2}.b matmul  bf16  bf16-mixed\nhead             "
-      "log     "
-      "f32   --rule 1+--rule 2\n\nshort\n";
+      "log     f32   --rule 1+--rule 2\n\nshort\n";
   EXPECT_EQ(fit(text, 0), text);
   EXPECT_EQ(fit(text, 100), text);
   const std::string narrow = fit(text, 30);

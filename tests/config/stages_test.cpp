@@ -133,13 +133,12 @@ TEST(Stages, ErrorsNameTheLineTheStageAndTheKey) {
 TEST(Stages, ErrorsNameWhatCannotHaveStages) {
   EXPECT_EQ(stage_refusal("steps = 4", "[train]\nobjective = \"sft\"\n"),
             "dir/run.toml:2: run.stage: stages are for train.objective = \"pretrain\". Fix: one run for each "
-            "length, "
-            "with model.path");
+            "length, with model.path");
   EXPECT_EQ(
       stage_refusal("steps = 4", "packing = true\n"),
       "dir/run.toml:2: run.stage: with data.packing, rows of other lengths hold other documents, so a share "
-      "of "
-      "the rows cannot be held out from all stages. Fix: files as data.validation, or data.validation = 0");
+      "of the rows cannot be held out from all stages. Fix: files as data.validation, or data.validation = "
+      "0");
   EXPECT_EQ(message_of([] { parse(kStaged, {"run.steps=18"}); }),
             "--set: run.steps = 18: the stages have 17 steps together. Fix: remove the key");
   std::string both = kStaged;

@@ -114,8 +114,7 @@ class Subject {
     if (!given) {
       throw ConfigError(
           "eval: requires a config, a run, or a model directory with --data FILES (or kk), --last-word FILE "
-          "or "
-          "--multiple-choice FILE");
+          "or --multiple-choice FILE");
     }
     options_.data = a.texts("--data");
     options_.format = a.text("--format");

@@ -206,8 +206,7 @@ void check_kinds(const RunConfig& config, const Entry& entry) {
   if (config.data.packing && config.data.validation.files.empty() && config.data.validation.share > 0) {
     cannot(
         "with data.packing, rows of other lengths hold other documents, so a share of the rows cannot be "
-        "held "
-        "out from all stages",
+        "held out from all stages",
         "files as data.validation, or data.validation = 0");
   }
 }

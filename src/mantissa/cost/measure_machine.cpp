@@ -65,9 +65,9 @@ double Machine::peak_of(kernels::UnitId unit) const {
   return rate == units.end() || rate->flops_per_second == 0 ? flops_per_second : rate->flops_per_second;
 }
 
-Machine measure_machine(const runtime::Device& device, const plan::Program& program,
-                        std::size_t free_bytes, int rests) {
-  // Properties of the processor, which every trainer and forecast of the process shares (docs/architecture.md).
+Machine measure_machine(const runtime::Device& device, const plan::Program& program, std::size_t free_bytes,
+                        int rests) {
+  // Properties of the processor, which all trainers and forecasts share (docs/architecture.md).
   static std::mutex mutex;
   static std::map<std::tuple<std::string, int, Scalar>, Known> all;
   const std::scoped_lock lock(mutex);

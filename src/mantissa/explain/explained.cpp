@@ -172,9 +172,8 @@ Explained explain_training(const config::RunConfig& config, const model::ModelCo
   if (config.native_only) cost::check_native(program, device, targets);
   cost::MemoryForecast memory = cost::forecast_memory(parts, data_bytes);
   cost::add_memory(memory, passes, cost::largest_arena(parts));
-  Explained e =
-      describe_training(config, model, parts, 0, memory, measured(device, program),
-                        device, told, targets, passes);
+  Explained e = describe_training(config, model, parts, 0, memory, measured(device, program), device, told,
+                                  targets, passes);
   for (const cost::Part& part : parts) {
     const std::vector<std::string> refused = plan::rule_warnings(*part.program);
     if (e.refusal.empty() && !refused.empty()) e.refusal = refused.front();

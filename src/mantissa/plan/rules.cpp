@@ -26,8 +26,7 @@ std::string why_unruled(const std::string& op, const std::vector<std::string>& u
   if (const std::string_view does = graph::inserted_step(op); !does.empty()) {
     return fmt::format(
         "\"{}\" is not an op of the model. A plan inserts steps of this name where an op needs them: each "
-        "{}. "
-        "Fix: name that op, such as op=matmul (operand=gradient selects one operand)",
+        "{}. Fix: name that op, such as op=matmul (operand=gradient selects one operand)",
         op, does);
   }
   if (std::ranges::find(updates, op) == updates.end()) return "";

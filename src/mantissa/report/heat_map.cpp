@@ -142,10 +142,10 @@ std::string to_html(const HeatMap& map, const ColorScale& scale) {
       map.columns.size() < kFew ? fmt::format(";max-width:{}px", 260 + 60 * map.columns.size()) : "";
   return fmt::format(
       "<div class=\"heat\" style=\"--row:{}px{}\"><div class=\"rname\">{}</div><div></div>"
-      "<div class=\"rlabels\">{}</div><div class=\"cells\">"
-      "<svg viewBox=\"0 0 {} {}\" preserveAspectRatio=\"none\" role=\"img\" aria-label=\"{}\" "
-      "style=\"height:{}px\">{}</svg></div>"
-      "<div></div><div class=\"xlabels\">{}</div><div></div><div class=\"xname\">{}</div></div>\n",
+      "<div class=\"rlabels\">{}</div><div class=\"cells\"><svg viewBox=\"0 0 {} {}\" "
+      "preserveAspectRatio=\"none\" role=\"img\" aria-label=\"{}\" "
+      "style=\"height:{}px\">{}</svg></div><div></div><div class=\"xlabels\">{}</div><div></div><div "
+      "class=\"xname\">{}</div></div>\n",
       pixels, width, escaped(map.row_name), row_labels(map, pixels),
       std::max<std::size_t>(1, map.columns.size()), rows * 10, escaped(map.label),
       static_cast<int>(rows) * pixels, marks, column_labels(map), escaped(map.column_name));

@@ -152,8 +152,8 @@ class Trainer {
   std::size_t part() const { return part_; }
   const plan::Program& program() const { return *parts_[part_].program; }
   const cost::MemoryForecast& memory() const { return memory_; }
-  /// Returns the rates of this machine. The first call measures them, within the memory of the run if it comes
-  /// before the first step.
+  /// Returns the rates of this machine. The first call measures them, within the memory of the run if it
+  /// comes before the first step.
   const cost::Machine& machine();
   Task& task() { return *task_; }
   const Task& task() const { return *task_; }
