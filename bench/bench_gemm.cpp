@@ -196,7 +196,6 @@ int main(int argc, char** argv) {
   }
   fmt::print(
       "f32 and bf16 are in GFLOP/s, with their shares of the peaks of their units. The other columns are "
-      "speeds "
-      "relative to f32, other libraries in f32. bf16 and e4m3 are in tile order: by the set's fastest "
+      "speeds relative to f32, other libraries in f32. bf16 and e4m3 are in tile order: by the set's fastest "
       "instruction, and \"by FMA\"; \"chain\" is bf16 in chain order.\n");
 }

@@ -142,7 +142,8 @@ void measure(const Model& shape, const std::string& policy, const Options& optio
   };
   cost::Machine machine;
   for (int i = 0; i < kRounds; ++i) {
-    const cost::Machine now = cost::measure_machine(*device, program);
+    const cost::Machine now =
+        cost::measure_machine(*device, program, program.memory.arena() + program.memory.weights());
     machine.flops_per_second = std::max(machine.flops_per_second, now.flops_per_second);
     machine.bytes_per_second = std::max(machine.bytes_per_second, now.bytes_per_second);
     machine.products = now.products;  // measured once per process, as the peaks are

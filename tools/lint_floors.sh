@@ -50,6 +50,15 @@ find src/mantissa -name '*.h' -o -name '*.cpp' | sort | awk '
     return text ~ /kernels::(Context|Simd)[^A-Za-z]/ || text ~ /static_cast<(const )?(float|double|std::int32_t) ?\*>/
   }
 
+  # Holds state that outlives a call? Constants of the C library and of references do not count.
+  function code_of_global(text) {
+    sub(/\/\/.*/, "", text)
+    if (text ~ /^[ \t]*(static[ \t]+)?(inline[ \t]+)?const(expr)?[ \t]/ || text ~ /static[ \t]+(inline[ \t]+)?const(expr)?[ \t]/) return 0
+    if (text ~ /[^A-Za-z_]thread_local[^A-Za-z_]/) return 1
+    if (text ~ /^std::(atomic|mutex|once_flag|shared_mutex)[<A-Za-z0-9_:> ]* [a-z_]+.*;/) return 1
+    return text ~ /^[ \t]*static[ \t]+[A-Za-z_:]+(<.*>)?[ \t&*]+[a-z_]+([ \t]*[={].*)?;/
+  }
+
   function check(file,   line, text, room, parts, used, name, number) {
     split(file, parts, "/")
     room = parts[3]
@@ -69,6 +78,8 @@ find src/mantissa -name '*.h' -o -name '*.cpp' | sort | awk '
       if (room != "runtime" && may(room, "runtime") && file !~ /cost\/format_costs\.cpp$/ && code_of_device(line))
         fault(number, "reach memory and kernels through runtime::Device and runtime::Session")
       if (room == "cli") continue
+      if (file !~ /(kernels\/guard_count\.(cpp|h)|cost\/measure_machine\.cpp|kernels\/cpu\/model_tiles\.h)$/ && code_of_global(line))
+        fault(number, "no mutable globals: pass it, or name the file here and in docs/architecture.md")
       if (line ~ /^[ \t]*#[ \t]*include[ \t]*<(iostream|print|spdlog\/|CLI\/|CLI11)/)
         fault(number, "only cli may include this")
       text = " " code(line) " "

@@ -33,8 +33,7 @@ TEST(ChatTemplate, AnErrorNamesTheConstructItsPlaceAndACure) {
   EXPECT_EQ(message_of("{{ x.y.z }}"), "t:1:5: 'x' is undefined");
   EXPECT_EQ(message_of("{{ [1].append(2) }}"),
             "t:1:14: 'append' of 'list' is not allowed: templates cannot change values in place. Fix: build "
-            "a new value, for example with "
-            "'+'");
+            "a new value, for example with '+'");
   EXPECT_EQ(message_of("{{ 'a'.encode() }}"),
             "t:1:7: 'encode' of 'str' is not supported. Fix: rewrite it with the methods of docs/chat.md");
   EXPECT_EQ(message_of("{{ [1] | map('string') }}"),
@@ -156,8 +155,7 @@ TEST(ChatTemplate, ValuesThatReferToThemselvesAreFreed) {
   EXPECT_EQ(
       render("{% set ns = namespace() %}{% macro m() %}{% endmacro %}{% set ns.m = m %}{% set ns.n = ns %}"
              "{% for x in [1] %}{% set ns.loop = loop %}{% set q = loop.changed(loop) %}{% set ns.c = "
-             "loop.cycle %}{% endfor %}"
-             "{{ ns.loop.index }}{{ ns.c(5) }}"),
+             "loop.cycle %}{% endfor %}{{ ns.loop.index }}{{ ns.c(5) }}"),
       "15");
 }
 

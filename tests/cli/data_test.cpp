@@ -246,8 +246,7 @@ TEST_F(DataCommands, PuzzlesAreMixedWithFiles) {
   EXPECT_GT(puzzles["bytes"], 0);
   const std::string sft =
       " --set train.objective=sft --set data.template=chatml --set data.sequence_length=900 --set "
-      "data.people_max=2 "
-      "--set 'data.source=[\"kk\", \"a.jsonl\"]' --set 'data.weights=[0.3, 0.7]'";
+      "data.people_max=2 --set 'data.source=[\"kk\", \"a.jsonl\"]' --set 'data.weights=[0.3, 0.7]'";
   const Result r = mantissa(folder, "train run.toml --out sft" + sft);
   EXPECT_EQ(r.code, 0) << r.err;
   EXPECT_TRUE(has(r.out + r.err, "note    kk: ") && has(r.out + r.err, "a.jsonl: 60 rows, 60 used"))

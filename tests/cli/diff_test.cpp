@@ -126,8 +126,7 @@ TEST(Diff, ComparesModelsTensorByTensor) {
   flip_last_bit(folder / "b/model/model.safetensors", "model.norm.weight", 2);
   EXPECT_EQ(mantissa(folder, "diff a b --quiet").out,
             "different: the models: the first tensor that differs is model.norm.weight: 1 of 16 values, at "
-            "most 1 ulp of "
-            "f32\n");
+            "most 1 ulp of f32\n");
   ASSERT_EQ(mantissa(folder, "convert a c --dtype bf16").code, 0);
   const nlohmann::json json = difference(folder, "a c");
   EXPECT_EQ(json["a"]["kind"], "checkpoint");
@@ -179,8 +178,7 @@ TEST(Diff, DistinguishesRoundingAndAFaultOfTracesByItsExitCode) {
   EXPECT_EQ(rounding.code, 1) << rounding.out;
   const std::size_t formats = rounding.out.find(
       "\nformats differ at 6 of 76 tensors, first at model.layers.0.input_layernorm rmsnorm: A is f32 and B "
-      "is "
-      "bf16\n");
+      "is bf16\n");
   const std::size_t explained = rounding.out.find("\nrounding explains every difference of the forward pass");
   EXPECT_NE(formats, std::string::npos) << rounding.out;
   EXPECT_NE(explained, std::string::npos) << rounding.out;

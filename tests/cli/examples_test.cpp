@@ -86,9 +86,8 @@ TEST(ExampleFiles, TheExperimentsConfigsRun) {
   const Result rl =
       mantissa(folder, "rl " + configs +
                            "kk-rl.toml --out rl --quiet --set run.steps=2 --set schedule.warmup_steps=1 "
-                           "--set rl.prompts_per_step=2 "
-                           "--set rl.samples_per_prompt=2 --set rl.max_new_tokens=4 "
-                           "--set model.path=start-1/model --set data.tokenizer=byte "
+                           "--set rl.prompts_per_step=2 --set rl.samples_per_prompt=2 --set "
+                           "rl.max_new_tokens=4 --set model.path=start-1/model --set data.tokenizer=byte "
                            "--set batch.micro_batch_size=4");
   ASSERT_EQ(rl.code, 0) << rl.err;
   EXPECT_EQ(json::parse(read_all(folder / "rl/summary.json"))["steps"], 2);

@@ -32,7 +32,8 @@ TEST(Help, OfACommandListsTheOptionsThatItTakesInEightyColumns) {
   for (const Command& command : commands()) {
     const std::string text = help(command);
     expect_80_columns(text);
-    EXPECT_TRUE(has(help(), command.name)) << command.name;
+    const std::string name = "\n  " + std::string(command.name);
+    EXPECT_EQ(has(help(), name + " ") + has(help(), name + "\n"), 1) << command.name;
     for (const Option& option : options()) {
       const bool there =
           has(text, "\n  " + written(option) + "\n") || has(text, "\n  " + written(option) + " ");
@@ -41,6 +42,16 @@ TEST(Help, OfACommandListsTheOptionsThatItTakesInEightyColumns) {
           << command.name << " " << option.name << "\n"
           << text;
     }
+  }
+}
+
+TEST(Help, OverviewNamesFiveCommandsThatExist) {
+  const std::string text = overview();
+  expect_80_columns(text);
+  EXPECT_LE(std::count(text.begin(), text.end(), '\n'), 15);
+  for (const char* command : {"init", "explain", "train", "audit", "chat"}) {
+    EXPECT_TRUE(has(text, std::string("\n  mantissa ") + command + " ")) << text;
+    EXPECT_NE(find_command(command), nullptr);
   }
 }
 
@@ -125,7 +136,7 @@ TEST(Help, IsRequestedInSeveralWays) {
   const TemporaryFolder folder;
   const Result none = mantissa::testing::mantissa(folder, "");
   EXPECT_EQ(none.code, 2);
-  EXPECT_EQ(none.err, help());
+  EXPECT_EQ(none.err, overview());
   EXPECT_EQ(none.out, "");
   for (const char* arguments : {"help", "--help", "-h"}) {
     const Result r = mantissa::testing::mantissa(folder, arguments);
@@ -220,6 +231,8 @@ TEST(Completion, OfBashCompletes) {
   EXPECT_EQ(completed("mantissa train run.toml --simd av", 4), "avx2 avx512 avx512_bf16\n");
   EXPECT_EQ(completed("mantissa data kk --split te", 4), "test\n");
   EXPECT_EQ(completed("mantissa completion z", 2), "zsh\n");
+  EXPECT_EQ(completed("mantissa init lo", 2), "lora long-context\n");
+  EXPECT_EQ(completed("mantissa explain r --color ne", 4), "never\n");
   EXPECT_EQ(completed("mantissa help optimizer.we", 2), "optimizer.weight_decay\n");
   std::filesystem::create_directories(folder / "some_run");
   EXPECT_EQ(completed("mantissa generate some", 2), "some_run\n");
@@ -254,6 +267,13 @@ TEST(Hints, NameTheRightSpelling) {
       {"train run.toml --output_dir x", "did you mean --out?"},
       {"train run.toml --seed 3", "write --set run.seed=3"},
       {"train run.toml --samples 3", "it is an option of generate"},
+      {"init pretain", "did you mean \"pretrain\"?"},
+      {"init lora --out a", "ends in .toml"},
+      {"init lora --out run.toml", "run.toml: exists already"},
+      {"init pretrain --model r", "begins with a new model"},
+      {"init --data kk", "TASK is missing"},
+      {"new lora", "did you mean init?"},
+      {"version --color=purple", "--color \"purple\": one of auto, always, never"},
       {"train --config run.toml", "the first argument: mantissa train run.toml"},
       {"train run.toml --set learning_rate=1", "write optimizer.lr"},
       {"train run.toml --set optimizer.gradient_clipping=1", "write optimizer.max_grad_norm"},
@@ -324,13 +344,11 @@ TEST(Arguments, WithACureAreACommand) {
   const Arguments a("./mantissa", words);
   EXPECT_EQ(a.with({{"--resume", "--precision", "32-true"}}),
             "./mantissa train run.toml --rule 'a: compute=f16' --set run.steps=9 --quiet --set 'run.name=a "
-            "b' --resume "
-            "--precision 32-true");
+            "b' --resume --precision 32-true");
   EXPECT_EQ(a.with({{"--resume=2", "--rule", "b: compute=f32"}}),
             "./mantissa train run.toml --precision 16-mixed --rule 'a: compute=f16' --set "
             "precision.loss_scale.hysteresis=1 --set run.steps=9 --quiet --set 'run.name=a b' --resume=2 "
-            "--rule 'b: "
-            "compute=f32'");
+            "--rule 'b: compute=f32'");
 }
 
 }  // namespace

@@ -30,8 +30,9 @@ std::string on_terminal(const TemporaryFolder& folder, const std::string& argume
   int terminal = -1;
   const pid_t child = forkpty(&terminal, nullptr, nullptr, &size);
   if (child == 0) {
+    setenv("TERM", "xterm", 1);
     const std::string command =
-        "cd " + folder.path().string() + " && exec " MANTISSA_BINARY_DIR "/mantissa " + arguments;
+        "cd " + folder.path().string() + " && " MANTISSA_BINARY_DIR "/mantissa " + arguments;
     execl("/bin/sh", "sh", "-c", command.c_str(), nullptr);
     _exit(127);
   }
@@ -45,6 +46,42 @@ std::string on_terminal(const TemporaryFolder& folder, const std::string& argume
   EXPECT_EQ(WEXITSTATUS(status), 0) << text;
   std::erase(text, '\r');
   return text;
+}
+
+TEST(Colours, AreOnTerminalsAlone) {
+  const TemporaryFolder folder;
+  write(folder / "run.toml", tiny_config(1, "bf16-mixed"));
+  const auto piped = [&](const std::string& arguments) {
+    const Result r = mantissa::testing::mantissa(folder, arguments);
+    return r.out + r.err;
+  };
+  for (const char* arguments : {"help", "explain run.toml", "train nowhere.toml", "generate"})
+    EXPECT_FALSE(has(piped(arguments), "\x1b")) << arguments;
+  EXPECT_TRUE(has(on_terminal(folder, "help", 80), "\x1b[1musage:\x1b[0m mantissa"));
+  EXPECT_TRUE(has(on_terminal(folder, "help", 80), "\n\x1b[1mtrain:\x1b[0m\n"));
+  EXPECT_TRUE(has(on_terminal(folder, "explain run.toml", 200), "\n\x1b[1mforward\x1b[0m\n"));
+  const std::string error = "train nowhere.toml || true";
+  EXPECT_TRUE(has(on_terminal(folder, error, 80), "\x1b[1;31mmantissa:\x1b[0m nowhere.toml: cannot be read"));
+}
+
+TEST(Colours, FollowNoColorAndTheOption) {
+  const TemporaryFolder folder;
+  write(folder / "run.toml", tiny_config(1, "bf16-mixed"));
+  const auto piped = [&](const std::string& arguments) {
+    const Result r = mantissa::testing::mantissa(folder, arguments);
+    return r.out + r.err;
+  };
+  setenv("NO_COLOR", "1", 1);
+  EXPECT_FALSE(has(on_terminal(folder, "help", 80), "\x1b"));
+  EXPECT_TRUE(has(piped("help --color always"), "\x1b[1m")) << "the option overrides the environment";
+  unsetenv("NO_COLOR");
+  EXPECT_FALSE(has(on_terminal(folder, "help --color=never", 80), "\x1b"));
+  EXPECT_TRUE(has(piped("train --nothing --color=always"), "\x1b[1;31mmantissa:\x1b[0m --nothing"));
+  const std::string late = "train run.toml --color always --set run.steps=x";
+  EXPECT_TRUE(has(piped(late), "\x1b[1;31mmantissa:\x1b[0m ")) << piped(late);
+  const std::string warned = piped("generate nowhere --prompt x --color always --rule 'a: out=bf16'");
+  EXPECT_TRUE(has(warned, "\x1b[1;31mmantissa:\x1b[0m")) << warned;
+  EXPECT_FALSE(has(piped("explain run.toml --json --color always"), "\x1b"));
 }
 
 TEST(Explain, FitsATerminalOfEightyColumns) {
@@ -87,8 +124,7 @@ TEST(Fit, KeepsEveryWord) {
   const std::string text =
       "policy  a line that is longer than the columns there are\nscope            op      out   decided by\n"
       "a.layers.3.b     matmul  f32   --rule 1\na.layers.{0,2}.b matmul  bf16  bf16-mixed\nhead             "
-      "log     "
-      "f32   --rule 1+--rule 2\n\nshort\n";
+      "log     f32   --rule 1+--rule 2\n\nshort\n";
   EXPECT_EQ(fit(text, 0), text);
   EXPECT_EQ(fit(text, 100), text);
   const std::string narrow = fit(text, 30);

@@ -208,8 +208,7 @@ TEST(DeepSpeed, AdamIsAdamWUnlessItsDecayIsInTheGradient) {
 TEST(DeepSpeed, WarnsAboutSettingsWithoutCounterpart) {
   const DeepSpeedFile file = parse(
       "{'optimizer': {'type': 'Lamb', 'params': {'lr': 1e-3}}, 'scheduler': {'type': 'WarmupDecayLR', "
-      "'params': "
-      "{'warmup_min_lr': 1e-6, 'warmup_num_steps': 5, 'total_num_steps': 100}}}");
+      "'params': {'warmup_min_lr': 1e-6, 'warmup_num_steps': 5, 'total_num_steps': 100}}}");
   ASSERT_EQ(file.warnings.size(), 4U);
   EXPECT_NE(file.warnings[0].find("\"Lamb\" is not translated"), std::string::npos);
   EXPECT_NE(file.warnings[1].find("warmup_min_lr is not 0"), std::string::npos);
@@ -222,9 +221,8 @@ TEST(DeepSpeed, WarnsAboutSettingsWithoutCounterpart) {
 TEST(DeepSpeed, NamesEveryAutoAndEveryIgnoredKeyOnce) {
   const DeepSpeedFile file = parse(
       "{'train_batch_size': 'auto', 'optimizer': {'type': 'AdamW', 'params': {'lr': 'auto'}}, "
-      "'zero_optimization': "
-      "{'stage': 2, 'overlap_comm': true, 'reduce_bucket_size': 'auto'}, 'steps_per_print': 10, "
-      "'gradient_cliping': 1}");
+      "'zero_optimization': {'stage': 2, 'overlap_comm': true, 'reduce_bucket_size': 'auto'}, "
+      "'steps_per_print': 10, 'gradient_cliping': 1}");
   Strings autos;
   for (const DeepSpeedAuto& a : file.autos) autos.push_back(a.from + ">" + a.section + "." + a.key);
   EXPECT_EQ(autos, (Strings{"zero_optimization.reduce_bucket_size>.",

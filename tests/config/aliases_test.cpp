@@ -114,8 +114,7 @@ TEST(Aliases, OfRlOutsideItsSectionDoNotChangeTheObjective) {
 TEST(Aliases, WhoseValueCannotBeHonouredAreErrors) {
   EXPECT_EQ(alias_refusal("[adapter]\nlora_r = 4\nlora_dropout = 0.05\n"),
             "dir/run.toml:9: lora_dropout = 0.05: expected 0, because adapters have no dropout. Fix: "
-            "lora_dropout = 0, "
-            "or remove the key");
+            "lora_dropout = 0, or remove the key");
   EXPECT_EQ(alias_refusal("[adapter]\nkind = \"lora\"\nquantize = \"bnb.fp4\"\n"),
             "dir/run.toml:9: quantize = \"bnb.fp4\": expected bnb.nf4, bnb.nf4-dq or bnb.int8-training. Fix: "
             "adapter.base = \"nf4\", \"nf4-double\" or \"int8\"");

@@ -128,8 +128,7 @@ TEST(Config, AWarmUpLongerThanTheRunIsCutWithANote) {
     ASSERT_EQ(told.notes.size(), 1U);
     EXPECT_TRUE(
         told.notes[0].ends_with(": schedule.warmup_steps = 100 is more than run.steps, 1; the warm-up has 1 "
-                                "step, so the learning rate rises "
-                                "until the last step"))
+                                "step, so the learning rate rises until the last step"))
         << told.notes[0];
     EXPECT_EQ(parse_config(c.to_toml(), "printed.toml"), c);
   }
@@ -220,8 +219,8 @@ TEST(Config, APolicyOfTheCommandLineIsChecked) {
         parse_under({"bf17", {}});
       }),
       "--precision: policy \"bf17\": no preset is called \"bf17\"; did you mean \"bf16\"? (presets: 64-true, "
-      "32-true, tf32, "
-      "bf16-matmul, bf16-matmul-x3, bf16-matmul-x6, bf16-mixed, 16-mixed, bf16-true, 16-true, fp8-hybrid)");
+      "32-true, tf32, bf16-matmul, bf16-matmul-x3, bf16-matmul-x6, bf16-mixed, 16-mixed, bf16-true, 16-true, "
+      "fp8-hybrid)");
   EXPECT_EQ(message_of([&] {
               parse_under({std::nullopt, {"*: compute=f32", "lm_head compute=f32"}});
             }),

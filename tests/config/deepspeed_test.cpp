@@ -48,9 +48,8 @@ Read read(const std::string& deepspeed, const Strings& overrides = {}, const std
 
 constexpr const char* kFp16 =
     "{'train_batch_size': 64, 'gradient_clipping': 0.5, 'zero_optimization': {'stage': 2}, 'fp16': "
-    "{'enabled': True, "
-    "'loss_scale': 0, 'initial_scale_power': 12, 'loss_scale_window': 500, 'hysteresis': 4, "
-    "'min_loss_scale': 2}}";
+    "{'enabled': True, 'loss_scale': 0, 'initial_scale_power': 12, 'loss_scale_window': 500, 'hysteresis': "
+    "4, 'min_loss_scale': 2}}";
 
 TEST(DeepSpeedConfig, SetsPolicyScalerBatchAndClipping) {
   const Read r = read(kFp16);
@@ -64,8 +63,8 @@ TEST(DeepSpeedConfig, SetsPolicyScalerBatchAndClipping) {
   EXPECT_EQ(r.config.batch.micro_batch_size, 8);
   EXPECT_EQ(r.config.optimizer.max_grad_norm, 0.5);
   EXPECT_NE(r.all().find("note ds.json: sets precision.policy = \"16-mixed residual=f16\" (fp16.enabled), "
-                         "batch.global_batch_size = "
-                         "64 (train_batch_size), optimizer.max_grad_norm = 0.5 (gradient_clipping)"),
+                         "batch.global_batch_size = 64 (train_batch_size), optimizer.max_grad_norm = 0.5 "
+                         "(gradient_clipping)"),
             std::string::npos)
       << r.all();
   EXPECT_TRUE(r.told.warnings.empty()) << r.all();
@@ -146,10 +145,8 @@ TEST(DeepSpeedConfig, ItsPolicyReplacesTheConfigsButKeepsTheRules) {
 TEST(DeepSpeedConfig, AutoUsesTheConfigsValueAndIsListed) {
   const std::string file =
       "{'fp16': {'enabled': 'auto', 'hysteresis': 5}, 'bf16': {'enabled': 'auto'}, 'train_batch_size': "
-      "'auto', "
-      "'train_micro_batch_size_per_gpu': 'auto', 'gradient_accumulation_steps': 'auto', 'gradient_clipping': "
-      "'auto', "
-      "'zero_optimization': {'stage': 2, 'reduce_bucket_size': 'auto'}}";
+      "'auto', 'train_micro_batch_size_per_gpu': 'auto', 'gradient_accumulation_steps': 'auto', "
+      "'gradient_clipping': 'auto', 'zero_optimization': {'stage': 2, 'reduce_bucket_size': 'auto'}}";
   const Read r = read(file, {}, "[precision]\npolicy = \"16-mixed\"\n");
   EXPECT_EQ(r.config.policy.preset(), "16-mixed");
   EXPECT_EQ(scaler_options(r.config).value().hysteresis, 5);

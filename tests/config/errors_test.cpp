@@ -182,17 +182,14 @@ TEST(ConfigErrors, WrongTypesAndRangesNameKeyAndValue) {
        "dir/run.toml:8: schedule.min_lr_ratio = 1.1: must be at least 0 and at most 1"},
       {"[train]\nobjective = \"dpoo\"",
        "dir/run.toml:8: train.objective = \"dpoo\": unknown choice; did you mean \"dpo\"? (choices: "
-       "pretrain, sft, "
-       "reward, dpo, rl)"},
+       "pretrain, sft, reward, dpo, rl)"},
       {"[dpo]\nbeta = -1", "dir/run.toml:8: dpo.beta = -1: must be greater than 0"},
       {"[train]\nobjective = \"rl\"\n[rl]\nreward = \"regex:a(b\"",
        "dir/run.toml:10: rl.reward = \"regex:a(b\": the pattern is invalid at byte 4: missing closing "
-       "parenthesis; "
-       "it is \"a(b\""},
+       "parenthesis; it is \"a(b\""},
       {"[train]\nobjective = \"rl\"\n[rl]\nreward = \"exakt\"",
        "dir/run.toml:10: rl.reward = \"exakt\": expected kk, exact, \"regex:PATTERN\" or "
-       "\"program:COMMAND\"; "
-       "did you mean \"exact\"?"},
+       "\"program:COMMAND\"; did you mean \"exact\"?"},
       {"[train]\nobjective = \"rl\"\n[rl]\nreward = \"program:\"",
        "dir/run.toml:10: rl.reward = \"program:\": the command is empty; write \"program:COMMAND\", such as "
        "\"program:python3 score.py\""},
@@ -265,8 +262,7 @@ TEST(ConfigErrors, BatchesMustDivide) {
             "dir/run.toml:8: batch.shards = 3: must divide batch.global_batch_size, which is 32; try 2");
   EXPECT_EQ(with("shards = 4\nmicro_batch_size = 16"),
             "dir/run.toml:9: batch.micro_batch_size = 16: must divide the sequences of a shard "
-            "(global_batch_size / shards), which is 8; "
-            "try 8");
+            "(global_batch_size / shards), which is 8; try 8");
   EXPECT_EQ(with("leaf = 3"),
             "dir/run.toml:8: batch.leaf = 3: must divide batch.global_batch_size, which is 32; try 2");
   EXPECT_EQ(with("leaf = 4\nmicro_batch_size = 2"),

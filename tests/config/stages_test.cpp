@@ -133,8 +133,7 @@ TEST(Stages, ErrorsNameTheLineTheStageAndTheKey) {
 TEST(Stages, ErrorsNameWhatCannotHaveStages) {
   EXPECT_EQ(stage_refusal("steps = 4", "[train]\nobjective = \"sft\"\n"),
             "dir/run.toml:2: run.stage: stages are for train.objective = \"pretrain\". Fix: one run for each "
-            "length, "
-            "with model.path");
+            "length, with model.path");
   EXPECT_EQ(
       stage_refusal("steps = 4", "packing = true\n"),
       "dir/run.toml:2: run.stage: with data.packing, a held-out share differs between stages. Fix: files as "

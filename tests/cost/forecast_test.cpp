@@ -30,8 +30,7 @@ TEST(ForecastMemory, OfOnePartIsThatOfItsPlan) {
 TEST(ForecastMemory, IsThatOfThePartThatNeedsMost) {
   const std::vector<Part> parts = parts_of(
       "policy = \"bf16-mixed\"\nrules = [{match = \"*\", compute = \"f32\", steps = \"2:\"}, {match = \"*\", "
-      "compute "
-      "= \"f16\", steps = \"20:\"}]\n");
+      "compute = \"f16\", steps = \"20:\"}]\n");
   ASSERT_EQ(parts.size(), 2U) << "the run ends before step 20";
   EXPECT_EQ(parts[1].first, 2);
   const MemoryForecast run = forecast_memory(parts, 0), first = forecast_memory(*parts[0].program, 0),

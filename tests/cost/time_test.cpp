@@ -75,7 +75,8 @@ TEST(MeasureMachine, MeasuresEveryPackedProductAndItsUnit) {
     const plan::Program program =
         plan::compile(model::build_log_prob(mantissa::testing::tiny_llama(false), 128, 128, true),
                       precision::Policy::parse(policy), {128, 128}, {});
-    const Machine machine = measure_machine(*device, program);
+    const Machine machine =
+        measure_machine(*device, program, program.memory.arena() + program.memory.weights());
     ASSERT_EQ(machine.products.size(), plan::packed_products(program).size());
     for (const ProductRate& rate : machine.products) {
       EXPECT_GT(rate.flops_per_second, 0) << policy;

@@ -313,8 +313,8 @@ TEST(PrefixAnswers, AnAnswerThatBeginsTheConversationIsFoundAfterWhatTheTemplate
   // A later answer that begins as the prompt does is not the first one.
   const std::string last =
       "{% for m in messages %}[{{ m.role }}]{% if loop.last and m.role == 'assistant' and messages|length > "
-      "1 %}<think>{% endif %}"
-      "{{ m.content }}[end]{% endfor %}{% if add_generation_prompt %}[assistant]<think>{% endif %}";
+      "1 %}<think>{% endif %}{{ m.content }}[end]{% endfor %}{% if add_generation_prompt "
+      "%}[assistant]<think>{% endif %}";
   EXPECT_TRUE(answers_of(last, "B").starts_with("B[end]|"));
   // Without a default system message the common beginning is the answer's place.
   const std::string plain =

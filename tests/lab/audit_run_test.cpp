@@ -37,6 +37,14 @@ TEST(Audit, ChangesNoBit) {
   }
 }
 
+TEST(Trainer, MeasuresTheMachineWhenItsRatesAreAskedFor) {
+  const SmallRun s("bf16-mixed");
+  train::Trainer trainer(s.config, s.model, s.task->again(s.config), *s.device);
+  EXPECT_EQ(trainer.advance()->peak_share, 0);
+  EXPECT_GT(trainer.machine().flops_per_second, 0);
+  EXPECT_GT(trainer.advance()->peak_share, 0);
+}
+
 TEST(Audit, ObservesSomeStepsOfALongRun) {
   const SmallRun s("bf16-mixed");
   const Audit audit = audit_run({s.config, s.model, *s.task, *s.device}, {.steps = 30, .observed = 4});

@@ -64,8 +64,7 @@ TEST(RopeOverride, IsRefusedForScaledAnglesAndForLearnedPositions) {
   const ModelConfig scaled = llama_with({{"rope_scaling", {{"rope_type", "linear"}, {"factor", 2.0}}}});
   EXPECT_EQ(refusal_of(scaled, 1e6),
             "run.stage 2: the model scales its rotary angles (rope_scaling), which another base would change "
-            "twice. "
-            "Fix: remove the key, or rope_scaling");
+            "twice. Fix: remove the key, or rope_scaling");
   EXPECT_EQ(with_rope(scaled, 0, 100000, "test").max_position_embeddings, 4096);  // the scaling is for these
   const ModelConfig gpt2 = parse_model_config(
       {{"model_type", "gpt2"}, {"n_embd", 16}, {"n_layer", 1}, {"n_head", 2}, {"vocab_size", 64}},

@@ -15,8 +15,7 @@ namespace {
 
 constexpr const char* kLine32 =
     "params=f32 compute=f32 accumulate=f32 accumulate_block=0 residual=f32 output=f32 grads=f32 reduce=f32 "
-    "optimizer=f32 "
-    "kv=f32 checkpoint=f32 rounding=nearest kahan=false saturate=false flush_subnormals=false "
+    "optimizer=f32 kv=f32 checkpoint=f32 rounding=nearest kahan=false saturate=false flush_subnormals=false "
     "loss_scale=none";
 
 TEST(Policy, DefaultsToThirtyTwoTrue) {
@@ -41,29 +40,24 @@ TEST(Policy, PresetsHaveTheFieldsOfTheTable) {
   EXPECT_EQ(Policy::parse("fp8-hybrid").line(), Policy::parse("bf16-mixed compute=fp8-hybrid").line());
   EXPECT_EQ(Policy::parse("64-true").line(),
             "params=f64 compute=f64 accumulate=f64 accumulate_block=0 residual=f64 output=f64 grads=f64 "
-            "reduce=f64 optimizer=f64 "
-            "kv=f64 checkpoint=f32 rounding=nearest kahan=false saturate=false flush_subnormals=false "
-            "loss_scale=none");
+            "reduce=f64 optimizer=f64 kv=f64 checkpoint=f32 rounding=nearest kahan=false saturate=false "
+            "flush_subnormals=false loss_scale=none");
   EXPECT_EQ(Policy::parse("bf16-mixed").line(),
             "params=f32 compute=bf16 accumulate=f32 accumulate_block=0 residual=f32 output=f32 grads=f32 "
-            "reduce=f32 optimizer=f32 "
-            "kv=bf16 checkpoint=f32 rounding=nearest kahan=false saturate=false flush_subnormals=false "
-            "loss_scale=none");
+            "reduce=f32 optimizer=f32 kv=bf16 checkpoint=f32 rounding=nearest kahan=false saturate=false "
+            "flush_subnormals=false loss_scale=none");
   EXPECT_EQ(Policy::parse("16-mixed").line(),
             "params=f32 compute=f16 accumulate=f32 accumulate_block=0 residual=f32 output=f32 grads=f32 "
-            "reduce=f32 optimizer=f32 "
-            "kv=f16 checkpoint=f32 rounding=nearest kahan=false saturate=false flush_subnormals=false "
-            "loss_scale=dynamic:2^16");
+            "reduce=f32 optimizer=f32 kv=f16 checkpoint=f32 rounding=nearest kahan=false saturate=false "
+            "flush_subnormals=false loss_scale=dynamic:2^16");
   EXPECT_EQ(Policy::parse("bf16-true").line(),
             "params=bf16 compute=bf16 accumulate=f32 accumulate_block=0 residual=bf16 output=f32 grads=bf16 "
-            "reduce=f32 optimizer=f32 "
-            "kv=bf16 checkpoint=f32 rounding=nearest kahan=false saturate=false flush_subnormals=false "
-            "loss_scale=none");
+            "reduce=f32 optimizer=f32 kv=bf16 checkpoint=f32 rounding=nearest kahan=false saturate=false "
+            "flush_subnormals=false loss_scale=none");
   EXPECT_EQ(Policy::parse("16-true").line(),
             "params=f16 compute=f16 accumulate=f32 accumulate_block=0 residual=f16 output=f32 grads=f16 "
-            "reduce=f32 optimizer=f32 "
-            "kv=f16 checkpoint=f32 rounding=nearest kahan=false saturate=false flush_subnormals=false "
-            "loss_scale=none");
+            "reduce=f32 optimizer=f32 kv=f16 checkpoint=f32 rounding=nearest kahan=false saturate=false "
+            "flush_subnormals=false loss_scale=none");
 }
 
 TEST(Policy, APresetWithALossScaleKeepsItsNameUnderAnotherScale) {
@@ -244,8 +238,8 @@ TEST(PolicyErrors, NameFieldAndValue) {
        "the policy is empty; write a preset (64-true, 32-true, bf16-mixed) or fields such as compute=bf16"},
       {"compute=bff16",
        "policy \"compute=bff16\": compute=\"bff16\": unknown number format; did you mean \"bf16\"? "
-       "(formats: f64, f32, tf32, bf16, f16, e5m2, "
-       "e4m3, fp8-hybrid, fp8-hybrid-f16, bf16x1, bf16x3, bf16x6, mxfp8, mxfp8-e5m2, mxfp4, nvfp4)"},
+       "(formats: f64, f32, tf32, bf16, f16, e5m2, e4m3, fp8-hybrid, fp8-hybrid-f16, bf16x1, bf16x3, bf16x6, "
+       "mxfp8, mxfp8-e5m2, mxfp4, nvfp4)"},
       {"residual=mxfp8",
        "policy \"residual=mxfp8\": residual=mxfp8: mxfp8 is a format of product operands only; write "
        "compute=mxfp8, and for residual a number format such as bf16"},
@@ -263,8 +257,7 @@ TEST(PolicyErrors, NameFieldAndValue) {
       {"kahan=yes", "policy \"kahan=yes\": kahan=\"yes\": must be true or false"},
       {"rounding=nearst",
        "policy \"rounding=nearst\": rounding=\"nearst\": unknown rounding; did you mean "
-       "\"nearest\"? (nearest, "
-       "toward-zero, stochastic)"},
+       "\"nearest\"? (nearest, toward-zero, stochastic)"},
       {"loss_scale=0",
        "policy \"loss_scale=0\": loss_scale=0: a scale of 0 erases the gradients; write loss_scale=dynamic "
        "(DeepSpeed's meaning of 0) or loss_scale=none"},
@@ -278,8 +271,7 @@ TEST(PolicyErrors, NameFieldAndValue) {
        "as compute=bf16"},
       {"lm_head: compute=f32",
        "policy \"lm_head: compute=f32\": \"lm_head: compute=f32\" is a rule; a policy begins with a preset "
-       "or fields, and rules "
-       "follow after \";\""},
+       "or fields, and rules follow after \";\""},
   };
   for (const auto& [text, message] : cases) EXPECT_EQ(message_of([&] { Policy::parse(text); }), message);
   EXPECT_NE(message_of([] { Policy::parse("compte=bf16"); })

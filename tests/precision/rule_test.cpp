@@ -83,10 +83,8 @@ TEST(Rule, ResolveReturnsEveryFieldOfThePolicy) {
   const Resolved r =
       Policy::parse(
           "params=f64 compute=tf32 accumulate=bf16 accumulate_block=32 accumulate_order=tile residual=f16 "
-          "output=e5m2 grads=e4m3 "
-          "optimizer=bf16 kv=f16 "
-          "rounding=stochastic kahan=true saturate=true flush_subnormals=true scaling=current scale_margin=2 "
-          "amax_history=16")
+          "output=e5m2 grads=e4m3 optimizer=bf16 kv=f16 rounding=stochastic kahan=true saturate=true "
+          "flush_subnormals=true scaling=current scale_margin=2 amax_history=16")
           .resolve({.scope = "x", .op = "y"});
   EXPECT_EQ(r.params, Scalar::f64);
   EXPECT_EQ(r.compute, Scalar::tf32);
@@ -166,8 +164,7 @@ TEST(RuleErrors, NameTheMistakeAndTheCorrectForm) {
        "a rule"},
       {"*: pass=foward compute=f32",
        "rule \"*: pass=foward compute=f32\": pass=\"foward\": unknown pass; did you mean "
-       "\"forward\"? (passes: forward, "
-       "backward, update)"},
+       "\"forward\"? (passes: forward, backward, update)"},
       {"*: steps=500:0 compute=f32",
        "rule \"*: steps=500:0 compute=f32\": steps=\"500:0\": not a range of steps; write 0:500 for the "
        "first 500 steps, or 500: for all later steps"},

@@ -79,8 +79,7 @@ TEST(Supported, RejectsOtherPoliciesByFieldAndValue) {
        "moment / eps explodes; use optimizer=f32|tf32|bf16"},
       {"checkpoint=tf32",
        "checkpoint=tf32 is not available: safetensors has no such format and would store f32; "
-       "use "
-       "checkpoint=f32|f64|bf16|f16|e5m2|e4m3"},
+       "use checkpoint=f32|f64|bf16|f16|e5m2|e4m3"},
       {"rounding=stochastic",
        "rounding=stochastic is not available: it applies only to weights and moments below f32, and both are "
        "f32; use rounding=nearest, or params=bf16 or optimizer=bf16"},
@@ -110,8 +109,7 @@ TEST(Supported, RejectsMomentsThatRoundingWouldFreeze) {
     EXPECT_EQ(message_of([&] { check_supported(Policy::parse(line)); }),
               "optimizer=bf16 is not available with this rounding: for beta near 1 a moment changes by less "
               "than half a unit in its last place, and rounding discards the change; use "
-              "rounding=stochastic, kahan=true "
-              "with params=bf16 and rounding=nearest, or optimizer=f32")
+              "rounding=stochastic, kahan=true with params=bf16 and rounding=nearest, or optimizer=f32")
         << line;
   }
   for (const char* line : {"optimizer=tf32 rounding=toward-zero",
@@ -138,8 +136,7 @@ TEST(Supported, ChecksAndNamesRules) {
   EXPECT_EQ(
       refused("*: steps=0:500 params=bf16"),
       "rule \"{match = \"*\", steps = \"0:500\", params = \"bf16\"}\" (run.toml:31): steps is not available "
-      "for "
-      "params, grads, optimizer and kahan: state kept between steps has one format; leave them out, or "
+      "for params, grads, optimizer and kahan: state kept between steps has one format; leave them out, or "
       "resume with another policy");
   EXPECT_EQ(
       refused("*: pass=update residual=f32"),

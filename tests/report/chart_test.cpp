@@ -178,6 +178,23 @@ TEST(ColorScale, HasAClassForZeroAndForEachBound) {
   EXPECT_EQ(kSigned.class_of(0.7), 2);
 }
 
+// The colours of the signed scale: its warm end is p4, its blue end n4. Both differ in lightness from the
+// middle.
+TEST(ColorScale, OfGoodHighValuesGoesFromWarmToBlue) {
+  const ColorScale right{"right", {0.25, 0.5, 0.75, 1}, false, share_text, true};
+  const auto colour_of = [&](double value) { return right.css_of(right.class_of(value)); };
+  EXPECT_EQ(colour_of(0), "p4");
+  EXPECT_EQ(colour_of(0.1), "p3");
+  EXPECT_EQ(colour_of(0.25), "p1");
+  EXPECT_EQ(colour_of(0.5), "n1");
+  EXPECT_EQ(colour_of(0.75), "n3");
+  EXPECT_EQ(colour_of(1), "n4");
+  const std::string legend = legend_html(right);
+  for (const char* css : {"p4", "p3", "p1", "n1", "n3", "n4"})
+    EXPECT_NE(legend.find(std::string("<i class=\"") + css + "\">"), std::string::npos) << legend;
+  EXPECT_EQ(kShares.css_of(1), "c1");
+}
+
 TEST(HeatMap, JoinsNeighboursOfEqualClassAndLeavesHoles) {
   HeatMap map{.label = "m", .row_name = "layer", .columns = {"1", "2", "3", "4", "5"}, .rows = {}};
   map.rows.push_back({"0", "a<b", {0.02, 0.03, kNan, 0.03, 0.5}});

@@ -28,6 +28,9 @@ cat >"$tree/src/mantissa/kernels/cpu/lawful.cpp" <<'CPP'
 /* printf("x"); #include <iostream>
    abort(); */
 const char* text = "call exit(1), printf(\"x\") or std::cerr << x";
+static const std::map<int, int> kConstants = {{1, 2}};
+static constexpr int kOne = 1;
+static int helper(int x) { return x; }
 int n = std::snprintf(buffer, size, "%d", on_exit(1)) + stdoutput + my::printf_like(2);
 CPP
 cat >"$tree/src/mantissa/cli/lawful.cpp" <<'CPP'
@@ -57,6 +60,11 @@ plant kernels/cpu/print.cpp 'void f() { printf("x"); }' "$says printf"
 plant model/cout.cpp 'void f() { std::cout << 1; }' "$says std::cout"
 plant model/stderr.cpp 'void f() { std::fputs("x", stderr); }' "$says stderr"
 plant model/name.cpp 'bool f(const Step& s) { return s.op->id == "matmul"; }' "distinguish ops by their traits (graph/op.h), not by name"
+says='no mutable globals: pass it, or name the file here and in docs/architecture.md'
+plant model/global.cpp 'std::atomic<int> steps = 0;' "$says"
+plant model/local.cpp '  static std::map<int, double> known;' "$says"
+plant model/thread.h 'static inline thread_local int depth = 0;' "$says"
+says='the library may not print, exit or read the environment:'
 plant model/fmt.cpp 'void f() { fmt::print("x"); }' "$says fmt::print"
 
 status=0

@@ -21,6 +21,7 @@
 #include "mantissa/api/merge.h"
 #include "mantissa/api/model.h"
 #include "mantissa/api/needle.h"
+#include "mantissa/api/new_config.h"
 #include "mantissa/api/objective.h"
 #include "mantissa/api/plan.h"
 #include "mantissa/api/precision.h"

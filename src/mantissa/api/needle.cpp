@@ -31,7 +31,8 @@ std::string page_of(const Needle& needle, const NeedleOptions& o, const std::str
   }
   report::ColorScale scale;
   scale.name = "share of right answers";
-  scale.bounds = {0.01, 0.25, 0.5, 0.75, 1};
+  scale.bounds = {0.25, 0.5, 0.75, 1};
+  scale.high_is_good = true;
   scale.text = [](double share) { return fmt::format("{:.0f} %", 100 * share); };
   report::Figure figure;
   figure.title = "Answers by depth and length";

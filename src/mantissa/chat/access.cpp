@@ -39,10 +39,9 @@ struct Methods {
 
 constexpr Methods kText = {
     " capitalize casefold center count endswith expandtabs find format index isalnum isalpha isascii "
-    "isdecimal isdigit isidentifier "
-    "islower isnumeric isprintable isspace istitle isupper join ljust lower lstrip partition removeprefix "
-    "removesuffix replace rfind "
-    "rindex rjust rpartition rsplit rstrip split splitlines startswith strip swapcase title upper zfill ",
+    "isdecimal isdigit isidentifier islower isnumeric isprintable isspace istitle isupper join ljust lower "
+    "lstrip partition removeprefix removesuffix replace rfind rindex rjust rpartition rsplit rstrip split "
+    "splitlines startswith strip swapcase title upper zfill ",
     "", " encode format_map maketrans translate "};
 constexpr Methods kList = {" copy count index ", " append clear extend insert pop remove reverse sort ", ""};
 constexpr Methods kTuple = {" count index ", "", ""};

@@ -79,7 +79,7 @@ class Dialog {
         take(line);
       } catch (const Error& e) {
         if (!typed_) throw;  // a script stops at its first error
-        print_error(fmt::format("mantissa: {}\n", e.what()));
+        print_message(Message::error, fmt::format("mantissa: {}\n", e.what()));
       }
     }
     return code_;

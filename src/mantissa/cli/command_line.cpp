@@ -1,6 +1,7 @@
 // Runs commands, and converts errors to messages and exit codes.
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <cstdio>
 #include <optional>
 #include <system_error>
@@ -20,7 +21,7 @@ enum Exit : int { kDone = 0, kStopped = 1, kBadInput = 2 };
 
 int fail(const std::string& message, int code) {
   std::fflush(stdout);
-  print_error(fmt::format("mantissa: {}\n", message));
+  print_message(Message::error, fmt::format("mantissa: {}\n", message));
   return code;
 }
 
@@ -41,11 +42,16 @@ int print(const std::string& text) {
   return kDone;
 }
 
+int print_sections(const std::string& text) {
+  print_with_headings(text);
+  return kDone;
+}
+
 int print_help(const Arguments& a) {
   const std::string& word = a.at(0);
-  if (word.empty()) return print(help());
-  if (const Command* command = find_command(word)) return print(help(*command));
-  if (const std::string group = help_on_group(word); !group.empty()) return print(group);
+  if (word.empty()) return print_sections(help());
+  if (const Command* command = find_command(word)) return print_sections(help(*command));
+  if (const std::string group = help_on_group(word); !group.empty()) return print_sections(group);
   if (const std::optional<std::string> key = help_on_key(word)) return print(*key);
   throw ConfigError(unknown_help(word));
 }
@@ -54,6 +60,7 @@ int print_help(const Arguments& a) {
 int run_command(const Arguments& a) {
   using Run = int (*)(const Arguments&);
   static constexpr std::pair<std::string_view, Run> kRuns[] = {
+      {"init", init},
       {"train", train},
       {"rl", rl},
       {"generate", generate},
@@ -83,7 +90,9 @@ int run_command(const Arguments& a) {
       {"completion", [](const Arguments& all) { return print(completion(all.at(0))); }},
       {"manual", [](const Arguments&) { return print(manual()); }},
   };
-  if (a.has("--help")) return print(a.group().empty() ? help(a.command()) : help_on_group(a.group()));
+  use_color(color_of(a.text("--color")));
+  if (a.has("--help"))
+    return print_sections(a.group().empty() ? help(a.command()) : help_on_group(a.group()));
   for (const auto& [name, runs] : kRuns) {
     if (name == a.command().name) return runs(a);
   }
@@ -106,12 +115,16 @@ int run(const Arguments& a) {
 
 int run_command_line(int argc, const char* const* argv) {
   if (argc < 2) {
-    print_error(help());
+    print_error(overview());
     return kBadInput;
   }
   std::optional<Arguments> a;
   try {
     const std::vector<std::string> words(argv + 1, argv + argc);
+    for (const Color color : {Color::always, Color::never}) {  // also for errors of the words themselves
+      const char* word = color == Color::always ? "--color=always" : "--color=never";
+      if (std::ranges::find(words, word) != words.end()) use_color(color);
+    }
     a.emplace(argv[0], words);
     return run(*a);
   } catch (const RunStopped& e) {

@@ -32,9 +32,10 @@ api::Hardware hardware_of(const Arguments& a) {
 void tell(const Arguments& a, const std::vector<std::string>& notes,
           const std::vector<std::string>& warnings) {
   if (a.has("--quiet")) return;
-  for (const std::string& note : notes) print_error(fmt::format("mantissa: note: {}\n", printable(note)));
+  for (const std::string& note : notes)
+    print_message(Message::note, fmt::format("mantissa: note: {}\n", printable(note)));
   for (const std::string& warning : warnings)
-    print_error(fmt::format("mantissa: warning: {}\n", printable(warning)));
+    print_message(Message::warning, fmt::format("mantissa: warning: {}\n", printable(warning)));
 }
 
 void tell_model(const Arguments& a) {

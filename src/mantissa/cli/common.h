@@ -39,6 +39,7 @@ bool is_config(const std::filesystem::path& path);
 std::string name_of_run(const std::filesystem::path& path);
 
 // Each function runs a command and returns the exit code.
+int init(const Arguments& a);
 int train(const Arguments& a);
 int rl(const Arguments& a);
 int generate(const Arguments& a);

@@ -13,6 +13,8 @@
 namespace mantissa::cli {
 namespace {
 
+constexpr std::string_view kTask = "[TASK]";  // of init
+
 enum class Values { none, choices, files, directories, any };
 
 /// Returns the second words of the commands that begin with `word`.
@@ -34,6 +36,7 @@ Values values_of(std::string_view argument) {
       "NAME|FILE",    "MODEL"};
   if (argument.empty()) return Values::none;
   if (argument == "DIR") return Values::directories;
+  if (argument == kTask) return Values::choices;
   if (std::ranges::find(kFiles, argument) != kFiles.end()) return Values::files;
   const bool words = std::ranges::none_of(argument, [](char c) { return c >= 'A' && c <= 'Z'; });
   return words ? Values::choices : Values::any;
@@ -41,6 +44,10 @@ Values values_of(std::string_view argument) {
 
 std::vector<std::string> choices_of(std::string_view argument) {
   std::vector<std::string> all;
+  if (argument == kTask) {
+    for (const api::ConfigTask& task : api::config_tasks()) all.push_back(task.name);
+    return all;
+  }
   for (const std::string_view word : split_words(argument, "|")) all.emplace_back(word);
   return all;
 }

@@ -114,8 +114,7 @@ class Subject {
     if (!given) {
       throw ConfigError(
           "eval: requires a config, a run, or a model directory with --data FILES (or kk), --last-word FILE "
-          "or "
-          "--multiple-choice FILE");
+          "or --multiple-choice FILE");
     }
     options_.data = a.texts("--data");
     options_.format = a.text("--format");
@@ -239,7 +238,7 @@ int evaluate_policies(const Arguments& a, const Subject& subject,
   int code = 0;
   for (const PolicyResult& r : results) {
     if (r.failure.empty()) continue;
-    print_error(fmt::format("mantissa: {}: {}\n", r.name, r.failure));
+    print_message(Message::error, fmt::format("mantissa: {}: {}\n", r.name, r.failure));
     code = std::max(code, r.code);
   }
   return interrupted ? report_stop(a, signals, !results.empty()) : code;

@@ -11,7 +11,32 @@
 namespace mantissa::cli {
 namespace {
 
-constexpr std::size_t kColumns = 80, kOptions = 26, kCommands = 14;  // the columns where descriptions begin
+constexpr std::size_t kColumns = 80, kOptions = 26, kCommands = 14,
+                      kToBeginColumn = 34;  // where descriptions begin
+
+constexpr std::string_view kAbout =
+    "Mantissa trains language models at any numeric precision, and shows exactly what\nthe precision does.";
+
+constexpr std::pair<std::string_view, std::string_view> kToBegin[] = {
+    {"init pretrain", "write a config for a task: pretrain.toml"},
+    {"explain pretrain.toml", "print every rounding, memory and time, without running"},
+    {"train pretrain.toml", "train, and write runs/pretrain"},
+    {"audit pretrain.toml", "report what the precision does in a few steps"},
+    {"chat MODEL", "talk to a model or a run"},
+};
+
+/// The commands by purpose, each once.
+constexpr std::pair<std::string_view, std::string_view> kGroups[] = {
+    {"train", "init, explain, train, rl, doctor"},
+    {"use a model", "chat, generate, eval"},
+    {"see what the precision does", "audit, compare, diff, trace"},
+    {"checkpoints", "inspect, convert, merge"},
+    {"data",
+     "data kk, data inspect, data shard, tokenizer encode, tokenizer decode, tokenizer info, tokenizer "
+     "train"},
+    {"replay a part of training", "objective, reward, loss-scale"},
+    {"this program", "help, version, completion, manual"},
+};
 
 /// Returns a name and its description in two columns; the second begins at `left`.
 std::string row(std::string_view name, std::string_view meaning, std::size_t left = kOptions) {
@@ -37,11 +62,25 @@ std::string sentence(std::string_view text) {
   return out + ".";
 }
 
+std::string overview() {
+  std::string text = fmt::format("{}\n\nto begin:\n", kAbout);
+  for (const auto& [command, meaning] : kToBegin)
+    text += row(fmt::format("mantissa {}", command), meaning, kToBeginColumn);
+  text += "\nhelp:\n";
+  text += row("mantissa help", "all commands", kToBeginColumn);
+  text += row("mantissa help COMMAND", "the options of a command", kToBeginColumn);
+  return text + row("mantissa help KEY", "a key of a config, such as optimizer.lr", kToBeginColumn);
+}
+
 std::string help() {
-  std::string text =
-      "usage: mantissa COMMAND [ARGUMENTS] [OPTIONS]\n\nMantissa trains language models at any numeric "
-      "precision, and shows exactly what\nthe precision does.\n\ncommands:\n";
-  for (const Command& command : commands()) text += row(command.name, command.summary, kCommands);
+  std::string text = fmt::format("usage: mantissa COMMAND [ARGUMENTS] [OPTIONS]\n\n{}\n", kAbout);
+  for (const auto& [title, names] : kGroups) {
+    text += fmt::format("\n{}:\n", title);
+    for (const std::string_view name : split_words(names, ",")) {
+      const Command& command = *find_command(trimmed(name));
+      text += row(command.name, command.summary, kCommands);
+    }
+  }
   const std::string more =
       "mantissa help COMMAND lists the options of a command; mantissa help KEY describes a key of a config, "
       "such as optimizer.lr.";

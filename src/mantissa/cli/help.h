@@ -8,7 +8,9 @@
 
 namespace mantissa::cli {
 
-/// Returns the list of commands, in lines of at most 80 columns.
+/// Returns a few lines: what the program does, the commands to begin with, and where help is.
+std::string overview();
+/// Returns the list of commands by purpose, in lines of at most 80 columns.
 std::string help();
 /// Returns a command's arguments and options, and for train also the keys of a config by task.
 std::string help(const Command& command);

@@ -21,7 +21,11 @@ int explain(const Arguments& a) {
       throw ConfigError("--set: explain of a model directory has no config; remove the option");
     plan = api::explain_model(what, precision_of(a), hardware_of(a), targets);
   }
-  fmt::print("{}\n", a.has("--json") ? plan.json : fit(plan.text, terminal_columns()));
+  if (a.has("--json")) {
+    fmt::print("{}\n", plan.json);
+  } else {
+    print_with_headings(fit(plan.text, terminal_columns()) + "\n");
+  }
   return 0;
 }
 
@@ -43,10 +47,12 @@ int trace(const Arguments& a) {
   const api::Trace r = api::trace(t, signals.token());
   if (r.interrupted) return report_interrupt(signals, t.out.string() + " was not written");
   if (r.predicted == 0) {
-    print_error(fmt::format(
-        "mantissa: warning: {}: every label is masked (-100), so the loss and all gradients are 0; "
-        "omit the labels to predict each next id\n",
-        t.tokens.string()));
+    print_message(
+        Message::warning,
+        fmt::format(
+            "mantissa: warning: {}: every label is masked (-100), so the loss and all gradients are 0; "
+            "omit the labels to predict each next id\n",
+            t.tokens.string()));
   }
   if (a.has("--json")) {
     fmt::print("{}\n",

@@ -15,15 +15,16 @@ constexpr std::string_view kHardware =
     "doctor";
 constexpr std::string_view kResults =
     "train, rl, generate, chat, eval, trace, explain, audit, compare, inspect, diff, convert, merge, "
-    "loss-scale, "
-    "reward, objective, data kk, data inspect, data shard, tokenizer encode, tokenizer decode, tokenizer "
-    "info, "
-    "tokenizer train, "
-    "doctor";
+    "loss-scale, init, reward, objective, data kk, data inspect, data shard, tokenizer encode, tokenizer "
+    "decode, tokenizer info, tokenizer train, doctor";
 
 const std::vector<Option>& option_rows() {
   using enum Takes;
   static const std::vector<Option> rows = {
+      // init
+      {"--model", one, "MODEL", "", "the model to begin with: a directory or a GGUF file", "init"},
+      {"--data", one, "FILES", "", "the data: a file, a glob, or kk for generated puzzles", "init"},
+      {"--out", one, "FILE", "", "file to write; default: TASK.toml", "init"},
       // train
       {"--out", one, "DIR", "", "run directory; default: run.out of the config", "train, rl"},
       {"--resume", maybe, "STEP", "", "continue from the newest state, or from the state of a step",
@@ -144,8 +145,7 @@ const std::vector<Option>& option_rows() {
        "convert"},
       {"--format", one, "hf|pth|gguf", "",
        "layout of the output: safetensors, PyTorch, or one GGUF file; default: gguf or pth if OUT ends in "
-       ".gguf, "
-       ".pth, .pt or .bin, else hf",
+       ".gguf, .pth, .pt or .bin, else hf",
        "convert"},
       {"--rounding", one, "nearest|stochastic|toward-zero", "nearest", "rounding of the values", "convert"},
       {"--saturate", nothing, "", "", "values beyond the range become the largest of the format", "convert"},
@@ -236,6 +236,8 @@ const std::vector<Option>& option_rows() {
       {"--device", one, "cpu", "cpu", "device", kHardware},
       {"--json", nothing, "", "", "print only JSON on standard output", kResults},
       {"--quiet", nothing, "", "", "print only errors and results", kResults},
+      {"--color", one, "auto|always|never", "auto", "colours; auto: on a terminal, unless NO_COLOR is set",
+       ""},
       {"--help", nothing, "", "", "print this help", ""},
   };
   return rows;
@@ -243,6 +245,10 @@ const std::vector<Option>& option_rows() {
 
 const std::vector<Command>& command_rows() {
   static const std::vector<Command> rows = {
+      {"init",
+       "write a config for a task, with comments, or list the tasks",
+       {{"[TASK]", "pretrain, continue, finetune, lora, dpo, reward, rl or long-context"}},
+       "Never replaces a file. Prints what to provide, and the next two commands."},
       {"train",
        "train by a config, and write a run directory",
        {{"CONFIG", "the run's config, a TOML file"}},
@@ -267,8 +273,8 @@ const std::vector<Command>& command_rows() {
        {{"MODEL|CONFIG", "a model directory, a GGUF file, a run, or a run's config (.toml)"}},
        "A config, and a run without --data and --last-word, are measured over the held-out rows of the "
        "config's data, a model over --data, the passages of --last-word and the questions of "
-       "--multiple-choice. Several policies give one "
-       "table, with the changes from the first and their standard errors."},
+       "--multiple-choice. Several policies give one table, with the changes from the first and their "
+       "standard errors."},
       {"trace",
        "write the tensors of one forward (and backward) pass, for comparison",
        {{"MODEL", "a Hugging Face directory, a GGUF file, or a run"}}},
@@ -319,10 +325,8 @@ const std::vector<Command>& command_rows() {
        "score responses by a rule, and print one reward for each row",
        {{"RULE", "kk, exact, regex:PATTERN or program:COMMAND, as in rl.reward"}},
        "kk needs \"solution_text_format\", and the response contains \"Assistant:\" or the chat marker. "
-       "exact "
-       "and a {answer} in a pattern need \"answer\", \"completion\" or \"solution\". A program reads JSON "
-       "lines "
-       "and writes one with \"reward\" for each."},
+       "exact and a {answer} in a pattern need \"answer\", \"completion\" or \"solution\". A program reads "
+       "JSON lines and writes one with \"reward\" for each."},
       {"data kk", "write Knights-and-Knaves puzzles as JSONL", {}},
       {"data inspect",
        "describe data: documents, rows, masked tokens, vocabulary, samples",
@@ -350,8 +354,7 @@ const std::vector<Command>& command_rows() {
        "train byte-level BPE on text files, and write tokenizer.json",
        {{"FILE", "a text file"}, {"[FILE…]", "more text files"}},
        "The file is one of Hugging Face's library tokenizers, with the end token <|endoftext|>, and the "
-       "merges "
-       "are those of its trainer. The result depends only on the text and the number of entries."},
+       "merges are those of its trainer. The result depends only on the text and the number of entries."},
       {"doctor", "describe this machine, the cost of each format, and a suitable preset", {}},
       {"help",
        "print help on a command or a key of a config, or the list of commands",
@@ -362,8 +365,7 @@ const std::vector<Command>& command_rows() {
        "print a completion script for a shell",
        {{"bash|zsh|fish", "the shell"}},
        "bash: eval \"$(mantissa completion bash)\" in ~/.bashrc; zsh: the same in ~/.zshrc after compinit; "
-       "fish: "
-       "mantissa completion fish | source."},
+       "fish: mantissa completion fish | source."},
       {"manual", "print the manual page (roff)", {}, "To view it, run: mantissa manual | man -l -"},
   };
   return rows;

@@ -52,7 +52,7 @@ void StepTable::beat(const std::stop_token& over) {
 void StepTable::header(const api::Step& s) {
   if (columns_) return;
   columns_.emplace(s);
-  write(columns_->headings() + "\n");
+  write(bold(columns_->headings()) + "\n");
 }
 
 void StepTable::write(const std::string& text) {
@@ -78,7 +78,7 @@ void StepTable::show(const api::Step& s) {
   if (has_line(s) || (!live_ && is_overdue())) {
     print(row);
   } else if (live_) {
-    write(fmt::format("\r\x1b[K\x1b[2m{}\x1b[0m", row));
+    write("\r\x1b[K" + (has_color() ? fmt::format("\x1b[2m{}\x1b[0m", row) : row));
     line_open_ = true;
   }
 }

@@ -172,7 +172,9 @@ api::Events events_of(const Arguments& a, StepTable& table, Rewards& rewards, co
                           step, path.string(), a.with({{"--resume"}})));
   };
   events.on_note = [&](const std::string& note) { table.say("note    " + note); };
-  events.on_warning = [&](const Warning& warning) { table.say("warn    " + with_cures(a, warning)); };
+  events.on_warning = [&](const Warning& warning) {
+    table.say(as_warning("warn") + "    " + with_cures(a, warning));
+  };
   return events;
 }
 
@@ -243,7 +245,8 @@ int run(const Arguments& a, bool online) {
     fmt::print("{}\n", summary_json(summary, notes).dump(2));
   } else if (!summary.interrupted) {
     print_summary(summary, rewards, a.has("--quiet"));
-    for (const Warning& finding : summary.findings) fmt::print("warn        {}\n", with_cures(a, finding));
+    for (const Warning& finding : summary.findings)
+      fmt::print("{}        {}\n", as_warning("warn"), with_cures(a, finding));
   }
   return summary.interrupted ? kInterrupted : 0;
 }

@@ -118,6 +118,7 @@ constexpr std::array kLater = {"search"};
 constexpr std::pair<std::string_view, std::string_view> kForeignCommands[] = {
     {"run", "train"},        {"fit", "train"},         {"finetune", "train"}, {"pretrain", "train"},
     {"infer", "generate"},   {"complete", "generate"}, {"evaluate", "eval"},  {"test", "eval"},
+    {"new", "init"},         {"create", "init"},       {"template", "init"},  {"config", "init"},
     {"plan", "explain"},     {"info", "inspect"},      {"show", "inspect"},   {"cast", "convert"},
     {"quantize", "convert"}, {"export", "convert"},    {"man", "manual"},     {"completions", "completion"}};
 

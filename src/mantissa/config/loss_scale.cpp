@@ -63,8 +63,7 @@ void settle_loss_scale(RunConfig& config, const Entries& entries, bool policy_re
   if (!precision::is_loss_scale(scale.value)) {
     throw ConfigError(
         fmt::format("{}: precision.loss_scale.loss_scale = {}: f32 must hold the scale and its reciprocal; "
-                    "write a number "
-                    "from 2^-127 to 2^127, or 0 for a dynamic scale",
+                    "write a number from 2^-127 to 2^127, or 0 for a dynamic scale",
                     entries.where(kSection, "loss_scale"), scale.value));
   }
   precision::Fields fields;

@@ -90,8 +90,7 @@ std::vector<Option> fixed_table() {
        "id_type",
        [](RunConfig& c) -> Slot { return &c.data.id_type; },
        "type of the ids in token files without a header: auto (uint16 if model.vocab_size is below 65,536, "
-       "else "
-       "uint32), uint16 or uint32",
+       "else uint32), uint16 or uint32",
        {},
        {"auto", "uint16", "uint32"}},
       {"data",
@@ -144,9 +143,7 @@ std::vector<Option> fixed_table() {
        "template",
        [](RunConfig& c) -> Slot { return &c.data.chat_template; },
        "chat template of conversations: auto (the tokenizer's own), a built-in one (chatml, llama3, qwen, "
-       "mistral, "
-       "gemma), "
-       "a Jinja file, or none (prompt and completion as they are)",
+       "mistral, gemma), a Jinja file, or none (prompt and completion as they are)",
        {},
        {"auto", "none", "chatml", "llama3", "qwen", "mistral", "gemma"},
        {},
@@ -183,8 +180,7 @@ std::vector<Option> fixed_table() {
        "objective",
        [](RunConfig& c) -> Slot { return &c.train.objective; },
        "training objective: pretrain (every token), sft (the answers of conversations), reward or dpo (pairs "
-       "of "
-       "answers), or rl (`mantissa rl`)",
+       "of answers), or rl (`mantissa rl`)",
        {},
        {"pretrain", "sft", "reward", "dpo", "rl"}},
 

@@ -56,8 +56,7 @@ void set_prompts(RunConfig& config, const Entry& batch) {
   if (sequences % rl.samples_per_prompt != 0) {
     throw ConfigError(
         fmt::format("{}: expected a multiple of rl.samples_per_prompt, {}, of sequences in a rollout, got "
-                    "{}{}. Fix: change "
-                    "one of them, or remove the key and set rl.prompts_per_step",
+                    "{}{}. Fix: change one of them, or remove the key and set rl.prompts_per_step",
                     batch.where, rl.samples_per_prompt, config.batch.global_batch_size,
                     rl.minibatches == 1 ? "" : fmt::format(" × {} (rl.minibatches)", rl.minibatches)));
   }

@@ -196,8 +196,7 @@ void check_mixture(const RunConfig& config, const Entries& entries) {
   if (!std::isfinite(std::accumulate(all.begin(), all.end(), 0.0))) {
     refuse(*entries.find("data", "weights"),
            "must have a finite sum, because a share is a weight divided by the sum. Fix: give smaller "
-           "weights with "
-           "the same ratios, such as [1, 2]");
+           "weights with the same ratios, such as [1, 2]");
   }
 }
 

@@ -110,8 +110,7 @@ std::optional<Merge> merge(const MergeRequest& request, const kernels::Context& 
   if (merge.loss.share() > kLargeLoss) {
     merge.warnings.push_back(
         fmt::format("the rounding errors are {:.3g} % of the adapter's change; keep its numbers with --dtype "
-                    "f32, or use it "
-                    "beside the base with --adapter",
+                    "f32, or use it beside the base with --adapter",
                     100 * merge.loss.share()));
   }
   return merge;
@@ -126,8 +125,7 @@ std::string to_text(const Merge& m) {
   std::string text = fmt::format(
       "merged  {} into {}: {}, written as {} to {}\n"
       "lost    the rounding errors are {:.3g} % of the adapter's change; {:.3g} % of the changed elements "
-      "round to "
-      "the base's number",
+      "round to the base's number",
       m.adapter.string(), m.model.string(), counted(m.layers, "weight"), formats, m.out.string(),
       100 * m.loss.share(), 100 * m.loss.vanished_share());
   for (const std::string& note : m.notes) text += "\nnote    " + note;

@@ -44,8 +44,9 @@ struct Machine {
 /// rate is the best of two measurements, and of one more after each of `rests` pauses of 50 ms, because a
 /// shared machine is sometimes slower for a while. Peaks and products are measured once per process for each
 /// arithmetic, instruction set and number of threads, so a program that trains or explains several models
-/// waits only once.
-Machine measure_machine(const runtime::Device& device, const plan::Program& program, int rests = 0);
+/// waits only once. Measuring takes about `free_bytes` of memory, or a few hundred KB if that is less.
+Machine measure_machine(const runtime::Device& device, const plan::Program& program, std::size_t free_bytes,
+                        int rests = 0);
 
 /// Returns the training program of `config`, with its update, for micro-batches of `rows` sequences, packs or
 /// pairs under the policy of step `step`, counted from 0.

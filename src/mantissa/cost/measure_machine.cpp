@@ -24,12 +24,12 @@ struct Known {
 };
 
 /// Returns the side of square products to time: large enough for their full speed, but their memory is at
-/// most half of the program's.
+/// most half of `free_bytes`.
 std::int64_t side_for(const runtime::Device& device, std::span<const plan::StoredProduct> products,
-                      std::size_t program_bytes) {
+                      std::size_t free_bytes) {
   constexpr std::int64_t kMost = 768, kLeast = 128, kStep = 64;
   std::int64_t side = kMost;
-  while (side > kLeast && ProductMemory::bytes_for(device, products, side) > program_bytes / 2) side -= kStep;
+  while (side > kLeast && ProductMemory::bytes_for(device, products, side) > free_bytes / 2) side -= kStep;
   return side;
 }
 
@@ -65,17 +65,17 @@ double Machine::peak_of(kernels::UnitId unit) const {
   return rate == units.end() || rate->flops_per_second == 0 ? flops_per_second : rate->flops_per_second;
 }
 
-Machine measure_machine(const runtime::Device& device, const plan::Program& program, int rests) {
+Machine measure_machine(const runtime::Device& device, const plan::Program& program, std::size_t free_bytes,
+                        int rests) {
+  // Properties of the processor, which all trainers and forecasts share (docs/architecture.md).
   static std::mutex mutex;
   static std::map<std::tuple<std::string, int, Scalar>, Known> all;
   const std::scoped_lock lock(mutex);
   Known& known = all[{std::string(device.instructions()), device.host().threads, program.arithmetic}];
   const bool fma_is_new = known.fma == 0;
 
-  // Measuring must not raise the peak of the run.
-  const std::size_t bytes = program.memory.arena() + program.memory.weights();
   const std::vector<plan::StoredProduct> needed = plan::packed_products(program);
-  const std::int64_t side = side_for(device, needed, bytes);
+  const std::int64_t side = side_for(device, needed, free_bytes);
   const std::size_t old_products = known.products.size(), old_units = known.units.size();
   for (const plan::StoredProduct& p : needed) {
     if (std::ranges::find(known.products, p, &ProductRate::product) == known.products.end())
@@ -98,7 +98,7 @@ Machine measure_machine(const runtime::Device& device, const plan::Program& prog
     if (!fresh.empty()) time_products(device, side, fresh);
   };
   measure();
-  const double bandwidth = kernels::measure_bandwidth(device.host(), bytes / 2);
+  const double bandwidth = kernels::measure_bandwidth(device.host(), free_bytes / 2);
   measure();
   const bool any_new = fma_is_new || !fresh.empty();
   for (int rest = 0; rest < rests && any_new; ++rest) {

@@ -69,8 +69,7 @@ class PrefixParts {
     throw FileError(fmt::format(
         "{}: the template {} renders the messages before messages[{}] in another way once later ones follow, "
         "so the answer has no known place. Fix: data.train_on = \"last\", or a template with {{% generation "
-        "%}} "
-        "blocks in data.template",
+        "%}} blocks in data.template",
         where_, format_.name(), i));
   }
 

@@ -76,8 +76,7 @@ class PairReader {
     if (names_puzzles(source)) {
       throw ConfigError(
           "data.source = \"kk\": puzzles have one answer each, and preference objectives need pairs. Fix: "
-          "give "
-          "files of JSON lines with prompt, chosen and rejected");
+          "give files of JSON lines with prompt, chosen and rejected");
     }
     PairEncoder encoder(rules_, scores_, format_ ? &*format_ : nullptr, *tokenizer_, vocabulary_);
     FilePairs pairs;

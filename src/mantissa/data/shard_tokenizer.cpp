@@ -61,8 +61,7 @@ void check_shards(const std::vector<std::string>& files, const text::FileFormat&
     const bool same_name = shard->tokenizer == own->name && shard->vocabulary == own->vocabulary;
     throw ConfigError(
         fmt::format("\"{0}\": expected ids of {1} = {2}, got ids of {3}{4}. Fix: {5}, or write them again "
-                    "with `mantissa data "
-                    "shard FILES --tokenizer {6} --out DIR`",
+                    "with `mantissa data shard FILES --tokenizer {6} --out DIR`",
                     path, key, name_of(own->name, own->vocabulary),
                     name_of(shard->tokenizer, shard->vocabulary), same_name ? kOtherContents : "",
                     same_name ? "restore the tokenizer of the shards"

@@ -23,11 +23,9 @@ using Ids = std::vector<std::int32_t>;
 
 constexpr const char* kHaystack =
     "The grass by the river was still wet when the boats came in. Two men carried the nets up to the wall "
-    "and "
-    "hung them in the wind. A dog slept under the cart, and nobody woke it. Later the market opened, and the "
-    "street filled with people who had come from the villages on the hill. They sold apples, candles and "
-    "cloth, "
-    "and talked about the weather. In the evening the lamps were lit along the water. ";
+    "and hung them in the wind. A dog slept under the cart, and nobody woke it. Later the market opened, and "
+    "the street filled with people who had come from the villages on the hill. They sold apples, candles and "
+    "cloth, and talked about the weather. In the evening the lamps were lit along the water. ";
 
 constexpr std::array<const char*, 12> kCities{"Berlin", "Lisbon", "Nairobi", "Lima",   "Oslo",   "Kyoto",
                                               "Dublin", "Havana", "Cairo",   "Prague", "Sydney", "Quito"};

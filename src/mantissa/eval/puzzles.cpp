@@ -96,8 +96,8 @@ std::vector<PlacedConversation> read_puzzles(const std::vector<std::string>& fil
     if (!row.row.puzzle) {
       throw FileError(
           fmt::format("{}: the row is not a puzzle: it has no \"solution_text_format\" with \"prompt\" or "
-                      "\"quiz\", or it "
-                      "has an answer. Fix: remove --puzzles, or give rows of Logic-RL or of mantissa data kk",
+                      "\"quiz\", or it has an answer. Fix: remove --puzzles, or give rows of Logic-RL or of "
+                      "mantissa data kk",
                       row.where));
     }
     const std::int64_t people = row.row.puzzle->people;

@@ -23,6 +23,11 @@ namespace {
 /// Pauses, each followed by another measurement of the machine. Unlike a run, a plan has time for it.
 constexpr int kRests = 3;
 
+/// Returns the rates of the machine, measured within the memory that the program would take.
+cost::Machine measured(const runtime::Device& device, const plan::Program& program) {
+  return cost::measure_machine(device, program, program.memory.arena() + program.memory.weights(), kRests);
+}
+
 Explained begin(const model::ModelConfig& model, const precision::Policy& policy,
                 const plan::Program& program, const cost::Machine& machine, const runtime::Device& device) {
   Explained e;
@@ -170,9 +175,8 @@ Explained explain_training(const config::RunConfig& config, const model::ModelCo
   if (config.native_only) cost::check_native(program, device, targets);
   cost::MemoryForecast memory = cost::forecast_memory(parts, data_bytes);
   cost::add_memory(memory, passes, cost::largest_arena(parts));
-  Explained e =
-      describe_training(config, model, parts, 0, memory, cost::measure_machine(device, program, kRests),
-                        device, told, targets, passes);
+  Explained e = describe_training(config, model, parts, 0, memory, measured(device, program), device, told,
+                                  targets, passes);
   for (const cost::Part& part : parts) {
     const std::vector<std::string> refused = plan::rule_warnings(*part.program);
     if (e.refusal.empty() && !refused.empty()) e.refusal = refused.front();
@@ -188,7 +192,7 @@ Explained explain_generation(const weights::ModelSource& source, const precision
   const std::int64_t positions = model.max_position_embeddings;
   const auto compiled = rollout::compile_decode(model, policy, positions, device);
   const plan::Program& program = *compiled;
-  Explained e = begin(model, policy, program, cost::measure_machine(device, program, kRests), device);
+  Explained e = begin(model, policy, program, measured(device, program), device);
   Generation& g = e.generation.emplace();
   g.positions = positions;
   const weights::ReadBytes weights = weights::read_bytes(program, source);

@@ -41,8 +41,7 @@ std::string text(const Group& g) {
   return fmt::format(
       "about {:.0f} % of the updates of {} will be lost: numbers in {} {} are {:.2g} apart, and a typical "
       "update at the highest learning rate is {:.2g}; keep these weights in f32 (--rule \"*: params=f32\"), "
-      "or "
-      "round stochastically (--set precision.rounding=stochastic)",
+      "or round stochastically (--set precision.rounding=stochastic)",
       100 * g.lost / g.tensors, weights, name(g.master),
       g.ones ? "just below 1" : fmt::format("near {:.2g}", g.near), ulp(g.near, g.master), g.update);
 }

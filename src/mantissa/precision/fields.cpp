@@ -76,8 +76,7 @@ void read(std::string_view field, std::string_view text, std::optional<Scalar>& 
   if (const std::string_view several = formats_of_width(lowered(text)); several.starts_with("nvfp4")) {
     throw ConfigError(
         fmt::format("{}={}: 4-bit formats are for product operands only; write compute=nvfp4 or "
-                    "compute=mxfp4, and for {} "
-                    "a number format such as bf16",
+                    "compute=mxfp4, and for {} a number format such as bf16",
                     field, text, field));
   }
   if (Compute::parse(text)) {
@@ -254,8 +253,7 @@ std::span<const Field> field_table() {
        &Fields::scaling,
        true,
        "scale of a tensor: from earlier steps (delayed), from its own values (current), or none; auto: "
-       "current "
-       "for nvfp4, delayed for 8 bits",
+       "current for nvfp4, delayed for 8 bits",
        "auto"},
       {"scale_margin",
        {"margin"},

@@ -50,8 +50,8 @@ std::string to_html(const BinadeChart& chart) {
       "<div class=\"chart binades\"><div class=\"yname\">share of values</div>"
       "<div class=\"ylabels\" style=\"height:{0}px\">{1}</div><div class=\"plot\" style=\"height:{0}px\">"
       "<svg viewBox=\"0 0 {7} 1000\" preserveAspectRatio=\"none\" role=\"img\" aria-label=\"{2}\">{3}"
-      "<path class=\"gridline\" d=\"{4}\"/>{5}</svg></div>"
-      "<div class=\"xlabels\">{6}</div><div class=\"xname\">magnitude</div></div>\n",
+      "<path class=\"gridline\" d=\"{4}\"/>{5}</svg></div><div class=\"xlabels\">{6}</div><div "
+      "class=\"xname\">magnitude</div></div>\n",
       chart.height, y_labels, escaped(chart.label), binade::zones_svg(window, chart.range, 1000), grid,
       bars_svg(chart, window), binade::axis_html(window, chart.range), window.to - window.from);
 }
@@ -78,10 +78,10 @@ std::string to_html(const BinadeRows& chart) {
   }
   return fmt::format(
       "<div class=\"heat binades\" style=\"--row:22px\"><div class=\"rname\">{}</div><div></div>"
-      "<div class=\"rlabels\">{}</div><div class=\"cells\">"
-      "<svg viewBox=\"0 0 {} {}\" preserveAspectRatio=\"none\" role=\"img\" aria-label=\"{}\" "
-      "style=\"height:{}px\">{}{}</svg></div>"
-      "<div></div><div class=\"xlabels\">{}</div><div></div><div class=\"xname\">magnitude</div></div>\n",
+      "<div class=\"rlabels\">{}</div><div class=\"cells\"><svg viewBox=\"0 0 {} {}\" "
+      "preserveAspectRatio=\"none\" role=\"img\" aria-label=\"{}\" "
+      "style=\"height:{}px\">{}{}</svg></div><div></div><div class=\"xlabels\">{}</div><div></div><div "
+      "class=\"xname\">magnitude</div></div>\n",
       escaped(chart.row_name), labels, window.to - window.from, height, escaped(chart.label),
       22 * std::max<std::size_t>(1, chart.rows.size()), binade::zones_svg(window, chart.range, height), marks,
       binade::axis_html(window, chart.range));

@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <array>
 #include <cmath>
 #include <cstdlib>
 
@@ -11,11 +12,6 @@
 
 namespace mantissa::report {
 namespace {
-
-std::string css_of(int color, bool is_signed) {
-  if (!is_signed) return fmt::format("c{}", color);
-  return color < 0 ? fmt::format("n{}", -color) : fmt::format("p{}", color);
-}
 
 // "4", or "4–7" for joined columns.
 std::string column_text(const HeatMap& map, std::size_t from, std::size_t to) {
@@ -48,7 +44,7 @@ std::string row_svg(const HeatMap& map, std::size_t row, const ColorScale& scale
     std::string values = scale.text(*low);
     if (scale.text(*high) != values) values += " to " + scale.text(*high);
     out += fmt::format("<path class=\"{}\" d=\"M{} {}h{}v{}h-{}z\"><title>{}\n{} {}: {}</title></path>",
-                       css_of(color, scale.is_signed), from, row * 10, to + 1 - from, height, to + 1 - from,
+                       scale.css_of(color), from, row * 10, to + 1 - from, height, to + 1 - from,
                        escaped(r.name), escaped(map.column_name), escaped(column_text(map, from, to)),
                        escaped(values));
     from = to + 1;
@@ -126,6 +122,16 @@ int ColorScale::class_of(double value) const {
   return magnitude == 0 ? 0 : reached + 1;
 }
 
+std::string ColorScale::css_of(int color) const {
+  if (is_signed) return color < 0 ? fmt::format("n{}", -color) : fmt::format("p{}", color);
+  if (!high_is_good) return fmt::format("c{}", color);
+  // The colours of a signed scale, from its warm end to its blue one: they differ in lightness within each
+  // half.
+  static constexpr std::array kWarmToBlue = {"p4", "p3", "p2", "p1", "n1", "n2", "n3", "n4"};
+  const double last = static_cast<double>(bounds.size()) + 1;  // the class of the highest values
+  return kWarmToBlue.at(static_cast<std::size_t>(std::lround(color * (kWarmToBlue.size() - 1) / last)));
+}
+
 std::string to_html(const HeatMap& map, const ColorScale& scale) {
   const std::size_t rows = std::max<std::size_t>(1, map.rows.size());
   const int pixels = row_height(map);
@@ -136,10 +142,10 @@ std::string to_html(const HeatMap& map, const ColorScale& scale) {
       map.columns.size() < kFew ? fmt::format(";max-width:{}px", 260 + 60 * map.columns.size()) : "";
   return fmt::format(
       "<div class=\"heat\" style=\"--row:{}px{}\"><div class=\"rname\">{}</div><div></div>"
-      "<div class=\"rlabels\">{}</div><div class=\"cells\">"
-      "<svg viewBox=\"0 0 {} {}\" preserveAspectRatio=\"none\" role=\"img\" aria-label=\"{}\" "
-      "style=\"height:{}px\">{}</svg></div>"
-      "<div></div><div class=\"xlabels\">{}</div><div></div><div class=\"xname\">{}</div></div>\n",
+      "<div class=\"rlabels\">{}</div><div class=\"cells\"><svg viewBox=\"0 0 {} {}\" "
+      "preserveAspectRatio=\"none\" role=\"img\" aria-label=\"{}\" "
+      "style=\"height:{}px\">{}</svg></div><div></div><div class=\"xlabels\">{}</div><div></div><div "
+      "class=\"xname\">{}</div></div>\n",
       pixels, width, escaped(map.row_name), row_labels(map, pixels),
       std::max<std::size_t>(1, map.columns.size()), rows * 10, escaped(map.label),
       static_cast<int>(rows) * pixels, marks, column_labels(map), escaped(map.column_name));
@@ -175,9 +181,9 @@ std::string legend_html(const ColorScale& scale, bool missing) {
     entry("p0", "0");
     for (std::size_t i = 0; i < count; ++i) entry(fmt::format("p{}", i + 1), "+" + bound(i));
   } else {
-    entry("c0", "0");
-    entry("c1", "&gt; 0");
-    for (std::size_t i = 0; i < count; ++i) entry(fmt::format("c{}", i + 2), bound(i));
+    entry(scale.css_of(0), "0");
+    entry(scale.css_of(1), "&gt; 0");
+    for (std::size_t i = 0; i < count; ++i) entry(scale.css_of(static_cast<int>(i) + 2), bound(i));
   }
   if (missing) entry("none", "not measured", " class=\"gap\"");
   return out + "</ol></div>\n";

@@ -14,11 +14,14 @@ struct ColorScale {
   std::vector<double> bounds;  // ascending and positive, at most 7; or at most 4 if signed
   bool is_signed = false;      // the bounds are those of magnitudes
   std::function<std::string(double)> text;
+  bool high_is_good = false;  // not signed: warm colours for low values, blue ones for high values
 
   /// Returns the class of a value: 0 for zero (signed: below the first bound), else the number of bounds that
   /// the magnitude reaches, plus 1 if not signed; negative for negative values of a signed scale. `value` is
   /// not NaN.
   int class_of(double value) const;
+  /// Returns the style sheet's class for a class of this scale.
+  std::string css_of(int color) const;
 };
 
 struct HeatRow {

@@ -34,8 +34,7 @@ void check_masters(const plan::Program& sampling, const plan::Program& training)
     if (same == training.slots.end() || same->master == slot.master) continue;
     throw ConfigError(
         fmt::format("rl.rollout_precision: {} is {} there and {} in training, and both use the weights in "
-                    "place. Fix: remove "
-                    "the rules for params",
+                    "place. Fix: remove the rules for params",
                     slot.name, name(slot.master), name(same->master)));
   }
 }
@@ -56,8 +55,7 @@ class RlTask final : public train::Task {
       if (source.config.adapter != nullptr) {
         throw ConfigError(
             "rl.rollout_precision: not available with an adapter, whose base is held in one format. Fix: "
-            "remove "
-            "it, or train all weights with adapter.kind = \"none\"");
+            "remove it, or train all weights with adapter.kind = \"none\"");
       }
     }
     if (computes_old()) compile_old(0);

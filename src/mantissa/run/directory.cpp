@@ -65,8 +65,7 @@ void check_frozen(const train::Trainer& trainer, const io::StateHeader& header,
   if (before.empty() || now.empty()) {
     throw ConfigError(
         fmt::format("{}: the run held {} frozen weights in quantised blocks, and this config holds {}. Fix: "
-                    "resume with the "
-                    "run's own config.toml",
+                    "resume with the run's own config.toml",
                     folder.string(), before.empty() ? "no" : "its", now.empty() ? "none" : "some"));
   }
   throw FileError(fmt::format(

@@ -52,8 +52,7 @@ std::string said_in_some_way(const std::string& name, std::string claim,
 std::string long_quiz(const KkPuzzle& puzzle, const std::function<int(int)>& draw) {
   std::string quiz = fmt::format(
       "Everybody on this island is either a knight or a knave. Knights always tell the truth, and knaves "
-      "always lie. "
-      "You meet {} inhabitants: {}. ",
+      "always lie. You meet {} inhabitants: {}. ",
       puzzle.names.size(), list_words(puzzle.names));
   for (std::size_t i = 0; i < puzzle.names.size(); ++i) {
     quiz += said_in_some_way(puzzle.names[i], puzzle.statements[i].words(puzzle.names), draw) + " ";
@@ -72,10 +71,8 @@ std::string short_quiz(const KkPuzzle& puzzle) {
 
 constexpr const char* kLongPrompt =
     "Solve the puzzle of the user. First reason about it between <think> and </think>; then say who "
-    "everybody is "
-    "between <answer> and </answer>, one person a line, for example <answer>(1) Zoey is a knight\n(2) Oliver "
-    "is a "
-    "knave</answer>.\nUser: {}\nAssistant:";
+    "everybody is between <answer> and </answer>, one person a line, for example <answer>(1) Zoey is a "
+    "knight\n(2) Oliver is a knave</answer>.\nUser: {}\nAssistant:";
 
 }  // namespace
 

@@ -139,8 +139,7 @@ std::string format_of(const std::string& path, const std::string& format) {
   if (of == "binidx") {
     throw ConfigError(
         fmt::format("\"{}\": this version does not read binidx (Megatron's .bin with .idx); write the ids as "
-                    "a plain token file "
-                    "and set data.format = \"tokens\"",
+                    "a plain token file and set data.format = \"tokens\"",
                     path));
   }
   throw ConfigError(

@@ -24,8 +24,7 @@ class ByteTokenizer final : public Tokenizer {
       if (ids[i] < 0 || ids[i] >= kEntries) {
         throw ConfigError(
             fmt::format("token id {} at position {} is not in the byte vocabulary (0 to {}); check that the "
-                        "ids come from "
-                        "the byte tokenizer",
+                        "ids come from the byte tokenizer",
                         ids[i], i, kEntries - 1));
       }
       text[i] = static_cast<char>(ids[i]);

@@ -194,8 +194,7 @@ class HfTokenizer::Text final : public TextDecoder {
     if (!token) {
       throw ConfigError(
           fmt::format("token id {} at position {} is not in the vocabulary of {} (ids 0 to {}). Fix: check "
-                      "that the ids come from "
-                      "this tokenizer.",
+                      "that the ids come from this tokenizer.",
                       id, count_, tokenizer_.name_, tokenizer_.vocabulary_ - 1));
     }
     if (decoding_)

@@ -148,8 +148,7 @@ std::unique_ptr<Tokenizer> make_tokenizer(const std::string& spec) {
   throw ConfigError(fmt::format(
       "data.tokenizer: \"{}\" is not a tokenizer of this version (tokenizers: \"byte\", 256 entries, "
       "one per byte{}, or a directory with such a file); for another vocabulary write the ids to a file and "
-      "read them with "
-      "data.format = \"tokens\"",
+      "read them with data.format = \"tokens\"",
       spec, known));
 }
 

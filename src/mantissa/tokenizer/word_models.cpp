@@ -25,8 +25,7 @@ class WordModel : public Model {
     if (!id) {
       throw ConfigError(
           fmt::format("the text has a word that is not in the tokenizer's vocabulary, and neither is its "
-                      "unknown token \"{}\". "
-                      "Fix: add this token to the file.",
+                      "unknown token \"{}\". Fix: add this token to the file.",
                       unknown_));
     }
     return *id;

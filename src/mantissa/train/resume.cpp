@@ -97,10 +97,8 @@ std::vector<std::string> changed_stages(const config::RunConfig& before, const c
     if (ran && (b == nullptr || !same_rows(*a, *b) || (ended && a->steps != b->steps) || too_short)) {
       throw ConfigError(
           fmt::format("--resume: stage {} of the run has other steps, sequence_length, global_batch_size or "
-                      "source in this config, "
-                      "and the state of step {} is in it or after it. Revert the change, or start over with "
-                      "--overwrite or another "
-                      "--out",
+                      "source in this config, and the state of step {} is in it or after it. Revert the "
+                      "change, or start over with --overwrite or another --out",
                       s + 1, done));
     }
     config::Stage unchanged = a == nullptr ? config::Stage{} : *a;

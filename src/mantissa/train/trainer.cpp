@@ -91,7 +91,6 @@ Trainer::Trainer(const config::RunConfig& config, weights::ModelSource source, s
                     "memory by purpose)",
                     static_cast<double>(memory_.peak()) / 1e9, static_cast<double>(there) / 1e9));
   }
-  machine_ = cost::measure_machine(device_, program());
   weights_ = allocate_weights(&notes_);
   if (source_.config.adapter != nullptr) {
     notes_.insert(notes_.begin(), source_.notes.begin(), source_.notes.end());
@@ -107,6 +106,12 @@ Trainer::Trainer(const config::RunConfig& config, weights::ModelSource source, s
   kept_ = device_.allocate(program().update->memory.kept);
   bind();
   shard_sum_.emplace(gradients(), config_.batch.shards, program().reduce);
+}
+
+const cost::Machine& Trainer::machine() {
+  // Before the first step, the arena is not resident yet: measuring in less memory leaves the peak as it is.
+  if (!machine_) machine_ = cost::measure_machine(device_, program(), program().memory.arena());
+  return *machine_;
 }
 
 /// The weights of an adapter's base are read here, in the formats of this program.
@@ -281,7 +286,7 @@ std::optional<StepReport> Trainer::advance(const std::stop_token& stop) {
     r.metrics.push_back({"padding_share", share_below(computed, places)});
   }
   r.fallback_share = (kernels::guard_count() - guarded).slow_share();
-  r.peak_share = cost::seconds_at_peak(program(), machine_, device_) * micros / r.seconds;
+  if (machine_) r.peak_share = cost::seconds_at_peak(program(), *machine_, device_) * micros / r.seconds;
   return r;
 }
 

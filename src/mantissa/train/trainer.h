@@ -58,7 +58,8 @@ struct StepReport {
       false;  // run.skip_batches contains the step: nothing was computed, and the loss is NaN
   std::optional<Overflow> overflow{};  // of a skipped step
   double tokens_per_second = 0;
-  double peak_share = 0;
+  double peak_share = 0;  // of the peak of the units; 0 before Trainer::machine() was called
+
   double seconds = 0;
   double fallback_share = 0;  // of blocks of products that units left to FMA (kernels/guard_count.h)
   std::vector<objective::Metric> metrics{};        // of the objective
@@ -151,7 +152,9 @@ class Trainer {
   std::size_t part() const { return part_; }
   const plan::Program& program() const { return *parts_[part_].program; }
   const cost::MemoryForecast& memory() const { return memory_; }
-  const cost::Machine& machine() const { return machine_; }
+  /// Returns the rates of this machine. The first call measures them, within the memory of the run if it
+  /// comes before the first step.
+  const cost::Machine& machine();
   Task& task() { return *task_; }
   const Task& task() const { return *task_; }
   runtime::WeightSet& weights() { return *weights_; }
@@ -239,7 +242,7 @@ class Trainer {
   std::vector<cost::Part> parts_;
   std::size_t part_ = 0;
   cost::MemoryForecast memory_;
-  cost::Machine machine_;
+  std::optional<cost::Machine> machine_;  // from the first call of machine() on
   std::shared_ptr<runtime::WeightSet> weights_;
   std::unique_ptr<runtime::Session> session_;
   Storage kept_;  // optimizer state, the same in all parts

@@ -51,8 +51,7 @@ void Watch::see_gradients(const StepReport& step, std::vector<Warning>& said) {
     const char* why =
         equal != step.metrics.end() && equal->value == 1
             ? "all responses to each prompt have the same reward, so their advantages are 0: give prompts "
-              "that "
-              "the model sometimes answers, or a reward with more values"
+              "that the model sometimes answers, or a reward with more values"
         : step.loss_scale ? "they fell below the smallest number of their format: a new run with a higher "
                             "loss scale keeps them (precision.loss_scale.initial_scale_power, or a larger "
                             "constant)"

@@ -414,8 +414,7 @@ runtime::WeightSet open_weights(const plan::Program& program, const ModelSource&
   if (source.weights.empty() && source.config.adapter != nullptr) {
     throw ConfigError(
         "adapter: the model has no weights to adapt; give a model with weights as model.path, or train all "
-        "of "
-        "them with adapter.kind = \"none\"");
+        "of them with adapter.kind = \"none\"");
   }
   SlotTensors tensors(program, source);
   const QuantisedViews quantised(program);

@@ -127,8 +127,7 @@ report::Section method_section(const Audit& audit) {
                           .heading = "How this was measured",
                           .intro =
                               "The audit repeats training steps, each of them again without each of its "
-                              "roundings, and whole steps in "
-                              "f32. Observing changes no bit of the run.",
+                              "roundings, and whole steps in f32. Observing changes no bit of the run.",
                           .body = {}};
   if (!audit.command.empty()) section.body += "<h3>Command</h3>\n" + report::command_box(audit.command);
   if (!audit.policy.empty())

@@ -112,8 +112,7 @@ report::Section range_section(const Audit& audit) {
                           .heading = "Values that left the range of their format",
                           .intro =
                               "A format has a largest and a smallest value. Beyond the largest, values "
-                              "become inf or are clipped; "
-                              "below the smallest, they become zero.",
+                              "become inf or are clipped; below the smallest, they become zero.",
                           .body = {}};
   section.body += layer_maps(
       {.title = "Too large: overflow and saturation",
@@ -148,8 +147,7 @@ report::Section rounding_section(const Audit& audit) {
       .heading = "What rounding changed",
       .intro =
           "Each step ran again without each of its roundings, and the results were compared: the stored "
-          "values "
-          "with those before rounding, and results with those without a rounding inside the op.",
+          "values with those before rounding, and results with those without a rounding inside the op.",
       .body = {}};
   section.body += layer_maps(
       {.title = "Size of the rounding error",
@@ -164,8 +162,8 @@ report::Section rounding_section(const Audit& audit) {
   section.body += layer_maps(
       {.title = "Direction of the rounding error",
        .reading = "The mean error divided by its size: 0 if rounding goes up as often as down, ±100 % if it "
-                  "always goes "
-                  "one way. A layer of one colour over many steps is biased, and such errors add up.",
+                  "always goes one way. A layer of one colour over many steps is biased, and such errors add "
+                  "up.",
        .nothing = "The mean error of every value is near zero: rounding is not biased.",
        .unmeasured = "No observed value is rounded to a narrower format."},
       rows_of(audit.values,

@@ -281,8 +281,7 @@ void find_errors(Search& search, const Thresholds& t) {
         if (v.kind == plan::RoundingKind::reduce) f.cure = Cure{{"--set", "precision.reduce=f32"}};
         f.text = fmt::format(
             "computing the {} of {} in {} changes the result by {} of its rms, {:.0f} times the error of "
-            "storing it "
-            "in bf16",
+            "storing it in bf16",
             what, v.kind == plan::RoundingKind::reduce ? v.scope : place_of_op(v), name(v.rounded),
             percent_text(*s.error_rms), ratio);
       });

@@ -178,8 +178,7 @@ report::Section losses_section(const Comparison& c) {
   const bool with_band = c.noise && !band_hides_lines(c, steady);
   std::string reading =
       "Above zero is worse than the reference with the same seed. Each point is the mean of a tenth of the "
-      "steps, "
-      "and of the seeds, so the last one is the gap.";
+      "steps, and of the seeds, so the last one is the gap.";
   if (with_band) reading += " The band is what other seeds change.";
   if (c.noise && !with_band)
     reading +=

@@ -216,8 +216,7 @@ std::string rule_text(const Comparison& c) {
       most - least < 0.05 ? fmt::format("{:.1f}", most) : fmt::format("{:.1f} to {:.1f}", least, most);
   return fmt::format(
       "{}A run is better or worse if chance alone gives such a gap in less than one of {:.0f} comparisons, "
-      "by "
-      "Student's distribution with {} degrees of freedom (docs/cli/compare.md).",
+      "by Student's distribution with {} degrees of freedom (docs/cli/compare.md).",
       c.measure.online ? " " : "", kComparisonsPerFalseCall, degrees);
 }
 
@@ -228,9 +227,8 @@ std::string seeds_html(const Comparison& c) {
   return report::disclosure(fmt::format("The same with other seeds<small>{} run{}</small>", runs.size(),
                                         runs.size() == 1 ? "" : "s"),
                             "<p class=\"none-line\">The gap is the difference from the reference with the "
-                            "same seed; that of the reference "
-                            "itself is from its first seed. Runs of one policy have equal work: they show "
-                            "how much a busy machine changes "
+                            "same seed; that of the reference itself is from its first seed. Runs of one "
+                            "policy have equal work: they show how much a busy machine changes "
                             "the speed.</p>\n" +
                                 loss_table(c, runs) + cost_table(c, runs),
                             only_seeds_differ(c));

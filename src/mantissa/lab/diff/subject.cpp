@@ -81,8 +81,7 @@ Subjects matched(Subject a, Subject b) {
     const Subject& other = a.kind == Kind::trace ? b : a;
     throw FileError(
         fmt::format("diff: {} is a {} and {} is a {}, which have no common tensors. Fix: write a trace of "
-                    "the other one: mantissa "
-                    "trace {} --tokens FILE --out FILE",
+                    "the other one: mantissa trace {} --tokens FILE --out FILE",
                     a.path.string(), name(a.kind), b.path.string(), name(b.kind), other.path.string()));
   }
   if (a.kind == Kind::run && b.kind == Kind::state) a = state_of(a, b);

@@ -1,0 +1,33 @@
+// Configs to begin with.
+#pragma once
+
+#include <filesystem>
+#include <string>
+#include <vector>
+
+namespace mantissa::api {
+
+struct ConfigTask {
+  std::string name;          // "lora"
+  std::string summary;       // "train an adapter (LoRA) of a model on conversations"
+  std::string command;       // "train" or "rl"
+  std::string row;           // an example of a row of the data; empty: text, or generated puzzles
+  std::string source;        // data.source without NewConfig::source
+  bool needs_model = false;  // model.path names a model
+};
+/// Returns the tasks with a config.
+std::vector<ConfigTask> config_tasks();
+/// Returns one. Throws ConfigError for an unknown name.
+ConfigTask config_task(const std::string& name);
+
+struct NewConfig {
+  std::string task;
+  std::filesystem::path file;  // to write; it must not exist
+  std::string model;           // a directory or GGUF file; empty: MODEL, for the reader to replace
+  std::string source;          // files, globs, or "kk"; empty: the task's
+};
+/// Writes a config with comments, whose run is named after its file. `model` and `source` are relative to the
+/// current directory, the paths in the file to its own. Throws FileError if the file exists.
+void write_new_config(const NewConfig& options);
+
+}  // namespace mantissa::api

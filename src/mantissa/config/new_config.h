@@ -1,0 +1,36 @@
+// Configs to begin with, one for each task, with comments.
+#pragma once
+
+#include <span>
+#include <string>
+#include <string_view>
+
+namespace mantissa::config {
+
+struct ConfigTask {
+  std::string_view name;     // "lora"
+  std::string_view summary;  // "train an adapter (LoRA) of a model on conversations"
+  std::string_view command;  // that runs the config: "train" or "rl"
+  std::string_view data;     // a row of the data as a line of a file; empty: any text, or generated puzzles
+  std::string_view source;   // the default of NewConfig::source; "kk" needs no files
+  bool has_model = false;    // it begins with a model's weights
+  std::string_view text;     // with {about}, {name}, {model} and {source} to fill in
+};
+
+/// Returns all tasks.
+std::span<const ConfigTask> config_tasks();
+/// Returns the task of this name. Throws ConfigError with a suggestion for another name.
+const ConfigTask& config_task(std::string_view name);
+
+inline constexpr std::string_view kUnknownModel = "MODEL";
+
+struct NewConfig {
+  std::string name;    // of the run
+  std::string model;   // a directory or GGUF file; empty: kUnknownModel
+  std::string source;  // files, or "kk"; empty: the task's default
+};
+
+/// Returns a config for the task as TOML with comments.
+std::string new_config(const ConfigTask& task, const NewConfig& options);
+
+}  // namespace mantissa::config
