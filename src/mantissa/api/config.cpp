@@ -36,10 +36,10 @@ struct Arguments {
 }  // namespace
 
 Config Config::load(const std::filesystem::path& path, const std::vector<std::string>& overrides,
-                    const Precision& precision) {
+                    const Precision& precision, bool of_train) {
   const Arguments arguments(precision);
   Impl impl;
-  impl.run = config::load_config(path, overrides, arguments.all, &impl.told);
+  impl.run = config::load_config(path, overrides, arguments.all, &impl.told, of_train);
   return Config(std::make_shared<const Impl>(std::move(impl)));
 }
 
