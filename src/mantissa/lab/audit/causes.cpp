@@ -10,7 +10,6 @@
 #include "mantissa/base/quantities.h"
 #include "mantissa/base/words.h"
 #include "mantissa/lab/audit/findings.h"
-#include "mantissa/lab/audit/range_losses.h"
 #include "mantissa/lab/audit/trials.h"
 #include "mantissa/run/cures.h"
 #include "mantissa/train/health_watch.h"
@@ -127,6 +126,7 @@ std::vector<Cure> candidates_of(const Finding& f, const Audit& audit, const conf
   } else if (f.cure) {
     add(f.cure->arguments);
   }
+  for (const std::vector<std::string>& arguments : f.more) add(arguments);
   if (f.kind == "rounded_away" && f.rule && f.rule->ends_with(": params=f32")) {
     add({"--set", "precision.rounding=stochastic"});
     add({"--set", "precision.kahan=true"});
@@ -321,78 +321,6 @@ void try_cures(Audit& audit, const AuditSource& source, const CureTrials& option
                          audit.findings.end());
   }
   audit.untried = trials.missed();
-}
-
-namespace {
-
-/// Returns what the audit looked at, and what it did not.
-std::string coverage_of(const Audit& audit) {
-  const auto missing = std::ssize(audit.unobserved);
-  if (audit.observed.empty()) return "No step was observed.";
-  if (audit.points_of_rounding == 0) return "The plan rounds nothing below its arithmetic.";
-  std::string text =
-      missing == 0
-          ? audit.points_of_rounding == 1 ? std::string("The one rounding point of the plan was observed")
-                                          : fmt::format("All {} of the plan were observed",
-                                                        counted(audit.points_of_rounding, "rounding point"))
-          : fmt::format("{} of {} of the plan were not observed: {}{}", missing,
-                        counted(audit.points_of_rounding, "rounding point"), audit.unobserved.front(),
-                        missing > 1 ? ", and others (audit.json, not_observed)" : "");
-  if (std::ssize(audit.observed) < audit.steps)
-    text += fmt::format(", in {} of the {}", std::ssize(audit.observed), counted(audit.steps, "step"));
-  if (!audit.no_reference.empty())
-    return text + fmt::format(". Gradients were not compared with f32: {}.", audit.no_reference);
-  const bool compared =
-      std::ranges::any_of(audit.weights, [](const ParameterSeries& p) { return !p.gradient_steps.empty(); });
-  if (!compared) return text + ". No gradients were compared with f32: no observed step was applied.";
-  return text + fmt::format(
-                    "; the gradients differ from those of the same steps in f32 by {} of their rms (median).",
-                    percent_text(audit.median_gradient_error));
-}
-
-}  // namespace
-
-std::string verdict_of(const Audit& audit) {
-  const std::string what = fmt::format("{} of {}", counted(audit.steps, "step"), audit.title);
-  const auto skipped = std::ranges::count_if(audit.points, &StepPoint::skipped);
-  const auto batches = std::ranges::count_if(audit.points, &StepPoint::batch_skipped);
-  if (batches > 0 && batches == std::ssize(audit.points))
-    return fmt::format("{} showed nothing: run.skip_batches skips every batch.", what);
-  if (audit.findings.empty()) {
-    const RangeLosses losses = range_losses(audit);
-    std::string text = fmt::format(
-        "{} showed no problem: {}{}. ", what,
-        losses.most() > 0 ? "no loss is beyond its threshold" : "no value left the range of its format",
-        skipped > 0 ? " in the steps that were applied" : "");
-    if (losses.small.share > 0)
-      text += fmt::format("At most {} of a value became zero ({}). ", percent_text(losses.small.share),
-                          losses.small.place);
-    if (losses.first.share > 0)
-      text +=
-          fmt::format("In step 1, in which delayed scales have no history, {} of a value became zero ({}). ",
-                      percent_text(losses.first.share), losses.first.place);
-    if (losses.large.share > 0)
-      text += fmt::format("At most {} of a value reached the largest number of its format ({}). ",
-                          percent_text(losses.large.share), losses.large.place);
-    text += skipped == 0
-                ? "Every step was applied. "
-                : fmt::format(
-                      "{} skipped{}{}. ", counted(skipped, "step", "was", "were"),
-                      batches > 0 ? fmt::format(", {} of them as run.skip_batches requests", batches) : "",
-                      skipped > batches ? ", while the loss scale looked for its value" : "");
-    return text + coverage_of(audit);
-  }
-  const Finding& first = audit.findings.front();
-  std::string text =
-      fmt::format("{} showed {}. The worst: {}.", what,
-                  counted(static_cast<std::int64_t>(audit.findings.size()), "problem"), first.text);
-  if (first.cure && first.cure->tested)
-    text += " A cure was tried on the same steps, and the problem was gone.";
-  if (audit.untried > 0)
-    text += fmt::format(" There was no time to try {}.", counted(audit.untried, "more cure"));
-  if (!audit.stopped.empty()) text += fmt::format(" The run stopped at step {}.", audit.stopped_at);
-  if (!audit.unobserved.empty()) text += " " + coverage_of(audit);
-  return text;
 }
 
 }  // namespace mantissa::lab
