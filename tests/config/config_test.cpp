@@ -168,6 +168,15 @@ TEST(Config, ASectionOfAnotherObjectiveIsAWarning) {
                   ": [dpo] has no effect: train.objective is \"pretrain\". Fix: set "
                   "train.objective = \"dpo\", or remove the section"))
       << told.warnings[0];
+  // A batch is that of the objective in which `train` trains; `rl` would refuse this one.
+  const std::string left = kSmallest + std::string("[rl]\ntemperature = 0.5\n"),
+                    batch = "batch.global_batch_size=6";
+  Told left_over;
+  EXPECT_EQ(parse_config(left, "run.toml", Strings{batch}, {}, &left_over, true).train.objective, "pretrain");
+  ASSERT_EQ(left_over.warnings.size(), 1U);
+  EXPECT_TRUE(has(left_over.warnings[0], ": [rl] has no effect: train.objective is \"pretrain\""));
+  EXPECT_EQ(parse_config(left, "run.toml", {}, {}, nullptr, true).train.objective, "rl");
+  EXPECT_THROW(parse_config(left, "run.toml", Strings{batch}), ConfigError);
   Told both;
   EXPECT_EQ(read("[train]\nobjective = \"sft\"\n[dpo]\nbeta = 0.2\n[rl]\ntemperature = 0.5\n", both).rl,
             RlSection{});

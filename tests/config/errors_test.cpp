@@ -32,6 +32,12 @@ TEST(ConfigErrors, SyntaxHasALine) {
   EXPECT_EQ(refused("deep = " + std::string(5000, '[')).find("dir/run.toml:7: not valid TOML"), 0U);
 }
 
+TEST(ConfigErrors, AFieldOfAnotherFamilyHasItsNameInThisOne) {
+  EXPECT_NE(refused_set("model.model_type=gpt2").find("is not a field of a gpt2 model; write n_embd"),
+            std::string::npos)
+      << refused_set("model.model_type=gpt2");
+}
+
 TEST(ConfigErrors, DeeplyNestedModelValuesAreErrors) {
   const std::string deep = "{a = " + std::string(40, '[') + std::string(40, ']') + "}";
   const std::string model = "[run]\nsteps = 1\n[data]\nsource = 'kk'\n[model]\nrope_scaling = ";

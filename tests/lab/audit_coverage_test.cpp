@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <nlohmann/json.hpp>
 
 #include "lab/small_run.h"
 #include "mantissa/plan/rounding_points.h"
@@ -225,6 +226,61 @@ TEST(Coverage, RulesWithStepsHaveTheirOwnRoundingPoints) {
   ASSERT_EQ(point->steps.size(), 1U);
   EXPECT_EQ(point->steps.front().step, 3);
   EXPECT_TRUE(part.unobserved.empty()) << joined(part.unobserved);
+}
+
+/// A clean bill of health covers only the parts of the run that were observed.
+TEST(Coverage, NamesThePartsOfTheRunThatItDidNotReach) {
+  const std::string rule = R"({match = "*", op = "softmax", steps = "10:", compute = "e4m3"})";
+  const SmallRun s("32-true", {rule});
+  const Audit few = s.audit(3);
+  EXPECT_EQ(few.unreached, std::vector<std::string>{"steps 11 to 40, where rule " + rule +
+                                                    " applies; --steps 11 reaches them"});
+  EXPECT_NE(few.verdict.find("The plan of the observed steps rounds nothing below its arithmetic. Not "
+                             "observed: steps 11 to 40, where rule "),
+            std::string::npos)
+      << few.verdict;
+  EXPECT_EQ(nlohmann::json::parse(to_json(few))["not_reached"].size(), 1U);
+  EXPECT_NE(to_html(few).find("Parts of the run that were not observed"), std::string::npos);
+  const Audit all = s.audit(11);
+  EXPECT_TRUE(all.unreached.empty());
+  EXPECT_FALSE(all.findings.empty()) << "a softmax in e4m3";
+}
+
+/// Each stage is judged at its own learning rates.
+TEST(Coverage, AStageThatLosesEveryUpdateIsReported) {
+  const std::vector<std::string> stages = {
+      "run.stage=[{steps=36,lr=3e-2},{steps=4,lr=1e-5,sequence_length=32}]", "schedule.name=constant",
+      "schedule.warmup_steps=0"};
+  const Audit audit = SmallRun("bf16-true", {}, stages).audit(40);
+  const auto lost = std::ranges::find(audit.findings, "rounded_away", &Finding::kind);
+  ASSERT_NE(lost, audit.findings.end()) << audit.verdict;
+  EXPECT_EQ(lost->step, 37);
+  EXPECT_EQ(lost->evidence.at("lr"), 1e-5);
+  EXPECT_NE(lost->text.find("; in steps 37 to 40"), std::string::npos) << lost->text;
+}
+
+/// A second moment in bf16 stops once (1 − beta2) times its difference from the square of the gradient is
+/// below half of its last place.
+TEST(Coverage, AStateOfTheOptimizerThatStaysAsItIsIsReported) {
+  const std::vector<std::string> slow = {"optimizer.betas=[0.9,0.9999]", "schedule.name=constant",
+                                         "run.steps=600"};
+  const auto audit = [&](const std::string& policy) {
+    const SmallRun s(policy, {}, slow);
+    return audit_run({s.config, s.model, *s.task, *s.device},
+                     {.steps = 600, .observed = 4, .tries_cures = false});
+  };
+  const Audit stuck = audit("bf16-true optimizer=bf16 kahan=true");
+  const auto f = std::ranges::find_if(
+      stuck.findings, [](const Finding& of) { return of.text.find("second_moment") != std::string::npos; });
+  ASSERT_NE(f, stuck.findings.end()) << stuck.verdict;
+  EXPECT_EQ(f->kind, "rounded_away");
+  EXPECT_EQ(f->op, "update");
+  EXPECT_GT(f->share, 0.5);
+  EXPECT_EQ(f->rule, "*: optimizer=f32");
+  const std::vector<std::string> faster = {"--set", "optimizer.betas=[0.9,0.96875]"};
+  EXPECT_NE(std::ranges::find(f->more, faster), f->more.end());
+  const Audit healthy = audit("bf16-mixed");
+  EXPECT_TRUE(healthy.findings.empty()) << list(healthy);
 }
 
 TEST(Coverage, LogitsAreAPointOfTheHead) {

@@ -6,7 +6,7 @@
 
 #include "lab/synthetic_audit.h"
 #include "mantissa/lab/audit/audit.h"
-#include "mantissa/lab/audit/causes.h"
+#include "mantissa/lab/audit/verdict.h"
 #include "report/well_formed.h"
 
 namespace mantissa::lab {

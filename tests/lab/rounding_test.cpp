@@ -198,6 +198,8 @@ TEST_F(GradientRounding, EachParameterHasAVerdict) {
             std::string::npos)
       << to_text(*d.rounding);
   EXPECT_FALSE(compare({f32, 1e-2, f32}, false, "bf16-mixed").rounding->fault());
+  // The gradient depends on every op, and an op of the forward pass may round although no file has its value.
+  EXPECT_FALSE(compare({f32, 1e-2, f32}, false, "32-true; *: op=rmsnorm compute=bf16").rounding->fault());
   const nlohmann::json json = nlohmann::json::parse(to_json(d));
   EXPECT_EQ(json["rounding"]["explains"], false);
   EXPECT_EQ(json["rounding"]["gradients"][1]["name"], "grad.model.norm.weight");

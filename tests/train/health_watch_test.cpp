@@ -136,6 +136,27 @@ TEST(HealthWatch, RaisesTheRateWhereEvenF32LosesUpdates) {
             (std::vector<std::string>{"--overwrite", "--set", "optimizer.lr=1e-10"}));
 }
 
+TEST(HealthWatch, JudgesEachStageAtItsOwnLearningRate) {
+  HealthWatch watch(policy("bf16-true"));
+  const auto see = [&](std::int64_t n, double lr, double lost, RunPart part) {
+    StepReport r = step(lr, {matrix("a.weight", lost)});
+    r.step = n;
+    watch.see(r, part);
+  };
+  see(1, 1e-2, 0.1, {0, 0});
+  see(2, 1e-5, 1, {0, 1});  // the end of the first stage's schedule, under other rules
+  EXPECT_TRUE(watch.findings().empty());
+  see(3, 1e-5, 0.9, {1, 2});
+  see(4, 1e-5, 0.9, {1, 2});
+  const std::vector<HealthFinding> found = watch.findings();
+  ASSERT_EQ(found.size(), 1U);
+  EXPECT_EQ(found[0].share, 0.9);
+  EXPECT_EQ(found[0].lr, 1e-5);
+  EXPECT_EQ(found[0].first, 3);
+  EXPECT_TRUE(found[0].warning.text.ends_with("the learning rate is 1e-05; in steps 3 to 4"))
+      << found[0].warning.text;
+}
+
 TEST(HealthWatch, FindsGradientsAndCopiesOutOfRange) {
   HealthWatch watch(policy("16-true"));
   runtime::ParameterHealth a = matrix("a.weight", 0), b = matrix("b.weight", 0), c = matrix("c.weight", 0);

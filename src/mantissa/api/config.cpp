@@ -48,10 +48,10 @@ void add_rule_warnings(const precision::Policy& policy, config::Told& told) {
 }  // namespace
 
 Config Config::load(const std::filesystem::path& path, const std::vector<std::string>& overrides,
-                    const Precision& precision) {
+                    const Precision& precision, bool of_train) {
   const Arguments arguments(precision);
   Impl impl;
-  impl.run = config::load_config(path, overrides, arguments.all, &impl.told);
+  impl.run = config::load_config(path, overrides, arguments.all, &impl.told, of_train);
   add_rule_warnings(impl.run.policy, impl.told);
   return Config(std::make_shared<const Impl>(std::move(impl)));
 }

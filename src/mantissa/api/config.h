@@ -18,8 +18,10 @@ class Config {
   /// Reads a TOML file. `overrides` are "section.key=value", as in {"run.steps=10"}. `precision` replaces the
   /// policy, adds rules, or gives a DeepSpeed file. The DeepSpeed file overrides the TOML; `overrides`,
   /// `precision.policy` and `precision.rules` take precedence over both. Throws FileError, ConfigError.
+  /// A section [rl] sets the objective "rl" unless the config names another one, or `of_train` is set and the
+  /// config has a batch.global_batch_size: then it has no effect, with a warning.
   static Config load(const std::filesystem::path& path, const std::vector<std::string>& overrides = {},
-                     const Precision& precision = {});
+                     const Precision& precision = {}, bool of_train = false);
   /// Parses TOML from memory. Relative paths are relative to the current directory.
   static Config parse(std::string_view text, const std::vector<std::string>& overrides = {},
                       const Precision& precision = {});

@@ -37,6 +37,7 @@ struct Entries {
   std::vector<Entry> all;
   std::vector<std::unique_ptr<toml::table>> documents;
   std::vector<std::string> notes;  // on keys of other trainers
+  bool of_train = false;           // see parse_config
 
   const Entry* find(std::string_view section, std::string_view key) const;
   /// Returns where a key was set, or the file's name if it was not.

@@ -304,7 +304,10 @@ const Entry* deepspeed_prompts(const RunConfig& config, const Entries& entries) 
 }
 
 void settle_post_training(RunConfig& config, const Entries& entries, Told& told) {
-  if (entries.find("train", "objective") == nullptr && first_entry(entries, "rl") != nullptr)
+  // The batch of rl follows from its prompts, so a config with a batch is of another objective.
+  const Entry* batch = entries.find("batch", "global_batch_size");
+  const bool left_over = entries.of_train && batch != nullptr && !batch->deepspeed;
+  if (entries.find("train", "objective") == nullptr && first_entry(entries, "rl") != nullptr && !left_over)
     config.train.objective = "rl";
   for (const Owner& owner : kOwners) check_owner(config, entries, owner, told);
   if (config.train.objective != "dpo") config.dpo = {};

@@ -19,11 +19,12 @@ std::vector<Option> post_training_options();
 bool prints_section(const RunConfig& config, std::string_view section);
 
 /// Sets the objective "rl" if a key of [rl] is given without an objective; an alias of one outside [rl] does
-/// not. Warns of a section whose objective
-/// the run does not have, and resets its keys. Throws ConfigError for keys of [rl] that contradict each
-/// other. Under the objective "rl", sets the batch: as many sequences as an optimizer step trains on. A batch
-/// of a DeepSpeed file, which counts sequences, sets rl.prompts_per_step. A data.sequence_length that is not
-/// given becomes 0, for that of the longest prompt and its response.
+/// not. Under the command `train`, [rl] beside a batch.global_batch_size does not either: it is left over
+/// from another run. Warns of a section whose objective the run does not have, and resets its keys. Throws
+/// ConfigError for keys of [rl] that contradict each other. Under the objective "rl", sets the batch: as many
+/// sequences as an optimizer step trains on. A batch of a DeepSpeed file, which counts sequences, sets
+/// rl.prompts_per_step. A data.sequence_length that is not given becomes 0, for that of the longest prompt
+/// and its response.
 void settle_post_training(RunConfig& config, const Entries& entries, Told& told);
 /// Returns the batch.global_batch_size of a DeepSpeed file that sets rl.prompts_per_step, or null.
 const Entry* deepspeed_prompts(const RunConfig& config, const Entries& entries);

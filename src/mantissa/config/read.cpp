@@ -257,7 +257,7 @@ void set_options(RunConfig& config, const Entries& entries) {
 
 RunConfig parse_config(std::string_view text, const std::filesystem::path& file,
                        std::span<const std::string> overrides, const PrecisionArguments& precision,
-                       Told* told) {
+                       Told* told, bool of_train) {
   const compat::DeepSpeedFile* deepspeed = precision.deepspeed;
   Entries entries = read_entries(text, file, overrides, deepspeed, precision.policy.has_value());
   std::optional<compat::DeepSpeedFile> named;
@@ -266,6 +266,7 @@ RunConfig parse_config(std::string_view text, const std::filesystem::path& file,
     deepspeed = &*named;
     entries = read_entries(text, file, overrides, deepspeed, precision.policy.has_value());
   }
+  entries.of_train = of_train;
   RunConfig config;
   set_options(config, entries);
   for (const Entry& entry : entries.all) {
@@ -285,8 +286,8 @@ RunConfig parse_config(std::string_view text, const std::filesystem::path& file,
 }
 
 RunConfig load_config(const std::filesystem::path& path, std::span<const std::string> overrides,
-                      const PrecisionArguments& precision, Told* told) {
-  return parse_config(read_config_file(path), path, overrides, precision, told);
+                      const PrecisionArguments& precision, Told* told, bool of_train) {
+  return parse_config(read_config_file(path), path, overrides, precision, told, of_train);
 }
 
 }  // namespace mantissa::config

@@ -231,14 +231,15 @@ struct RunConfig {
 /// directory in overrides; run.out is always relative to the current directory. The value of an override is
 /// TOML or a bare string. Throws FileError if the file cannot be read or is not text, and ConfigError for
 /// invalid contents, with the file and line (or --set), the key, the value and the fix. Adds notes and
-/// warnings to `told` unless it is null.
+/// warnings to `told` unless it is null. `of_train`: the command is `train`, where [rl] beside
+/// batch.global_batch_size does not set the objective.
 RunConfig load_config(const std::filesystem::path& path, std::span<const std::string> overrides = {},
-                      const PrecisionArguments& precision = {}, Told* told = nullptr);
+                      const PrecisionArguments& precision = {}, Told* told = nullptr, bool of_train = false);
 
 /// Parses a config from memory. `file` appears in messages; relative paths are relative to its folder.
 RunConfig parse_config(std::string_view text, const std::filesystem::path& file,
                        std::span<const std::string> overrides = {}, const PrecisionArguments& precision = {},
-                       Told* told = nullptr);
+                       Told* told = nullptr, bool of_train = false);
 
 /// Returns the loss scaler of the policy and [precision.loss_scale], or null for a policy without one.
 std::optional<precision::ScalerOptions> scaler_options(const RunConfig& config);

@@ -231,6 +231,9 @@ std::string not_of_family(std::string_view key, const model::Family& family) {
     const std::string_view canonical = foreign.canonical;
     if (foreign.name == key && canonical.starts_with("model."))
       return fmt::format("is not a field of a {} model; write {}", family.model_type, canonical.substr(6));
+    // The usual name of a field that this family names otherwise.
+    if (canonical == fmt::format("model.{}", key) && std::ranges::find(keys, foreign.name) != keys.end())
+      return fmt::format("is not a field of a {} model; write {}", family.model_type, foreign.name);
   }
   return fmt::format("is not a field of a {} model{}", family.model_type, did_you_mean(key, keys));
 }

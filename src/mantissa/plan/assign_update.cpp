@@ -153,7 +153,10 @@ class UpdateLowering {
     s.compute = p_.arithmetic;
     const bool multiplies = node.op->reads.front() == graph::Read::matmul;
     multiplies ? lower_product(node, use, s) : lower_pass(node, use, s);
-    for (const ValueId id : node.outputs) s.outputs.push_back(output(id));
+    for (const ValueId id : node.outputs) {
+      s.outputs.push_back(output(id));
+      s.labels.push_back(label_of(p_.buffer(s.outputs.back())));
+    }
     add_copies(s);
     p_.steps.push_back(std::move(s));
   }
@@ -180,6 +183,17 @@ class UpdateLowering {
   /// Returns what decided `fields`, or `built-in` if the format is the arithmetic, which no preset sets.
   std::string decided_by(const precision::Use& use, std::vector<std::string_view> fields) const {
     return p_.policy.decided_by(use, fields);
+  }
+
+  /// Returns the name of a result of an update: "weight", or that of the state ("exp_avg") without the name
+  /// of its weight.
+  std::string label_of(const Buffer& b) const {
+    std::string name = b.name;
+    if (b.home == Home::kept && b.slot >= 0) {
+      const std::string& weight = p_.slots[at(b.slot)].name;
+      if (name.ends_with("." + weight)) name.resize(name.size() - weight.size() - 1);
+    }
+    return name.substr(name.rfind('.') + 1);  // npos + 1 is 0
   }
 
   BufferId output(ValueId id) {

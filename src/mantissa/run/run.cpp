@@ -333,7 +333,7 @@ class Run {
 
   void tell_step(const train::StepReport& r, Clock::time_point start, std::int64_t done) {
     const std::vector<Warning> warnings = watch_.see(r);
-    health_.see(r);
+    health_.see(r, {trainer_.parts()[trainer_.part()].stage, trainer_.part()});
     see_gradient(r);
     const double left =
         seconds_since(start) * forecast(r.step, config_.run.steps) / forecast(r.step - done, r.step);

@@ -208,22 +208,19 @@ void count_sum(const kernels::Context& ctx, const CountedTerm& t, const graph::A
                                                                 : term_counts<float>(ctx, t, &stored));
 }
 
-std::uint64_t count_stuck(const kernels::Context& ctx, const graph::Argument& stored,
-                          const graph::Argument& before, const graph::Argument& wide) {
-  struct Count {
-    std::uint64_t stuck = 0;
-    void merge(const Count& other) { stuck += other.stuck; }
-  };
-  return count_parts<Count>(ctx, elements(stored),
-                            [&](Count& count, std::size_t from, std::size_t n) {
-                              Piece<double> stored_piece, before_piece, wide_piece;
-                              const double* now = view(stored, from, n, stored_piece);
-                              const double* was = view(before, from, n, before_piece);
-                              const double* exact = view(wide, from, n, wide_piece);
-                              for (std::size_t i = 0; i < n; ++i)
-                                count.stuck += now[i] == was[i] && exact[i] != was[i] ? 1 : 0;
-                            })
-      .stuck;
+StuckCounts count_stuck(const kernels::Context& ctx, const graph::Argument& stored,
+                        const graph::Argument& before, const graph::Argument& wide) {
+  return count_parts<StuckCounts>(ctx, elements(stored),
+                                  [&](StuckCounts& count, std::size_t from, std::size_t n) {
+                                    Piece<double> stored_piece, before_piece, wide_piece;
+                                    const double* now = view(stored, from, n, stored_piece);
+                                    const double* was = view(before, from, n, before_piece);
+                                    const double* exact = view(wide, from, n, wide_piece);
+                                    for (std::size_t i = 0; i < n; ++i) {
+                                      count.moving += exact[i] != was[i] ? 1 : 0;
+                                      count.stuck += now[i] == was[i] && exact[i] != was[i] ? 1 : 0;
+                                    }
+                                  });
 }
 
 ErrorStats count_difference(const kernels::Context& ctx, const graph::Argument& exact,

@@ -20,10 +20,20 @@ struct CountedResult {
 /// Adds the values of a result to `to`.
 void count_result(const kernels::Context& ctx, const CountedResult& result, ValueCounts& to);
 
-/// Returns the number of elements that are `stored` as they were `before`, in the same format, although the
-/// result before rounding differs from that.
-std::uint64_t count_stuck(const kernels::Context& ctx, const graph::Argument& stored,
-                          const graph::Argument& before, const graph::Argument& wide);
+/// Elements of a value that an update continues.
+struct StuckCounts {
+  std::uint64_t moving = 0;  // whose result before rounding differs from what they were
+  std::uint64_t stuck = 0;   // those of them that are stored as they were
+  void merge(const StuckCounts& other) {
+    moving += other.moving;
+    stuck += other.stuck;
+  }
+};
+
+/// Compares elements as `stored` and as they were `before`, in the same format, with the result before
+/// rounding.
+StuckCounts count_stuck(const kernels::Context& ctx, const graph::Argument& stored,
+                        const graph::Argument& before, const graph::Argument& wide);
 
 /// Adds the values of a factor of a product, after its rounding to `format`, and the errors of that.
 void count_factor(const kernels::Context& ctx, const graph::Argument& factor, Scalar format, ValueCounts& to);

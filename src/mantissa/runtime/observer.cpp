@@ -149,7 +149,7 @@ std::vector<std::pair<std::string_view, double>> figures(const ObservedValue& va
   if (c.sums > 0) all.emplace_back("cancelled", share(c.cancelled, c.sums));
   if (value.step != nullptr && value.step->phase == graph::Phase::update && c.compared > 0 &&
       !value.is_inside())
-    all.emplace_back("stuck", share(value.stuck, c.count));
+    all.insert(all.end(), {{"stuck", share(value.stuck, c.count)}, {"moving", share(value.moving, c.count)}});
   if (value.interior > 0 && c.rms() > 0) {
     all.emplace_back("interior_error",
                      std::sqrt(value.interior_squares / static_cast<double>(value.interior)) / c.rms());
@@ -311,7 +311,9 @@ void Observer::see_results(std::span<ObservedValue> values, const graph::Call& c
     if (before == nullptr || result.wide == nullptr || out.blocks) continue;
     graph::Argument was = out;
     was.data = before;
-    value.stuck += count_stuck(call.ctx, out, was, *result.wide);
+    const StuckCounts counts = count_stuck(call.ctx, out, was, *result.wide);
+    value.stuck += counts.stuck;
+    value.moving += counts.moving;
   }
 }
 
@@ -328,7 +330,7 @@ void Observer::take(const std::function<void(const ObservedValue&)>& see) {
     value.counts = {};
     value.interior_squares = 0;
     value.interior = 0;
-    value.stuck = 0;
+    value.stuck = value.moving = 0;
   }
 }
 

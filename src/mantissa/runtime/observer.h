@@ -37,7 +37,7 @@ struct ObservedValue {
   double interior_squares = 0;
   std::uint64_t interior = 0;
   /// Of a state that an update keeps: elements that stay as they are although their update is not zero.
-  std::uint64_t stuck = 0;
+  std::uint64_t stuck = 0, moving = 0;  // moving: all elements whose update is not zero
 
   std::string point = {};  // of a point inside a step: its name ("P and dS", "partial sums", "softmax")
   int parts = 1;           // of a factor that is split

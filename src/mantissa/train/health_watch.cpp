@@ -90,8 +90,7 @@ std::string HealthWatch::who(const Found& f) {
 
 HealthWatch::Found& HealthWatch::add(std::vector<Found>& found, const runtime::ParameterHealth& p,
                                      double share) const {
-  const precision::Use use{p.name, "update", precision::Pass::update, 0};
-  const Scalar arithmetic = policy_.update_arithmetic(use).value_or(policy_.arithmetic());
+  const Scalar arithmetic = policy_.update_arithmetic(use_of(p.name)).value_or(policy_.arithmetic());
   const auto same = [&](const Found& f) {
     return f.master == p.master && f.arithmetic == arithmetic && f.vectors == p.vector;
   };
@@ -112,7 +111,7 @@ HealthWatch::Found& HealthWatch::add(std::vector<Found>& found, const runtime::P
 
 std::vector<std::string> HealthWatch::with_format(Scalar master) const {
   std::vector<std::string> names;
-  for (const Sums& s : parameters_) {
+  for (const Sums& s : at_.parameters) {
     if (s.last.master == master) names.push_back(s.last.name);
   }
   return names;
@@ -120,18 +119,17 @@ std::vector<std::string> HealthWatch::with_format(Scalar master) const {
 
 HealthFinding HealthWatch::finding(const Found& f, std::string kind, std::string op, std::string pass,
                                    std::string text, std::vector<Cure> cures) const {
-  return {std::move(kind), std::move(op),
-          std::move(pass), f.worst,
-          f.part / f.of,   {std::move(text), std::move(cures)},
-          f.worst_share,   f.absmax,
-          f.gradient,      lr_,
-          f.names};
+  return {std::move(kind), std::move(op), std::move(pass),
+          f.worst,         f.part / f.of, {std::move(text), std::move(cures)},
+          f.worst_share,   f.absmax,      f.gradient,
+          at_.lr,          at_.first,     at_.last,
+          f.master,        f.arithmetic,  f.vectors,     f.names};
 }
 
 template <class Loss, class Limit>
 std::vector<HealthWatch::Found> HealthWatch::above(const Loss& loss, const Limit& limit) const {
   std::vector<Found> found;
-  for (const Sums& s : parameters_) {
+  for (const Sums& s : at_.parameters) {
     const double share = loss(s) / static_cast<double>(s.steps);
     if (share <= limit(s)) continue;
     Found& f = add(found, s.last, share);
@@ -143,16 +141,30 @@ std::vector<HealthWatch::Found> HealthWatch::above(const Loss& loss, const Limit
   return found;
 }
 
-void HealthWatch::see(const StepReport& step) {
+precision::Use HealthWatch::use_of(const std::string& name) const {
+  return {name, "update", precision::Pass::update, std::max<std::int64_t>(at_.first, 1) - 1};
+}
+
+void HealthWatch::see(const StepReport& step, const RunPart& place) {
   if (step.health.empty()) return;
-  if (step.lr > 2 * lr_) {  // earlier measurements were at less than half of this rate
-    for (Sums& s : parameters_) s.lost = s.moving = 0;
+  if (parts_.empty() || parts_.back().place != place) parts_.push_back({.place = place, .first = step.step});
+  double highest = 0;
+  for (const Part& part : parts_) {
+    if (part.place.stage == place.stage) highest = std::max(highest, part.lr);
   }
-  lr_ = std::max(lr_, step.lr);
-  const bool high = step.lr >= lr_ / 2;
+  for (Part& part : parts_) {
+    // Earlier measurements of the stage were at less than half of this rate.
+    if (part.place.stage != place.stage || !(step.lr > 2 * highest)) continue;
+    for (Sums& s : part.parameters) s.lost = s.moving = 0;
+  }
+  Part& part = parts_.back();
+  part.last = step.step;
+  part.lr = std::max(part.lr, step.lr);
+  const bool high = step.lr >= std::max(highest, step.lr) / 2;
+  std::vector<Sums>& parameters = part.parameters;
   for (const runtime::ParameterHealth& p : step.health) {
-    auto sums = std::ranges::find_if(parameters_, [&](const Sums& s) { return s.last.name == p.name; });
-    if (sums == parameters_.end()) sums = parameters_.insert(sums, Sums{});
+    auto sums = std::ranges::find_if(parameters, [&](const Sums& s) { return s.last.name == p.name; });
+    if (sums == parameters.end()) sums = parameters.insert(sums, Sums{});
     sums->last = p;
     const auto elements = static_cast<double>(p.elements);
     if (high) {
@@ -174,22 +186,42 @@ void HealthWatch::see(const StepReport& step) {
   }
 }
 
-std::vector<HealthFinding> HealthWatch::findings() const {
-  std::vector<HealthFinding> said;
-  find_lost(said);
-  find_gradients(said);
-  find_saturated(said);
-  find_vanished(said);
-  return said;
+std::vector<HealthFinding> HealthWatch::findings() {
+  std::vector<HealthFinding> all;
+  for (const Part& part : parts_) {
+    at_ = part;
+    std::vector<HealthFinding> said;
+    find_lost(said);
+    find_gradients(said);
+    find_saturated(said);
+    find_vanished(said);
+    for (HealthFinding& f : said) {
+      f.first = part.first;
+      f.last = part.last;
+      if (parts_.size() > 1 && part.first < part.last)
+        f.warning.text += fmt::format("; in steps {} to {}", part.first, part.last);
+      else if (parts_.size() > 1)
+        f.warning.text += fmt::format("; in step {}", part.first);
+      const auto same = std::ranges::find_if(all, [&](const HealthFinding& o) {
+        return o.kind == f.kind && o.op == f.op && o.pass == f.pass && o.master == f.master &&
+               o.arithmetic == f.arithmetic && o.vectors == f.vectors;
+      });
+      if (same == all.end()) {
+        all.push_back(std::move(f));
+      } else if (f.share > same->share) {
+        *same = std::move(f);
+      }
+    }
+  }
+  return all;
 }
 
 void HealthWatch::find_lost(std::vector<HealthFinding>& said) const {
   std::vector<Found> found;
-  for (const Sums& s : parameters_) {
+  for (const Sums& s : at_.parameters) {
     const runtime::ParameterHealth& p = s.last;
     // Stochastic rounding loses most small updates and moves the others by more.
-    const precision::Use use{p.name, "update", precision::Pass::update, 0};
-    if (policy_.resolve(use).rounding == Rounding::stochastic) continue;
+    if (policy_.resolve(use_of(p.name)).rounding == Rounding::stochastic) continue;
     if (policy_.compensates(p.name) && !p.compensation_stayed) continue;
     if (s.moving == 0 || s.lost / s.moving <= limits_.updates_lost) continue;
     Found& f = add(found, p, s.lost / s.moving);
@@ -205,7 +237,8 @@ void HealthWatch::find_lost(std::vector<HealthFinding>& said) const {
   for (const Found& f : found) {
     std::string text = fmt::format("{} of the updates of {} were lost", percent_text(f.part / f.of), who(f));
     if (f.counted > 0)
-      text += fmt::format(", and {} of the elements equal their start", percent_text(f.never / f.counted));
+      text += fmt::format(", and {} of the elements equal those at the start of the run",
+                          percent_text(f.never / f.counted));
     const bool lowered =
         !holds(f.arithmetic, f.master);  // the update computes in fewer bits than the weight has
     const Scalar format = lowered ? f.arithmetic : f.master;
@@ -214,19 +247,19 @@ void HealthWatch::find_lost(std::vector<HealthFinding>& said) const {
                         lowered ? fmt::format("a rule computes the update in {}, ", name(format)) : "",
                         name(format), f.absmax, spacing);
     // Adaptive optimizers take steps of about the learning rate, unless gradients are small beside their eps.
-    text += lr_ < spacing
-                ? fmt::format("the learning rate is {:.2g}", lr_)
+    text += at_.lr < spacing
+                ? fmt::format("the learning rate is {:.2g}", at_.lr)
                 : fmt::format(
                       "updates are smaller although the learning rate is {:.2g}: the largest gradient "
                       "is {:.2g}",
-                      lr_, f.gradient);
+                      at_.lr, f.gradient);
     std::vector<Cure> cures = {{started_over(rules_for(f.names, "params", with_format(f.master)))},
                                {started_over({"--set", "precision.rounding=stochastic"})},
                                {started_over({"--set", "precision.kahan=true"})}};
     if (lowered) {
       cures = {{started_over({"--rule", R"({match = "*", op = "update", compute = "f32"})"})}};
     } else if (bytes_of(f.master) >= 4)
-      cures = {{started_over({"--set", fmt::format("optimizer.lr={:g}", lr_ * 100)})}};
+      cures = {{started_over({"--set", fmt::format("optimizer.lr={:g}", at_.lr * 100)})}};
     said.push_back(finding(f, "rounded_away", "update", "update", std::move(text), std::move(cures)));
   }
 }

@@ -32,7 +32,16 @@ struct HealthFinding {
   Warning warning;                          // one sentence, with cures
   double worst_share = 0;                   // of `worst`
   double absmax = 0, gradient = 0, lr = 0;  // the largest weight and gradient, and the highest rate
-  std::vector<std::string> names = {};      // of the parameters
+  std::int64_t first = 0, last = 0;         // measured steps of the part of the run
+  Scalar master = Scalar::f32, arithmetic = Scalar::f32;
+  bool vectors = false;
+  std::vector<std::string> names = {};  // of the parameters
+};
+
+/// A part of a run: steps of one stage with one program (cost::Part).
+struct RunPart {
+  std::size_t stage = 0, part = 0;
+  friend bool operator==(const RunPart&, const RunPart&) = default;
 };
 
 /// Observes the steps of a run in order.
@@ -41,13 +50,14 @@ class HealthWatch {
   explicit HealthWatch(const precision::Policy& policy, HealthLimits limits = {})
       : policy_(policy), limits_(limits) {}
 
-  /// Measurements at a learning rate below half of the highest one are not used for lost updates: in the
-  /// warm-up and at the end of a schedule, updates are small on purpose.
-  void see(const StepReport& step);
+  /// Measurements at a learning rate below half of the highest one of the stage are not used for lost
+  /// updates: in the warm-up and at the end of a schedule, updates are small on purpose.
+  void see(const StepReport& step, const RunPart& part = {});
 
-  /// Returns the findings of all steps so far; none for a healthy run. Parameters with the same finding and
-  /// the same name in several layers are one finding.
-  std::vector<HealthFinding> findings() const;
+  /// Returns the findings of all steps so far; none for a healthy run. Each part of the run is judged alone;
+  /// of the same finding in several parts, the largest is returned. Parameters with the same finding and the
+  /// same name in several layers are one finding.
+  std::vector<HealthFinding> findings();
 
  private:
   struct Sums {
@@ -56,6 +66,12 @@ class HealthWatch {
     double flushed = 0, saturated = 0, beyond = 0, vanished = 0;
     double reduce_flushed = 0, reduce_saturated = 0;
     std::int64_t steps = 0;
+  };
+  struct Part {
+    RunPart place{};
+    std::int64_t first = 0, last = 0;  // measured steps
+    double lr = 0;                     // the highest
+    std::vector<Sums> parameters{};
   };
   /// Parameters with the same finding, in one format, either vectors or matrices.
   struct Found {
@@ -86,10 +102,12 @@ class HealthWatch {
   void find_saturated(std::vector<HealthFinding>& said) const;
   void find_vanished(std::vector<HealthFinding>& said) const;
 
+  precision::Use use_of(const std::string& name) const;
+
   precision::Policy policy_;
   HealthLimits limits_;
-  std::vector<Sums> parameters_;
-  double lr_ = 0;  // the highest
+  std::vector<Part> parts_;
+  Part at_;  // that findings() judges
 };
 
 /// Returns the names as patterns, each once, with "*" for numbers between dots: "model.layers.*.mlp.up_proj".

@@ -7,6 +7,7 @@
 #include <map>
 #include <optional>
 #include <string>
+#include <string_view>
 #include <utility>
 #include <vector>
 
@@ -20,6 +21,13 @@
 
 namespace mantissa::lab {
 
+/// Returns "SCOPE OP PASS"; "SCOPE update" if both have that name.
+inline std::string place_text(std::string_view scope, std::string_view op, std::string_view pass) {
+  std::string text = std::string(scope) + " " + std::string(op);
+  if (op != pass) text += " " + std::string(pass);
+  return text;
+}
+
 /// One optimizer step.
 struct StepPoint {
   std::int64_t step = 0;
@@ -27,7 +35,8 @@ struct StepPoint {
   double lr = 0;
   std::optional<double> loss_scale{};
   bool skipped = false, batch_skipped = false;
-  std::string overflow = {};  // of a skipped step, why
+  std::string overflow = {};        // of a skipped step, why
+  std::size_t stage = 0, part = 0;  // of the run
 };
 
 /// A value in one observed step. Shares are of its elements; errors compare the stored values with the same
@@ -47,6 +56,7 @@ struct ValueStep {
   std::optional<double> cancelled{};     // of sums: elements below 1/64 of their largest term
   std::optional<double>
       stuck{};  // of a state that the update keeps: not zero before rounding, but no change after it
+  std::optional<double> moving{};          // of such a state: all changes that are not zero before rounding
   std::optional<double> interior_error{};  // of intermediate results in a lowered format, relative to the rms
 };
 
@@ -84,6 +94,11 @@ struct GradientStep {
   double error = 0;     // rms of the difference, relative to the rms in f32
   double cosine = std::numeric_limits<double>::quiet_NaN();  // of the angle between them; NaN if one is 0
   double rms = 0;                                            // in f32
+  double expected = 0;        // the error that rounding the operands of products explains
+  std::string coarsest = {};  // the format of those that contribute most to it
+
+  /// Returns the error in units of what operands explain; a limit of 1 / `expected` is an error of 100 %.
+  double times_expected() const { return expected > 0 ? error / expected : 0; }
 };
 
 /// The health of one parameter (runtime/health.h), step by step.
@@ -113,6 +128,7 @@ struct Finding {
   std::map<std::string, double> evidence = {};
   std::optional<std::string> rule = {};        // that --rule takes
   std::optional<Cure> cure = {};               // Cure::tested: it was replayed, and the finding was gone
+  std::vector<std::vector<std::string>> more = {};  // arguments of other cures to try
   std::vector<Alternative> alternatives = {};  // to the cure, in order of memory and time
   std::string command = {};                    // the cure as a whole command, if the program knows it
   std::string remark = {};                     // if no cure works: which ones were tried
@@ -159,12 +175,12 @@ struct Audit {
   std::vector<StepPoint> earlier = {};  // steps of the run before those, from its metrics
   std::vector<ValueSeries> values;      // in the order of the plan
   std::vector<ParameterSeries> weights;
-  double median_gradient_error = 0;          // the largest over the steps of the median over the parameters
-  double expected_gradient_error = 0;        // what rounding the operands of products explains
-  std::string coarsest = {};                 // the coarsest format of operands
-  std::string no_reference = {};             // why gradients were not compared with those in f32, or ""
-  std::int64_t points_of_rounding = 0;       // of the plan
+  double median_gradient_error = 0;     // the largest over the steps of the median over the parameters
+  double expected_gradient_error = 0;   // the median of what rounding operands explains, in the same step
+  std::string no_reference = {};        // why gradients were not compared with those in f32, or ""
+  std::int64_t points_of_rounding = 0;  // of the plan, in the parts of the run that were observed
   std::vector<std::string> unobserved = {};  // of these: "SCOPE OP PASS (NAME): why"
+  std::vector<std::string> unreached = {};  // parts of the run without an observed step: "steps 13 to 16, …"
   std::vector<plan::PlanRow> plan;
   std::vector<Finding> findings;  // the worst first; none for a healthy run
   std::map<std::string, double> thresholds;

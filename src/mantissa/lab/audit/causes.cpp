@@ -10,7 +10,6 @@
 #include "mantissa/base/quantities.h"
 #include "mantissa/base/words.h"
 #include "mantissa/lab/audit/findings.h"
-#include "mantissa/lab/audit/range_losses.h"
 #include "mantissa/lab/audit/trials.h"
 #include "mantissa/run/cures.h"
 #include "mantissa/train/health_watch.h"
@@ -120,6 +119,7 @@ std::vector<Cure> candidates_of(const Finding& f, const Audit& audit, const conf
   } else if (f.cure) {
     add(f.cure->arguments);
   }
+  for (const std::vector<std::string>& arguments : f.more) add(arguments);
   if (f.kind == "rounded_away" && f.rule && f.rule->ends_with(": params=f32")) {
     add({"--set", "precision.rounding=stochastic"});
     add({"--set", "precision.kahan=true"});

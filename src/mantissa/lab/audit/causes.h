@@ -17,7 +17,4 @@ namespace mantissa::lab {
 void try_cures(Audit& audit, const AuditSource& source, const CureTrials& options,
                const std::stop_token& stop);
 
-/// Returns one paragraph about all findings.
-std::string verdict_of(const Audit& audit);
-
 }  // namespace mantissa::lab

@@ -149,12 +149,14 @@ report::Section method_section(const Audit& audit) {
   facts.push_back(
       {"Parameters", report::count_text(static_cast<std::int64_t>(audit.weights.size())) + " tensors"});
   section.body += report::facts_html(facts);
-  if (!audit.unobserved.empty()) {
-    section.body += "<h3>Rounding points that were not observed</h3>\n<ul>\n";
-    for (const std::string& place : audit.unobserved)
-      section.body += "<li>" + report::escaped(place) + "</li>\n";
+  const auto list = [&](const char* heading, const std::vector<std::string>& items) {
+    if (items.empty()) return;
+    section.body += fmt::format("<h3>{}</h3>\n<ul>\n", heading);
+    for (const std::string& item : items) section.body += "<li>" + report::escaped(item) + "</li>\n";
     section.body += "</ul>\n";
-  }
+  };
+  list("Rounding points that were not observed", audit.unobserved);
+  list("Parts of the run that were not observed", audit.unreached);
   if (audit.thresholds.empty()) return section;
   report::Table table{
       .label = "Thresholds", .columns = {{"Reported above"}, {"Threshold", true}}, .rows = {}};

@@ -49,7 +49,7 @@ void find_lost_updates(const Audit& audit, const config::RunConfig& config, cons
         if (step == p.step) r.health.push_back(health);
       }
     }
-    watch.see(r);
+    watch.see(r, {p.stage, p.part});
   }
   for (const train::HealthFinding& h : watch.findings()) {
     // The divergence from the reference alone has gradients, far below any update that is kept.
@@ -59,7 +59,7 @@ void find_lost_updates(const Audit& audit, const config::RunConfig& config, cons
     f.scope = h.worst.substr(0, h.worst.rfind('.'));
     f.op = h.op;
     f.pass = h.pass;
-    f.step = audit.points.empty() ? 0 : audit.points.front().step;
+    f.step = h.first;
     f.share = h.share;
     f.severity = severity_of(h.kind, h.share);
     f.text = h.warning.text;
@@ -214,7 +214,8 @@ bool has_large_rate(const Audit& audit) {
 std::vector<Finding> find_problems(const Audit& audit, const config::RunConfig& config,
                                    std::int64_t vocabulary, const Thresholds& t) {
   std::vector<Finding> found;
-  find_in_values(audit, config, t, found);
+  find_in_values(audit, t, found);
+  find_stuck_states(audit, config, t, found);
   find_in_gradients(audit, t, found);
   find_lost_updates(audit, config, t, found);
   find_scale_fall(audit, t, found);

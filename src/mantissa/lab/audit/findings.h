@@ -20,7 +20,7 @@ struct Thresholds {
   double updates_lost = 0.5;  // of updates that are not zero, over the steps near the highest learning rate
   double bias = 0.25;         // |mean error| / rms error, if that is also significant
   double interior = 2;        // error of intermediate results / error of a bf16 rounding of the result
-  double gradient = 4;        // error of gradients against f32 / what the policy's operands explain
+  double gradient = 1.5;      // error of gradients against f32 / what the policy's operands explain
   double cancellation = 0.5;  // share of sums
   double scale_fall = 64;     // of the loss scale, without a rise in between
   double scale_low = 64;      // and its value then: from a high start, a scale falls to its place

@@ -33,8 +33,8 @@ Json json_of(const Finding& f) {
 }
 
 Json json_of(const GradientStep& g) {
-  return {{"step", g.step},   {"zeros", g.zeros},   {"vanished", g.vanished},
-          {"error", g.error}, {"cosine", g.cosine}, {"rms", g.rms}};
+  return {{"step", g.step},     {"zeros", g.zeros}, {"vanished", g.vanished}, {"error", g.error},
+          {"cosine", g.cosine}, {"rms", g.rms},     {"expected", g.expected}};
 }
 
 /// The gradients of every parameter beside those in f32.
@@ -66,6 +66,7 @@ std::string to_json(const Audit& audit) {
   if (!audit.uninformative.empty()) json["uninformative"] = audit.uninformative;
   json["rounding_points"] = audit.points_of_rounding;
   json["not_observed"] = audit.unobserved;
+  json["not_reached"] = audit.unreached;
   json["gradients_not_compared"] = nullptr;
   if (!audit.no_reference.empty()) json["gradients_not_compared"] = audit.no_reference;
   json["gradients"] = gradients_of(audit);

@@ -6,6 +6,7 @@
 #include <cmath>
 #include <limits>
 
+#include "mantissa/config/stages.h"
 #include "mantissa/lab/median.h"
 #include "mantissa/lab/metrics_file.h"
 
@@ -27,6 +28,7 @@ ValueStep value_step(std::int64_t step, const runtime::ObservedValue& value) {
                                                                       {"max_ulp", &v.max_ulp},
                                                                       {"cancelled", &v.cancelled},
                                                                       {"stuck", &v.stuck},
+                                                                      {"moving", &v.moving},
                                                                       {"interior_error", &v.interior_error}};
   for (const auto& [name, figure] : runtime::figures(value)) {
     for (const auto& [key, field] : always) {
@@ -37,28 +39,6 @@ ValueStep value_step(std::int64_t step, const runtime::ObservedValue& value) {
     }
   }
   return v;
-}
-
-/// Returns the format of the operands of products with the fewest bits, and the rms error of rounding to it,
-/// at least that of bf16, relative to the value.
-std::pair<std::string, double> coarsest_operand(const plan::Program& program) {
-  const auto unit = [](int mantissa_bits) { return std::ldexp(1.0, -mantissa_bits - 2) / std::sqrt(3.0); };
-  std::pair<std::string, double> coarsest{"bf16", unit(traits(Scalar::bf16).mantissa_bits)};
-  const auto see = [&](std::string_view name, int mantissa_bits) {
-    if (unit(mantissa_bits) > coarsest.second) coarsest = {std::string(name), unit(mantissa_bits)};
-  };
-  for (const plan::Step& step : program.steps) {
-    if (step.factors.empty()) continue;
-    if (step.compute.parts == 1) see(name(step.compute.format), traits(step.compute.format).mantissa_bits);
-    for (const plan::Operand& o : step.inputs) {
-      const plan::Buffer& b = program.buffer(o.buffer);
-      if (o.factors.empty() || !b.quantization) continue;
-      const std::optional<BlockFormat> blocks = b.quantization->blocks;
-      blocks ? see(traits(*blocks).name, traits(*blocks).mantissa_bits)
-             : see(name(b.type), traits(b.type).mantissa_bits);
-    }
-  }
-  return coarsest;
 }
 
 /// Returns the scope of a parameter.
@@ -89,8 +69,10 @@ std::optional<double> metric_of(const train::StepReport& r, std::string_view nam
 
 }  // namespace
 
-void Record::add_step(const train::StepReport& r) {
+void Record::add_step(const train::StepReport& r, const train::RunPart& part) {
   StepPoint& p = audit_.points.emplace_back();
+  p.stage = part.stage;
+  p.part = part.part;
   p.step = r.step;
   p.loss = r.loss;
   p.grad_norm = r.grad_norm;
@@ -207,34 +189,37 @@ void Record::add_reduced(std::int64_t step, train::Trainer& trainer) {
   }
 }
 
-void Record::add_gradients(std::int64_t step, const std::map<std::string, GradientStep>& gradients) {
+void Record::add_gradients(std::int64_t step, const plan::Program& program, double amplification,
+                           const std::map<std::string, GradientStep>& gradients) {
+  auto expected = expected_.find(&program);
+  if (expected == expected_.end())
+    expected = expected_.emplace(&program, expected_gradient_errors(program)).first;
   for (ParameterSeries& p : audit_.weights) {
     const auto of = gradients.find(p.name);
     if (of == gradients.end()) continue;
-    p.gradient_steps.push_back(of->second);
-    p.gradient_steps.back().step = step;
+    GradientStep& g = p.gradient_steps.emplace_back(of->second);
+    g.step = step;
+    const auto explained = expected->second.find(p.name);
+    if (explained == expected->second.end()) continue;
+    g.expected = explained->second.error(amplification);
+    g.coarsest = explained->second.coarsest;
   }
 }
 
-void Record::summarise_gradients(std::span<const cost::Part> parts, std::int64_t layers) {
-  std::map<std::int64_t, std::vector<double>> errors;
+void Record::summarise_gradients() {
+  std::map<std::int64_t, std::pair<std::vector<double>, std::vector<double>>> errors;
   for (const ParameterSeries& p : audit_.weights) {
-    for (const GradientStep& g : p.gradient_steps) errors[g.step].push_back(g.error);
+    for (const GradientStep& g : p.gradient_steps) {
+      errors[g.step].first.push_back(g.error);
+      errors[g.step].second.push_back(g.expected);
+    }
   }
-  for (auto& [step, all] : errors)
-    audit_.median_gradient_error = std::max(audit_.median_gradient_error, median(std::move(all)).value_or(0));
-  // Errors of rounding to nearest are uniform, and those of layers add up like independent ones. The factor
-  // is the largest that healthy models of 4 to 30 layers showed (docs/numerics.md).
-  constexpr double kPerLayer = 8;
-  std::pair<std::string, double> coarsest;
-  for (const cost::Part& part : parts) {
-    if (!observed_.contains(part.program.get())) continue;
-    if (const auto here = coarsest_operand(*part.program); here.second > coarsest.second) coarsest = here;
+  for (auto& [step, all] : errors) {
+    const double error = median(std::move(all.first)).value_or(0);
+    if (error < audit_.median_gradient_error) continue;
+    audit_.median_gradient_error = error;
+    audit_.expected_gradient_error = median(std::move(all.second)).value_or(0);
   }
-  const auto& [format, unit] = coarsest;
-  audit_.coarsest = format;
-  audit_.expected_gradient_error =
-      kPerLayer * unit * std::sqrt(static_cast<double>(std::max<std::int64_t>(1, layers)));
 }
 
 void Record::list_unobserved(std::span<const cost::Part> parts) {
@@ -246,8 +231,8 @@ void Record::list_unobserved(std::span<const cost::Part> parts) {
       std::set<std::string> here;
       for (const plan::RoundingPoint& p : plan::rounding_points(*part)) {
         const std::string scope = p.step == nullptr ? module_of(p.scope(*part)) : p.scope(*part);
-        const std::string place =
-            fmt::format("{} {} {} ({})", scope, p.op(), p.pass(), p.name.empty() ? name(p.kind) : p.name);
+        const std::string place = fmt::format("{} ({})", place_text(scope, p.op(), p.pass()),
+                                              p.name.empty() ? name(p.kind) : p.name);
         const std::string key = fmt::format("{} {} {}", place, name(p.kind), p.format_name());
         here.insert(key);
         if (seen.contains(key)) continue;
@@ -262,6 +247,33 @@ void Record::list_unobserved(std::span<const cost::Part> parts) {
       }
       seen.merge(here);
     }
+  }
+}
+
+void Record::list_unreached(std::span<const cost::Part> parts, const config::RunConfig& config,
+                            bool replays) {
+  const auto applies = [](const precision::Rule& rule, const cost::Part& part) {
+    return rule.first_step.value_or(0) <= part.first && (!rule.last_step || part.first < *rule.last_step);
+  };
+  const auto observed = [&](const cost::Part& part) { return observed_.contains(part.program.get()); };
+  for (std::size_t i = 0; i < parts.size(); ++i) {
+    const cost::Part& part = parts[i];
+    if (observed(part)) continue;
+    const bool last = i + 1 == parts.size();
+    const std::int64_t first = part.first + 1, end = last ? config.run.steps : parts[i + 1].first;
+    std::string text =
+        first == end ? fmt::format("step {}", first) : fmt::format("steps {} to {}", first, end);
+    if (config::stage_count(config) > 1) text += fmt::format(" (stage {})", part.stage + 1);
+    for (const precision::Rule& rule : config.policy.rules()) {
+      if (!rule.first_step && !rule.last_step) continue;
+      const bool here = applies(rule, part);
+      const bool elsewhere = std::ranges::any_of(
+          parts, [&](const cost::Part& other) { return observed(other) && applies(rule, other) != here; });
+      if (elsewhere)
+        text += fmt::format(", where rule {} {}", rule.str(), here ? "applies" : "does not apply");
+    }
+    audit_.unreached.push_back(fmt::format("{}; {} {} reaches {}", text, replays ? "--from-step" : "--steps",
+                                           first, first == end ? "it" : "them"));
   }
 }
 

@@ -11,7 +11,9 @@
 
 #include "mantissa/cost/forecast.h"
 #include "mantissa/lab/audit/audit.h"
+#include "mantissa/lab/audit/expected_gradients.h"
 #include "mantissa/runtime/observer.h"
+#include "mantissa/train/health_watch.h"
 #include "mantissa/train/trainer.h"
 
 namespace mantissa::lab {
@@ -20,21 +22,26 @@ class Record {
  public:
   explicit Record(Audit& audit) : audit_(audit) {}
 
-  void add_step(const train::StepReport& step);
+  void add_step(const train::StepReport& step, const train::RunPart& part);
   /// Adds the values of an observed step.
   void add_values(std::int64_t step, const plan::Program& program,
                   const std::vector<runtime::ObservedValue>& values);
   /// Adds what the sums over shards of an observed step lost.
   void add_reduced(std::int64_t step, train::Trainer& trainer);
-  /// Adds the gradients of an observed step beside those in f32.
-  void add_gradients(std::int64_t step, const std::map<std::string, GradientStep>& gradients);
-  /// Sets the figures of all gradients together, and what operands of the observed parts explain of them.
-  void summarise_gradients(std::span<const cost::Part> parts, std::int64_t layers);
+  /// Adds the gradients of an observed step of `program` beside those in f32. `amplification` is that of the
+  /// logits (expected_gradients.h).
+  void add_gradients(std::int64_t step, const plan::Program& program, double amplification,
+                     const std::map<std::string, GradientStep>& gradients);
+  /// Sets the figure of all gradients together.
+  void summarise_gradients();
   /// Lists the rounding points that no step has compared (Audit::unobserved). Call it after the last step.
   void list_unobserved(std::span<const cost::Part> parts);
   /// Tells whether the rewards of an rl run gave its steps no gradient (Audit::uninformative). Call it after
   /// the last step.
   void judge_rewards();
+  /// Lists the parts of the run without an observed step (Audit::unreached), with the option that reaches
+  /// them: `--steps`, or `--from-step` for a run that is replayed.
+  void list_unreached(std::span<const cost::Part> parts, const config::RunConfig& config, bool replays);
   /// Marks a part of the run as observed.
   void begin_part(const cost::Part& part) { observed_.insert(part.program.get()); }
 
@@ -46,6 +53,7 @@ class Record {
   std::map<std::tuple<std::string, std::string, std::string, std::string, Scalar>, std::size_t> series_;
   std::set<const plan::Program*> observed_;
   std::int64_t rollouts_ = 0, alike_ = 0, equal_ = 0;  // alike: each prompt's rewards; equal: all rewards
+  std::map<const plan::Program*, std::map<std::string, ExpectedError>> expected_;
   /// The rounding points whose effect was seen: scope, op, kind and name.
   std::set<std::tuple<std::string, std::string, plan::RoundingKind, std::string>> compared_;
 };

@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <chrono>
 #include <cmath>
+#include <limits>
 
 #include "mantissa/base/quantities.h"
 #include "mantissa/io/file.h"
@@ -14,6 +15,7 @@
 #include "mantissa/lab/audit/findings.h"
 #include "mantissa/lab/audit/gradients.h"
 #include "mantissa/lab/audit/record.h"
+#include "mantissa/lab/audit/verdict.h"
 #include "mantissa/lab/masters.h"
 #include "mantissa/plan/explain.h"
 #include "mantissa/run/directory.h"
@@ -96,6 +98,14 @@ FirstNonFinite first_of(const train::Overflow& overflow, std::int64_t step) {
   first.rows = overflow.origins;
   first.text = overflow.what;
   return first;
+}
+
+/// Returns the amplification of errors of the logits in the gradients of a step.
+double amplification_of(const train::StepReport& r, const config::RunConfig& config,
+                        const model::ModelConfig& model) {
+  const bool cross_entropy = config.train.objective == "pretrain" || config.train.objective == "sft";
+  return amplification_of_logits(cross_entropy ? r.loss : std::numeric_limits<double>::quiet_NaN(),
+                                 model.vocab_size);
 }
 
 /// The overflows of an audit, each with the first step of its place.
@@ -185,7 +195,7 @@ Audit audit_run(const AuditSource& source, const AuditOptions& options, const On
       if (!r) break;
       if (on_step) on_step(*r, last);
       if (nth < 1) continue;
-      record.add_step(*r);
+      record.add_step(*r, {trainer.parts()[trainer.part()].stage, trainer.part()});
       if (observer) {
         audit.observed.push_back(step);
         record.begin_part(trainer.parts()[part]);
@@ -193,7 +203,9 @@ Audit audit_run(const AuditSource& source, const AuditOptions& options, const On
         record.add_values(step, *trainer.parts()[part].program->update, updates->take());
         if (!r->batch_skipped) record.add_reduced(step, trainer);
         if (compares && !r->skipped)
-          record.add_gradients(step, reference->compare(trainer, r->loss_scale.value_or(1)));
+          record.add_gradients(step, *trainer.parts()[part].program,
+                               amplification_of(*r, config, source.model.config),
+                               reference->compare(trainer, r->loss_scale.value_or(1)));
       }
       if (r->overflow) overflows.add(*r->overflow, step);
       ++audit.steps;
@@ -219,7 +231,8 @@ Audit audit_run(const AuditSource& source, const AuditOptions& options, const On
   updates.reset();
   record.judge_rewards();
   record.list_unobserved(trainer.parts());
-  record.summarise_gradients(trainer.parts(), trainer.model().num_hidden_layers);
+  if (!audit.observed.empty()) record.list_unreached(trainer.parts(), config, !source.run.empty());
+  record.summarise_gradients();
   const bool compared =
       std::ranges::any_of(audit.weights, [](const ParameterSeries& p) { return !p.gradient_steps.empty(); });
   if (audit.no_reference.empty() && !compared) audit.no_reference = "no observed step was applied";

@@ -17,12 +17,12 @@ namespace {
 /// Returns "model.layers.3.mlp.down_proj matmul forward", with the operand's or result's name.
 std::string place(const ValueSeries& v) {
   const bool main = v.name.empty() || v.name == v.op;
-  return fmt::format("{} {} {}{}", v.scope, v.op, v.pass, main ? "" : " (" + v.name + ")");
+  return place_text(v.scope, v.op, v.pass) + (main ? "" : " (" + v.name + ")");
 }
 
 /// The same without the name.
 std::string place_of_op(const ValueSeries& v) {
-  return fmt::format("{} {} {}", v.scope, v.op, v.pass);
+  return place_text(v.scope, v.op, v.pass);
 }
 
 /// The observed steps in which a problem must occur.
@@ -296,28 +296,6 @@ void find_errors(Search& search, const Thresholds& t) {
       });
 }
 
-/// States of the optimizer that stay as they are, under rounding to nearest.
-void find_stuck(Search& search, const config::RunConfig& config, const Thresholds& t) {
-  search.find(
-      t.updates_lost, Occurs::often,
-      [&](const ValueSeries& v, const ValueStep& s) -> std::optional<double> {
-        const precision::Use use{v.scope, "update", precision::Pass::update, s.step - 1};
-        const bool kept =
-            v.field == "optimizer" && config.policy.resolve(use).rounding != Rounding::stochastic;
-        return kept ? s.stuck : std::nullopt;
-      },
-      [](Finding& f, const ValueSeries& v, const ValueStep&, double share) {
-        f.kind = "rounded_away";
-        f.severity = severity_of(f.kind, share);
-        f.rule = v.scope + ": optimizer=f32";
-        f.evidence["stuck"] = share;
-        f.text = fmt::format(
-            "{} of the optimizer's state {} of {} stay as they are: their changes are below half of the last "
-            "place of {}",
-            percent_text(share), v.name, v.scope, name(v.rounded));
-      });
-}
-
 }  // namespace
 
 /// Values that are cut off are lost in full, those that become zero are the smallest ones. So a small share
@@ -328,13 +306,11 @@ double severity_of(std::string_view kind, double share) {
   return 40 + 20 * share;
 }
 
-void find_in_values(const Audit& audit, const config::RunConfig& config, const Thresholds& t,
-                    std::vector<Finding>& found) {
+void find_in_values(const Audit& audit, const Thresholds& t, std::vector<Finding>& found) {
   Search search(audit, found);
   find_overflow(search, t);
   find_underflow(search, t);
   find_errors(search, t);
-  find_stuck(search, config, t);
 }
 
 }  // namespace mantissa::lab

@@ -1,30 +1,44 @@
-// The verdict of an audit, one paragraph.
+#include "mantissa/lab/audit/verdict.h"
+
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <cctype>
 #include <cmath>
 
 #include "mantissa/base/counted.h"
 #include "mantissa/base/quantities.h"
-#include "mantissa/lab/audit/causes.h"
 #include "mantissa/lab/audit/range_losses.h"
 
 namespace mantissa::lab {
-
 namespace {
+
+/// Returns the parts of the run of which no step was observed, or "".
+std::string unreached_of(const Audit& audit) {
+  if (audit.unreached.empty()) return "";
+  const std::size_t more = audit.unreached.size() - 1;
+  return fmt::format(" Not observed: {}{}.", audit.unreached.front(),
+                     more == 0 ? ""
+                               : fmt::format("; and {} (audit.json, not_reached)",
+                                             counted(static_cast<std::int64_t>(more), "more part")));
+}
 
 /// Returns what the audit looked at, and what it did not.
 std::string coverage_of(const Audit& audit) {
   const auto missing = std::ssize(audit.unobserved);
   if (audit.observed.empty()) return "No step was observed.";
-  if (audit.points_of_rounding == 0) return "The plan rounds nothing below its arithmetic.";
+  const char* plan = audit.unreached.empty() ? "the plan" : "the plan of the observed steps";
+  if (audit.points_of_rounding == 0)
+    return fmt::format("{}{} rounds nothing below its arithmetic.", static_cast<char>(std::toupper(plan[0])),
+                       plan + 1);
   std::string text =
       missing == 0
-          ? audit.points_of_rounding == 1 ? std::string("The one rounding point of the plan was observed")
-                                          : fmt::format("All {} of the plan were observed",
-                                                        counted(audit.points_of_rounding, "rounding point"))
-          : fmt::format("{} of {} of the plan were not observed: {}{}", missing,
-                        counted(audit.points_of_rounding, "rounding point"), audit.unobserved.front(),
+          ? audit.points_of_rounding == 1
+                ? fmt::format("The one rounding point of {} was observed", plan)
+                : fmt::format("All {} of {} were observed",
+                              counted(audit.points_of_rounding, "rounding point"), plan)
+          : fmt::format("{} of {} of {} were not observed: {}{}", missing,
+                        counted(audit.points_of_rounding, "rounding point"), plan, audit.unobserved.front(),
                         missing > 1 ? ", and others (audit.json, not_observed)" : "");
   if (std::ssize(audit.observed) < audit.steps)
     text += fmt::format(", in {} of the {}", std::ssize(audit.observed), counted(audit.steps, "step"));
@@ -33,9 +47,12 @@ std::string coverage_of(const Audit& audit) {
   const bool compared =
       std::ranges::any_of(audit.weights, [](const ParameterSeries& p) { return !p.gradient_steps.empty(); });
   if (!compared) return text + ". No gradients were compared with f32: no observed step was applied.";
-  return text + fmt::format(
-                    "; the gradients differ from those of the same steps in f32 by {} of their rms (median).",
-                    percent_text(audit.median_gradient_error));
+  return text +
+         fmt::format(
+             "; the gradients differ from those of the same steps in f32 by {} of their rms (median), and "
+             "operands explain {}.",
+             percent_text(audit.median_gradient_error),
+             percent_text(std::min(1.0, audit.expected_gradient_error)));
 }
 
 }  // namespace
@@ -50,7 +67,7 @@ std::string verdict_of(const Audit& audit) {
     return fmt::format(
         "{} are not informative: {}. Another reward, or prompts that the model sometimes "
         "answers, give gradients. {}",
-        what, audit.uninformative, coverage_of(audit));
+        what, audit.uninformative, coverage_of(audit) + unreached_of(audit));
   }
   if (audit.findings.empty()) {
     const RangeLosses losses = range_losses(audit);
@@ -74,7 +91,7 @@ std::string verdict_of(const Audit& audit) {
                       "{} skipped{}{}. ", counted(skipped, "step", "was", "were"),
                       batches > 0 ? fmt::format(", {} of them as run.skip_batches requests", batches) : "",
                       skipped > batches ? ", while the loss scale looked for its value" : "");
-    return text + coverage_of(audit);
+    return text + coverage_of(audit) + unreached_of(audit);
   }
   const Finding& first = audit.findings.front();
   std::string text =
@@ -88,7 +105,7 @@ std::string verdict_of(const Audit& audit) {
     text += fmt::format(" There was no time to try {}.", counted(audit.untried, "more cure"));
   if (!audit.stopped.empty()) text += fmt::format(" The run stopped at step {}.", audit.stopped_at);
   if (!audit.unobserved.empty()) text += " " + coverage_of(audit);
-  return text;
+  return text + unreached_of(audit);
 }
 
 }  // namespace mantissa::lab

@@ -128,7 +128,7 @@ class ComparisonTraining {
         for (const objective::Metric& m : r->metrics) add_to_curves(result, r->step, m.name, m.value);
         if (r->step > 1 && !r->batch_skipped) speeds.push_back(r->tokens_per_second);
         if (!r->health.empty()) result.updates_lost = lost_share(r->health, trainer.config().policy);
-        health.see(*r);
+        health.see(*r, {trainer.parts()[trainer.part()].stage, trainer.part()});
         tell(result.name, *r, steps);
       }
       if (const std::optional<train::Validation> v = trainer.validate(stop_)) {

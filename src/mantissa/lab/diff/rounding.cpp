@@ -135,6 +135,14 @@ class Judge {
     side.whole_policy = true;
   }
 
+  /// Adds the formats of all ops: a gradient depends on them, whichever values the files share.
+  void include_all() {
+    for (Side* side : {&a_, &b_}) {
+      include_policy(*side);
+      for (const auto& [name, formats] : side->formats) units_.include(formats);
+    }
+  }
+
   /// Adds the formats of the tensor's op and its largest dimension.
   void include(const convert::DifferentTensor& t) {
     for (Side* side : {&a_, &b_}) {
@@ -180,6 +188,7 @@ class Judge {
 
   void judge_gradient(const convert::DifferentTensor& t) {
     if (verdict_.gradients.empty()) {
+      include_all();
       before_ = std::max(before_, of_probabilities_);
       if (before_ == 0 && !verdict_.forward) before_ = 2 * units_.values.roundoff + sums();
     }

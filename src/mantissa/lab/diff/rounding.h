@@ -31,6 +31,7 @@ namespace mantissa::lab {
 /// exceeds ln n by, in magnitude. A trace of this program has the log-sum-exps. Without them A is 0.
 ///
 /// The gradients of the weights are judged one by one, from the last weight to the first, by the same bound.
+/// They depend on every op, so u and u_sum are then those of all formats and both policies.
 /// The largest difference before then includes log_probs, whose absolute errors are relative errors of the
 /// probabilities, and the gradients that rounding explains; A is the largest one of the forward pass. The
 /// largest growth measured is 1.9. Without values of the forward pass, the bound begins with the differences
