@@ -13,10 +13,10 @@
 #include <vector>
 
 #include "bench.h"
+#include "mantissa/core/numeric/convert.h"
+#include "mantissa/core/tensor/storage.h"
 #include "mantissa/kernels/attention.h"
 #include "mantissa/kernels/peak.h"
-#include "mantissa/numeric/convert.h"
-#include "mantissa/tensor/storage.h"
 
 namespace {
 

@@ -9,9 +9,9 @@
 #include <vector>
 
 #include "bench.h"
+#include "mantissa/core/numeric/convert.h"
 #include "mantissa/kernels/gemm.h"
 #include "mantissa/kernels/peak.h"
-#include "mantissa/numeric/convert.h"
 #include "peer_gemm.h"
 
 namespace {

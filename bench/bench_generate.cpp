@@ -12,8 +12,9 @@
 #include <vector>
 
 #include "bench.h"
+#include "mantissa/generate/rollout/generate.h"
 #include "mantissa/kernels/peak.h"
-#include "mantissa/rollout/generate.h"
+#include "mantissa/setup/programs/decoding.h"
 
 namespace {
 
@@ -82,8 +83,8 @@ class Stopwatch {
 
 void measure(const char* policy, std::int64_t streams, const kernels::Context& ctx) {
   const auto device = runtime::cpu(ctx);
-  const auto compiled = rollout::compile_decode(smollm2_135m(), precision::Policy::parse(policy),
-                                                kPrompt + kNew, *device, streams);
+  const auto compiled = programs::compile_decode(smollm2_135m(), precision::Policy::parse(policy),
+                                                 kPrompt + kNew, *device, streams);
   const plan::Program& program = *compiled;
   const auto weights = std::make_shared<runtime::WeightSet>(program, *device);
   weights->initialise(1);

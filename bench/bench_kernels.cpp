@@ -10,7 +10,7 @@
 #include <vector>
 
 #include "bench.h"
-#include "mantissa/kernels/adamw.h"
+#include "kernels/adamw.h"
 #include "mantissa/kernels/expression.h"
 #include "mantissa/kernels/gather.h"
 #include "mantissa/kernels/norm.h"

@@ -11,9 +11,9 @@
 #include <vector>
 
 #include "bench.h"
+#include "mantissa/core/numeric/convert.h"
+#include "mantissa/core/numeric/quantize_rows.h"
 #include "mantissa/kernels/gemm.h"
-#include "mantissa/numeric/convert.h"
-#include "mantissa/numeric/quantize_rows.h"
 
 namespace {
 

@@ -18,12 +18,12 @@
 #include <vector>
 
 #include "bench.h"
-#include "mantissa/cost/forecast.h"
-#include "mantissa/model/graphs.h"
-#include "mantissa/plan/compile.h"
-#include "mantissa/runtime/batch.h"
-#include "mantissa/runtime/observer.h"
-#include "mantissa/runtime/session.h"
+#include "mantissa/engine/model/graphs.h"
+#include "mantissa/engine/plan/compile.h"
+#include "mantissa/engine/runtime/batch.h"
+#include "mantissa/engine/runtime/observer.h"
+#include "mantissa/engine/runtime/session.h"
+#include "mantissa/setup/forecast/forecast.h"
 
 namespace {
 
@@ -140,10 +140,10 @@ void measure(const Model& shape, const std::string& policy, const Options& optio
     keep_fastest(observer ? observed : plain, step, seconds);
     last = now;
   };
-  cost::Machine machine;
+  forecast::Machine machine;
   for (int i = 0; i < kRounds; ++i) {
-    const cost::Machine now =
-        cost::measure_machine(*device, program, program.memory.arena() + program.memory.weights());
+    const forecast::Machine now =
+        forecast::measure_machine(*device, program, program.memory.arena() + program.memory.weights());
     machine.flops_per_second = std::max(machine.flops_per_second, now.flops_per_second);
     machine.bytes_per_second = std::max(machine.bytes_per_second, now.bytes_per_second);
     machine.products = now.products;  // measured once per process, as the peaks are
@@ -166,7 +166,7 @@ void measure(const Model& shape, const std::string& policy, const Options& optio
     for (Spent* s : {&spent[kind_of(program, *step, options.by_shape)], &all}) {
       s->seconds += seconds;
       if (options.observed) s->observed += observed.at(step);
-      s->predicted += cost::step_seconds(program, *step, shape.length, machine);
+      s->predicted += forecast::step_seconds(program, *step, shape.length, machine);
       s->flops += step->flops;
       s->bytes += step->bytes;
       ++s->count;

@@ -11,7 +11,19 @@ function(mantissa_build_before_install target component)
     endif()" COMPONENT ${component})
 endfunction()
 
-# Every room but the command line in one library, and the public headers of api/.
+# Every room but the command line in one library, and the public headers of app/api. They are included as mantissa/api/x.h and
+# mantissa/base/error.h, which headers of these names forward to their places in the house.
+function(mantissa_forwarding_headers)
+  set(folder ${PROJECT_BINARY_DIR}/include/mantissa)
+  file(GLOB headers CONFIGURE_DEPENDS RELATIVE ${PROJECT_SOURCE_DIR}/src/mantissa/app ${PROJECT_SOURCE_DIR}/src/mantissa/app/api/*.h)
+  list(REMOVE_ITEM headers api/internal.h)
+  foreach(header ${headers})
+    file(CONFIGURE OUTPUT ${folder}/${header} CONTENT "#include \"mantissa/app/${header}\"  // IWYU pragma: export\n")
+  endforeach()
+  file(CONFIGURE OUTPUT ${folder}/base/error.h CONTENT "#include \"mantissa/core/base/error.h\"  // IWYU pragma: export\n")
+  install(DIRECTORY ${folder}/ DESTINATION ${CMAKE_INSTALL_INCLUDEDIR}/mantissa COMPONENT library FILES_MATCHING PATTERN "*.h")
+endfunction()
+
 function(mantissa_library)
   get_property(rooms GLOBAL PROPERTY MANTISSA_ROOMS)
   set(objects "")
@@ -33,7 +45,9 @@ function(mantissa_library)
     target_link_libraries(mantissa PUBLIC ${libraries})
   endif()
   add_library(mantissa::mantissa ALIAS mantissa)
+  mantissa_forwarding_headers()
   target_include_directories(mantissa PUBLIC $<BUILD_INTERFACE:${PROJECT_SOURCE_DIR}/src>
+                                             $<BUILD_INTERFACE:${PROJECT_BINARY_DIR}/include>
                                              $<INSTALL_INTERFACE:${CMAKE_INSTALL_INCLUDEDIR}>)
   target_compile_features(mantissa PUBLIC cxx_std_20)
   set_target_properties(mantissa PROPERTIES LINKER_LANGUAGE CXX)
@@ -51,9 +65,9 @@ function(mantissa_library)
   install(FILES ${PROJECT_BINARY_DIR}/mantissa-config.cmake ${PROJECT_BINARY_DIR}/mantissa-config-version.cmake
                 ${PROJECT_SOURCE_DIR}/cmake/MantissaLibraries.cmake
           DESTINATION ${package} COMPONENT library)
-  install(DIRECTORY ${PROJECT_SOURCE_DIR}/src/mantissa/api/ DESTINATION ${CMAKE_INSTALL_INCLUDEDIR}/mantissa/api
+  install(DIRECTORY ${PROJECT_SOURCE_DIR}/src/mantissa/app/api/ DESTINATION ${CMAKE_INSTALL_INCLUDEDIR}/mantissa/app/api
           COMPONENT library FILES_MATCHING PATTERN "*.h" PATTERN "internal.h" EXCLUDE)
-  install(FILES ${PROJECT_SOURCE_DIR}/src/mantissa/base/error.h DESTINATION ${CMAKE_INSTALL_INCLUDEDIR}/mantissa/base
+  install(FILES ${PROJECT_SOURCE_DIR}/src/mantissa/core/base/error.h DESTINATION ${CMAKE_INSTALL_INCLUDEDIR}/mantissa/core/base
           COMPONENT library)
 endfunction()
 

@@ -46,13 +46,19 @@ function(mantissa_compile_together target)
   endif()
 endfunction()
 
-# A room is one folder of src/mantissa, built as one static library that links only the rooms it may use. QUICK: it
+# A wing is a folder of src/mantissa with rooms. `about` is its line in docs/architecture.md.
+function(mantissa_wing name about)
+endfunction()
+
+# A room is one folder of a wing, or a wing without others: one static library, called mantissa_<room>, that links only the rooms
+# it may use. ABOUT: its line in docs/architecture.md. QUICK: it
 # reads, decides and prints, and computes nothing in bulk. APART: its files are compiled for several instruction sets, so each
 # is compiled alone. APART_IN: the same for the files of a subfolder, which use the same local names.
-function(mantissa_room name)
-  cmake_parse_arguments(ARG "QUICK;APART" "APART_IN" "USES;LINKS" ${ARGN})
-  file(GLOB_RECURSE sources CONFIGURE_DEPENDS ${PROJECT_SOURCE_DIR}/src/mantissa/${name}/*.cpp)
-  list(REMOVE_ITEM sources ${PROJECT_SOURCE_DIR}/src/mantissa/cli/main.cpp)
+function(mantissa_room path)
+  cmake_parse_arguments(ARG "QUICK;APART" "APART_IN;ABOUT" "USES;LINKS" ${ARGN})
+  cmake_path(GET path FILENAME name)
+  file(GLOB_RECURSE sources CONFIGURE_DEPENDS ${PROJECT_SOURCE_DIR}/src/mantissa/${path}/*.cpp)
+  list(REMOVE_ITEM sources ${PROJECT_SOURCE_DIR}/src/mantissa/app/cli/main.cpp)
   if(sources)
     add_library(mantissa_${name} STATIC ${sources})
     set(scope PUBLIC)

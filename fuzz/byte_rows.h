@@ -6,7 +6,7 @@
 #include <cstdint>
 #include <memory>
 
-#include "mantissa/data/sft_rows.h"
+#include "mantissa/setup/data/sft_rows.h"
 #include "memory_file.h"
 
 namespace mantissa::fuzz {

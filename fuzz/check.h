@@ -5,7 +5,7 @@
 #include <cstdio>
 #include <cstdlib>
 
-#include "mantissa/base/error.h"
+#include "mantissa/core/base/error.h"
 
 namespace mantissa::fuzz {
 

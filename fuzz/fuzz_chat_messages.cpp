@@ -5,8 +5,8 @@
 #include <vector>
 
 #include "check.h"
-#include "mantissa/chat/template.h"
-#include "mantissa/chat/templates.h"
+#include "mantissa/text/chat/template.h"
+#include "mantissa/text/chat/templates.h"
 
 using namespace mantissa;
 

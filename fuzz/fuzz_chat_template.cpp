@@ -5,7 +5,7 @@
 #include <string_view>
 
 #include "check.h"
-#include "mantissa/chat/template.h"
+#include "mantissa/text/chat/template.h"
 
 using namespace mantissa;
 

@@ -4,7 +4,7 @@
 #include <string_view>
 
 #include "check.h"
-#include "mantissa/config/run_config.h"
+#include "mantissa/setup/config/run_config.h"
 
 using namespace mantissa;
 

@@ -3,8 +3,8 @@
 #include <vector>
 
 #include "check.h"
-#include "mantissa/gguf/file_tensors.h"
-#include "mantissa/gguf/foreign_model.h"
+#include "mantissa/files/gguf/file_tensors.h"
+#include "mantissa/files/gguf/foreign_model.h"
 #include "memory_file.h"
 
 using namespace mantissa;

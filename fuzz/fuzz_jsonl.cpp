@@ -2,7 +2,7 @@
 #include <vector>
 
 #include "check.h"
-#include "mantissa/text/readers.h"
+#include "mantissa/text/rows/readers.h"
 #include "memory_file.h"
 
 using namespace mantissa;

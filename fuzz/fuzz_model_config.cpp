@@ -4,8 +4,8 @@
 #include <string_view>
 
 #include "check.h"
-#include "mantissa/io/json.h"
-#include "mantissa/model/config.h"
+#include "mantissa/engine/model/config.h"
+#include "mantissa/files/io/json.h"
 
 using namespace mantissa;
 

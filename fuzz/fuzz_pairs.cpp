@@ -3,8 +3,8 @@
 
 #include "byte_rows.h"
 #include "check.h"
-#include "mantissa/data/pair_rows.h"
-#include "mantissa/text/readers.h"
+#include "mantissa/setup/data/pair_rows.h"
+#include "mantissa/text/rows/readers.h"
 
 using namespace mantissa;
 

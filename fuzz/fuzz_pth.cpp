@@ -3,8 +3,8 @@
 #include <vector>
 
 #include "check.h"
-#include "mantissa/io/pth/state_dict.h"
-#include "mantissa/io/pth/torch_file.h"
+#include "mantissa/files/io/pth/state_dict.h"
+#include "mantissa/files/io/pth/torch_file.h"
 #include "memory_file.h"
 
 using namespace mantissa;

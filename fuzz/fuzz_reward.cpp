@@ -3,8 +3,8 @@
 #include <string>
 
 #include "check.h"
-#include "mantissa/reward/reply.h"
-#include "mantissa/reward/rules.h"
+#include "mantissa/text/reward/reply.h"
+#include "mantissa/text/reward/rules.h"
 
 using namespace mantissa;
 

@@ -4,7 +4,7 @@
 
 #include <memory>
 
-#include "mantissa/tokenizer/kinds.h"
+#include "mantissa/text/tokenizer/kinds.h"
 #include "memory_file.h"
 #include "streams.h"
 

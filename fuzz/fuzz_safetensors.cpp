@@ -2,7 +2,7 @@
 #include <vector>
 
 #include "check.h"
-#include "mantissa/io/safetensors.h"
+#include "mantissa/files/io/safetensors.h"
 #include "memory_file.h"
 
 using namespace mantissa;

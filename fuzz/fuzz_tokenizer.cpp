@@ -1,7 +1,7 @@
 // A tokenizer.json, which then encodes and decodes texts.
 #include <memory>
 
-#include "mantissa/tokenizer/kinds.h"
+#include "mantissa/text/tokenizer/kinds.h"
 #include "memory_file.h"
 #include "streams.h"
 

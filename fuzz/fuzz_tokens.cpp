@@ -2,8 +2,8 @@
 #include <vector>
 
 #include "check.h"
-#include "mantissa/text/readers.h"
-#include "mantissa/text/shard_header.h"
+#include "mantissa/text/rows/readers.h"
+#include "mantissa/text/rows/shard_header.h"
 #include "memory_file.h"
 
 using namespace mantissa;

@@ -5,7 +5,7 @@
 #include <string>
 
 #include "check.h"
-#include "mantissa/tokenizer/tokenizer.h"
+#include "mantissa/text/tokenizer/tokenizer.h"
 
 namespace mantissa::fuzz {
 

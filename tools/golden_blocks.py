@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Makes tests/data/golden/blocks.safetensors: what other implementations make of blocks under scales.
+"""Makes tests/golden/blocks.safetensors: what other implementations make of blocks under scales.
 
     golden_blocks.py MICROXCALING AO TRANSFORMER_ENGINE [FILE]
 
@@ -142,7 +142,7 @@ def expect_equal(what, a, b, rows=slice(None)):
 
 def main():
     trees, file = sys.argv[1:4], sys.argv[4:]
-    file = pathlib.Path(file[0]) if file else pathlib.Path(__file__).parent.parent / "tests/data/golden/blocks.safetensors"
+    file = pathlib.Path(file[0]) if file else pathlib.Path(__file__).parent.parent / "tests/golden/blocks.safetensors"
     ours, (mx, nv), engine = microxcaling(trees[0]), torchao(trees[1]), transformer_engine(trees[2])
     made = kinds(torch.Generator().manual_seed(SEED))
 

@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Writes the golden values of tests/chat: what transformers' apply_chat_template gives.
 
-usage: golden_chat.py OUT_DIR [--templates DIR]   (OUT_DIR is usually tests/data/golden/chat)
+usage: golden_chat.py OUT_DIR [--templates DIR]   (OUT_DIR is usually tests/golden/chat)
 
 expressions.json holds templates over one context with their text, or "error" where Jinja fails, or "raised" with the message of
 raise_exception. conversations.json holds conversations with the text of each built-in template, from the formats written here

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Makes tests/data/golden/families: tiny models of every family and what transformers computes with them, so that tests need
+"""Makes tests/golden/families: tiny models of every family and what transformers computes with them, so that tests need
 no Python.
 
     golden_families.py [DIRECTORY]
@@ -94,7 +94,7 @@ def write_case(directory, config_class, fields, ids, labels):
 
 
 def main():
-    default = pathlib.Path(__file__).parent.parent / "tests/data/golden/families"
+    default = pathlib.Path(__file__).parent.parent / "tests/golden/families"
     root = pathlib.Path(sys.argv[1]) if len(sys.argv) > 1 else default
     transformers.utils.logging.disable_progress_bar()
     generator = torch.Generator().manual_seed(17)

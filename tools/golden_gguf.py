@@ -1,9 +1,9 @@
 #!/usr/bin/env python3
-"""Writes tests/gguf/golden_quants.h: blocks of every quantised type of GGUF files, and their values.
+"""Writes tests/files/gguf/golden_quants.h: blocks of every quantised type of GGUF files, and their values.
 
 The values are those of the pip package gguf, whose f32 arithmetic gives the same bits as ggml-quants.c (all
 products are exact). Blocks are random bytes, with scales that are ordinary, the largest of f16, subnormal,
-and negative. Usage: tools/golden_gguf.py > tests/gguf/golden_quants.h
+and negative. Usage: tools/golden_gguf.py > tests/files/gguf/golden_quants.h
 
 With a folder, writes small models there instead: tools/golden_gguf.py fuzz/corpus/gguf
 """
@@ -147,7 +147,7 @@ def main():
     rng = np.random.default_rng(11)
     print("// Written by tools/golden_gguf.py.")
     print("#pragma once\n\n#include <array>\n#include <cstdint>\n#include <vector>\n")
-    print('#include "mantissa/gguf/tensor_type.h"\n')
+    print('#include "mantissa/files/gguf/tensor_type.h"\n')
     print("namespace mantissa::gguf {\n")
     print("/// Blocks of a type, the bits of their first 8 values each, and FNV-1a of the bits of all values.")
     print("struct GoldenBlocks {\n  TensorType type;\n  std::vector<std::uint8_t> stored;")

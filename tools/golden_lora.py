@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Makes tests/data/golden/adapters: adapters of the tiny models in tests/data/golden/families, written by peft, and what peft
+"""Makes tests/golden/adapters: adapters of the tiny models in tests/golden/families, written by peft, and what peft
 computes with them, so that tests need no Python.
 
     golden_lora.py [DIRECTORY]
@@ -69,7 +69,7 @@ def make(case, families, to):
 
 
 def main():
-    golden = pathlib.Path(__file__).parent.parent / "tests/data/golden"
+    golden = pathlib.Path(__file__).parent.parent / "tests/golden"
     target = pathlib.Path(sys.argv[1]) if len(sys.argv) > 1 else golden / "adapters"
     for case in BASES:
         make(case, golden / "families", target / case)

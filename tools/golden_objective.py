@@ -3,7 +3,7 @@
 
 Needs torch, numpy and safetensors.
 
-  tools/golden_objective.py                             writes tests/data/golden/objective/*.safetensors
+  tools/golden_objective.py                             writes tests/golden/objective/*.safetensors
   tools/golden_objective.py --check build/mantissa      compares the program with hundreds of random cases
 
 The formulas are those of docs/numerics.md, "Objectives of post-training", written on whole tensors and independently of the
@@ -405,7 +405,7 @@ def main():
     args = parser.parse_args()
     if args.check:
         sys.exit(0 if check(args.check, args.cases, args.seed) else 1)
-    write_golden(Path(__file__).parent.parent / "tests/data/golden/objective", args.seed)
+    write_golden(Path(__file__).parent.parent / "tests/golden/objective", args.seed)
 
 
 if __name__ == "__main__":

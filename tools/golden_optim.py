@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Golden values of the optimizers: tests/data/golden/optimizers.safetensors, which tests/optim/golden_test.cpp reads.
+"""Golden values of the optimizers: tests/golden/optimizers.safetensors, which tests/engine/optim/golden_test.cpp reads.
 
 Needs torch and safetensors. Every case runs 40 steps in double over four parameters, by torch.optim where it has the
 optimizer, else by the formula. Weights begin, and gradients are, as start() and gradient() say: exact in f32. Weights are
@@ -114,7 +114,7 @@ CASES = {
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--out", type=Path, default=Path(__file__).parent.parent / "tests/data/golden/optimizers.safetensors")
+    parser.add_argument("--out", type=Path, default=Path(__file__).parent.parent / "tests/golden/optimizers.safetensors")
     args = parser.parse_args()
     tensors = {}
     for case, make in CASES.items():

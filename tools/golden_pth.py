@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Writes checkpoints of PyTorch, each beside a safetensors file with the same tensors.
 
-Needs torch and safetensors. Usage: tools/golden_pth.py tests/io/pth fuzz/corpus/pth
+Needs torch and safetensors. Usage: tools/golden_pth.py tests/files/io/pth fuzz/corpus/pth
 """
 
 import collections

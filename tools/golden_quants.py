@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Makes tests/data/golden/quants.safetensors: matrices that bitsandbytes quantised to int8 and nf4 on a CPU.
+"""Makes tests/golden/quants.safetensors: matrices that bitsandbytes quantised to int8 and nf4 on a CPU.
 
     golden_quants.py [FILE]
 
@@ -78,7 +78,7 @@ def main():
         "int8.absmax": absmax,
         "int8.values": F.int8_vectorwise_dequant(eight, absmax)[:SHOWN].clone(),
     }
-    default = pathlib.Path(__file__).parent.parent / "tests/data/golden/quants.safetensors"
+    default = pathlib.Path(__file__).parent.parent / "tests/golden/quants.safetensors"
     save_file(tensors, sys.argv[1] if len(sys.argv) > 1 else default)
 
 

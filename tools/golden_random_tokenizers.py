@@ -6,7 +6,7 @@ changes or removes. The texts are made of the tokens, white space and other char
 usage: golden_random_tokenizers.py [FILE] [--cases N] [--seed N] [--only KIND]      needs: tokenizers 0.23
 
 A line of the file is a JSON object: `tokenizer`, and `texts`, a list of [text, ids]; ids is null where `tokenizers` cannot encode
-the text, and -1 where it panics or loops, so that there is nothing to compare. tests/tokenizer/random_tokenizers_test.cpp reads the file; a
+the text, and -1 where it panics or loops, so that there is nothing to compare. tests/text/tokenizer/random_tokenizers_test.cpp reads the file; a
 larger one in its place is a longer test.
 """
 import argparse
@@ -135,7 +135,7 @@ def in_child(work):
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("file", nargs="?", default="tests/data/golden/random_tokenizers.jsonl", type=pathlib.Path)
+    parser.add_argument("file", nargs="?", default="tests/golden/random_tokenizers.jsonl", type=pathlib.Path)
     parser.add_argument("--cases", type=int, default=100)
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--only", choices=MODELS)

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Golden values of supervised fine-tuning, in tests/data/golden/sft/.
+"""Golden values of supervised fine-tuning, in tests/golden/sft/.
 
 Two small tokenizers (byte-level, and one that changes the text as Llama 2's does), conversations under several templates with
 the ids and the assistant mask that transformers gives, and one step of a small random Llama over some of the rows: the loss and
@@ -139,6 +139,6 @@ def write_step(out: pathlib.Path, rows):
 
 
 if __name__ == "__main__":
-    place = pathlib.Path(sys.argv[1]) if len(sys.argv) > 1 else pathlib.Path(__file__).parent.parent / "tests/data/golden/sft"
+    place = pathlib.Path(sys.argv[1]) if len(sys.argv) > 1 else pathlib.Path(__file__).parent.parent / "tests/golden/sft"
     place.mkdir(parents=True, exist_ok=True)
     write_step(place, write_texts(place))

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Writes tests/data/golden/tokenizers/: tiny tokenizers that this script trains, and the ids and texts that the library
+"""Writes tests/golden/tokenizers/: tiny tokenizers that this script trains, and the ids and texts that the library
 `tokenizers` gives for tricky texts. Writes decoders.json beside this folder: decoders, and the texts of random ids.
 
 usage: golden_tokenizers.py [DIRECTORY]      needs: tokenizers 0.23
@@ -218,7 +218,7 @@ def write_decoders(path):
 
 def main():
     root = pathlib.Path(sys.argv[1] if len(sys.argv) > 1 else
-                        pathlib.Path(__file__).parent.parent / "tests/data/golden/tokenizers")
+                        pathlib.Path(__file__).parent.parent / "tests/golden/tokenizers")
     root.mkdir(parents=True, exist_ok=True)
     raw = [text.encode() for text in TEXTS] + BROKEN
     (root / "texts.json").write_text(json.dumps([bytes_.hex() for bytes_ in raw], indent=0) + "\n")

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Makes tests/data/golden: two tiny Llamas and what plain PyTorch computes with them, so that tests need no Python.
+"""Makes tests/golden: two tiny Llamas and what plain PyTorch computes with them, so that tests need no Python.
 
     golden_trace.py [DIRECTORY]
 
@@ -140,7 +140,7 @@ def write_inputs(root, seed):
 
 
 def main():
-    root = pathlib.Path(sys.argv[1]) if len(sys.argv) > 1 else pathlib.Path(__file__).parent.parent / "tests/data/golden"
+    root = pathlib.Path(sys.argv[1]) if len(sys.argv) > 1 else pathlib.Path(__file__).parent.parent / "tests/golden"
     ids, labels = write_inputs(root, SEED)
     for name in ("untied", "tied"):
         write_golden(root / name, ids, labels)

@@ -1,21 +1,166 @@
 #!/usr/bin/env bash
-# Checks the floors (docs/architecture.md) of the tree at $1. A file of src/mantissa/<room> may include headers of its own room
-# and of the rooms that CMakeLists.txt lets it use, directly or indirectly. Only cli may print, exit or read the environment.
-# Only graph may compare the names of ops. Rooms above runtime reach memory and kernels through a device: they may not name
-# contexts or instruction sets, or cast memory to numbers. Prints each fault as FILE:LINE: message, and fails if there are any.
+# Checks the house (docs/architecture.md) of the tree at $1, as CMakeLists.txt lists it: wings, lowest first, with rooms that use
+# rooms of their own wing or of lower ones. A file may include headers of its own room and of the rooms that it may use, directly
+# or indirectly; a room that is declared to be used is used. Only cli may print, exit or read the environment. Only graph may
+# compare the names of ops. Rooms above runtime reach memory and kernels through a device: they may not name contexts or
+# instruction sets, or cast memory to numbers. The tables of docs/architecture.md are those that this script writes with --write.
+# Prints each fault as FILE:LINE: message, and fails if there are any.
+# Usage: lint_floors.sh [--write] [TREE]
 set -euo pipefail
-root=${1:-.}
-cd "$root"
+write=0
+if [[ ${1:-} == --write ]]; then write=1; shift; fi
+cd "${1:-.}"
 
-find src/mantissa -name '*.h' -o -name '*.cpp' | sort | awk '
+find src/mantissa -name '*.h' -o -name '*.cpp' | sort | awk -v write="$write" '
+  # ---- the house -------------------------------------------------------------------------------------------------------
+
+  # Returns the parentheses that `text` opens less those that it closes, outside quotes.
+  function depth(text,   n, i, c, quoted) {
+    n = quoted = 0
+    for (i = 1; i <= length(text); ++i) {
+      c = substr(text, i, 1)
+      if (c == "\"") quoted = !quoted
+      else if (!quoted) n += (c == "(") - (c == ")")
+    }
+    return n
+  }
+
+  # Takes one call of mantissa_wing() or mantissa_room().
+  function declare(call,   about, words, n, i, key, path, parts, room) {
+    about = ""
+    if (match(call, /"[^"]*"/)) {
+      about = substr(call, RSTART + 1, RLENGTH - 2)
+      call = substr(call, 1, RSTART - 1) " " substr(call, RSTART + RLENGTH)
+    }
+    gsub(/[()]/, " ", call)
+    n = split(call, words, " ")
+    if (words[1] == "mantissa_wing") {
+      wing_of_calls = words[2]
+      wing_at[words[2]] = ++wings
+      wing_name[wings] = words[2]
+      wing_about[wings] = about
+      return
+    }
+    path = words[2]
+    room = path
+    sub(/.*\//, "", room)
+    room_name[++rooms] = room
+    room_path[room] = path
+    room_about[room] = about
+    split(path, parts, "/")
+    room_wing[room] = parts[1]
+    if (!(parts[1] in wing_at)) complain("CMakeLists.txt: room \"" room "\" is in \"" parts[1] "\", which is not a wing")
+    else if (parts[1] != wing_of_calls) complain("CMakeLists.txt: room \"" room "\" is listed in wing \"" wing_of_calls "\"")
+    uses[room] = ""
+    key = ""
+    for (i = 3; i <= n; ++i) {
+      if (words[i] ~ /^(USES|LINKS|ABOUT|QUICK|APART|APART_IN)$/) key = words[i]
+      else if (key == "USES") uses[room] = uses[room] " " words[i]
+    }
+  }
+
+  function read_house(   line, call, open) {
+    call = ""
+    while ((getline line < "CMakeLists.txt") > 0) {
+      if (call == "" && line !~ /^[ \t]*mantissa_(wing|room)\(/) continue
+      sub(/^[ \t]+/, "", line)
+      call = call " " line
+      if (depth(call) > 0) continue
+      declare(call)
+      call = ""
+    }
+  }
+
+  # Checks that rooms use only rooms of their own wing and of lower ones, which are listed before them.
+  function check_house(   i, j, n, room, below, seen) {
+    for (i = 1; i <= rooms; ++i) {
+      room = room_name[i]
+      n = split(uses[room], below, " ")
+      for (j = 1; j <= n; ++j) {
+        if (!(below[j] in room_path))
+          complain("CMakeLists.txt: room \"" room "\" uses \"" below[j] "\", which is not a room")
+        else if (wing_at[room_wing[below[j]]] > wing_at[room_wing[room]])
+          complain("CMakeLists.txt: room \"" room "\" uses \"" below[j] "\" of the higher wing \"" room_wing[below[j]] "\"")
+        else if (!(below[j] in seen))
+          complain("CMakeLists.txt: room \"" room "\" uses \"" below[j] "\", which is listed after it")
+      }
+      seen[room] = 1
+    }
+  }
+
+  # Returns the room of a path below src/mantissa, or "".
+  function room_of(path,   parts, n, room) {
+    n = split(path, parts, "/")
+    room = parts[2]
+    if (n > 2 && room in room_path && room_path[room] == parts[1] "/" parts[2]) return room
+    return (parts[1] in room_path && room_path[parts[1]] == parts[1]) ? parts[1] : ""
+  }
+
   # True if room `from` may use room `to`: its own, or one that a room it uses may use.
   function may(from, to,   i, n, below) {
     if (from == to) return 1
+    if ((from, to) in known) return known[from, to]
     n = split(uses[from], below, " ")
-    for (i = 1; i <= n; ++i) if (may(below[i], to)) return 1
+    known[from, to] = 0
+    for (i = 1; i <= n; ++i) if (may(below[i], to)) return known[from, to] = 1
     return 0
   }
-  function fault(line, text) { printf "%s:%d: %s\n", file, line, text; ++faults }
+
+  # ---- the tables of docs/architecture.md ------------------------------------------------------------------------------
+
+  # Returns the lines of the table of wings and of the table of rooms.
+  function tables(   text, i, j, k, n, room, below, of, list) {
+    text = "| wing | contents | uses |\n| --- | --- | --- |\n"
+    for (i = wings; i >= 1; --i) {
+      split("", of)
+      for (j = 1; j <= rooms; ++j) {
+        if (room_wing[room_name[j]] != wing_name[i]) continue
+        n = split(uses[room_name[j]], below, " ")
+        for (k = 1; k <= n; ++k) of[room_wing[below[k]]] = 1
+      }
+      list = ""
+      for (j = wings; j >= 1; --j)
+        if (j != i && wing_name[j] in of) list = list (list == "" ? "" : ", ") wing_name[j]
+      text = text "| `" wing_name[i] "` | " wing_about[i] " | " (list == "" ? "–" : list) " |\n"
+    }
+    text = text "\n| room | uses | contents |\n| --- | --- | --- |\n"
+    for (i = wings; i >= 1; --i) {
+      for (j = rooms; j >= 1; --j) {
+        room = room_name[j]
+        if (room_wing[room] != wing_name[i]) continue
+        list = uses[room]
+        sub(/^ /, "", list)
+        gsub(/ /, ", ", list)
+        text = text "| `" room_path[room] "` | " (list == "" ? "–" : list) " | " room_about[room] " |\n"
+      }
+    }
+    return text
+  }
+
+  # Checks, or writes, the lines between the marks.
+  function check_tables(   document, line, text, before, after, inside, place, expected) {
+    document = "docs/architecture.md"
+    before = after = text = ""
+    place = 0
+    while ((getline line < document) > 0) {
+      if (line == "<!-- end of the house -->") place = 2
+      if (place == 0) before = before line "\n"
+      else if (place == 1) text = text line "\n"
+      else after = after line "\n"
+      if (line ~ /^<!-- the house/) place = 1
+    }
+    close(document)
+    if (place == 0) return  # a tree without this document
+    expected = "\n" tables() "\n"
+    if (text == expected) return
+    if (write) printf "%s%s%s", before, expected, after > document
+    else complain(document ": the tables of the house are not those of CMakeLists.txt. Fix: ./dev lint --write")
+  }
+
+  # ---- the files -------------------------------------------------------------------------------------------------------
+
+  function complain(text) { print text; ++faults }
+  function fault(line, text) { complain(sprintf("%s:%d: %s", file, line, text)) }
 
   # Code without string literals, character literals and comments (block comments may span lines).
   function code(text,   at, rest) {
@@ -44,7 +189,7 @@ find src/mantissa -name '*.h' -o -name '*.cpp' | sort | awk '
     return text ~ /op->(id|op)[ \t]*[!=]=[ \t]*"/ || text ~ /"[ \t]*[!=]=[ \t]*[A-Za-z_.]*op->(id|op)/
   }
 
-  # Names a kernel context, or casts untyped memory to numbers? (cost/format_costs.cpp measures the CPU kernels themselves.)
+  # Names a kernel context, or casts untyped memory to numbers? (forecast/format_costs.cpp measures the CPU kernels themselves.)
   function code_of_device(text) {
     sub(/\/\/.*/, "", text)
     return text ~ /kernels::(Context|Simd)[^A-Za-z]/ || text ~ /static_cast<(const )?(float|double|std::int32_t) ?\*>/
@@ -59,26 +204,29 @@ find src/mantissa -name '*.h' -o -name '*.cpp' | sort | awk '
     return text ~ /^[ \t]*static[ \t]+[A-Za-z_:]+(<.*>)?[ \t&*]+[a-z_]+([ \t]*[={].*)?;/
   }
 
-  function check(file,   line, text, room, parts, used, name, number) {
-    split(file, parts, "/")
-    room = parts[3]
-    if (!(room in uses)) { fault(1, "\"" room "\" is not a room of CMakeLists.txt"); return }
+  function check(file,   line, text, room, used, path, name, number) {
+    path = file
+    sub(/^src\/mantissa\//, "", path)
+    room = room_of(path)
+    if (room == "") { fault(1, "is in no room of CMakeLists.txt"); return }
     in_comment = 0
     number = 0
     while ((getline line < file) > 0) {
       ++number
-      if (match(line, /^[ \t]*#[ \t]*include[ \t]*[<"]mantissa\/[^\/">]+/)) {
-        used = substr(line, RSTART, RLENGTH)
-        sub(/.*mantissa\//, "", used)
-        if (!(used in uses)) fault(number, "includes \"" used "\", which is not a room")
+      if (match(line, /^[ \t]*#[ \t]*include[ \t]*[<"]mantissa\/[^">]+/)) {
+        path = substr(line, RSTART, RLENGTH)
+        sub(/.*[<"]mantissa\//, "", path)
+        used = room_of(path)
+        if (used == "") fault(number, "includes \"" path "\", which is in no room")
         else if (!may(room, used)) fault(number, "room \"" room "\" may not use room \"" used "\"")
+        includes[room, used] = 1
       }
       if (room != "graph" && code_names(line))
-        fault(number, "distinguish ops by their traits (graph/op.h), not by name")
-      if (room != "runtime" && may(room, "runtime") && file !~ /cost\/format_costs\.cpp$/ && code_of_device(line))
+        fault(number, "distinguish ops by their traits (engine/graph/op.h), not by name")
+      if (room != "runtime" && may(room, "runtime") && file !~ /forecast\/format_costs\.cpp$/ && code_of_device(line))
         fault(number, "reach memory and kernels through runtime::Device and runtime::Session")
       if (room == "cli") continue
-      if (file !~ /(kernels\/guard_count\.(cpp|h)|cost\/measure_machine\.cpp|kernels\/cpu\/model_tiles\.h)$/ && code_of_global(line))
+      if (file !~ /(kernels\/guard_count\.(cpp|h)|forecast\/measure_machine\.cpp|kernels\/cpu\/tiles\/model_tiles\.h)$/ && code_of_global(line))
         fault(number, "no mutable globals: pass it, or name the file here and in docs/architecture.md")
       if (line ~ /^[ \t]*#[ \t]*include[ \t]*<(iostream|print|spdlog\/|CLI\/|CLI11)/)
         fault(number, "only cli may include this")
@@ -93,23 +241,26 @@ find src/mantissa -name '*.h' -o -name '*.cpp' | sort | awk '
     close(file)
   }
 
-  BEGIN {
-    while ((getline line < "CMakeLists.txt") > 0) {
-      if (line !~ /^[ \t]*mantissa_room\(/) continue
-      sub(/^[ \t]*mantissa_room\([ \t]*/, "", line)
-      sub(/\).*/, "", line)
-      sub(/LINKS.*/, "", line)
-      room = line
-      sub(/[ \t].*/, "", room)
-      if (line ~ /USES/) sub(/.*USES[ \t]*/, "", line); else line = ""
-      uses[room] = line
-      ++rooms
+  # Checks that each room includes what it is declared to use.
+  function check_uses(   i, j, n, below) {
+    for (i = 1; i <= rooms; ++i) {
+      n = split(uses[room_name[i]], below, " ")
+      for (j = 1; j <= n; ++j)
+        if (!((room_name[i], below[j]) in includes))
+          complain("CMakeLists.txt: room \"" room_name[i] "\" is declared to use \"" below[j] "\", and does not")
     }
+  }
+
+  BEGIN {
+    read_house()
     if (!rooms) { print "CMakeLists.txt has no mantissa_room()"; exit failed = 2 }
+    check_house()
+    check_tables()
   }
   { check(file = $0); ++files }
   END {
     if (failed) exit failed
+    check_uses()
     if (faults) { printf "floors: %d faults in %d files\n", faults, files; exit 1 }
-    printf "floors: %d files in %d rooms, no faults\n", files, rooms
+    printf "floors: %d files in %d rooms of %d wings, no faults\n", files, rooms, wings
   }'

@@ -3,9 +3,9 @@
 #include <gtest/gtest.h>
 
 #include "kernels/row_testing.h"
+#include "mantissa/core/numeric/philox.h"
+#include "mantissa/core/numeric/round.h"
 #include "mantissa/kernels/quantize.h"
-#include "mantissa/numeric/philox.h"
-#include "mantissa/numeric/round.h"
 
 namespace mantissa::kernels::activation_rounding_test {
 namespace {

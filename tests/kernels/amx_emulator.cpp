@@ -1,7 +1,7 @@
 #include "kernels/amx_emulator.h"
 
 #include "mantissa/kernels/context.h"
-#include "mantissa/kernels/cpu/amx_tiles.h"
+#include "mantissa/kernels/cpu/tiles/amx_tiles.h"
 
 #if defined(__x86_64__) && defined(__linux__)
 

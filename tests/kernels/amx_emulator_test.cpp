@@ -22,8 +22,8 @@
 #include "kernels/amx_instruction.h"
 #include "kernels/amx_machine.h"
 #include "mantissa/kernels/context.h"
-#include "mantissa/kernels/cpu/amx_tiles.h"
-#include "mantissa/kernels/cpu/model_tiles.h"
+#include "mantissa/kernels/cpu/tiles/amx_tiles.h"
+#include "mantissa/kernels/cpu/tiles/model_tiles.h"
 
 namespace mantissa::kernels::testing::amx_emulator_test {
 namespace {

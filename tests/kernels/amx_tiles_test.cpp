@@ -12,8 +12,8 @@
 #include <vector>
 
 #include "kernels/amx_emulator.h"
-#include "mantissa/kernels/cpu/amx_tiles.h"
-#include "mantissa/kernels/cpu/model_tiles.h"
+#include "mantissa/kernels/cpu/tiles/amx_tiles.h"
+#include "mantissa/kernels/cpu/tiles/model_tiles.h"
 
 namespace mantissa::kernels::amx_tiles_test {
 namespace {

@@ -13,9 +13,9 @@
 #include <tuple>
 #include <vector>
 
-#include "base/sanitized.h"
+#include "core/base/sanitized.h"
+#include "mantissa/core/numeric/convert.h"
 #include "mantissa/kernels/attention.h"
-#include "mantissa/numeric/convert.h"
 
 namespace mantissa::kernels::attention_test {
 

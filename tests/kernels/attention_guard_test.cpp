@@ -8,9 +8,9 @@
 
 #include "kernels/attention_case.h"
 #include "kernels/tile_simds.h"
+#include "mantissa/core/numeric/convert.h"
 #include "mantissa/kernels/guard_count.h"
 #include "mantissa/kernels/units.h"
-#include "mantissa/numeric/convert.h"
 
 namespace mantissa::kernels::attention_test::attention_guard_test {
 namespace {

@@ -15,8 +15,8 @@
 #include <vector>
 
 #include "kernels/attention_case.h"
+#include "mantissa/core/numeric/convert.h"
 #include "mantissa/kernels/units.h"
-#include "mantissa/numeric/convert.h"
 
 namespace mantissa::kernels::attention_test::attention_mask_test {
 namespace {

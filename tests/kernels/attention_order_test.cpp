@@ -11,10 +11,10 @@
 #include <vector>
 
 #include "kernels/attention_case.h"
-#include "mantissa/base/error.h"
+#include "mantissa/core/base/error.h"
+#include "mantissa/core/numeric/convert.h"
+#include "mantissa/core/numeric/row_math.h"
 #include "mantissa/kernels/attention.h"
-#include "mantissa/numeric/convert.h"
-#include "mantissa/numeric/row_math.h"
 
 namespace mantissa::kernels::attention_test::attention_order_test {
 namespace {

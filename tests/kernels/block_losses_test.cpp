@@ -8,8 +8,8 @@
 #include <random>
 
 #include "kernels/row_testing.h"
+#include "mantissa/core/numeric/round.h"
 #include "mantissa/kernels/quantize.h"
-#include "mantissa/numeric/round.h"
 
 namespace mantissa::kernels::block_losses_test {
 namespace {

@@ -6,7 +6,7 @@
 #include <array>
 
 #include "kernels/pointwise_testing.h"
-#include "mantissa/base/error.h"
+#include "mantissa/core/base/error.h"
 #include "mantissa/kernels/reference/pointwise.h"
 
 namespace mantissa::kernels::expression_test {

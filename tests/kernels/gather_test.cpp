@@ -7,8 +7,8 @@
 #include <set>
 
 #include "kernels/row_testing.h"
+#include "mantissa/core/numeric/round.h"
 #include "mantissa/kernels/reference/gather.h"
-#include "mantissa/numeric/round.h"
 
 namespace mantissa::kernels::gather_test {
 namespace {

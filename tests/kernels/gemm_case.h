@@ -12,11 +12,11 @@
 #include <random>
 #include <vector>
 
-#include "base/sanitized.h"
+#include "core/base/sanitized.h"
 #include "kernels/row_testing.h"
 #include "kernels/tile_simds.h"
+#include "mantissa/core/numeric/round.h"
 #include "mantissa/kernels/gemm.h"
-#include "mantissa/numeric/round.h"
 
 namespace mantissa::kernels::gemm_test {
 

@@ -6,7 +6,7 @@
 #include <random>
 
 #include "kernels/gemm_case.h"
-#include "mantissa/kernels/cpu/gemm_check.h"
+#include "mantissa/kernels/cpu/gemm/check.h"
 #include "mantissa/kernels/guard_count.h"
 #include "mantissa/kernels/units.h"
 

@@ -5,7 +5,7 @@
 #include <limits>
 
 #include "kernels/gemm_case.h"
-#include "mantissa/base/error.h"
+#include "mantissa/core/base/error.h"
 #include "mantissa/kernels/reference/gemm.h"
 
 namespace mantissa::kernels::gemm_test {

@@ -5,7 +5,7 @@
 #include <random>
 
 #include "kernels/gemm_case.h"
-#include "mantissa/base/error.h"
+#include "mantissa/core/base/error.h"
 
 namespace mantissa::kernels::gemm_tile_order_test {
 namespace {

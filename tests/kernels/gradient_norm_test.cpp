@@ -6,10 +6,10 @@
 #include <limits>
 #include <utility>
 
+#include "kernels/adamw.h"
 #include "kernels/row_testing.h"
-#include "mantissa/kernels/reference/update.h"
+#include "mantissa/core/numeric/round.h"
 #include "mantissa/kernels/update.h"
-#include "mantissa/numeric/round.h"
 
 namespace mantissa::kernels::gradient_norm_test {
 namespace {

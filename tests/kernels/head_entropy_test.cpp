@@ -5,8 +5,8 @@
 #include <cmath>
 
 #include "kernels/head_case.h"
+#include "mantissa/core/numeric/row_math.h"
 #include "mantissa/kernels/reference/head.h"
-#include "mantissa/numeric/row_math.h"
 
 namespace mantissa::kernels::head_entropy_test {
 namespace {

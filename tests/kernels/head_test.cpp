@@ -3,8 +3,8 @@
 
 #include "kernels/head_case.h"
 #include "kernels/row_testing.h"
+#include "mantissa/core/numeric/round.h"
 #include "mantissa/kernels/reference/head.h"
-#include "mantissa/numeric/round.h"
 
 namespace mantissa::kernels::head_test {
 namespace {

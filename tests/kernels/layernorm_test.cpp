@@ -7,8 +7,8 @@
 #include <optional>
 
 #include "kernels/row_testing.h"
+#include "mantissa/core/numeric/round.h"
 #include "mantissa/kernels/reference/layernorm.h"
-#include "mantissa/numeric/round.h"
 
 namespace mantissa::kernels::layernorm_test {
 namespace {

@@ -9,8 +9,8 @@
 
 #include "kernels/pointwise_testing.h"
 #include "kernels/row_testing.h"
+#include "mantissa/core/numeric/round.h"
 #include "mantissa/kernels/expression.h"
-#include "mantissa/numeric/round.h"
 
 namespace mantissa::kernels::loss_count_test {
 namespace {

@@ -5,9 +5,9 @@
 #include <cmath>
 
 #include "kernels/gemm_case.h"
-#include "mantissa/base/error.h"
+#include "mantissa/core/base/error.h"
+#include "mantissa/core/numeric/block_codes.h"
 #include "mantissa/kernels/quantize.h"
-#include "mantissa/numeric/block_codes.h"
 
 namespace mantissa::kernels::pack_blocks_test {
 namespace {

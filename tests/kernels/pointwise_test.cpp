@@ -7,10 +7,10 @@
 #include <array>
 
 #include "kernels/pointwise_testing.h"
-#include "mantissa/base/error.h"
+#include "mantissa/core/base/error.h"
+#include "mantissa/core/numeric/row_math.h"
 #include "mantissa/kernels/expression.h"
 #include "mantissa/kernels/reference/pointwise.h"
-#include "mantissa/numeric/row_math.h"
 
 namespace mantissa::kernels::pointwise_test {
 namespace {
@@ -239,8 +239,8 @@ TEST(Pointwise, AnOutputMayShareAnInputsMemory) {
   }
 }
 
-/// sigmoid is within 1.97 ulp (numeric/math-inl.h), and each product adds a rounding; an ulp is at most 2u of
-/// the value.
+/// sigmoid is within 1.97 ulp (core/numeric/math-inl.h), and each product adds a rounding; an ulp is at most
+/// 2u of the value.
 TEST(Pointwise, SwigluIsWithinTheErrorOfItsArithmetic) {
   for (const Scalar s : {Scalar::f32, Scalar::bf16, Scalar::f16}) {
     Operands o{normal_tensors(2, s, 7, 300), {Tensor(s, 7, 300)}, {}};

@@ -8,7 +8,7 @@
 #include <sstream>
 #include <string>
 
-#include "mantissa/base/error.h"
+#include "mantissa/core/base/error.h"
 
 namespace mantissa::kernels::processor_test {
 namespace {

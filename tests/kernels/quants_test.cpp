@@ -1,6 +1,6 @@
 // Matrices in quantised blocks: products, look-ups and log-probabilities have the bits of those of their
 // dequantised values, and nothing after a matrix is read.
-#include "mantissa/numeric/quants.h"
+#include "mantissa/core/numeric/quants.h"
 
 #include <fmt/format.h>
 #include <sys/mman.h>
@@ -9,7 +9,7 @@
 #include <cmath>
 
 #include "kernels/gemm_case.h"
-#include "mantissa/base/error.h"
+#include "mantissa/core/base/error.h"
 #include "mantissa/kernels/gather.h"
 #include "mantissa/kernels/head.h"
 #include "mantissa/kernels/interleave.h"

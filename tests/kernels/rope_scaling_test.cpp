@@ -8,9 +8,9 @@
 
 #include "kernels/rope_golden.h"
 #include "kernels/row_testing.h"
+#include "mantissa/core/numeric/round.h"
 #include "mantissa/kernels/reference/rope.h"
 #include "mantissa/kernels/rope.h"
-#include "mantissa/numeric/round.h"
 
 namespace mantissa::kernels::rope_scaling_test {
 namespace {
@@ -104,7 +104,7 @@ TEST(RopeTable, WithoutScalingIsTheSameByEitherFunction) {
   }
 }
 
-/// Angles by numeric/sin_cos.h, whose cosines differ from the C library's only by rounding.
+/// Angles by core/numeric/sin_cos.h, whose cosines differ from the C library's only by rounding.
 TEST(RopeTable, RotatesByTheScaledFrequencies) {
   const RopeScaling s{.kind = Kind::llama3, .factor = 8, .original_positions = 64};
   const Tables made({.positions = 300, .head_dim = 32, .theta = 10000, .scaling = s}, Scalar::f32);

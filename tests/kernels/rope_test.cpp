@@ -8,8 +8,8 @@
 #include <optional>
 
 #include "kernels/row_testing.h"
+#include "mantissa/core/numeric/round.h"
 #include "mantissa/kernels/reference/rope.h"
-#include "mantissa/numeric/round.h"
 
 namespace mantissa::kernels::rope_test {
 namespace {

@@ -13,11 +13,11 @@
 #include <string>
 #include <vector>
 
-#include "base/sanitized.h"
+#include "core/base/sanitized.h"
+#include "mantissa/core/numeric/convert.h"
+#include "mantissa/core/tensor/extent.h"
+#include "mantissa/core/tensor/storage.h"
 #include "mantissa/kernels/context.h"
-#include "mantissa/numeric/convert.h"
-#include "mantissa/tensor/extent.h"
-#include "mantissa/tensor/storage.h"
 
 namespace mantissa::kernels::testing {
 

@@ -5,7 +5,7 @@
 #include <vector>
 
 #include "kernels/update_parameter.h"
-#include "mantissa/numeric/round.h"
+#include "mantissa/core/numeric/round.h"
 
 namespace mantissa::kernels::stochastic_update_test {
 namespace {

@@ -9,9 +9,9 @@
 
 #include "kernels/pointwise_testing.h"
 #include "kernels/row_testing.h"
+#include "mantissa/core/numeric/round.h"
 #include "mantissa/kernels/expression.h"
 #include "mantissa/kernels/formulas.h"
-#include "mantissa/numeric/round.h"
 
 namespace mantissa::kernels::sweep_test {
 namespace {

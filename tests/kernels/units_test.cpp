@@ -9,7 +9,7 @@
 #include <utility>
 
 #include "kernels/amx_emulator.h"
-#include "mantissa/kernels/cpu/gemm_check.h"
+#include "mantissa/kernels/cpu/gemm/check.h"
 
 namespace mantissa::kernels::units_test {
 namespace {

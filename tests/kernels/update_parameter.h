@@ -4,9 +4,9 @@
 #include <cmath>
 #include <random>
 
+#include "kernels/adamw.h"
 #include "kernels/row_testing.h"
-#include "mantissa/kernels/adamw.h"
-#include "mantissa/numeric/philox.h"
+#include "mantissa/core/numeric/philox.h"
 
 namespace mantissa::kernels::testing {
 

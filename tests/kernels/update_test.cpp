@@ -1,7 +1,7 @@
 // The optimizer's sweeps: AdamW operation by operation in every format. The bits are the same on every
 // instruction set and thread count.
 #include "mantissa/kernels/update.h"
-#include "mantissa/kernels/adamw.h"
+#include "kernels/adamw.h"
 
 #include <gtest/gtest.h>
 
@@ -10,9 +10,8 @@
 #include <utility>
 
 #include "kernels/update_parameter.h"
-#include "mantissa/kernels/reference/update.h"
-#include "mantissa/numeric/philox.h"
-#include "mantissa/numeric/round.h"
+#include "mantissa/core/numeric/philox.h"
+#include "mantissa/core/numeric/round.h"
 
 namespace mantissa::kernels::update_test {
 namespace {

@@ -7,11 +7,11 @@
 #include <map>
 #include <random>
 
-#include "io/temporary.h"
-#include "mantissa/io/safetensors.h"
+#include "files/io/temporary.h"
+#include "mantissa/core/numeric/round.h"
+#include "mantissa/engine/runtime/device.h"
+#include "mantissa/files/io/safetensors.h"
 #include "mantissa/lab/diff/diff.h"
-#include "mantissa/numeric/round.h"
-#include "mantissa/runtime/device.h"
 
 namespace mantissa::lab::attention_bounds_test {
 namespace {

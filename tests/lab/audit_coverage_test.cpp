@@ -7,8 +7,8 @@
 #include <nlohmann/json.hpp>
 
 #include "lab/small_run.h"
-#include "mantissa/plan/rounding_points.h"
-#include "mantissa/precision/policy.h"
+#include "mantissa/engine/plan/rounding_points.h"
+#include "mantissa/precision/policy/policy.h"
 
 namespace mantissa::lab {
 namespace {

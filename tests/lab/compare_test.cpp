@@ -5,14 +5,14 @@
 #include <cmath>
 #include <nlohmann/json.hpp>
 
-#include "io/temporary.h"
+#include "files/io/temporary.h"
 #include "lab/small_run.h"
-#include "mantissa/base/error.h"
-#include "mantissa/config/run_config.h"
-#include "mantissa/data/rows.h"
+#include "mantissa/core/base/error.h"
 #include "mantissa/lab/compare/directories.h"
 #include "mantissa/lab/compare/training.h"
-#include "mantissa/run/run.h"
+#include "mantissa/setup/config/run_config.h"
+#include "mantissa/setup/data/rows.h"
+#include "mantissa/train/run/run.h"
 
 namespace mantissa::lab {
 namespace {

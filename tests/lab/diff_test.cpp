@@ -7,8 +7,8 @@
 #include <nlohmann/json.hpp>
 #include <random>
 
-#include "io/temporary.h"
-#include "mantissa/base/error.h"
+#include "files/io/temporary.h"
+#include "mantissa/core/base/error.h"
 #include "mantissa/lab/diff/trace_order.h"
 
 namespace mantissa::lab {

@@ -5,10 +5,10 @@
 #include <cmath>
 #include <nlohmann/json.hpp>
 
-#include "io/temporary.h"
-#include "mantissa/base/error.h"
-#include "mantissa/io/safetensors.h"
-#include "mantissa/io/widen.h"
+#include "files/io/temporary.h"
+#include "mantissa/core/base/error.h"
+#include "mantissa/files/io/safetensors.h"
+#include "mantissa/files/io/widen.h"
 #include "mantissa/lab/objective/replay.h"
 
 namespace mantissa::lab {
@@ -64,8 +64,7 @@ class ObjectiveReplayTest : public test::TemporaryFolder {
 
 TEST_F(ObjectiveReplayTest, EqualsPyTorch) {
   std::vector<fs::path> cases;
-  for (const auto& file :
-       fs::directory_iterator(fs::path(MANTISSA_SOURCE_DIR) / "tests/data/golden/objective"))
+  for (const auto& file : fs::directory_iterator(fs::path(MANTISSA_SOURCE_DIR) / "tests/golden/objective"))
     cases.push_back(file.path());
   ASSERT_EQ(cases.size(), 4 * objective_names().size());
   std::ranges::sort(cases);

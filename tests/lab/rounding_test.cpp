@@ -8,10 +8,10 @@
 #include <nlohmann/json.hpp>
 #include <random>
 
-#include "io/temporary.h"
-#include "mantissa/io/safetensors.h"
+#include "files/io/temporary.h"
+#include "mantissa/engine/runtime/device.h"
+#include "mantissa/files/io/safetensors.h"
 #include "mantissa/lab/diff/diff.h"
-#include "mantissa/runtime/device.h"
 
 namespace mantissa::lab {
 namespace {

@@ -5,12 +5,12 @@
 #include <string>
 #include <vector>
 
-#include "mantissa/data/rows.h"
 #include "mantissa/kernels/context.h"
 #include "mantissa/lab/audit/findings.h"
 #include "mantissa/lab/audit/gradients.h"
 #include "mantissa/lab/audit/run.h"
-#include "mantissa/run/cures.h"
+#include "mantissa/setup/data/rows.h"
+#include "mantissa/train/run/cures.h"
 
 namespace mantissa::lab {
 

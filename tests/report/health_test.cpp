@@ -8,8 +8,8 @@
 #include <map>
 #include <nlohmann/json.hpp>
 
-#include "io/temporary.h"
-#include "mantissa/base/error.h"
+#include "files/io/temporary.h"
+#include "mantissa/core/base/error.h"
 
 namespace mantissa::report {
 namespace {

@@ -5,8 +5,8 @@
 #include <limits>
 #include <nlohmann/json.hpp>
 
-#include "io/temporary.h"
-#include "mantissa/base/error.h"
+#include "files/io/temporary.h"
+#include "mantissa/core/base/error.h"
 
 namespace mantissa::report {
 namespace {

@@ -7,23 +7,31 @@ tree=$(mktemp -d)
 trap 'rm -rf "$tree"' EXIT
 fail() { printf 'FAILED: %s\n' "$*" >&2; exit 1; }
 
-mkdir -p "$tree"/src/mantissa/{base,numeric,kernels/cpu,model,cli}
-cat >"$tree/CMakeLists.txt" <<'CMAKE'
-mantissa_room(base)
-mantissa_room(numeric USES base LINKS ${HWY_LIBRARY})
-mantissa_room(kernels USES numeric LINKS Threads::Threads)
-mantissa_room(model   USES numeric
+mkdir -p "$tree"/docs "$tree"/src/mantissa/{core/base,core/numeric,kernels/cpu,engine/model,app/cli}
+house() {
+  cat <<'CMAKE'
+mantissa_wing(core "numbers (all of them)")
+mantissa_room(core/base ABOUT "errors")
+mantissa_room(core/numeric USES base LINKS ${HWY_LIBRARY})
+mantissa_wing(kernels "arithmetic")
+mantissa_room(kernels USES numeric LINKS Threads::Threads ABOUT "ops, (in) vectors")
+mantissa_wing(engine "models")
+mantissa_room(engine/model   USES numeric
                       LINKS nlohmann_json::nlohmann_json)
+mantissa_wing(app "the program")
 if(TRUE)
-  mantissa_room(cli USES model kernels)
+  mantissa_room(app/cli USES model kernels)
 endif()
 CMAKE
+}
+house >"$tree/CMakeLists.txt"
+printf 'before\n<!-- the house: written -->\nold\n<!-- end of the house -->\nafter\n' >"$tree/docs/architecture.md"
 
 # Correct code that resembles every kind of fault.
 cat >"$tree/src/mantissa/kernels/cpu/lawful.cpp" <<'CPP'
-#include "mantissa/base/error.h"
+#include "mantissa/core/base/error.h"
 #include "mantissa/kernels/gemm.h"
-#include "mantissa/numeric/format.h"
+#include "mantissa/core/numeric/format.h"
 // exit(1) and std::cout << "getenv(" in a comment
 /* printf("x"); #include <iostream>
    abort(); */
@@ -33,39 +41,64 @@ static constexpr int kOne = 1;
 static int helper(int x) { return x; }
 int n = std::snprintf(buffer, size, "%d", on_exit(1)) + stdoutput + my::printf_like(2);
 CPP
-cat >"$tree/src/mantissa/cli/lawful.cpp" <<'CPP'
+cat >"$tree/src/mantissa/app/cli/lawful.cpp" <<'CPP'
 #include <iostream>
-#include "mantissa/base/error.h"
+#include "mantissa/core/base/error.h"
+#include "mantissa/engine/model/config.h"
 #include "mantissa/kernels/gemm.h"
 int main() { std::cout << getenv("HOME"); exit(0); }
 CPP
-"$linter" "$tree" || fail "the linter rejected a correct tree"
+printf '#include "mantissa/core/base/error.h"\n' >"$tree/src/mantissa/core/numeric/lawful.h"
+printf '#include "mantissa/core/numeric/format.h"\n' >"$tree/src/mantissa/engine/model/lawful.h"
+stale=$("$linter" "$tree") && fail "the linter accepted tables of another house"
+grep -q "docs/architecture.md: the tables of the house are not those" <<<"$stale" || fail "$stale"
+"$linter" --write "$tree" || fail "the linter rejected a correct tree"
+"$linter" "$tree" || fail "the linter rejected its own tables"
+grep -qxF '| `app` | the program | engine, kernels |' "$tree/docs/architecture.md" || fail "no row of a wing"
+grep -qxF '| `kernels` | numeric | ops, (in) vectors |' "$tree/docs/architecture.md" || fail "no row of a room"
+[[ $(head -n 1 "$tree/docs/architecture.md") == before && $(tail -n 1 "$tree/docs/architecture.md") == after ]] ||
+  fail "the rest of the document has changed"
+
+# refuse CMAKE MESSAGE: the linter prints MESSAGE for the house with the line CMAKE at its end.
+refuse() {
+  local found
+  { house; printf '%s\n' "$1"; } >"$tree/CMakeLists.txt"
+  found=$("$linter" "$tree") && fail "the linter accepted: $1"
+  grep -qxF "CMakeLists.txt: $2" <<<"$found" || fail "$1: expected \"$2\", found: $found"
+  house >"$tree/CMakeLists.txt"
+}
+refuse 'mantissa_room(app/web USES attic)' 'room "web" uses "attic", which is not a room'
+refuse 'mantissa_room(app/web USES base)' 'room "web" is declared to use "base", and does not'
+refuse 'mantissa_room(app/web USES web)' 'room "web" uses "web", which is listed after it'
+refuse 'mantissa_room(core/low USES model)' 'room "low" is listed in wing "app"'
+refuse 'mantissa_room(core/low USES model)' 'room "low" uses "model" of the higher wing "engine"'
+refuse 'mantissa_room(shed/low)' 'room "low" is in "shed", which is not a wing'
 
 expected=()
 # plant ROOM/FILE LINE MESSAGE: writes a file with one faulty line LINE, for which the linter must print MESSAGE.
 plant() {
-  printf '#include "mantissa/base/error.h"\n%s\n' "$2" >"$tree/src/mantissa/$1"
+  printf '#include "mantissa/core/base/error.h"\n%s\n' "$2" >"$tree/src/mantissa/$1"
   expected+=("src/mantissa/$1:2: $3")
 }
-plant base/up.h '#include "mantissa/numeric/format.h"' 'room "base" may not use room "numeric"'
-plant numeric/up.cpp '#include <mantissa/kernels/gemm.h>' 'room "numeric" may not use room "kernels"'
-plant model/aside.cpp '  #  include "mantissa/kernels/cpu/pack-inl.h"' 'room "model" may not use room "kernels"'
-plant model/face.cpp '#include "mantissa/cli/main.h"' 'room "model" may not use room "cli"'
-plant model/strange.cpp '#include "mantissa/attic/old.h"' 'includes "attic", which is not a room'
-plant model/stream.cpp '#include <iostream>' 'only cli may include this'
+plant core/base/up.h '#include "mantissa/core/numeric/format.h"' 'room "base" may not use room "numeric"'
+plant core/numeric/up.cpp '#include <mantissa/kernels/gemm.h>' 'room "numeric" may not use room "kernels"'
+plant engine/model/aside.cpp '  #  include "mantissa/kernels/cpu/pack-inl.h"' 'room "model" may not use room "kernels"'
+plant engine/model/face.cpp '#include "mantissa/app/cli/main.h"' 'room "model" may not use room "cli"'
+plant engine/model/strange.cpp '#include "mantissa/attic/old.h"' 'includes "attic/old.h", which is in no room'
+plant engine/model/stream.cpp '#include <iostream>' 'only cli may include this'
 says='the library may not print, exit or read the environment:'
-plant model/exit.cpp 'void f() { std::exit(1); }' "$says exit"
-plant model/env.cpp 'auto x = getenv("HOME");' "$says getenv"
+plant engine/model/exit.cpp 'void f() { std::exit(1); }' "$says exit"
+plant engine/model/env.cpp 'auto x = getenv("HOME");' "$says getenv"
 plant kernels/cpu/print.cpp 'void f() { printf("x"); }' "$says printf"
-plant model/cout.cpp 'void f() { std::cout << 1; }' "$says std::cout"
-plant model/stderr.cpp 'void f() { std::fputs("x", stderr); }' "$says stderr"
-plant model/name.cpp 'bool f(const Step& s) { return s.op->id == "matmul"; }' "distinguish ops by their traits (graph/op.h), not by name"
+plant engine/model/cout.cpp 'void f() { std::cout << 1; }' "$says std::cout"
+plant engine/model/stderr.cpp 'void f() { std::fputs("x", stderr); }' "$says stderr"
+plant engine/model/name.cpp 'bool f(const Step& s) { return s.op->id == "matmul"; }' "distinguish ops by their traits (engine/graph/op.h), not by name"
 says='no mutable globals: pass it, or name the file here and in docs/architecture.md'
-plant model/global.cpp 'std::atomic<int> steps = 0;' "$says"
-plant model/local.cpp '  static std::map<int, double> known;' "$says"
-plant model/thread.h 'static inline thread_local int depth = 0;' "$says"
+plant engine/model/global.cpp 'std::atomic<int> steps = 0;' "$says"
+plant engine/model/local.cpp '  static std::map<int, double> known;' "$says"
+plant engine/model/thread.h 'static inline thread_local int depth = 0;' "$says"
 says='the library may not print, exit or read the environment:'
-plant model/fmt.cpp 'void f() { fmt::print("x"); }' "$says fmt::print"
+plant engine/model/fmt.cpp 'void f() { fmt::print("x"); }' "$says fmt::print"
 
 status=0
 found=$("$linter" "$tree") || status=$?

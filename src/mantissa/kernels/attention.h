@@ -5,10 +5,10 @@
 #include <cstddef>
 #include <cstdint>
 
+#include "mantissa/core/numeric/factor.h"
+#include "mantissa/core/tensor/extent.h"
+#include "mantissa/core/tensor/storage.h"
 #include "mantissa/kernels/context.h"
-#include "mantissa/numeric/factor.h"
-#include "mantissa/tensor/extent.h"
-#include "mantissa/tensor/storage.h"
 
 namespace mantissa::kernels {
 

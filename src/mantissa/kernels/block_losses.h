@@ -4,8 +4,8 @@
 #include <cstdint>
 #include <limits>
 
+#include "mantissa/core/tensor/layout.h"
 #include "mantissa/kernels/loss_count.h"
-#include "mantissa/tensor/layout.h"
 
 namespace mantissa::kernels {
 

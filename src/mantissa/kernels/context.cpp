@@ -6,9 +6,9 @@
 
 #include <vector>
 
-#include "mantissa/base/error.h"
-#include "mantissa/kernels/cpu/amx_tiles.h"
+#include "mantissa/core/base/error.h"
 #include "mantissa/kernels/cpu/bf16_pairs.h"
+#include "mantissa/kernels/cpu/tiles/amx_tiles.h"
 #include "mantissa/kernels/thread_pool.h"
 
 namespace mantissa::kernels {

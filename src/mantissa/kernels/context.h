@@ -9,7 +9,7 @@
 #include <span>
 #include <string_view>
 
-#include "mantissa/numeric/simd_target.h"
+#include "mantissa/core/numeric/simd_target.h"
 
 namespace mantissa::kernels {
 

@@ -7,7 +7,7 @@
 #include <bit>
 #include <cassert>
 
-#include "mantissa/base/error.h"
+#include "mantissa/core/base/error.h"
 
 namespace mantissa::kernels {
 

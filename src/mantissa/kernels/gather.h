@@ -4,11 +4,11 @@
 #include <cstdint>
 #include <optional>
 
+#include "mantissa/core/numeric/quants.h"
+#include "mantissa/core/tensor/extent.h"
+#include "mantissa/core/tensor/storage.h"
 #include "mantissa/kernels/context.h"
 #include "mantissa/kernels/loss_count.h"
-#include "mantissa/numeric/quants.h"
-#include "mantissa/tensor/extent.h"
-#include "mantissa/tensor/storage.h"
 
 namespace mantissa::kernels {
 

@@ -6,13 +6,13 @@
 #include <optional>
 #include <span>
 
+#include "mantissa/core/numeric/factor.h"
+#include "mantissa/core/numeric/quants.h"
+#include "mantissa/core/tensor/extent.h"
+#include "mantissa/core/tensor/layout.h"
+#include "mantissa/core/tensor/storage.h"
 #include "mantissa/kernels/context.h"
 #include "mantissa/kernels/loss_count.h"
-#include "mantissa/numeric/factor.h"
-#include "mantissa/numeric/quants.h"
-#include "mantissa/tensor/extent.h"
-#include "mantissa/tensor/layout.h"
-#include "mantissa/tensor/storage.h"
 
 namespace mantissa::kernels {
 
@@ -20,12 +20,12 @@ namespace mantissa::kernels {
 /// `matrix.type`, rounded by `operand`, and multiplied. Both operands must have the same number of parts.
 ///
 /// With `blocks`, matrix.data holds packed elements in rows of matrix.ld, and `scales` their scales
-/// (tensor/layout.h). They are decoded to f32, multiplied by `unscale`, and rounded by `operand` unless its
-/// format is matrix.type or has more bits. Requires f32 arithmetic and operands in one part.
+/// (core/tensor/layout.h). They are decoded to f32, multiplied by `unscale`, and rounded by `operand` unless
+/// its format is matrix.type or has more bits. Requires f32 arithmetic and operands in one part.
 ///
-/// With `quants`, matrix.data holds rows of quantised blocks (numeric/quants.h), matrix.ld elements each, and
-/// `scales` the scales of a format whose scales lie apart. The blocks are dequantised to f32, rounded to
-/// nearest in matrix.type, and read on like values stored in that format. Requires f32 arithmetic.
+/// With `quants`, matrix.data holds rows of quantised blocks (core/numeric/quants.h), matrix.ld elements
+/// each, and `scales` the scales of a format whose scales lie apart. The blocks are dequantised to f32,
+/// rounded to nearest in matrix.type, and read on like values stored in that format. Requires f32 arithmetic.
 ///
 /// `interleaved`, for B, is the same matrix again as interleave() writes it (kernels/interleave.h), or null.
 /// Products of few rows read it instead of matrix.data where elements are multiplied as they are stored.
@@ -33,7 +33,8 @@ struct GemmOperand {
   ConstMatrix matrix;
   Factor operand = Scalar::f32;
   bool transposed = false;
-  /// Multiplies the stored values first, in f32 (numeric/scaled.h); in tile order the leaf's sum instead.
+  /// Multiplies the stored values first, in f32 (core/numeric/scaled.h); in tile order the leaf's sum
+  /// instead.
   float unscale = 1;
   std::optional<Blocks> blocks = {};
   const void* scales = nullptr;

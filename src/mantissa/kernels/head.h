@@ -5,10 +5,10 @@
 #include <cstddef>
 #include <cstdint>
 
+#include "mantissa/core/tensor/extent.h"
+#include "mantissa/core/tensor/storage.h"
 #include "mantissa/kernels/context.h"
 #include "mantissa/kernels/gemm.h"
-#include "mantissa/tensor/extent.h"
-#include "mantissa/tensor/storage.h"
 
 namespace mantissa::kernels {
 

@@ -6,9 +6,9 @@
 #include <cstddef>
 #include <cstdint>
 
+#include "mantissa/core/numeric/quants.h"
+#include "mantissa/core/tensor/storage.h"
 #include "mantissa/kernels/context.h"
-#include "mantissa/numeric/quants.h"
-#include "mantissa/tensor/storage.h"
 
 namespace mantissa::kernels {
 

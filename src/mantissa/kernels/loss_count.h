@@ -6,9 +6,9 @@
 #include <cstdint>
 #include <optional>
 
+#include "mantissa/core/tensor/storage.h"
 #include "mantissa/kernels/context.h"
 #include "mantissa/kernels/sweep.h"
-#include "mantissa/tensor/storage.h"
 
 namespace mantissa::kernels {
 

@@ -4,9 +4,9 @@
 #include <cstddef>
 #include <cstdint>
 
+#include "mantissa/core/tensor/extent.h"
+#include "mantissa/core/tensor/storage.h"
 #include "mantissa/kernels/context.h"
-#include "mantissa/tensor/extent.h"
-#include "mantissa/tensor/storage.h"
 
 namespace mantissa::kernels {
 

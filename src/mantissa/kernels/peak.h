@@ -1,9 +1,9 @@
 // Measures the peak rates of this machine, which reports use as their reference.
 #pragma once
 
+#include "mantissa/core/numeric/format.h"
 #include "mantissa/kernels/context.h"
 #include "mantissa/kernels/units.h"
-#include "mantissa/numeric/format.h"
 
 namespace mantissa::kernels {
 

@@ -7,9 +7,9 @@
 #include <string>
 #include <vector>
 
+#include "mantissa/core/numeric/format.h"
+#include "mantissa/core/tensor/storage.h"
 #include "mantissa/kernels/context.h"
-#include "mantissa/numeric/format.h"
-#include "mantissa/tensor/storage.h"
 
 namespace mantissa::kernels {
 
@@ -84,7 +84,7 @@ struct PointwiseOutput {
 
 /// Runs `program` over [rows, width] elements. An output may share the memory of an unbroadcast
 /// input of the same type: all inputs of an element are read before any of its outputs is written. Arithmetic
-/// is f64 if any input or output is f64. numeric/math-inl.h states the ulp errors of transcendental
+/// is f64 if any input or output is f64. core/numeric/math-inl.h states the ulp errors of transcendental
 /// functions.
 void pointwise(const Context& ctx, const Expression& program, std::int64_t rows, std::int64_t width,
                std::span<const PointwiseInput> inputs, std::span<const PointwiseOutput> outputs);

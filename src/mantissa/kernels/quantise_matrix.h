@@ -1,11 +1,11 @@
-// Quantisation of whole matrices to int8 and nf4 (numeric/quantize_rows.h), on all threads.
+// Quantisation of whole matrices to int8 and nf4 (core/numeric/quantize_rows.h), on all threads.
 #pragma once
 
 #include <span>
 
+#include "mantissa/core/numeric/error_stats.h"
+#include "mantissa/core/numeric/quantize_rows.h"
 #include "mantissa/kernels/context.h"
-#include "mantissa/numeric/error_stats.h"
-#include "mantissa/numeric/quantize_rows.h"
 
 namespace mantissa::kernels {
 

@@ -6,11 +6,11 @@
 #include <optional>
 #include <span>
 
+#include "mantissa/core/numeric/scaled.h"
+#include "mantissa/core/tensor/extent.h"
+#include "mantissa/core/tensor/layout.h"
+#include "mantissa/core/tensor/storage.h"
 #include "mantissa/kernels/context.h"
-#include "mantissa/numeric/scaled.h"
-#include "mantissa/tensor/extent.h"
-#include "mantissa/tensor/layout.h"
-#include "mantissa/tensor/storage.h"
 
 namespace mantissa::kernels {
 
@@ -38,16 +38,16 @@ float absolute_maximum(const Context& ctx, std::int64_t count, const void* src, 
 /// to[i] = from[i] · scale, in f32, rounded to nearest in to.type with saturation. `count` elements, dense.
 void quantize_tensor(const Context& ctx, std::int64_t count, ConstMatrix from, Matrix to, float scale);
 
-/// Rounds [rows, width], dense, to blocks as round_block (numeric/scaled.h) does, stored in to.type. bf16
-/// represents the results unless a block's scale is below 2^-124 (2^-117 for e5m2 elements). A block lies
-/// along a row, starting at its first element. With `along_rows` it lies along a column, starting at the
+/// Rounds [rows, width], dense, to blocks as round_block (core/numeric/scaled.h) does, stored in to.type.
+/// bf16 represents the results unless a block's scale is below 2^-124 (2^-117 for e5m2 elements). A block
+/// lies along a row, starting at its first element. With `along_rows` it lies along a column, starting at the
 /// first row of each of `segments` (empty: of the matrix).
 void quantize_blocks(const Context& ctx, std::int64_t rows, std::int64_t width, ConstMatrix from, Matrix to,
                      BlockFormat format, float tensor_scale, bool along_rows,
                      std::span<const Row> segments = {});
 
 /// Rounds [rows, width], dense, to `blocks`, and stores elements and scales in `to` in the layout of
-/// tensor/layout.h. Products read the values that quantize_blocks stores as bf16.
+/// core/tensor/layout.h. Products read the values that quantize_blocks stores as bf16.
 void pack_blocks(const Context& ctx, std::int64_t rows, std::int64_t width, ConstMatrix from, void* to,
                  const Blocks& blocks, float tensor_scale);
 

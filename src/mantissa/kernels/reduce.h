@@ -6,8 +6,8 @@
 #include <cstdint>
 #include <span>
 
+#include "mantissa/core/tensor/storage.h"
 #include "mantissa/kernels/pointwise.h"
-#include "mantissa/tensor/storage.h"
 
 namespace mantissa::kernels {
 

@@ -3,17 +3,17 @@
 
 #include <cstdint>
 
+#include "mantissa/core/tensor/extent.h"
+#include "mantissa/core/tensor/storage.h"
 #include "mantissa/kernels/context.h"
 #include "mantissa/kernels/rope_scaling.h"
-#include "mantissa/tensor/extent.h"
-#include "mantissa/tensor/storage.h"
 
 namespace mantissa::kernels {
 
 /// Tables of cosines and sines, [positions, head_dim / 2] each. angle = position · the inverse frequency of
 /// rope_scaling.h; both functions are multiplied by the attention factor. All values are the f32 values of
-/// transformers (f64 if the tables are f64). cos and sin of an f32 angle are those of numeric/sin_cos.h,
-/// rounded once; of an f64 angle, those of numeric/math-inl.h. With `angles` below the tables' format,
+/// transformers (f64 if the tables are f64). cos and sin of an f32 angle are those of core/numeric/sin_cos.h,
+/// rounded once; of an f64 angle, those of core/numeric/math-inl.h. With `angles` below the tables' format,
 /// position, inverse frequency, angle, cosine and sine each round to it, and so do the products with an
 /// attention factor other than 1.
 struct RopeTable {

@@ -6,7 +6,7 @@
 #include <optional>
 #include <vector>
 
-#include "mantissa/numeric/format.h"
+#include "mantissa/core/numeric/format.h"
 
 namespace mantissa::kernels {
 

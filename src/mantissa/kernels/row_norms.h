@@ -4,9 +4,9 @@
 #include <cstdint>
 #include <optional>
 
+#include "mantissa/core/tensor/layout.h"
+#include "mantissa/core/tensor/storage.h"
 #include "mantissa/kernels/context.h"
-#include "mantissa/tensor/layout.h"
-#include "mantissa/tensor/storage.h"
 
 namespace mantissa::kernels {
 

@@ -7,9 +7,9 @@
 #include <optional>
 #include <span>
 
+#include "mantissa/core/numeric/philox.h"
+#include "mantissa/core/tensor/storage.h"
 #include "mantissa/kernels/pointwise.h"
-#include "mantissa/numeric/philox.h"
-#include "mantissa/tensor/storage.h"
 
 namespace mantissa::kernels {
 

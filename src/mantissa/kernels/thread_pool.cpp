@@ -6,7 +6,7 @@
 #include <chrono>
 #include <system_error>
 
-#include "mantissa/base/error.h"
+#include "mantissa/core/base/error.h"
 #include "mantissa/kernels/context.h"
 
 namespace mantissa::kernels {

@@ -6,8 +6,8 @@
 #include <span>
 #include <string_view>
 
+#include "mantissa/core/numeric/product.h"
 #include "mantissa/kernels/context.h"
-#include "mantissa/numeric/product.h"
 
 namespace mantissa::kernels {
 

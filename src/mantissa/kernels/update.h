@@ -4,8 +4,8 @@
 
 #include <cstdint>
 
+#include "mantissa/core/tensor/storage.h"
 #include "mantissa/kernels/context.h"
-#include "mantissa/tensor/storage.h"
 
 namespace mantissa::kernels {
 

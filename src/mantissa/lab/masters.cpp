@@ -3,8 +3,8 @@
 #include <algorithm>
 #include <cmath>
 
-#include "mantissa/io/checkpoint.h"
-#include "mantissa/numeric/convert.h"
+#include "mantissa/core/numeric/convert.h"
+#include "mantissa/files/io/checkpoint.h"
 
 namespace mantissa::lab {
 namespace {

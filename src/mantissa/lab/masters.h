@@ -10,9 +10,9 @@
 #include <string_view>
 #include <vector>
 
-#include "mantissa/numeric/format.h"
-#include "mantissa/runtime/device.h"
-#include "mantissa/train/trainer.h"
+#include "mantissa/core/numeric/format.h"
+#include "mantissa/engine/runtime/device.h"
+#include "mantissa/train/steps/trainer.h"
 
 namespace mantissa::lab {
 

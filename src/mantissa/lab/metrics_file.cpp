@@ -4,8 +4,8 @@
 
 #include <utility>
 
-#include "mantissa/base/error.h"
-#include "mantissa/io/json.h"
+#include "mantissa/core/base/error.h"
+#include "mantissa/files/io/json.h"
 
 namespace mantissa::lab {
 

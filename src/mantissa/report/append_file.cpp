@@ -8,7 +8,7 @@
 #include <system_error>
 #include <utility>
 
-#include "mantissa/base/error.h"
+#include "mantissa/core/base/error.h"
 
 namespace mantissa::report {
 

@@ -4,8 +4,8 @@
 #include <string>
 #include <vector>
 
-#include "mantissa/numeric/binades.h"
-#include "mantissa/numeric/format.h"
+#include "mantissa/core/numeric/binades.h"
+#include "mantissa/core/numeric/format.h"
 
 namespace mantissa::report {
 

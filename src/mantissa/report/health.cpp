@@ -8,7 +8,7 @@
 #include <nlohmann/json.hpp>
 #include <system_error>
 
-#include "mantissa/base/error.h"
+#include "mantissa/core/base/error.h"
 #include "mantissa/report/json_number.h"
 #include "mantissa/report/metrics.h"
 

@@ -11,8 +11,8 @@
 #include <utility>
 #include <vector>
 
+#include "mantissa/engine/runtime/health.h"
 #include "mantissa/report/append_file.h"
-#include "mantissa/runtime/health.h"
 
 namespace mantissa::report {
 

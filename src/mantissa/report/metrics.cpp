@@ -6,7 +6,7 @@
 #include <fstream>
 #include <nlohmann/json.hpp>
 
-#include "mantissa/base/error.h"
+#include "mantissa/core/base/error.h"
 #include "mantissa/report/json_number.h"
 
 namespace mantissa::report {

@@ -4,7 +4,7 @@
 
 #include <nlohmann/json.hpp>
 
-#include "mantissa/base/error.h"
+#include "mantissa/core/base/error.h"
 #include "mantissa/report/append_file.h"
 
 namespace mantissa::report {

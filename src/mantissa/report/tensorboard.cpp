@@ -11,7 +11,7 @@
 #include <cstring>
 #include <vector>
 
-#include "mantissa/base/error.h"
+#include "mantissa/core/base/error.h"
 
 namespace mantissa::report {
 namespace {

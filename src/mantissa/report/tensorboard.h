@@ -12,7 +12,7 @@
 #include <string_view>
 #include <utility>
 
-#include "mantissa/numeric/distribution.h"
+#include "mantissa/core/numeric/distribution.h"
 #include "mantissa/report/append_file.h"
 #include "mantissa/report/metrics.h"
 

@@ -11,7 +11,7 @@
 
 #include <cstdint>
 
-#include "mantissa/numeric/convert-inl.h"
+#include "mantissa/core/numeric/convert-inl.h"
 
 #if HWY_TARGET == HWY_AVX3
 #include <immintrin.h>

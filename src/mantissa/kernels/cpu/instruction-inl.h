@@ -13,9 +13,9 @@
 #include <cstddef>
 #include <cstring>
 
-#include "mantissa/kernels/cpu/rows-inl.h"
+#include "mantissa/core/numeric/math-inl.h"
+#include "mantissa/kernels/cpu/rows/rows-inl.h"
 #include "mantissa/kernels/pointwise.h"
-#include "mantissa/numeric/math-inl.h"
 
 HWY_BEFORE_NAMESPACE();
 namespace mantissa::kernels {

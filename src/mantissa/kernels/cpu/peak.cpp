@@ -8,9 +8,9 @@
 #include <thread>
 #include <vector>
 
-#include "mantissa/kernels/cpu/amx_tiles.h"
+#include "mantissa/core/tensor/storage.h"
 #include "mantissa/kernels/cpu/bf16_pairs.h"
-#include "mantissa/tensor/storage.h"
+#include "mantissa/kernels/cpu/tiles/amx_tiles.h"
 
 #undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "mantissa/kernels/cpu/peak.cpp"

@@ -7,8 +7,8 @@
 #include <cstddef>
 #include <cstdint>
 
-#include "mantissa/numeric/format.h"
-#include "mantissa/tensor/storage.h"
+#include "mantissa/core/numeric/format.h"
+#include "mantissa/core/tensor/storage.h"
 
 namespace mantissa::kernels {
 

@@ -4,8 +4,8 @@
 
 #include <functional>
 
+#include "mantissa/core/tensor/extent.h"
 #include "mantissa/kernels/attention.h"
-#include "mantissa/tensor/extent.h"
 
 namespace mantissa::kernels::reference {
 

@@ -2,8 +2,8 @@
 
 #include <cmath>
 
-#include "mantissa/numeric/convert.h"
-#include "mantissa/numeric/quants.h"
+#include "mantissa/core/numeric/convert.h"
+#include "mantissa/core/numeric/quants.h"
 
 namespace mantissa::kernels::reference {
 namespace {

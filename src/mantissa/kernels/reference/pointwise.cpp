@@ -4,7 +4,7 @@
 #include <cmath>
 #include <numbers>
 
-#include "mantissa/numeric/convert.h"
+#include "mantissa/core/numeric/convert.h"
 
 namespace mantissa::kernels::reference {
 namespace {

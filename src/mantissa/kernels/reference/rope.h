@@ -4,8 +4,8 @@
 #include <cstdint>
 #include <vector>
 
+#include "mantissa/core/tensor/extent.h"
 #include "mantissa/kernels/rope_scaling.h"
-#include "mantissa/tensor/extent.h"
 
 namespace mantissa::kernels::reference {
 

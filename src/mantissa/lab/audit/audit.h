@@ -11,13 +11,13 @@
 #include <utility>
 #include <vector>
 
-#include "mantissa/base/error.h"
-#include "mantissa/numeric/binades.h"
-#include "mantissa/numeric/format.h"
-#include "mantissa/numeric/scaled.h"
-#include "mantissa/plan/explain.h"
-#include "mantissa/plan/rounding_points.h"
-#include "mantissa/runtime/health.h"
+#include "mantissa/core/base/error.h"
+#include "mantissa/core/numeric/binades.h"
+#include "mantissa/core/numeric/format.h"
+#include "mantissa/core/numeric/scaled.h"
+#include "mantissa/engine/plan/explain.h"
+#include "mantissa/engine/plan/rounding_points.h"
+#include "mantissa/engine/runtime/health.h"
 
 namespace mantissa::lab {
 
@@ -101,7 +101,7 @@ struct GradientStep {
   double times_expected() const { return expected > 0 ? error / expected : 0; }
 };
 
-/// The health of one parameter (runtime/health.h), step by step.
+/// The health of one parameter (engine/runtime/health.h), step by step.
 struct ParameterSeries {
   std::string name;
   Scalar master = Scalar::f32;

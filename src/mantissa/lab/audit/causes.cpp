@@ -6,13 +6,13 @@
 #include <cmath>
 #include <tuple>
 
-#include "mantissa/base/counted.h"
-#include "mantissa/base/quantities.h"
-#include "mantissa/base/words.h"
+#include "mantissa/core/base/counted.h"
+#include "mantissa/core/base/quantities.h"
+#include "mantissa/core/base/words.h"
 #include "mantissa/lab/audit/findings.h"
 #include "mantissa/lab/audit/trials.h"
-#include "mantissa/run/cures.h"
-#include "mantissa/train/health_watch.h"
+#include "mantissa/train/run/cures.h"
+#include "mantissa/train/steps/health_watch.h"
 
 namespace mantissa::lab {
 namespace {

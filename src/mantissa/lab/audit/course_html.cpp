@@ -5,7 +5,7 @@
 #include <cmath>
 #include <map>
 
-#include "mantissa/base/quantities.h"
+#include "mantissa/core/base/quantities.h"
 #include "mantissa/lab/audit/sections.h"
 #include "mantissa/report/line_chart.h"
 #include "mantissa/report/number_text.h"

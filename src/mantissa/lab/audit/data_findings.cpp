@@ -6,9 +6,9 @@
 #include <span>
 #include <utility>
 
-#include "mantissa/base/counted.h"
-#include "mantissa/config/stages.h"
-#include "mantissa/run/cures.h"
+#include "mantissa/core/base/counted.h"
+#include "mantissa/setup/config/stages.h"
+#include "mantissa/train/run/cures.h"
 
 namespace mantissa::lab {
 namespace {

@@ -4,8 +4,8 @@
 #include <cstdint>
 #include <vector>
 
-#include "mantissa/data/rows.h"
 #include "mantissa/lab/audit/run.h"
+#include "mantissa/setup/data/rows.h"
 
 namespace mantissa::lab {
 

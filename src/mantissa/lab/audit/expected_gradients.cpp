@@ -7,8 +7,8 @@
 #include <string_view>
 #include <vector>
 
-#include "mantissa/numeric/format.h"
-#include "mantissa/numeric/scaled.h"
+#include "mantissa/core/numeric/format.h"
+#include "mantissa/core/numeric/scaled.h"
 
 namespace mantissa::lab {
 namespace {

@@ -5,7 +5,7 @@
 #include <map>
 #include <string>
 
-#include "mantissa/plan/program.h"
+#include "mantissa/engine/plan/program.h"
 
 namespace mantissa::lab {
 

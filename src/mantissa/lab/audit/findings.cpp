@@ -5,10 +5,10 @@
 #include <algorithm>
 #include <cmath>
 
-#include "mantissa/base/counted.h"
+#include "mantissa/core/base/counted.h"
 #include "mantissa/lab/audit/value_findings.h"
-#include "mantissa/precision/glob.h"
-#include "mantissa/train/health_watch.h"
+#include "mantissa/precision/policy/glob.h"
+#include "mantissa/train/steps/health_watch.h"
 
 namespace mantissa::lab {
 namespace {

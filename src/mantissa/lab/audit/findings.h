@@ -4,9 +4,9 @@
 #include <optional>
 #include <vector>
 
-#include "mantissa/config/run_config.h"
 #include "mantissa/lab/audit/audit.h"
-#include "mantissa/train/trainer.h"
+#include "mantissa/setup/config/run_config.h"
+#include "mantissa/train/steps/trainer.h"
 
 namespace mantissa::lab {
 

@@ -6,7 +6,7 @@
 #include <map>
 #include <string_view>
 
-#include "mantissa/base/words.h"
+#include "mantissa/core/base/words.h"
 #include "mantissa/lab/audit/sections.h"
 #include "mantissa/report/number_text.h"
 

@@ -4,9 +4,9 @@
 #include <algorithm>
 #include <map>
 
-#include "mantissa/base/quantities.h"
+#include "mantissa/core/base/quantities.h"
 #include "mantissa/lab/audit/value_findings.h"
-#include "mantissa/train/health_watch.h"
+#include "mantissa/train/steps/health_watch.h"
 
 namespace mantissa::lab {
 namespace {

@@ -6,9 +6,10 @@
 #include <array>
 #include <cmath>
 
-#include "mantissa/cost/forecast.h"
-#include "mantissa/numeric/convert.h"
-#include "mantissa/runtime/surroundings.h"
+#include "mantissa/core/numeric/convert.h"
+#include "mantissa/engine/runtime/surroundings.h"
+#include "mantissa/setup/forecast/forecast.h"
+#include "mantissa/setup/programs/training.h"
 
 namespace mantissa::lab {
 namespace {
@@ -90,7 +91,7 @@ GradientReference::GradientReference(const AuditSource& source, const config::Ru
   const config::RunConfig f32 = in_f32(config);
   try {
     const std::size_t needed =
-        cost::forecast_memory(cost::compile_parts(f32, source.model.config, source.device), 0).peak();
+        forecast::forecast_memory(programs::compile_parts(f32, source.model.config, source.device), 0).peak();
     const std::size_t there = runtime::available_memory_bytes();
     if (there > 0 && needed > there) {
       absent_ = fmt::format("the same step in f32 needs {:.1f} GB more memory, and {:.1f} GB are free",

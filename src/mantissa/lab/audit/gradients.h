@@ -10,7 +10,7 @@
 
 #include "mantissa/lab/audit/audit.h"
 #include "mantissa/lab/audit/run.h"
-#include "mantissa/train/trainer.h"
+#include "mantissa/train/steps/trainer.h"
 
 namespace mantissa::lab {
 

@@ -4,7 +4,7 @@
 
 #include <algorithm>
 
-#include "mantissa/base/quantities.h"
+#include "mantissa/core/base/quantities.h"
 #include "mantissa/lab/audit/range_losses.h"
 #include "mantissa/lab/audit/sections.h"
 #include "mantissa/report/number_text.h"

@@ -7,7 +7,7 @@
 #include <map>
 #include <set>
 
-#include "mantissa/base/words.h"
+#include "mantissa/core/base/words.h"
 #include "mantissa/report/html.h"
 #include "mantissa/report/page.h"
 

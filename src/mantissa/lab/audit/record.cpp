@@ -6,9 +6,10 @@
 #include <cmath>
 #include <limits>
 
-#include "mantissa/config/stages.h"
 #include "mantissa/lab/median.h"
 #include "mantissa/lab/metrics_file.h"
+#include "mantissa/setup/config/stages.h"
+#include "mantissa/setup/programs/training.h"
 
 namespace mantissa::lab {
 namespace {
@@ -222,9 +223,9 @@ void Record::summarise_gradients() {
   }
 }
 
-void Record::list_unobserved(std::span<const cost::Part> parts) {
+void Record::list_unobserved(std::span<const programs::Part> parts) {
   std::set<std::string> seen;  // the same point in another part of the run is one
-  for (const cost::Part& whole : parts) {
+  for (const programs::Part& whole : parts) {
     if (!observed_.contains(whole.program.get())) continue;
     for (const plan::Program* part : {whole.program.get(), whole.program->update.get()}) {
       if (part == nullptr) continue;
@@ -250,14 +251,14 @@ void Record::list_unobserved(std::span<const cost::Part> parts) {
   }
 }
 
-void Record::list_unreached(std::span<const cost::Part> parts, const config::RunConfig& config,
+void Record::list_unreached(std::span<const programs::Part> parts, const config::RunConfig& config,
                             bool replays) {
-  const auto applies = [](const precision::Rule& rule, const cost::Part& part) {
+  const auto applies = [](const precision::Rule& rule, const programs::Part& part) {
     return rule.first_step.value_or(0) <= part.first && (!rule.last_step || part.first < *rule.last_step);
   };
-  const auto observed = [&](const cost::Part& part) { return observed_.contains(part.program.get()); };
+  const auto observed = [&](const programs::Part& part) { return observed_.contains(part.program.get()); };
   for (std::size_t i = 0; i < parts.size(); ++i) {
-    const cost::Part& part = parts[i];
+    const programs::Part& part = parts[i];
     if (observed(part)) continue;
     const bool last = i + 1 == parts.size();
     const std::int64_t first = part.first + 1, end = last ? config.run.steps : parts[i + 1].first;
@@ -267,8 +268,9 @@ void Record::list_unreached(std::span<const cost::Part> parts, const config::Run
     for (const precision::Rule& rule : config.policy.rules()) {
       if (!rule.first_step && !rule.last_step) continue;
       const bool here = applies(rule, part);
-      const bool elsewhere = std::ranges::any_of(
-          parts, [&](const cost::Part& other) { return observed(other) && applies(rule, other) != here; });
+      const bool elsewhere = std::ranges::any_of(parts, [&](const programs::Part& other) {
+        return observed(other) && applies(rule, other) != here;
+      });
       if (elsewhere)
         text += fmt::format(", where rule {} {}", rule.str(), here ? "applies" : "does not apply");
     }

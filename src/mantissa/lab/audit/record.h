@@ -9,12 +9,13 @@
 #include <tuple>
 #include <vector>
 
-#include "mantissa/cost/forecast.h"
+#include "mantissa/engine/runtime/observer.h"
 #include "mantissa/lab/audit/audit.h"
 #include "mantissa/lab/audit/expected_gradients.h"
-#include "mantissa/runtime/observer.h"
-#include "mantissa/train/health_watch.h"
-#include "mantissa/train/trainer.h"
+#include "mantissa/setup/forecast/forecast.h"
+#include "mantissa/setup/programs/training.h"
+#include "mantissa/train/steps/health_watch.h"
+#include "mantissa/train/steps/trainer.h"
 
 namespace mantissa::lab {
 
@@ -35,15 +36,15 @@ class Record {
   /// Sets the figure of all gradients together.
   void summarise_gradients();
   /// Lists the rounding points that no step has compared (Audit::unobserved). Call it after the last step.
-  void list_unobserved(std::span<const cost::Part> parts);
+  void list_unobserved(std::span<const programs::Part> parts);
   /// Tells whether the rewards of an rl run gave its steps no gradient (Audit::uninformative). Call it after
   /// the last step.
   void judge_rewards();
   /// Lists the parts of the run without an observed step (Audit::unreached), with the option that reaches
   /// them: `--steps`, or `--from-step` for a run that is replayed.
-  void list_unreached(std::span<const cost::Part> parts, const config::RunConfig& config, bool replays);
+  void list_unreached(std::span<const programs::Part> parts, const config::RunConfig& config, bool replays);
   /// Marks a part of the run as observed.
-  void begin_part(const cost::Part& part) { observed_.insert(part.program.get()); }
+  void begin_part(const programs::Part& part) { observed_.insert(part.program.get()); }
 
  private:
   ValueSeries& series_of(const plan::Program& program, const runtime::ObservedValue& value);

@@ -7,9 +7,11 @@
 #include <cmath>
 #include <limits>
 
-#include "mantissa/base/quantities.h"
-#include "mantissa/io/file.h"
-#include "mantissa/io/state.h"
+#include "mantissa/core/base/quantities.h"
+#include "mantissa/engine/plan/explain.h"
+#include "mantissa/engine/runtime/observer.h"
+#include "mantissa/files/io/file.h"
+#include "mantissa/files/io/state.h"
 #include "mantissa/lab/audit/causes.h"
 #include "mantissa/lab/audit/data_findings.h"
 #include "mantissa/lab/audit/findings.h"
@@ -17,10 +19,8 @@
 #include "mantissa/lab/audit/record.h"
 #include "mantissa/lab/audit/verdict.h"
 #include "mantissa/lab/masters.h"
-#include "mantissa/plan/explain.h"
-#include "mantissa/run/directory.h"
-#include "mantissa/runtime/observer.h"
-#include "mantissa/weights/start.h"
+#include "mantissa/setup/weights/start.h"
+#include "mantissa/train/run/directory.h"
 
 namespace mantissa::lab {
 namespace {

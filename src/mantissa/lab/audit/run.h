@@ -7,11 +7,11 @@
 #include <limits>
 #include <stop_token>
 
-#include "mantissa/config/run_config.h"
 #include "mantissa/lab/audit/audit.h"
-#include "mantissa/text/dataset.h"
-#include "mantissa/train/trainer.h"
-#include "mantissa/weights/model_files.h"
+#include "mantissa/setup/config/run_config.h"
+#include "mantissa/setup/weights/model_files.h"
+#include "mantissa/text/rows/dataset.h"
+#include "mantissa/train/steps/trainer.h"
 
 namespace mantissa::lab {
 

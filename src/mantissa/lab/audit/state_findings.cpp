@@ -4,10 +4,10 @@
 #include <algorithm>
 #include <cmath>
 
-#include "mantissa/base/counted.h"
-#include "mantissa/base/quantities.h"
+#include "mantissa/core/base/counted.h"
+#include "mantissa/core/base/quantities.h"
 #include "mantissa/lab/audit/value_findings.h"
-#include "mantissa/train/health_watch.h"
+#include "mantissa/train/steps/health_watch.h"
 
 namespace mantissa::lab {
 namespace {

@@ -1,6 +1,6 @@
 #include <fmt/format.h>
 
-#include "mantissa/base/words.h"
+#include "mantissa/core/base/words.h"
 #include "mantissa/lab/audit/audit.h"
 
 namespace mantissa::lab {

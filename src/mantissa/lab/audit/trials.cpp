@@ -2,7 +2,7 @@
 
 #include <algorithm>
 
-#include "mantissa/run/cures.h"
+#include "mantissa/train/run/cures.h"
 
 namespace mantissa::lab {
 namespace {

@@ -5,11 +5,11 @@
 #include <algorithm>
 #include <cmath>
 
-#include "mantissa/base/counted.h"
-#include "mantissa/base/quantities.h"
-#include "mantissa/numeric/round.h"
-#include "mantissa/runtime/nonfinite.h"
-#include "mantissa/train/health_watch.h"
+#include "mantissa/core/base/counted.h"
+#include "mantissa/core/base/quantities.h"
+#include "mantissa/core/numeric/round.h"
+#include "mantissa/engine/runtime/nonfinite.h"
+#include "mantissa/train/steps/health_watch.h"
 
 namespace mantissa::lab {
 namespace {

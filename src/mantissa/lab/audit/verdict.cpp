@@ -6,8 +6,9 @@
 #include <cctype>
 #include <cmath>
 
-#include "mantissa/base/counted.h"
-#include "mantissa/base/quantities.h"
+#include "mantissa/core/base/counted.h"
+#include "mantissa/core/base/quantities.h"
+#include "mantissa/lab/audit/causes.h"
 #include "mantissa/lab/audit/range_losses.h"
 
 namespace mantissa::lab {

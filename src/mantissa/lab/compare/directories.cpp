@@ -8,17 +8,17 @@
 #include <limits>
 #include <nlohmann/json.hpp>
 
-#include "mantissa/base/error.h"
-#include "mantissa/config/run_config.h"
-#include "mantissa/io/file.h"
-#include "mantissa/io/json.h"
-#include "mantissa/io/state.h"
+#include "mantissa/core/base/error.h"
+#include "mantissa/files/io/file.h"
+#include "mantissa/files/io/json.h"
+#include "mantissa/files/io/state.h"
 #include "mantissa/lab/compare/curves.h"
 #include "mantissa/lab/compare/held_out.h"
 #include "mantissa/lab/diff/config_differences.h"
 #include "mantissa/lab/masters.h"
 #include "mantissa/lab/median.h"
 #include "mantissa/lab/metrics_file.h"
+#include "mantissa/setup/config/run_config.h"
 
 namespace mantissa::lab {
 namespace {

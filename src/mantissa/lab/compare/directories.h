@@ -4,8 +4,8 @@
 #include <filesystem>
 #include <span>
 
+#include "mantissa/engine/runtime/device.h"
 #include "mantissa/lab/compare/compare.h"
-#include "mantissa/runtime/device.h"
 
 namespace mantissa::lab {
 

@@ -3,8 +3,8 @@
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
-#include "mantissa/base/words.h"
-#include "mantissa/data/puzzles.h"
+#include "mantissa/core/base/words.h"
+#include "mantissa/setup/data/puzzles.h"
 
 namespace mantissa::lab {
 

@@ -3,7 +3,7 @@
 
 #include <string>
 
-#include "mantissa/config/run_config.h"
+#include "mantissa/setup/config/run_config.h"
 
 namespace mantissa::lab {
 

@@ -5,7 +5,7 @@
 #include <cmath>
 #include <limits>
 
-#include "mantissa/base/quantities.h"
+#include "mantissa/core/base/quantities.h"
 #include "mantissa/lab/compare/charts.h"
 #include "mantissa/lab/compare/compare.h"
 #include "mantissa/lab/compare/curves.h"

@@ -8,7 +8,7 @@
 #include <numeric>
 #include <string_view>
 
-#include "mantissa/base/quantities.h"
+#include "mantissa/core/base/quantities.h"
 
 namespace mantissa::lab {
 namespace {

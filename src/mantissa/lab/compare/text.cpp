@@ -4,9 +4,9 @@
 
 #include <cmath>
 
-#include "mantissa/base/printable.h"
-#include "mantissa/base/quantities.h"
-#include "mantissa/base/words.h"
+#include "mantissa/core/base/printable.h"
+#include "mantissa/core/base/quantities.h"
+#include "mantissa/core/base/words.h"
 #include "mantissa/lab/compare/compare.h"
 #include "mantissa/lab/compare/measure.h"
 #include "mantissa/lab/compare/verdict.h"

@@ -6,15 +6,16 @@
 #include <limits>
 #include <optional>
 
-#include "mantissa/base/error.h"
-#include "mantissa/cost/native.h"
+#include "mantissa/core/base/error.h"
 #include "mantissa/lab/compare/curves.h"
 #include "mantissa/lab/compare/held_out.h"
 #include "mantissa/lab/masters.h"
 #include "mantissa/lab/median.h"
-#include "mantissa/run/work.h"
-#include "mantissa/train/health_watch.h"
-#include "mantissa/weights/adapted.h"
+#include "mantissa/setup/forecast/native.h"
+#include "mantissa/setup/programs/training.h"
+#include "mantissa/setup/weights/adapted.h"
+#include "mantissa/train/run/work.h"
+#include "mantissa/train/steps/health_watch.h"
 
 namespace mantissa::lab {
 namespace {
@@ -39,7 +40,7 @@ std::unique_ptr<train::Trainer> trainer_for(const PlannedRun& run, std::int64_t 
   auto trainer =
       std::make_unique<train::Trainer>(work.config, std::move(model), std::move(work.task), *run.device);
   if (config.native_only) {
-    for (const cost::Part& part : trainer->parts()) cost::check_native(*part.program, *run.device);
+    for (const programs::Part& part : trainer->parts()) forecast::check_native(*part.program, *run.device);
   }
   return trainer;
 }

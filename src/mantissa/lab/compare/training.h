@@ -8,10 +8,10 @@
 #include <string>
 #include <vector>
 
-#include "mantissa/config/run_config.h"
+#include "mantissa/engine/runtime/device.h"
 #include "mantissa/lab/compare/compare.h"
-#include "mantissa/runtime/device.h"
-#include "mantissa/train/trainer.h"
+#include "mantissa/setup/config/run_config.h"
+#include "mantissa/train/steps/trainer.h"
 
 namespace mantissa::lab {
 

@@ -6,8 +6,8 @@
 #include <algorithm>
 #include <cmath>
 
-#include "mantissa/base/quantities.h"
-#include "mantissa/base/words.h"
+#include "mantissa/core/base/quantities.h"
+#include "mantissa/core/base/words.h"
 #include "mantissa/lab/compare/measure.h"
 #include "mantissa/lab/median.h"
 

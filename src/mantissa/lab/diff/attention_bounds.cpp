@@ -5,8 +5,8 @@
 #include <string_view>
 #include <vector>
 
+#include "mantissa/core/numeric/round.h"
 #include "mantissa/lab/diff/trace_order.h"
-#include "mantissa/numeric/round.h"
 
 namespace mantissa::lab {
 namespace {

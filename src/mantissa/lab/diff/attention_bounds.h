@@ -4,7 +4,7 @@
 
 #include <string>
 
-#include "mantissa/io/checkpoint.h"
+#include "mantissa/files/io/checkpoint.h"
 #include "mantissa/lab/diff/formats.h"
 
 namespace mantissa::lab {

@@ -6,9 +6,9 @@
 #include <sstream>
 #include <utility>
 
-#include "mantissa/base/error.h"
-#include "mantissa/base/words.h"
-#include "mantissa/config/entries.h"
+#include "mantissa/core/base/error.h"
+#include "mantissa/core/base/words.h"
+#include "mantissa/setup/config/entries.h"
 
 namespace mantissa::lab {
 namespace {

@@ -8,12 +8,12 @@
 #include <string>
 #include <vector>
 
-#include "mantissa/convert/tensor_sets.h"
+#include "mantissa/engine/runtime/device.h"
+#include "mantissa/files/convert/tensor_sets.h"
 #include "mantissa/lab/diff/formats.h"
 #include "mantissa/lab/diff/rounding.h"
 #include "mantissa/lab/diff/run_differences.h"
 #include "mantissa/lab/diff/subject.h"
-#include "mantissa/runtime/device.h"
 
 namespace mantissa::lab {
 

@@ -6,9 +6,9 @@
 #include <nlohmann/json.hpp>
 #include <utility>
 
-#include "mantissa/base/counted.h"
+#include "mantissa/core/base/counted.h"
 #include "mantissa/lab/diff/trace_order.h"
-#include "mantissa/train/trace_formats.h"
+#include "mantissa/train/steps/trace_formats.h"
 
 namespace mantissa::lab {
 namespace {

@@ -6,7 +6,7 @@
 #include <string>
 #include <vector>
 
-#include "mantissa/io/checkpoint.h"
+#include "mantissa/files/io/checkpoint.h"
 
 namespace mantissa::lab {
 

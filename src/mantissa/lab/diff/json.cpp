@@ -2,7 +2,7 @@
 #include <cmath>
 #include <nlohmann/json.hpp>
 
-#include "mantissa/io/hash.h"
+#include "mantissa/files/io/hash.h"
 #include "mantissa/lab/diff/diff.h"
 #include "mantissa/lab/diff/trace_order.h"
 

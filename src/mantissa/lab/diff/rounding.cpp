@@ -5,14 +5,14 @@
 #include <algorithm>
 #include <cmath>
 
-#include "mantissa/base/counted.h"
-#include "mantissa/base/error.h"
-#include "mantissa/base/words.h"
-#include "mantissa/convert/origin.h"
+#include "mantissa/core/base/counted.h"
+#include "mantissa/core/base/error.h"
+#include "mantissa/core/base/words.h"
+#include "mantissa/files/convert/origin.h"
 #include "mantissa/lab/diff/attention_bounds.h"
 #include "mantissa/lab/diff/formats.h"
 #include "mantissa/lab/diff/trace_order.h"
-#include "mantissa/precision/policy.h"
+#include "mantissa/precision/policy/policy.h"
 
 namespace mantissa::lab {
 namespace {

@@ -5,8 +5,8 @@
 #include <string>
 #include <vector>
 
-#include "mantissa/convert/tensor_sets.h"
-#include "mantissa/io/checkpoint.h"
+#include "mantissa/files/convert/tensor_sets.h"
+#include "mantissa/files/io/checkpoint.h"
 
 namespace mantissa::lab {
 

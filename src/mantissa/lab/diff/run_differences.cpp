@@ -4,10 +4,10 @@
 
 #include <algorithm>
 
-#include "mantissa/base/error.h"
-#include "mantissa/io/file.h"
-#include "mantissa/io/json.h"
-#include "mantissa/io/state_header.h"
+#include "mantissa/core/base/error.h"
+#include "mantissa/files/io/file.h"
+#include "mantissa/files/io/json.h"
+#include "mantissa/files/io/state_header.h"
 
 namespace mantissa::lab {
 namespace {

@@ -7,11 +7,11 @@
 #include <string>
 #include <vector>
 
-#include "mantissa/convert/tensor_sets.h"
-#include "mantissa/io/state.h"
+#include "mantissa/engine/runtime/device.h"
+#include "mantissa/files/convert/tensor_sets.h"
+#include "mantissa/files/io/state.h"
 #include "mantissa/lab/diff/config_differences.h"
 #include "mantissa/lab/diff/metrics_differences.h"
-#include "mantissa/runtime/device.h"
 
 namespace mantissa::lab {
 

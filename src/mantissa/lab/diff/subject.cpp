@@ -4,10 +4,10 @@
 
 #include <algorithm>
 
-#include "mantissa/base/error.h"
-#include "mantissa/convert/source.h"
-#include "mantissa/io/checkpoint.h"
-#include "mantissa/io/state.h"
+#include "mantissa/core/base/error.h"
+#include "mantissa/files/io/checkpoint.h"
+#include "mantissa/files/io/model_path.h"
+#include "mantissa/files/io/state.h"
 #include "mantissa/lab/diff/run_differences.h"
 #include "mantissa/lab/diff/trace_order.h"
 
@@ -39,8 +39,8 @@ Subject state_of(const Subject& run, const Subject& state) {
 
 /// Returns the model of `run`, or its newest state.
 Subject weights_of(const Subject& run) {
-  const convert::Source source = convert::find_source(run.path);
-  const bool state = source.kind == convert::Source::Kind::state;
+  const io::ModelPath source = io::open_model(run.path);
+  const bool state = source.kind == io::ModelPath::Kind::state;
   return {state ? Subject::Kind::state : Subject::Kind::weights, source.path, source.weights};
 }
 
@@ -67,10 +67,10 @@ Subject find_subject(const fs::path& path) {
         path.string()));
   }
   if (is_run(path)) return {Subject::Kind::run, path, {}};
-  const convert::Source source = convert::find_source(path);
+  const io::ModelPath source = io::open_model(path);
   Subject found{Subject::Kind::weights, source.path, source.weights};
-  if (source.kind == convert::Source::Kind::state) found.kind = Subject::Kind::state;
-  if (source.kind == convert::Source::Kind::file && is_trace(io::WeightFiles(source.weights)))
+  if (source.kind == io::ModelPath::Kind::state) found.kind = Subject::Kind::state;
+  if (source.kind == io::ModelPath::Kind::file && is_trace(io::WeightFiles(source.weights)))
     found.kind = Subject::Kind::trace;
   return found;
 }

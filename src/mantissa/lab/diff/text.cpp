@@ -4,10 +4,10 @@
 
 #include <cmath>
 
-#include "mantissa/base/counted.h"
-#include "mantissa/base/printable.h"
-#include "mantissa/base/words.h"
-#include "mantissa/io/safetensors_header.h"
+#include "mantissa/core/base/counted.h"
+#include "mantissa/core/base/printable.h"
+#include "mantissa/core/base/words.h"
+#include "mantissa/files/io/safetensors_header.h"
 #include "mantissa/lab/diff/diff.h"
 #include "mantissa/lab/diff/trace_order.h"
 

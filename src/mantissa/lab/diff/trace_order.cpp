@@ -2,9 +2,9 @@
 
 #include <algorithm>
 
-#include "mantissa/base/words.h"
-#include "mantissa/convert/origin.h"
-#include "mantissa/graph/op.h"
+#include "mantissa/core/base/words.h"
+#include "mantissa/engine/graph/op.h"
+#include "mantissa/files/convert/origin.h"
 
 namespace mantissa::lab {
 namespace {

@@ -5,7 +5,7 @@
 #include <string_view>
 #include <vector>
 
-#include "mantissa/io/checkpoint.h"
+#include "mantissa/files/io/checkpoint.h"
 
 namespace mantissa::lab {
 

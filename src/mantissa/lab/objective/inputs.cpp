@@ -7,10 +7,10 @@
 #include <cstring>
 #include <optional>
 
-#include "mantissa/base/suggest.h"
-#include "mantissa/base/words.h"
-#include "mantissa/io/safetensors_header.h"
-#include "mantissa/io/widen.h"
+#include "mantissa/core/base/suggest.h"
+#include "mantissa/core/base/words.h"
+#include "mantissa/files/io/safetensors_header.h"
+#include "mantissa/files/io/widen.h"
 
 namespace mantissa::lab {
 namespace {

@@ -8,8 +8,8 @@
 #include <string_view>
 #include <vector>
 
-#include "mantissa/base/error.h"
-#include "mantissa/io/safetensors.h"
+#include "mantissa/core/base/error.h"
+#include "mantissa/files/io/safetensors.h"
 
 namespace mantissa::lab {
 

@@ -1,10 +1,10 @@
 // Objectives of pairs: dpo and reward. Rows 2i are chosen, rows 2i + 1 rejected.
 #include <fmt/format.h>
 
-#include "mantissa/base/counted.h"
+#include "mantissa/core/base/counted.h"
 #include "mantissa/lab/objective/parts.h"
-#include "mantissa/objective/policy_loss.h"
-#include "mantissa/objective/preference.h"
+#include "mantissa/setup/objective/policy_loss.h"
+#include "mantissa/setup/objective/preference.h"
 
 namespace mantissa::lab {
 namespace {

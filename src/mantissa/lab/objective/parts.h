@@ -6,8 +6,8 @@
 #include <string>
 #include <vector>
 
-#include "mantissa/config/run_config.h"
 #include "mantissa/lab/objective/inputs.h"
+#include "mantissa/setup/config/run_config.h"
 
 namespace mantissa::lab {
 

@@ -5,12 +5,12 @@
 #include <cmath>
 #include <set>
 
-#include "mantissa/base/counted.h"
+#include "mantissa/core/base/counted.h"
 #include "mantissa/lab/objective/parts.h"
 #include "mantissa/lab/objective/policy_batch.h"
-#include "mantissa/objective/advantages.h"
-#include "mantissa/objective/kl.h"
-#include "mantissa/objective/policy_loss.h"
+#include "mantissa/setup/objective/advantages.h"
+#include "mantissa/setup/objective/kl.h"
+#include "mantissa/setup/objective/policy_loss.h"
 
 namespace mantissa::lab {
 namespace {

@@ -4,9 +4,9 @@
 #include <cstdint>
 #include <vector>
 
-#include "mantissa/config/run_config.h"
 #include "mantissa/lab/objective/inputs.h"
-#include "mantissa/objective/settings.h"
+#include "mantissa/setup/config/run_config.h"
+#include "mantissa/setup/objective/settings.h"
 
 namespace mantissa::lab {
 

@@ -8,13 +8,13 @@
 #include <optional>
 #include <utility>
 
-#include "mantissa/base/error.h"
-#include "mantissa/base/suggest.h"
-#include "mantissa/base/words.h"
-#include "mantissa/config/options.h"
-#include "mantissa/config/post_training.h"
-#include "mantissa/io/output.h"
+#include "mantissa/core/base/error.h"
+#include "mantissa/core/base/suggest.h"
+#include "mantissa/core/base/words.h"
+#include "mantissa/files/io/output.h"
 #include "mantissa/lab/objective/parts.h"
+#include "mantissa/setup/config/options.h"
+#include "mantissa/setup/config/post_training.h"
 
 namespace mantissa::lab {
 namespace {

@@ -1,4 +1,0 @@
-// The errors that the public functions throw.
-#pragma once
-
-#include "mantissa/base/error.h"

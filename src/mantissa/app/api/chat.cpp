@@ -1,0 +1,73 @@
+#include "mantissa/app/api/chat.h"
+
+#include <nlohmann/json.hpp>
+
+#include "mantissa/app/api/internal.h"
+#include "mantissa/files/io/atomic.h"
+#include "mantissa/generate/dialog/conversation.h"
+
+namespace mantissa::api {
+
+namespace {
+
+dialog::Settings settings_of(const ChatOptions& o) {
+  return {o.chat_template,
+          o.system,
+          o.max_new_tokens,
+          {o.temperature, o.top_k, o.top_p, o.min_p, o.repetition_penalty, o.seed},
+          o.stop};
+}
+
+}  // namespace
+
+struct Chat::Impl {
+  Impl(const weights::ModelSource& source, const ChatOptions& o)
+      : device(device_for(o.hardware)),
+        conversation(source, policy_for(o.precision, source), settings_of(o), *device) {}
+
+  std::shared_ptr<const runtime::Device> device;
+  dialog::Conversation conversation;
+};
+
+Chat::Chat(const Model& model, const ChatOptions& options)
+    : impl_(std::make_unique<Impl>(source_of(model), options)) {}
+
+Chat::~Chat() = default;
+Chat::Chat(Chat&&) noexcept = default;
+Chat& Chat::operator=(Chat&&) noexcept = default;
+
+ChatAnswer Chat::ask(const std::string& text, const std::function<void(std::string_view)>& on_text,
+                     std::stop_token stop) {
+  dialog::Answer a = impl_->conversation.ask(text, on_text, std::move(stop));
+  return {std::move(a.text), std::move(a.ids), std::move(a.log_probs),  a.prompt_tokens,
+          a.kept_tokens,     a.seconds,        std::string(name(a.end))};
+}
+
+std::string Chat::prompt_of(const std::string& text) const {
+  return impl_->conversation.prompt_of(text);
+}
+
+void Chat::reset() {
+  impl_->conversation.reset();
+}
+
+void Chat::set_system(const std::string& text) {
+  impl_->conversation.set_system(text);
+}
+
+std::vector<ChatMessage> Chat::messages() const {
+  std::vector<ChatMessage> all;
+  for (const dialog::Message& m : impl_->conversation.messages()) all.push_back({m.role, m.content});
+  return all;
+}
+
+void Chat::save(const std::filesystem::path& file) const {
+  const nlohmann::ordered_json row = {{"messages", dialog::to_json(impl_->conversation.messages())}};
+  io::write_file_atomic(file, row.dump(-1, ' ', false, nlohmann::json::error_handler_t::replace) + "\n");
+}
+
+const std::string& Chat::template_name() const {
+  return impl_->conversation.format().template_name();
+}
+
+}  // namespace mantissa::api

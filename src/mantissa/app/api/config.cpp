@@ -1,0 +1,136 @@
+#include "mantissa/app/api/config.h"
+
+#include <fmt/format.h>
+
+#include <filesystem>
+#include <optional>
+#include <utility>
+
+#include "mantissa/app/api/internal.h"
+#include "mantissa/app/api/version.h"
+#include "mantissa/engine/plan/rules.h"
+#include "mantissa/precision/compat/deepspeed.h"
+#include "mantissa/setup/config/adapter.h"
+#include "mantissa/setup/config/aliases.h"
+#include "mantissa/setup/config/command_policy.h"
+#include "mantissa/setup/config/key_help.h"
+#include "mantissa/setup/config/unknown.h"
+
+namespace mantissa::api {
+
+namespace {
+
+/// Precision arguments, and the DeepSpeed file that they name.
+struct Arguments {
+  explicit Arguments(const Precision& precision) : all{precision.policy, precision.rules, nullptr} {
+    if (precision.deepspeed.empty()) return;
+    file = compat::read_deepspeed(precision.deepspeed);
+    all.deepspeed = &*file;
+  }
+  Arguments(const Arguments&) = delete;
+  Arguments& operator=(const Arguments&) = delete;
+
+  std::optional<compat::DeepSpeedFile> file;
+  config::PrecisionArguments all;
+};
+
+/// Returns a key without its values, spellings and defaults.
+ConfigKeyHelp key_of(const config::OptionInfo& o) {
+  return {o.section, o.key, o.type, o.default_value, o.description, {}, {}, {}};
+}
+
+/// Adds the warnings about rules that match nothing whatever the model is.
+void add_rule_warnings(const precision::Policy& policy, config::Told& told) {
+  for (std::string& warning : plan::inserted_step_warnings(policy))
+    told.warnings.push_back(std::move(warning));
+}
+
+}  // namespace
+
+Config Config::load(const std::filesystem::path& path, const std::vector<std::string>& overrides,
+                    const Precision& precision, bool of_train) {
+  const Arguments arguments(precision);
+  Impl impl;
+  impl.run = config::load_config(path, overrides, arguments.all, &impl.told, of_train);
+  add_rule_warnings(impl.run.policy, impl.told);
+  return Config(std::make_shared<const Impl>(std::move(impl)));
+}
+
+Config Config::parse(std::string_view text, const std::vector<std::string>& overrides,
+                     const Precision& precision) {
+  const Arguments arguments(precision);
+  Impl impl;
+  impl.run = config::parse_config(text, std::filesystem::current_path() / "config", overrides, arguments.all,
+                                  &impl.told);
+  add_rule_warnings(impl.run.policy, impl.told);
+  return Config(std::make_shared<const Impl>(std::move(impl)));
+}
+
+std::string Config::toml() const {
+  return impl_->run.to_toml();
+}
+std::filesystem::path Config::out() const {
+  return impl_->run.run.out;
+}
+std::string Config::objective() const {
+  return impl_->run.train.objective;
+}
+std::string Config::policy() const {
+  return fmt::format("{}: {}", impl_->run.policy.preset(), impl_->run.policy.line());
+}
+
+const std::vector<std::string>& Config::notes() const {
+  return impl_->told.notes;
+}
+const std::vector<std::string>& Config::warnings() const {
+  return impl_->told.warnings;
+}
+
+precision::Policy policy_for(const Precision& precision, config::Told* told, bool backward) {
+  const Arguments arguments(precision);
+  return config::command_policy(arguments.all, told, backward);
+}
+
+precision::Policy policy_for(const Precision& precision, const weights::ModelSource& source, bool backward) {
+  return config::adapted_policy(policy_for(precision, nullptr, backward), source.config);
+}
+
+Reading read_precision(const Precision& precision, bool backward) {
+  config::Told told;
+  const precision::Policy policy = policy_for(precision, &told, backward);
+  add_rule_warnings(policy, told);
+  return {fmt::format("{}: {}", policy.preset(), policy.line()), told.notes, told.warnings};
+}
+
+std::string version() {
+  return "0.1.0";
+}
+std::string config_help(std::size_t columns, std::string_view section) {
+  return config::options_help(columns, section);
+}
+
+std::vector<ConfigKeyHelp> config_keys() {
+  std::vector<ConfigKeyHelp> keys;
+  for (config::OptionInfo& o : config::options()) keys.push_back(key_of(o));
+  return keys;
+}
+
+ConfigKeyHelp config_key_help(std::string_view name) {
+  for (const config::OptionInfo& o : config::options()) {
+    if (fmt::format("{}.{}", o.section, o.key) != name) continue;
+    config::KeyHelp help = config::help_of(o);
+    ConfigKeyHelp key = key_of(o);
+    key.values = std::move(help.values);
+    key.spellings = std::move(help.spellings);
+    key.defaults = std::move(help.defaults);
+    return key;
+  }
+  throw ConfigError(fmt::format("{}: is not a key of a config; see mantissa help keys", name));
+}
+
+ConfigKey find_config_key(std::string_view word) {
+  const config::KnownKey key = config::find_key(word);
+  return {key.name, key.note, config::about_alias(word)};
+}
+
+}  // namespace mantissa::api

@@ -1,0 +1,220 @@
+#include "mantissa/app/api/generate.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <memory>
+#include <optional>
+
+#include "mantissa/app/api/internal.h"
+#include "mantissa/core/base/error.h"
+#include "mantissa/files/io/file.h"
+#include "mantissa/generate/rollout/complete.h"
+#include "mantissa/generate/rollout/stop_text.h"
+#include "mantissa/setup/data/tokenizer.h"
+#include "mantissa/text/rows/known_ids.h"
+#include "mantissa/text/rows/readers.h"
+#include "mantissa/text/rows/sources.h"
+
+namespace mantissa::api {
+namespace {
+
+/// Returns the ids of a prompt, which messages call `name`.
+std::vector<std::int32_t> ids_of(const Prompt& prompt, const std::string& name,
+                                 const tokenizer::Tokenizer* tokenizer, const weights::ModelSource& source) {
+  if (!prompt.ids.empty()) return prompt.ids;
+  if (tokenizer == nullptr) {
+    throw ConfigError(
+        fmt::format("{}. Encode the prompt with the model's tokenizer, and give --prompt-ids 1,2,3",
+                    data::why_no_tokenizer(source)));
+  }
+  std::vector<std::int32_t> ids = tokenizer->encode_with_template(prompt.text);
+  text::check_known_ids(ids, *tokenizer, source.config.vocab_size, name);
+  return ids;
+}
+
+void check_option(const char* option, std::int64_t value, std::int64_t most) {
+  if (value < 1 || value > most)
+    throw ConfigError(fmt::format("{} {}: must be between 1 and {}", option, value, most));
+}
+
+/// Returns the name of a prompt in messages.
+std::string name_of(std::span<const Prompt> prompts, std::size_t p) {
+  if (!prompts[p].where.empty()) return fmt::format("{}: the prompt", prompts[p].where);
+  return prompts.size() == 1 ? "the prompt" : fmt::format("prompt {} of {}", p + 1, prompts.size());
+}
+
+/// Returns a request for every sample of every prompt.
+std::vector<rollout::Request> requests_of(std::span<const Prompt> prompts, const GenerateOptions& o,
+                                          const tokenizer::Tokenizer* tokenizer,
+                                          const weights::ModelSource& source) {
+  check_option("--samples", o.samples, std::int64_t{1} << 20);
+  std::vector<rollout::Request> requests;
+  for (std::size_t p = 0; p < prompts.size(); ++p) {
+    const std::string name = name_of(prompts, p);
+    const std::vector<std::int32_t> ids = ids_of(prompts[p], name, tokenizer, source);
+    if (ids.empty()) throw ConfigError(fmt::format("{} is empty; give it at least one token", name));
+    for (std::int64_t sample = 0; sample < o.samples; ++sample) requests.push_back({ids, sample});
+  }
+  return requests;
+}
+
+/// Returns the ids without the one that ends the text.
+std::span<const std::int32_t> without_end(std::span<const std::int32_t> ids,
+                                          const std::vector<std::int32_t>& stop) {
+  const bool ended = !ids.empty() && std::find(stop.begin(), stop.end(), ids.back()) != stop.end();
+  return ids.first(ids.size() - (ended ? 1 : 0));
+}
+
+/// Returns the text of the generated ids. A model may have more entries than its tokenizer; those are not
+/// text.
+std::string text_of(const tokenizer::Tokenizer& tokenizer, std::span<const std::int32_t> ids,
+                    const std::vector<std::int32_t>& stop) {
+  std::vector<std::int32_t> known;
+  for (const std::int32_t id : without_end(ids, stop)) {
+    if (tokenizer.known(id)) known.push_back(id);
+  }
+  return tokenizer.decode(known);
+}
+
+/// Makes the text of each sequence, ends it at stop strings, and calls on_token with the text that each token
+/// completes. Request r is sample r mod o.samples of its prompt.
+class Texts {
+ public:
+  Texts(const GenerateOptions& o, const std::vector<std::int32_t>& ends,
+        const tokenizer::Tokenizer* tokenizer, std::size_t requests)
+      : o_(o), ends_(ends), tokenizer_(tokenizer) {
+    if (tokenizer == nullptr && !o.stop.empty())
+      throw ConfigError("--stop: this model has no tokenizer, so its output is no text");
+    for (std::size_t r = 0; r < requests; ++r) sequences_.emplace_back(o.stop);
+    if (tokenizer == nullptr) return;
+    for (Sequence& s : sequences_) s.text.emplace(*tokenizer);
+  }
+
+  /// Returns false to end the sequence.
+  bool push(std::size_t request, std::int32_t id, double log_prob) {
+    const auto samples = static_cast<std::size_t>(o_.samples);
+    Token token{request / samples, static_cast<std::int64_t>(request % samples), id, log_prob, {}};
+    Sequence& s = sequences_[request];
+    ++s.tokens;
+    if (s.text) {
+      const bool end = std::find(ends_.begin(), ends_.end(), id) != ends_.end();
+      if (!end && tokenizer_->known(id)) token.text = s.stop.push(s.text->push(id));
+      if (end || s.tokens == o_.max_new_tokens) {
+        token.text += s.stop.push(s.text->finish());
+        token.text += s.stop.finish();
+      }
+    }
+    const bool goes_on = !o_.on_token || o_.on_token(token);
+    return goes_on && !s.stop.stopped();
+  }
+
+  bool stopped(std::size_t request) const { return sequences_[request].stop.stopped(); }
+
+ private:
+  struct Sequence {
+    explicit Sequence(const std::vector<std::string>& stops) : stop(stops) {}
+    std::optional<tokenizer::TextStream> text;
+    rollout::StopText stop;
+    std::int64_t tokens = 0;
+  };
+  const GenerateOptions& o_;
+  const std::vector<std::int32_t>& ends_;
+  const tokenizer::Tokenizer* tokenizer_;
+  std::vector<Sequence> sequences_;
+};
+
+/// Returns `text` up to the first stop string.
+std::string before_stop(const std::string& text, const std::vector<std::string>& stops) {
+  rollout::StopText stop(stops);
+  std::string before = stop.push(text);
+  return before + stop.finish();
+}
+
+/// Keeps the `best` samples of each prompt.
+void keep_best(std::int64_t best, std::vector<Generation>& all) {
+  std::ranges::stable_sort(all, [](const Generation& a, const Generation& b) {
+    return a.prompt != b.prompt ? a.prompt < b.prompt : a.total_log_prob > b.total_log_prob;
+  });
+  std::size_t prompt = 0;
+  std::int64_t kept = 0;
+  std::erase_if(all, [&](const Generation& g) {
+    if (g.prompt != prompt) kept = 0;
+    prompt = g.prompt;
+    return ++kept > best;
+  });
+}
+
+}  // namespace
+
+std::string read_prompt(const std::filesystem::path& file) {
+  constexpr std::uint64_t kMost = std::uint64_t{1} << 24U;
+  return io::read_text_file(file, kMost);
+}
+
+std::vector<Prompt> read_prompts(const std::filesystem::path& file) {
+  constexpr std::int64_t kMost = std::int64_t{1} << 20;
+  constexpr const char* kFields[] = {"prompt", "text"};
+  text::expand_files({file.string()});  // a regular file
+  std::vector<Prompt> prompts;
+  for (text::LineDocument& line : text::read_line_documents(file.string(), kMost, kFields))
+    prompts.push_back({std::move(line.text), {}, fmt::format("{}:{}", file.string(), line.line)});
+  if (prompts.empty()) throw FileError(fmt::format("\"{}\": contains no prompts", file.string()));
+  return prompts;
+}
+
+Generations generate(const Model& model, std::span<const Prompt> prompts, const GenerateOptions& o,
+                     std::stop_token stop) {
+  const auto device = device_for(o.hardware);
+  const weights::ModelSource source = source_of(model);
+  const std::unique_ptr<tokenizer::Tokenizer> tokenizer = data::tokenizer_of(source);
+  const std::vector<rollout::Request> requests = requests_of(prompts, o, tokenizer.get(), source);
+  check_option("--max-new-tokens", o.max_new_tokens, std::int64_t{1} << 24);
+  check_option("--streams", o.streams, 1024);
+  if (o.best < 0 || o.best > o.samples)
+    throw ConfigError(
+        fmt::format("--best {}: must be between 1 and --samples, which is {}", o.best, o.samples));
+  rollout::GenerateOptions options;
+  options.max_new_tokens = o.max_new_tokens;
+  options.stop = rollout::stop_ids(source);
+  if (options.stop.empty() && tokenizer != nullptr && tokenizer->eos()) options.stop = {*tokenizer->eos()};
+  options.sampling = {o.temperature, o.top_k, o.top_p, o.min_p, o.repetition_penalty, o.seed};
+  options.interrupt = stop;
+  Texts texts(o, options.stop, tokenizer.get(), requests.size());
+  if (o.on_token || !o.stop.empty()) {
+    options.on_token = [&](std::size_t request, std::int32_t id, double log_prob) {
+      return texts.push(request, id, log_prob);
+    };
+  }
+  std::vector<rollout::Generation> made =
+      rollout::complete(source, policy_for(o.precision, source), requests, options, o.streams, *device);
+  Generations out;
+  double tokens = 0, seconds = 0;
+  for (std::size_t i = 0; i < made.size(); ++i) {
+    const auto count = static_cast<double>(made[i].ids.size());
+    tokens += count;
+    seconds = std::max(seconds, made[i].seconds);
+    Generation g;
+    g.prompt_ids = requests[i].prompt;
+    g.ids = std::move(made[i].ids);
+    g.log_probs = std::move(made[i].log_probs);
+    g.tokens_per_second = made[i].seconds > 0 ? count / made[i].seconds : 0;
+    for (const double log_prob : g.log_probs) g.total_log_prob += log_prob;
+    g.prompt = i / static_cast<std::size_t>(o.samples);
+    g.sample = static_cast<std::int64_t>(i % static_cast<std::size_t>(o.samples));
+    g.stopped = texts.stopped(i);
+    if (tokenizer != nullptr) g.text = before_stop(text_of(*tokenizer, g.ids, options.stop), o.stop);
+    out.all.push_back(std::move(g));
+  }
+  if (o.best > 0) keep_best(o.best, out.all);
+  out.interrupted = stop.stop_requested() && !std::ranges::all_of(made, &rollout::Generation::ended);
+  out.tokens_per_second = seconds > 0 ? tokens / seconds : 0;
+  return out;
+}
+
+Generation generate(const Model& model, const GenerateOptions& o, std::stop_token stop) {
+  const Prompt prompt{o.prompt, o.prompt_ids};
+  return std::move(generate(model, {&prompt, 1}, o, std::move(stop)).all.front());
+}
+
+}  // namespace mantissa::api

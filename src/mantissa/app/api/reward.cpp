@@ -1,0 +1,25 @@
+#include "mantissa/app/api/reward.h"
+
+#include <optional>
+
+#include "mantissa/text/reward/responses.h"
+#include "mantissa/text/reward/rule.h"
+
+namespace mantissa::api {
+
+Rewards score_responses(const std::string& rule, const std::filesystem::path& file,
+                        const RewardOptions& options, const std::stop_token& stop) {
+  reward::RuleOptions of_rule;
+  of_rule.timeout = options.timeout;
+  of_rule.marked = true;
+  const std::unique_ptr<reward::Rule> made = reward::make_rule(rule, of_rule);
+  Rewards rewards;
+  std::optional<std::vector<reward::Score>> scores = reward::score_file(*made, file.string(), stop);
+  rewards.interrupted = !scores;
+  if (scores) {
+    for (reward::Score& s : *scores) rewards.all.push_back({s.total, std::move(s.parts)});
+  }
+  return rewards;
+}
+
+}  // namespace mantissa::api

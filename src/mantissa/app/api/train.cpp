@@ -1,0 +1,128 @@
+#include "mantissa/app/api/train.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <memory>
+#include <string_view>
+
+#include "mantissa/app/api/internal.h"
+#include "mantissa/precision/policy/supported.h"
+#include "mantissa/setup/data/rows.h"
+#include "mantissa/setup/data/tokenizer.h"
+#include "mantissa/train/rl/samples.h"
+#include "mantissa/train/run/run.h"
+#include "mantissa/train/run/work.h"
+
+namespace mantissa::api {
+namespace {
+
+Step step_of(const train::StepReport& r, std::int64_t steps, double seconds_left) {
+  const std::string overflow = r.batch_skipped ? "its batch is in run.skip_batches"
+                               : r.overflow    ? fmt::format("{} ({})", r.overflow->what, r.overflow->rows)
+                                               : "";
+  const auto metric = [&](std::string_view name) -> std::optional<double> {
+    const auto found = std::ranges::find(r.metrics, name, &objective::Metric::name);
+    return found == r.metrics.end() ? std::nullopt : std::optional(found->value);
+  };
+  std::vector<std::pair<std::string, double>> metrics;
+  for (const objective::Metric& m : r.metrics) metrics.emplace_back(m.name, m.value);
+  return {r.step,
+          steps,
+          r.loss,
+          r.tokens,
+          r.grad_norm,
+          r.lr,
+          r.loss_scale,
+          r.skipped,
+          overflow,
+          r.tokens_per_second,
+          r.peak_share,
+          r.seconds,
+          seconds_left,
+          metric("masked_share"),
+          metric("padding_share"),
+          std::move(metrics)};
+}
+
+run::Events events_of(const Events& events, std::int64_t steps) {
+  run::Events out;
+  if (events.on_plan) out.on_plan = [&events](const auto& plan) { events.on_plan(plan_of(plan)); };
+  if (events.on_step) {
+    out.on_step = [&events, steps](const train::StepReport& step, double left) {
+      events.on_step(step_of(step, steps, left));
+    };
+  }
+  out.on_validation = [&events](std::int64_t step, const train::Validation& v) {
+    if (events.on_validation && v.loss) events.on_validation(step, *v.loss);
+    if (!events.on_measurements || v.metrics.empty()) return;
+    Metrics metrics;
+    for (const objective::Metric& m : v.metrics) metrics.emplace_back(m.name, m.value);
+    events.on_measurements(step, metrics);
+  };
+  out.on_state = events.on_state;
+  out.on_note = events.on_note;
+  out.on_warning = events.on_warning;
+  return out;
+}
+
+std::shared_ptr<const Weights> weights_of(weights::SavedModel model) {
+  auto weights = std::make_shared<Weights>();
+  for (weights::SavedTensor& t : model.tensors) {
+    weights->tensors.push_back({std::move(t.name), std::string(io::safetensors_name(t.dtype)),
+                                std::move(t.shape), std::move(t.bytes)});
+  }
+  weights->metadata = std::move(model.metadata);
+  return weights;
+}
+
+Summary summary_of(run::Result r) {
+  Summary s;
+  s.steps = r.steps;
+  s.steps_here = r.steps_here;
+  s.first_loss = r.first_loss;
+  s.first_loss_step = r.first_loss_step;
+  s.final_loss = r.final_loss;
+  if (r.validation) s.validation_loss = r.validation->loss;
+  s.tokens = r.tokens;
+  s.tokens_here = r.tokens_here;
+  s.seconds = r.seconds;
+  s.predicted_peak_bytes = r.predicted_peak_bytes;
+  s.measured_peak_bytes = r.measured_peak_bytes;
+  s.findings = r.findings;
+  s.skipped = r.skipped;
+  s.fallback_share = r.fallback_share;
+  s.policy = r.policy;
+  s.policy_name = r.policy_name;
+  s.weights_xxh64 = r.weights_xxh64;
+  s.model = r.model;
+  if (!r.model.empty()) s.model_format = name(r.model_format);
+  s.interrupted = r.interrupted;
+  s.model_config = std::move(r.weights.config_json);
+  if (!r.weights.tensors.empty()) s.weights = weights_of(std::move(r.weights));
+  return s;
+}
+
+}  // namespace
+
+Summary train(const Config& config, const TrainOptions& options, const Events& events, std::stop_token stop) {
+  const config::RunConfig& run = config.impl().run;
+  precision::check_supported(run.policy);
+  const auto device = device_for(options.hardware, run.run.threads);
+  const std::filesystem::path out = options.out.empty() ? std::filesystem::path(run.run.out) : options.out;
+  weights::ModelSource source = weights::find_run_model(run);
+  if (options.weights != nullptr) weights::use_memory(source, memory_of(options.weights));
+  config::Told told = config.impl().told;
+  if (!in_memory(options.data)) data::add_notes(run, source.config, told);
+  const auto samples = std::make_shared<rl::SamplesFile>(out / "samples.jsonl");
+  run::Work work = run::work_of(
+      run, source, memory_of(options.data), *device, &told.notes,
+      [samples](std::int64_t step, std::span<const rl::Sampled> sampled) { samples->write(step, sampled); });
+  run::DirectoryOptions directory{out, options.overwrite, options.resume};
+  auto files = data::files_of_tokenizer(run, source.config, in_memory(options.data));
+  return summary_of(run::train({work.config, std::move(told), std::move(source), std::move(work.task),
+                                std::move(directory), options.return_weights, std::move(files)},
+                               events_of(events, run.run.steps), *device, std::move(stop)));
+}
+
+}  // namespace mantissa::api

@@ -1,0 +1,237 @@
+#include "mantissa/app/cli/arguments.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cctype>
+#include <charconv>
+#include <cmath>
+
+#include "mantissa/app/cli/unknown.h"
+#include "mantissa/core/base/words.h"
+
+namespace mantissa::cli {
+namespace {
+
+bool is_optional(const Positional& positional) {
+  return positional.name.starts_with('[');
+}
+
+/// Returns true for "-x" and "--word", but not for "-", "-1" and "--".
+bool looks_like_option(std::string_view word) {
+  if (!word.starts_with('-')) return false;
+  const std::string_view name = word.substr(word.starts_with("--") ? 2 : 1);
+  return !name.empty() && std::isalpha(static_cast<unsigned char>(name.front())) != 0;
+}
+
+[[noreturn]] void refuse(const Command& command, const std::string& why) {
+  throw ConfigError(
+      fmt::format("{}{} mantissa {} --help", why, why.ends_with('?') ? " See" : "; see", command.name));
+}
+
+/// Returns true for "data --help".
+bool asks_for_group(std::span<const std::string> words) {
+  return words.size() > 1 && (words[1] == "--help" || words[1] == "-h") &&
+         find_command(words.front()) == nullptr && first_of_group(words.front()) != nullptr;
+}
+
+/// Returns the command that the first words name, and the number of these words.
+std::pair<const Command*, std::size_t> read_command(std::span<const std::string> words) {
+  if (words.front() == "--help" || words.front() == "-h") return {find_command("help"), 1};
+  if (words.front() == "--version" || words.front() == "-V") return {find_command("version"), 1};
+  if (words.size() > 1) {
+    if (const Command* command = find_command(words[0] + " " + words[1])) return {command, 2};
+  }
+  if (const Command* command = find_command(words.front())) return {command, 1};
+  if (asks_for_group(words)) return {first_of_group(words.front()), 1};
+  throw ConfigError(unknown_command(words));
+}
+
+/// Returns true if a cure with the option `added` replaces the given option `name`.
+bool excludes(std::string_view added, std::string_view name) {
+  const bool begins = added == "--resume" || added == "--overwrite";
+  return begins && (name == "--resume" || name == "--overwrite" || name == "--dry-run");
+}
+
+/// Returns true for keys that modify a policy. A new policy replaces them.
+bool is_of_policy(std::string_view key_value) {
+  return key_value.starts_with("precision.") && !key_value.starts_with("precision.rules") &&
+         !key_value.starts_with("precision.native_only") && !key_value.starts_with("precision.deepspeed");
+}
+
+}  // namespace
+
+Arguments::Arguments(std::string program, std::span<const std::string> words) : program_(std::move(program)) {
+  const auto [command, named_by] = read_command(words);
+  command_ = command;
+  if (asks_for_group(words)) group_ = words.front();
+  positionals_.resize(command_->positionals.size());
+  std::span<const std::string> rest = words.subspan(named_by);
+  bool only_positionals = false;
+  while (!rest.empty()) {
+    const std::string& word = rest.front();
+    rest = rest.subspan(1);
+    if (word == "--" && !only_positionals) {
+      only_positionals = true;
+    } else if (!only_positionals && looks_like_option(word)) {
+      read_option(word, rest);
+    } else {
+      add_positional(word);
+    }
+  }
+  if (has("--help") || missing() == 0) return;
+  refuse(*command_, fmt::format("{}: {} is missing: {}", command_->name, command_->positionals[filled_].name,
+                                command_->positionals[filled_].description));
+}
+
+void Arguments::read_option(const std::string& word, std::span<const std::string>& rest) {
+  const std::size_t equals = word.find('=');
+  const std::string name = word == "-h" ? "--help" : word.substr(0, equals);
+  const Option* option = find_option(*command_, name);
+  if (option == nullptr) {
+    const bool has_value = equals != std::string::npos || (!rest.empty() && !looks_like_option(rest.front()));
+    const std::string value = equals != std::string::npos ? word.substr(equals + 1)
+                              : has_value                 ? rest.front()
+                                                          : "";
+    refuse(*command_, unknown_option(*command_, name, value));
+  }
+  Given given{option, {}};
+  if (equals != std::string::npos) {
+    if (option->takes == Takes::nothing) refuse(*command_, fmt::format("{}: does not take a value", name));
+    given.values.push_back(word.substr(equals + 1));
+  } else if (option->takes == Takes::list) {
+    // Leaves the words that positional arguments still need.
+    while (!rest.empty() && !looks_like_option(rest.front()) &&
+           (given.values.empty() || rest.size() > missing())) {
+      given.values.push_back(rest.front());
+      rest = rest.subspan(1);
+    }
+  } else if (option->takes != Takes::nothing && option->takes != Takes::maybe && !rest.empty() &&
+             !looks_like_option(rest.front())) {
+    given.values.push_back(rest.front());
+    rest = rest.subspan(1);
+  }
+  if (given.values.empty() && option->takes != Takes::nothing && option->takes != Takes::maybe) {
+    refuse(*command_,
+           fmt::format("{0}: {1} is missing{2}", name, option->argument,
+                       rest.empty() ? "" : fmt::format(" (a value that begins with -: {}=-…)", name)));
+  }
+  given_.push_back(std::move(given));
+}
+
+void Arguments::add_positional(const std::string& word) {
+  if (command_->name == "help" && filled_ == 1 && find_command(positionals_[0] + " " + word) != nullptr) {
+    positionals_[0] += " " + word;  // the name of a command may have two words
+    return;
+  }
+  const bool repeats =
+      !command_->positionals.empty() && command_->positionals.back().name.find("…") != std::string_view::npos;
+  if (filled_ == positionals_.size() && repeats) positionals_.emplace_back();
+  if (filled_ == positionals_.size())
+    refuse(*command_, fmt::format("{}: unexpected argument {}", command_->name, in_quotes(word)));
+  positionals_[filled_++] = word;
+}
+
+std::size_t Arguments::missing() const {
+  const std::span all(command_->positionals);
+  const auto rest = all.subspan(std::min(filled_, all.size()));
+  return static_cast<std::size_t>(
+      std::ranges::count_if(rest, [](const Positional& p) { return !is_optional(p); }));
+}
+
+const Option& Arguments::known(std::string_view option) const {
+  if (const Option* found = find_option(*command_, option)) return *found;
+  throw InternalError(fmt::format("{} does not take an option {}", command_->name, option));
+}
+
+bool Arguments::has(std::string_view option) const {
+  known(option);
+  return std::ranges::any_of(given_, [&](const Given& g) { return g.option->name == option; });
+}
+
+std::string Arguments::text(std::string_view option) const {
+  std::string value(known(option).fallback);
+  for (const Given& g : given_) {
+    if (g.option->name == option && !g.values.empty()) value = g.values.back();
+  }
+  return value;
+}
+
+std::vector<std::string> Arguments::texts(std::string_view option) const {
+  known(option);
+  std::vector<std::string> all;
+  for (const Given& g : given_) {
+    if (g.option->name == option) all.insert(all.end(), g.values.begin(), g.values.end());
+  }
+  return all;
+}
+
+std::int64_t Arguments::integer(std::string_view option, std::int64_t least, std::int64_t most) const {
+  const std::string value = text(option);
+  std::int64_t number = 0;
+  const auto [end, error] = std::from_chars(value.data(), value.data() + value.size(), number);
+  if (error != std::errc() || end != value.data() + value.size() || number < least || number > most) {
+    refuse(*command_, fmt::format("{} {}: must be a whole number from {} to {}", option, value, least, most));
+  }
+  return number;
+}
+
+double Arguments::number(std::string_view option) const {
+  const std::string value = text(option);
+  double number = 0;
+  const auto [end, error] = std::from_chars(value.data(), value.data() + value.size(), number);
+  if (error != std::errc() || end != value.data() + value.size() || !std::isfinite(number))
+    refuse(*command_, fmt::format("{} {}: must be a number", option, value));
+  return number;
+}
+
+std::uint64_t Arguments::seed() const {
+  const std::string value = text("--seed");
+  const bool digits = !value.empty() && value.find_first_not_of("0123456789") == std::string::npos;
+  if (!digits || value.size() > 19) {
+    refuse(*command_, fmt::format("--seed {}: a seed must be a whole number of at most 19 digits", value));
+  }
+  return std::stoull(value);
+}
+
+std::string Arguments::with(const Cure& cure) const {
+  std::vector<std::string> words = {program_};
+  for (const std::string_view word : split_words(command_->name, " ")) words.emplace_back(word);
+  words.insert(words.end(), positionals_.begin(),
+               positionals_.begin() + static_cast<std::ptrdiff_t>(filled_));
+  std::vector<std::string_view> added;  // option names of the cure
+  for (const std::string& word : cure.arguments) {
+    if (looks_like_option(word)) added.push_back(std::string_view(word).substr(0, word.find('=')));
+  }
+  const bool policy = std::ranges::find(added, "--precision") != added.end();
+  std::vector<std::string> set;  // keys that the cure sets, with "="
+  for (std::size_t i = 0; i + 1 < cure.arguments.size(); ++i) {
+    const std::string& value = cure.arguments[i + 1];
+    if (cure.arguments[i] == "--set") set.push_back(value.substr(0, value.find('=') + 1));
+  }
+  for (const Given& g : given_) {
+    const bool repeats = g.option->takes == Takes::each || g.option->takes == Takes::list;
+    const bool replaced = std::ranges::any_of(added, [&](std::string_view name) {
+      const bool same = name == g.option->name && (!repeats || name == "--precision");
+      return same || excludes(name, g.option->name);
+    });
+    if (replaced) continue;
+    if (g.values.empty()) words.emplace_back(g.option->name);
+    for (const std::string& value : g.values) {
+      if (policy && g.option->name == "--set" && is_of_policy(value)) continue;
+      if (g.option->name == "--set" &&
+          std::ranges::any_of(set, [&](const std::string& key) { return value.starts_with(key); }))
+        continue;
+      if (g.option->takes == Takes::maybe || looks_like_option(value)) {
+        words.push_back(fmt::format("{}={}", g.option->name, value));
+      } else {
+        words.emplace_back(g.option->name);
+        words.push_back(value);
+      }
+    }
+  }
+  words.insert(words.end(), cure.arguments.begin(), cure.arguments.end());
+  return shell_words(words);
+}
+
+}  // namespace mantissa::cli

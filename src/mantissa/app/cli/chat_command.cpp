@@ -1,0 +1,175 @@
+// mantissa chat
+#include <fmt/format.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cstdio>
+#include <iostream>
+#include <nlohmann/json.hpp>
+#include <optional>
+
+#include "mantissa/app/api/error.h"
+#include "mantissa/app/cli/common.h"
+#include "mantissa/app/cli/output.h"
+#include "mantissa/core/base/printable.h"
+#include "mantissa/core/base/words.h"
+
+namespace mantissa::cli {
+namespace {
+
+constexpr std::string_view kChatCommands =
+    "/reset         begin again\n"
+    "/system TEXT   set the system message\n"
+    "/save FILE     write the messages as JSON\n"
+    "/help          print this\n"
+    "//…            a message that begins with /\n"
+    "Ctrl-C         stop the answer\n"
+    "Ctrl-D         end\n";
+
+api::ChatOptions options_of(const Arguments& a) {
+  constexpr std::int64_t kMany = std::int64_t{1} << 40;
+  api::ChatOptions options;
+  options.chat_template = a.text("--template");
+  options.system = a.text("--system");
+  options.max_new_tokens = a.integer("--max-new-tokens", 1, std::int64_t{1} << 24);
+  options.temperature = a.number("--temperature");
+  options.top_k = a.integer("--top-k", 0, kMany);
+  options.top_p = a.number("--top-p");
+  options.min_p = a.number("--min-p");
+  options.repetition_penalty = a.number("--repetition-penalty");
+  options.stop = a.texts("--stop");
+  options.seed = a.seed();
+  options.precision = precision_of(a);
+  options.hardware = hardware_of(a);
+  return options;
+}
+
+/// Prints the answer, and the prompt unless it is null.
+void print_json(const api::ChatAnswer& answer, const std::optional<std::string>& prompt) {
+  nlohmann::ordered_json out = {
+      {"role", "assistant"},
+      {"content", answer.text},
+      {"ids", answer.ids},
+      {"log_probs", answer.log_probs},
+      {"prompt_tokens", answer.prompt_tokens},
+      {"kept_tokens", answer.kept_tokens},
+      {"end", answer.end},
+      {"seconds", answer.seconds},
+  };
+  if (prompt) out["prompt"] = *prompt;
+  fmt::print("{}\n", out.dump(-1, ' ', false, nlohmann::json::error_handler_t::replace));
+  flush_output();
+}
+
+/// The dialog of one command line: lines of standard input, and answers on standard output.
+class Dialog {
+ public:
+  Dialog(const Arguments& a, api::Chat chat)
+      : chat_(std::move(chat)),
+        json_(a.has("--json")),
+        quiet_(a.has("--quiet")),
+        shows_prompt_(a.has("--show-prompt")),
+        typed_(isatty(STDIN_FILENO) != 0) {}
+
+  int run() {
+    if (typed_) note("/help lists the commands, Ctrl-C stops an answer, Ctrl-D ends.\n");
+    std::string line;
+    while (code_ == 0 && read(line)) {
+      try {
+        take(line);
+      } catch (const Error& e) {
+        if (!typed_) throw;  // a script stops at its first error
+        print_message(Message::error, fmt::format("mantissa: {}\n", e.what()));
+      }
+    }
+    return code_;
+  }
+
+ private:
+  bool read(std::string& line) {
+    if (typed_) note("> ");
+    if (std::getline(std::cin, line)) return true;
+    if (typed_) note("\n");
+    return false;
+  }
+
+  void note(std::string_view text) const {
+    if (!quiet_) print_error(text);
+  }
+
+  void take(const std::string& line) {
+    if (line.empty()) return;
+    if (line.starts_with("//")) return answer(line.substr(1));
+    if (line.starts_with("/")) return obey(line);
+    answer(line);
+  }
+
+  void obey(const std::string& line) {
+    const std::size_t space = line.find(' ');
+    const std::string word = line.substr(0, space);
+    const std::string rest = space == std::string::npos ? "" : line.substr(space + 1);
+    if (word == "/reset") {
+      chat_.reset();
+    } else if (word == "/system") {
+      chat_.set_system(rest);
+    } else if (word == "/save") {
+      if (rest.empty()) throw ConfigError("/save: give a file: /save FILE");
+      chat_.save(rest);
+    } else if (word == "/help") {
+      note(kChatCommands);
+    } else {
+      throw ConfigError(fmt::format(
+          "unknown command {}; /help lists the commands, and // begins a message with /", in_quotes(word)));
+    }
+  }
+
+  static void show_prompt(std::string_view prompt) {
+    while (!prompt.empty()) {
+      const std::size_t end = std::min(prompt.find('\n'), prompt.size());
+      print_error(printable(prompt.substr(0, end)) + "\n");
+      prompt.remove_prefix(std::min(end + 1, prompt.size()));
+    }
+  }
+
+  void answer(const std::string& text) {
+    const SignalStop signals;
+    const auto show = [&](std::string_view part) {
+      if (json_) return;
+      fmt::print("{}", part);
+      flush_output();
+    };
+    std::optional<std::string> prompt;
+    if (shows_prompt_) prompt = chat_.prompt_of(text);
+    if (prompt && !json_) show_prompt(*prompt);
+    const api::ChatAnswer made = chat_.ask(text, show, signals.token());
+    if (json_) {
+      print_json(made, prompt);
+    } else {
+      fmt::print("\n");
+      flush_output();
+    }
+    if (made.end == "context") note("mantissa: note: the model's context is full; /reset begins again\n");
+    if (made.end != "interrupted") return;
+    const bool leaves = !typed_ || signals.reason() != std::string_view("^C");
+    if (leaves) code_ = report_interrupt(signals, "the answer ends at the last complete token");
+  }
+
+  api::Chat chat_;
+  bool json_, quiet_, shows_prompt_, typed_;
+  int code_ = 0;
+};
+
+}  // namespace
+
+int chat(const Arguments& a) {
+  tell_policy(a);
+  tell_model(a);
+  // The model's threads inherit that the signals are blocked, so that Ctrl-C reaches the answer's SignalStop.
+  std::optional<SignalStop> signals(std::in_place);
+  Dialog dialog(a, api::Chat(model_of(a), options_of(a)));
+  if (signals->token().stop_requested()) return report_interrupt(*signals, "no message was answered");
+  signals.reset();
+  return dialog.run();
+}
+
+}  // namespace mantissa::cli

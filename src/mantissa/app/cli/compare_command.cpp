@@ -1,0 +1,99 @@
+// mantissa compare
+#include <fmt/format.h>
+
+#include <algorithm>
+
+#include "mantissa/app/api/error.h"
+#include "mantissa/app/cli/common.h"
+#include "mantissa/app/cli/output.h"
+#include "mantissa/app/cli/signal_stop.h"
+#include "mantissa/files/io/atomic.h"
+#include "mantissa/files/io/file.h"
+
+namespace mantissa::cli {
+namespace {
+
+/// Splits the values of --precision at commas.
+std::vector<std::string> policies_of(const Arguments& a) {
+  std::vector<std::string> policies;
+  for (const std::string& values : a.texts("--precision")) {
+    for (std::string& policy : api::split_values(values)) {
+      if (policy.empty())
+        throw ConfigError(fmt::format("--precision {}: a policy is empty. Fix: write A,B,C", values));
+      policies.push_back(std::move(policy));
+    }
+  }
+  return policies;
+}
+
+/// Returns true for the first step, the last, and about 20 in between.
+bool is_told(const api::CompareStep& s) {
+  constexpr std::int64_t kLines = 20;
+  return s.step == 1 || s.step * kLines / s.steps != (s.step - 1) * kLines / s.steps;
+}
+
+api::CompareReport train_runs(const Arguments& a, const SignalStop& signals) {
+  constexpr std::int64_t kMost = std::int64_t{1} << 40, kMostSeeds = 100;
+  if (a.given().size() > 1)
+    throw ConfigError("compare: a config is compared alone. Fix: give one config, or only run directories");
+  api::CompareOptions options;
+  options.policies = policies_of(a);
+  options.vary = a.texts("--vary");
+  options.rules = a.texts("--rule");
+  options.overrides = a.texts("--set");
+  options.deepspeed = a.text("--deepspeed");
+  if (a.has("--steps")) options.steps = a.integer("--steps", 1, kMost);
+  options.seeds = a.integer("--seeds", 0, kMostSeeds);
+  const auto gives_seeds = [](const std::string& entry) { return entry.starts_with("run.seed="); };
+  if (a.has("--seeds") && std::ranges::any_of(options.vary, gives_seeds))
+    throw ConfigError("compare: --vary run.seed=… gives the seeds of all runs. Fix: leave out --seeds");
+  options.hardware = hardware_of(a);
+  const bool quiet = a.has("--quiet") || a.has("--json");
+  api::CompareReport report = api::compare(
+      a.at(0), options,
+      [&](const api::CompareStep& s) {
+        if (!quiet && is_told(s))
+          fmt::print(stderr, "run {} of {}, {}: step {} of {}, loss {:.4f}\n", s.run, s.runs, s.name, s.step,
+                     s.steps, s.loss);
+      },
+      signals.token());
+  tell(a, report.notes, {});
+  return report;
+}
+
+api::CompareReport read_runs(const Arguments& a) {
+  for (const char* option :
+       {"--precision", "--vary", "--rule", "--set", "--deepspeed", "--steps", "--seeds"}) {
+    if (a.has(option))
+      throw ConfigError(fmt::format("compare: {} needs a config; runs are compared as they are", option));
+  }
+  return api::compare(std::vector<std::filesystem::path>(a.given().begin(), a.given().end()), hardware_of(a));
+}
+
+}  // namespace
+
+int compare(const Arguments& a) {
+  const std::filesystem::path what = a.at(0);
+  const std::filesystem::path out = a.has("--out") ? a.text("--out") : name_of_run(what) + "-compare";
+  const PipeErrors pipes;
+  const SignalStop signals;
+  const api::CompareReport report = is_config(what) ? train_runs(a, signals) : read_runs(a);
+  if (report.runs == 0) {
+    std::error_code error;
+    const bool older = std::filesystem::exists(out / "report.html", error);
+    return report_interrupt(signals, older ? fmt::format("no run had ended; {} has an earlier comparison",
+                                                         (out / "report.html").string())
+                                           : std::string("no run had ended"));
+  }
+  io::write_files_atomic(
+      out, {{"compare.json", report.json}, {"compare.csv", report.csv}, {"report.html", report.html}});
+  if (a.has("--json")) {
+    fmt::print("{}\n", report.json);
+  } else {
+    fmt::print("{}\nreport  {}\n", report.text, (out / "report.html").string());
+  }
+  if (report.interrupted) return report_interrupt(signals, "the report has the runs that had ended");
+  return 0;
+}
+
+}  // namespace mantissa::cli

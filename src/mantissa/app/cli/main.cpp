@@ -1,0 +1,49 @@
+#include <fcntl.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <csignal>
+#include <string_view>
+
+#include "mantissa/app/cli/common.h"
+
+namespace {
+
+/// Handles SIGBUS: a mapped model file (docs/models.md) was truncated while it was read. Nothing can be saved
+/// here, and nothing needs to be: commands that map files write only at their end.
+void cut_short(int /*signal*/) {
+  constexpr std::string_view kMessage =
+      "mantissa: a model file was truncated while it was read; run the command again once the file is "
+      "complete\n";
+  [[maybe_unused]] const ssize_t written = write(STDERR_FILENO, kMessage.data(), kMessage.size());
+  _exit(1);
+}
+
+/// Handles SIGINT and SIGTERM outside of a SignalStop. A command without one has nothing to save: it prints
+/// or writes its result at the end.
+void end_command(int signal) {
+  const std::string_view message = signal == SIGINT ? "mantissa: ^C: the command did not finish\n"
+                                                    : "mantissa: terminated: the command did not finish\n";
+  [[maybe_unused]] const ssize_t written = write(STDERR_FILENO, message.data(), message.size());
+  _exit(mantissa::cli::kInterrupted);
+}
+
+/// Occupies the numbers of closed standard streams, so that no file of a command takes one of them and
+/// receives its text. Writes to such a stream still fail.
+void occupy_standard_streams() {
+  for (int stream = STDIN_FILENO; stream <= STDERR_FILENO; ++stream) {
+    if (fcntl(stream, F_GETFD) == -1 && errno == EBADF) open("/dev/null", O_RDONLY);
+  }
+}
+
+}  // namespace
+
+int main(int argc, char** argv) {
+  occupy_standard_streams();
+  std::signal(SIGXFSZ, SIG_IGN);  // a write beyond the file-size limit then fails with an error message
+  std::signal(SIGTERM, end_command);
+  // A shell ignores SIGINT for its background commands.
+  if (std::signal(SIGINT, end_command) == SIG_IGN) std::signal(SIGINT, SIG_IGN);
+  std::signal(SIGBUS, cut_short);
+  return mantissa::cli::run_command_line(argc, argv);
+}

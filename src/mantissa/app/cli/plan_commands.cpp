@@ -1,0 +1,72 @@
+// mantissa explain, trace, doctor
+#include <fmt/format.h>
+
+#include <nlohmann/json.hpp>
+
+#include "mantissa/app/api/error.h"
+#include "mantissa/app/cli/common.h"
+#include "mantissa/app/cli/fit.h"
+#include "mantissa/app/cli/output.h"
+
+namespace mantissa::cli {
+
+int explain(const Arguments& a) {
+  const std::filesystem::path what = a.at(0);
+  const std::vector<std::string> targets = a.texts("--target");
+  api::Plan plan;
+  if (is_config(what)) {
+    plan = api::explain(api::Config::load(what, a.texts("--set"), precision_of(a)), hardware_of(a), targets);
+  } else {
+    if (a.has("--set"))
+      throw ConfigError("--set: explain of a model directory has no config; remove the option");
+    plan = api::explain_model(what, precision_of(a), hardware_of(a), targets);
+  }
+  if (a.has("--json")) {
+    fmt::print("{}\n", plan.json);
+  } else {
+    print_with_headings(fit(plan.text, terminal_columns()) + "\n");
+  }
+  return 0;
+}
+
+int trace(const Arguments& a) {
+  api::TraceOptions t;
+  t.model = model_of(a);
+  t.tokens = a.text("--tokens");
+  t.out = a.text("--out");
+  if (t.tokens.empty() || t.out.empty()) throw ConfigError("trace: requires --tokens FILE and --out FILE");
+  tell_model(a);
+  t.overwrite = a.has("--overwrite");
+  t.grads = a.has("--grads");
+  t.values = a.text("--values");
+  t.unconverted = a.texts("--unconverted");
+  t.precision = precision_of(a);
+  t.hardware = hardware_of(a);
+  tell_policy(a, t.grads);
+  const SignalStop signals;
+  const api::Trace r = api::trace(t, signals.token());
+  if (r.interrupted) return report_interrupt(signals, t.out.string() + " was not written");
+  if (r.predicted == 0) {
+    print_message(
+        Message::warning,
+        fmt::format(
+            "mantissa: warning: {}: every label is masked (-100), so the loss and all gradients are 0; "
+            "omit the labels to predict each next id\n",
+            t.tokens.string()));
+  }
+  if (a.has("--json")) {
+    fmt::print("{}\n",
+               nlohmann::json{{"loss", r.loss}, {"predicted", r.predicted}, {"out", t.out.string()}}.dump());
+  } else if (!a.has("--quiet")) {
+    fmt::print("loss {:.9g}, written to {}\n", r.loss, t.out.string());
+  }
+  return 0;
+}
+
+int doctor(const Arguments& a) {
+  const api::Doctor d = api::doctor(hardware_of(a));
+  fmt::print("{}\n", a.has("--json") ? d.json : fit(d.text, terminal_columns()));
+  return 0;
+}
+
+}  // namespace mantissa::cli

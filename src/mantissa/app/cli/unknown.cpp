@@ -1,0 +1,212 @@
+#include "mantissa/app/cli/unknown.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <array>
+#include <optional>
+#include <vector>
+
+#include "mantissa/app/api/mantissa.h"
+#include "mantissa/core/base/suggest.h"
+#include "mantissa/core/base/words.h"
+
+namespace mantissa::cli {
+namespace {
+
+/// An option of transformers, vLLM, llama.cpp, PyTorch's launchers and others.
+struct Foreign {
+  std::string_view name;  // with dashes
+  std::string_view option;
+  std::string_view note = {};
+};
+
+constexpr Foreign kForeign[] = {
+    {"--max-tokens", "--max-new-tokens"},
+    {"--max-length", "--max-new-tokens", "the prompt is not counted"},
+    {"--max-gen-len", "--max-new-tokens"},
+    {"--num-tokens", "--max-new-tokens"},
+    {"--n-predict", "--max-new-tokens"},
+    {"--predict", "--max-new-tokens"},
+    {"-n", "--max-new-tokens"},
+    {"--ctx-size", "--max-new-tokens",
+     "the context contains the prompt and these tokens; its size is not configurable"},
+    {"--context-size", "--max-new-tokens",
+     "the context contains the prompt and these tokens; its size is not configurable"},
+    {"--n-ctx", "--max-new-tokens",
+     "the context contains the prompt and these tokens; its size is not configurable"},
+    {"--max-model-len", "--max-new-tokens",
+     "the context contains the prompt and these tokens; its size is not configurable"},
+    {"-c", "--max-new-tokens",
+     "the context contains the prompt and these tokens; its size is not configurable"},
+    {"--temp", "--temperature"},
+    {"--topk", "--top-k"},
+    {"--topp", "--top-p"},
+    {"--do-sample", "--temperature", "above 0 draws"},
+    {"--greedy", "--temperature", "0 is greedy"},
+    {"--num-return-sequences", "--samples"},
+    {"--num-samples", "--samples"},
+    {"--n", "--samples"},
+    {"--best-of", "--best"},
+    {"--repeat-penalty", "--repetition-penalty"},
+    {"--stop-strings", "--stop"},
+    {"--stop-sequences", "--stop"},
+    {"--n-samples", "--samples"},
+    {"--batch-size", "--streams"},
+    {"--batch-size", "--set", "batch.global_batch_size=N"},
+    {"--parallel", "--streams"},
+    {"--max-num-seqs", "--streams"},
+    {"--text", "--prompt"},
+    {"-p", "--prompt"},
+    {"--input", "--prompt-file"},
+    {"--file", "--prompt-file"},
+    {"-f", "--prompt-file"},
+    {"--input-ids", "--prompt-ids"},
+    {"--random-seed", "--seed"},
+    {"-s", "--seed"},
+    {"--dataset", "--data"},
+    {"--data-path", "--data"},
+    {"--seq-len", "--sequence-length"},
+    {"--seq-length", "--sequence-length"},
+    {"--max-seq-length", "--sequence-length"},
+    {"--block-size", "--sequence-length"},
+    {"--dtype", "--precision"},
+    {"--torch-dtype", "--precision"},
+    {"--mixed-precision", "--precision", "bf16-mixed"},
+    {"--bf16", "--precision", "bf16-mixed"},
+    {"--fp16", "--precision", "16-mixed"},
+    {"--half", "--precision", "16-mixed"},
+    {"--tf32", "--precision", "tf32"},
+    {"--policy", "--precision"},
+    {"--deepspeed-config", "--deepspeed"},
+    {"--num-threads", "--threads"},
+    {"--n-threads", "--threads"},
+    {"-t", "--threads"},
+    {"-j", "--threads"},
+    {"--gpu", "--device"},
+    {"--cuda", "--device"},
+    {"--device-map", "--device"},
+    {"--hardware", "--target"},
+    {"--output", "--out"},
+    {"--output-dir", "--out"},
+    {"--out-dir", "--out"},
+    {"--save-dir", "--out"},
+    {"-o", "--out"},
+    {"--resume-from-checkpoint", "--resume"},
+    {"--continue", "--resume"},
+    {"--force", "--overwrite"},
+    {"--overwrite-output-dir", "--overwrite"},
+    {"--to", "--dtype"},
+    {"--outtype", "--dtype"},
+    {"--loss-scale-window", "--window"},
+    {"--min-loss-scale", "--min-scale"},
+    {"--silent", "--quiet"},
+    {"-q", "--quiet"},
+};
+
+/// Options that other programs use for the first argument.
+constexpr std::array<std::string_view, 8> kSubjects = {"--model",     "--model-path", "--model-name-or-path",
+                                                       "--config",    "--checkpoint", "-m",
+                                                       "--ckpt-path", "--path"};
+
+/// Options of commands that compute passes of a model.
+constexpr std::array<std::string_view, 6> kOfPasses = {"--precision", "--rule", "--deepspeed",
+                                                       "--threads",   "--simd", "--device"};
+
+/// Commands that are planned.
+constexpr std::array kLater = {"search"};
+constexpr std::pair<std::string_view, std::string_view> kForeignCommands[] = {
+    {"run", "train"},        {"fit", "train"},         {"finetune", "train"}, {"pretrain", "train"},
+    {"infer", "generate"},   {"complete", "generate"}, {"evaluate", "eval"},  {"test", "eval"},
+    {"new", "init"},         {"create", "init"},       {"template", "init"},  {"config", "init"},
+    {"plan", "explain"},     {"info", "inspect"},      {"show", "inspect"},   {"cast", "convert"},
+    {"quantize", "convert"}, {"export", "convert"},    {"man", "manual"},     {"completions", "completion"}};
+
+std::string with_dashes(std::string_view option) {
+  std::string text = lowered(option);
+  const std::size_t name = text.find_first_not_of('-');
+  std::replace(text.begin() + static_cast<std::ptrdiff_t>(std::min(name, text.size())), text.end(), '_', '-');
+  return text;
+}
+
+/// Returns for example "--set optimizer.lr=1e-3" if the command takes config keys and the word is one, here
+/// or in another trainer.
+std::string as_key(const Command& command, std::string_view word, std::string_view value) {
+  if (find_option(command, "--set") == nullptr) return {};
+  const api::ConfigKey key =
+      api::find_config_key(word.substr(std::min(word.find_first_not_of('-'), word.size())));
+  const bool used =
+      command.name != "objective" || key.name.starts_with("rl.") || key.name.starts_with("dpo.");
+  if (key.name.empty() || !used) return {};
+  const char* with = command.name == "data inspect" ? "with a config, " : "";  // files have no keys
+  if (!key.note.empty()) return fmt::format("{}write --set {}=… ({})", with, key.name, key.note);
+  return fmt::format("{}write --set {}={}", with, key.name, value.empty() ? "…" : value);
+}
+
+std::string meant_option(const Command& command, std::string_view option, std::string_view value) {
+  const std::string word = with_dashes(option);
+  if (word != option && find_option(command, word) != nullptr) return fmt::format("did you mean {}?", word);
+  for (const Foreign& foreign : kForeign) {
+    if (foreign.name != word || find_option(command, foreign.option) == nullptr) continue;
+    const bool is_value = foreign.note.find(' ') == std::string_view::npos && !foreign.note.empty();
+    return is_value ? fmt::format("did you mean {} {}?", foreign.option, foreign.note)
+                    : fmt::format("did you mean {}?{}", foreign.option,
+                                  foreign.note.empty() ? "" : fmt::format(" ({})", foreign.note));
+  }
+  const bool subject = std::ranges::find(kSubjects, word) != kSubjects.end();
+  if (subject && !command.positionals.empty()) {
+    return fmt::format("give it as the first argument: mantissa {} {}", command.name,
+                       value.empty() ? command.positionals.front().name : value);
+  }
+  if (command.name == "objective" && std::ranges::find(kOfPasses, word) != kOfPasses.end())
+    return "it computes in f64 on one thread, under every policy and on every machine: remove it";
+  if (std::string key = as_key(command, word, value); !key.empty()) return key;
+  std::vector<std::string> names;
+  for (const Option* known : options_of(command)) names.emplace_back(known->name);
+  if (const std::optional<std::string> near = nearest(word, names))
+    return fmt::format("did you mean {}?", *near);
+  if (const Option* elsewhere = find_option(word))
+    return fmt::format("it is an option of {}", elsewhere->commands);
+  return {};
+}
+
+}  // namespace
+
+std::string unknown_command(std::span<const std::string> words) {
+  const std::string& word = words.front();
+  std::vector<std::string> names, groups;
+  for (const Command& command : commands()) {
+    names.emplace_back(command.name);
+    if (command.name.starts_with(word + " ")) groups.emplace_back(command.name.substr(word.size() + 1));
+  }
+  if (!groups.empty()) return fmt::format("{}: requires one of: {}", word, list_of(groups));
+  if (std::ranges::find(kLater, word) != kLater.end()) {
+    return fmt::format("{}: unavailable in this version; its commands are {}", word, list_of(names));
+  }
+  std::optional<std::string> meant = nearest(word, names);
+  for (const auto& [foreign, ours] : kForeignCommands) {
+    if (foreign == word) meant = ours;
+  }
+  return fmt::format("{}: unknown command{}; see mantissa --help", word,
+                     meant ? fmt::format(", did you mean {}?", *meant) : "");
+}
+
+std::string unknown_help(const std::string& word) {
+  if (word.find('.') == std::string::npos) {
+    const std::vector<std::string> words = {word};
+    return unknown_command(words);
+  }
+  std::vector<std::string> names;
+  for (const api::ConfigKeyHelp& key : api::config_keys()) names.push_back(key.name());
+  const std::optional<std::string> near = nearest(word, names);
+  return fmt::format("{}: unknown key{}; see mantissa help keys", word,
+                     near ? fmt::format(", did you mean {}?", *near) : "");
+}
+
+std::string unknown_option(const Command& command, std::string_view option, std::string_view value) {
+  const std::string meant = meant_option(command, option, value);
+  return fmt::format("{}: {} does not take this option{}", option, command.name,
+                     meant.empty() ? "" : "; " + meant);
+}
+
+}  // namespace mantissa::cli

@@ -1,0 +1,400 @@
+// Encodes and decodes rows of block formats (core/numeric/block_codes.h). Included once per instruction set
+// (Highway's -inl.h idiom).
+#if defined(MANTISSA_NUMERIC_BLOCK_CODES_INL_H_) == defined(HWY_TARGET_TOGGLE)
+#ifdef MANTISSA_NUMERIC_BLOCK_CODES_INL_H_
+#undef MANTISSA_NUMERIC_BLOCK_CODES_INL_H_
+#else
+#define MANTISSA_NUMERIC_BLOCK_CODES_INL_H_
+#endif
+
+#include <hwy/highway.h>
+
+#include <algorithm>
+#include <bit>
+#include <cstddef>
+#include <cstdint>
+#include <cstring>
+#include <type_traits>
+
+#include "mantissa/core/numeric/block_codes.h"
+#include "mantissa/core/numeric/convert-inl.h"
+#include "mantissa/core/numeric/scaled-inl.h"
+
+HWY_BEFORE_NAMESPACE();
+namespace mantissa {
+namespace HWY_NAMESPACE {
+namespace hn = hwy::HWY_NAMESPACE;
+
+// ---- Encoding
+
+/// Writes the codes of one vector of scales, one byte per lane.
+template <BlockFormat F>
+HWY_INLINE void StoreScaleCodes(hn::Vec<hn::ScalableTag<float>> scale, std::uint8_t* HWY_RESTRICT to) {
+  const hn::ScalableTag<float> d;
+  if constexpr (traits(F).power_of_two_scale) {
+    // The exponent field of an f32: 0 for 2^-127, 255 for NaN.
+    const hn::RebindToUnsigned<decltype(d)> du;
+    const hn::RebindToSigned<decltype(d)> di;
+    const hn::Rebind<std::uint8_t, decltype(d)> du8;
+    const auto exponent = hn::And(hn::ShiftRight<23>(hn::BitCast(du, scale)), hn::Set(du, 0xffU));
+    hn::StoreU(hn::DemoteTo(du8, hn::BitCast(di, exponent)), du8, to);
+  } else {
+    StoreGridLanes<Scalar::e4m3>(d, scale, to);
+  }
+}
+
+/// Rounds one vector with the scales of its lanes and writes the codes, one byte per element.
+template <BlockFormat F>
+HWY_INLINE void StoreElementCodes(const BlockRounder<F>& rounder, typename BlockRounder<F>::V x,
+                                  const typename BlockRounder<F>::Scales& scales,
+                                  std::uint8_t* HWY_RESTRICT to) {
+  const typename BlockRounder<F>::D d;
+  const auto has_scale = hn::Gt(scales.scale, hn::Zero(d));
+  const auto magnitude = hn::IfThenElseZero(has_scale, rounder.Magnitude(x, scales));
+  if constexpr (F == BlockFormat::mxfp8) {
+    StoreGridLanes<Scalar::e4m3>(d, hn::CopySignToAbs(magnitude, x), to);
+  } else if constexpr (F == BlockFormat::mxfp8_e5m2) {
+    StoreGridLanes<Scalar::e5m2>(d, hn::CopySignToAbs(magnitude, x), to);
+  } else {
+    // The codes 0 … 7 mean 0, 0.5, 1, 1.5, 2, 3, 4, 6: three straight lines, each lowest where it applies.
+    const hn::RebindToUnsigned<decltype(d)> du;
+    const hn::RebindToSigned<decltype(d)> di;
+    const hn::Rebind<std::uint8_t, decltype(d)> du8;
+    const auto steep = hn::Add(magnitude, magnitude), middle = hn::Add(magnitude, hn::Set(d, 2.0F));
+    const auto flat = hn::Add(hn::Mul(magnitude, hn::Set(d, 0.5F)), hn::Set(d, 4.0F));
+    const auto code = hn::ConvertTo(di, hn::Min(hn::Min(steep, middle), flat));
+    const auto sign = hn::And(hn::ShiftRight<28>(hn::BitCast(du, x)), hn::Set(du, 8U));
+    hn::StoreU(hn::DemoteTo(du8, hn::Or(code, hn::BitCast(di, sign))), du8, to);
+  }
+}
+
+/// Packs codes[0, n) of 4 bits, one byte each, two to a byte. `codes` is readable up to a multiple of the
+/// vector's bytes, and zero from n on.
+HWY_INLINE void PackHalves(const std::uint8_t* HWY_RESTRICT codes, std::size_t n,
+                           std::uint8_t* HWY_RESTRICT to) {
+  const hn::ScalableTag<std::uint16_t> d16;
+  const hn::Repartition<std::uint8_t, decltype(d16)> d8;
+  const hn::Rebind<std::uint8_t, decltype(d16)> half;
+  const std::size_t step = hn::Lanes(d8);
+  for (std::size_t i = 0; i < n; i += step) {
+    const auto pairs = hn::BitCast(d16, hn::LoadU(d8, codes + i));
+    const auto bytes = hn::TruncateTo(half, hn::Or(pairs, hn::ShiftRight<4>(pairs)));
+    StoreCount(bytes, half, to + i / 2, (n - i + 1) / 2);
+  }
+}
+
+/// Writes codes[0, n), one byte each, as they are stored.
+template <BlockFormat F>
+HWY_INLINE void StoreCodes(const std::uint8_t* HWY_RESTRICT codes, std::size_t n,
+                           std::uint8_t* HWY_RESTRICT to) {
+  if constexpr (traits(F).element_bits == 4) {
+    PackHalves(codes, n, to);
+  } else {
+    std::memcpy(to, codes, n);
+  }
+}
+
+/// encode_blocks().
+template <BlockFormat F>
+HWY_INLINE void EncodeBlocks(const float* HWY_RESTRICT row, std::size_t n, float tensor_scale,
+                             std::uint8_t* HWY_RESTRICT elements, std::uint8_t* HWY_RESTRICT scale_codes) {
+  const hn::ScalableTag<float> d;
+  const BlockRounder<F> rounder(tensor_scale);
+  using Scales = BlockScales<F>;
+  HWY_ALIGN std::uint8_t codes[Scales::kMost + HWY_MAX_BYTES];
+  for (std::size_t begin = 0; begin < n; begin += Scales::kMost) {
+    const std::size_t some = std::min(Scales::kMost, n - begin);
+    const Scales scales(rounder, row + begin, some);
+    for (std::size_t b = 0; b < scales.count(); b += hn::Lanes(d))
+      StoreScaleCodes<F>(scales.Scale(b), codes + b);
+    std::memcpy(scale_codes + begin / Scales::kBlock, codes, scales.count());
+    for (std::size_t b = 0; b < scales.count(); ++b) {
+      const std::size_t first = b * Scales::kBlock, count = std::min(Scales::kBlock, some - first);
+      const auto of_block = scales.Of(b);
+      for (std::size_t i = first; i < first + count; i += hn::Lanes(d))
+        StoreElementCodes(rounder, LoadCount(d, row + begin + i, first + count - i), of_block, codes + i);
+    }
+    std::fill_n(codes + some, HWY_MAX_BYTES, std::uint8_t{0});
+    StoreCodes<F>(codes, some, elements + begin * traits(F).element_bits / 8);
+  }
+}
+
+/// encode_blocks(). Not inlined: there are many formats.
+HWY_NOINLINE inline void EncodeRow(BlockFormat format, const float* HWY_RESTRICT row, std::size_t n,
+                                   float tensor_scale, std::uint8_t* HWY_RESTRICT elements,
+                                   std::uint8_t* HWY_RESTRICT scales) {
+  WithFormat(format, [&](auto f) HWY_ATTR { EncodeBlocks<f()>(row, n, tensor_scale, elements, scales); });
+}
+
+// ---- Decoding
+
+/// Writes the values of n scale codes.
+template <BlockFormat F>
+HWY_INLINE void DecodeScales(const std::uint8_t* HWY_RESTRICT codes, std::size_t n, float* HWY_RESTRICT to) {
+  if constexpr (traits(F).power_of_two_scale) {
+    const hn::ScalableTag<float> d;
+    const hn::RebindToUnsigned<decltype(d)> du;
+    const hn::Rebind<std::uint8_t, decltype(d)> du8;
+    for (std::size_t i = 0; i < n; i += hn::Lanes(d)) {
+      const auto code = hn::PromoteTo(du, LoadCount(du8, codes + i, n - i));
+      const auto power = hn::ShiftLeft<23>(code);
+      const auto smallest = hn::IfThenElse(hn::Eq(code, hn::Zero(du)), hn::Set(du, 0x00400000U), power);
+      const auto bits = hn::IfThenElse(hn::Eq(code, hn::Set(du, 255U)), hn::Set(du, 0x7fc00000U), smallest);
+      StoreCount(hn::BitCast(d, bits), d, to + i, n - i);
+    }
+  } else {
+    LoadRowOf<Scalar::e4m3>(codes, n, to);
+  }
+}
+
+/// Writes n elements of 4 bits as bf16. `to` has room for a multiple of 32.
+HWY_INLINE void HalvesToBf16(const std::uint8_t* HWY_RESTRICT from, std::size_t n,
+                             std::uint8_t* HWY_RESTRICT to) {
+  const hn::FixedTag<std::uint8_t, 16> d;
+  // The lower and upper bytes of bf16 ±0, 0.5, 1, 1.5, 2, 3, 4 and 6.
+  HWY_ALIGN static constexpr std::uint8_t kLower[16] = {0, 0, 0x80, 0xC0, 0, 0x40, 0x80, 0xC0,
+                                                        0, 0, 0x80, 0xC0, 0, 0x40, 0x80, 0xC0};
+  HWY_ALIGN static constexpr std::uint8_t kUpper[16] = {0,    0x3F, 0x3F, 0x3F, 0x40, 0x40, 0x40, 0x40,
+                                                        0x80, 0xBF, 0xBF, 0xBF, 0xC0, 0xC0, 0xC0, 0xC0};
+  const auto lower = hn::Load(d, kLower), upper = hn::Load(d, kUpper);
+  const auto put = [&](hn::Vec<decltype(d)> codes, std::uint8_t* at) HWY_ATTR {
+    const auto low = hn::TableLookupBytes(lower, codes), high = hn::TableLookupBytes(upper, codes);
+    hn::StoreU(hn::InterleaveLower(d, low, high), d, at);
+    hn::StoreU(hn::InterleaveUpper(d, low, high), d, at + 16);
+  };
+  for (std::size_t i = 0; i < n; i += 32) {
+    const auto bytes = LoadCount(d, from + i / 2, (n - i + 1) / 2);
+    const auto even = hn::And(bytes, hn::Set(d, std::uint8_t{0x0f})), odd = hn::ShiftRight<4>(bytes);
+    put(hn::InterleaveLower(d, even, odd), to + 2 * i);
+    put(hn::InterleaveUpper(d, even, odd), to + 2 * i + 32);
+  }
+}
+
+/// to[i] = element i of `from`, stored as S, times scale_at(d, i), which is a vector of scales.
+template <Scalar S, class ScaleAt>
+HWY_INLINE void ScaleElements(const std::uint8_t* HWY_RESTRICT from, std::size_t n, const ScaleAt& scale_at,
+                              float* HWY_RESTRICT to) {
+  constexpr std::size_t kBytes = traits(S).bytes;
+  const hn::ScalableTag<float> d;
+  const std::size_t lanes = hn::Lanes(d);
+  std::size_t i = 0;
+  for (; i + lanes <= n; i += lanes)
+    hn::StoreU(hn::Mul(LoadLanes<S>(d, from + i * kBytes), scale_at(d, i)), d, to + i);
+  if (i == n) return;
+  HWY_ALIGN std::uint8_t last[HWY_MAX_BYTES] = {};
+  std::memcpy(last, from + i * kBytes, (n - i) * kBytes);
+  StoreCount(hn::Mul(LoadLanes<S>(d, last), scale_at(d, i)), d, to + i, n - i);
+}
+
+/// The scalar format that holds the elements of a block once those of 4 bits are bf16.
+template <BlockFormat F>
+inline constexpr Scalar kStoredElement = traits(F).element_bits == 4    ? Scalar::bf16
+                                         : F == BlockFormat::mxfp8_e5m2 ? Scalar::e5m2
+                                                                        : Scalar::e4m3;
+
+/// True if the codes of one vector of scales are all at least `least`.
+template <class D>
+HWY_INLINE bool CodesAreAtLeast(D d, const std::uint8_t* HWY_RESTRICT codes, std::uint8_t least) {
+  const auto some = hn::LoadU(d, codes);
+  return hn::AllTrue(d, hn::Eq(hn::Max(some, hn::Set(d, least)), some));
+}
+
+/// A part of a row, at most kPiece elements.
+template <BlockFormat F>
+class CodedPiece {
+ public:
+  static constexpr std::size_t kPiece = 256;
+  static constexpr auto kBlock = static_cast<std::size_t>(traits(F).block);
+  static constexpr bool kHalves = traits(F).element_bits == 4;
+
+  /// Elements from `begin` on, at most `n`.
+  HWY_INLINE CodedPiece(const CodedRow& row, std::size_t begin, std::size_t n)
+      : per_element_(row.scale_per_element), begin_(begin), elements_(row.elements + begin) {
+    const std::size_t skip = kHalves ? begin % 2 : 0;
+    count_ = std::min(n, kPiece - skip);
+    if constexpr (kHalves) {
+      HalvesToBf16(row.elements + begin / 2, count_ + skip, staged_);
+      elements_ = staged_ + 2 * skip;
+    }
+    const std::size_t first = per_element_ ? begin : begin / kBlock;
+    scales_ = row.scales + first;
+    scale_count_ = per_element_ ? count_ : (begin + count_ - 1) / kBlock - first + 1;
+  }
+
+  std::size_t count() const { return count_; }
+  bool per_element() const { return per_element_; }
+  const std::uint8_t* elements() const { return elements_; }
+  const std::uint8_t* scales() const { return scales_; }
+  std::size_t scale_count() const { return scale_count_; }
+
+  /// Calls run(first, end, scale) for the elements of each block, whose scale has this number.
+  template <class Run>
+  HWY_INLINE void ForEachBlock(const Run& run) const {
+    for (std::size_t i = 0, end = 0, scale = 0; i < count_; i = end, ++scale) {
+      end = std::min(count_, ((begin_ + i) / kBlock + 1) * kBlock - begin_);
+      run(i, end, scale);
+    }
+  }
+
+  /// True if all codes of scales are at least `least`.
+  HWY_INLINE bool ScalesAreAtLeast(std::uint8_t least) const {
+    const hn::ScalableTag<std::uint8_t> d;
+    bool all = true;
+    std::size_t i = 0;
+    for (; i + hn::Lanes(d) <= scale_count_; i += hn::Lanes(d))
+      all = all && CodesAreAtLeast(d, scales_ + i, least);
+    for (; i < scale_count_; ++i) all = all && scales_[i] >= least;
+    return all;
+  }
+
+ private:
+  HWY_ALIGN std::uint8_t staged_[2 * kPiece];
+  bool per_element_;
+  std::size_t begin_, count_, scale_count_;
+  const std::uint8_t *elements_, *scales_;
+};
+
+/// The least code of a scale with which bf16 represents all elements of F; 0 if any code will do.
+template <BlockFormat F>
+constexpr std::uint8_t least_exact_code() {
+  if (!traits(F).power_of_two_scale) return 0;
+  // bf16 has multiples of 2^-133, the elements are multiples of their smallest subnormal number.
+  const int code = 127 - 133 - (traits(F).min_normal_exp - traits(F).mantissa_bits);
+  return static_cast<std::uint8_t>(std::max(0, code));
+}
+
+/// Writes elements times scales, rounded to bf16.
+template <BlockFormat F>
+HWY_INLINE void DecodePiece(const CodedPiece<F>& piece, float* HWY_RESTRICT to) {
+  constexpr std::size_t kBytes = traits(kStoredElement<F>).bytes;
+  HWY_ALIGN float scales[CodedPiece<F>::kPiece + HWY_MAX_BYTES / sizeof(float)];
+  DecodeScales<F>(piece.scales(), piece.scale_count(), scales);
+  if (piece.per_element()) {
+    ScaleElements<kStoredElement<F>>(
+        piece.elements(), piece.count(),
+        [&](auto d, std::size_t i) HWY_ATTR { return hn::LoadU(d, scales + i); }, to);
+  } else {
+    piece.ForEachBlock([&](std::size_t first, std::size_t end, std::size_t block) HWY_ATTR {
+      const float scale = scales[block];
+      ScaleElements<kStoredElement<F>>(
+          piece.elements() + first * kBytes, end - first,
+          [scale](auto d, std::size_t) HWY_ATTR { return hn::Set(d, scale); }, to + first);
+    });
+  }
+  if constexpr (least_exact_code<F>() > 0) {
+    if (!piece.ScalesAreAtLeast(least_exact_code<F>())) RoundRow<float>(to, piece.count(), Scalar::bf16);
+  }
+}
+
+/// decode_blocks().
+template <BlockFormat F>
+HWY_INLINE void DecodeBlocks(const CodedRow& row, std::size_t begin, std::size_t n, float* HWY_RESTRICT to) {
+  for (std::size_t end = begin + n; begin < end;) {
+    const CodedPiece<F> piece(row, begin, end - begin);
+    DecodePiece(piece, to);
+    begin += piece.count();
+    to += piece.count();
+  }
+}
+
+/// decode_blocks(). Not inlined: there are many formats, and many kernels that decode.
+HWY_NOINLINE inline void DecodeRow(const CodedRow& row, std::size_t begin, std::size_t n,
+                                   float* HWY_RESTRICT to) {
+  WithFormat(row.format, [&](auto f) HWY_ATTR { DecodeBlocks<f()>(row, begin, n, to); });
+}
+
+// ---- Decoding to bf16
+
+/// Returns the bf16 values, as bits, of a vector of elements that encode_blocks() writes.
+template <BlockFormat F, class D>
+HWY_INLINE hn::Vec<D> ElementsAsBf16(D d, const std::uint8_t* HWY_RESTRICT from, std::size_t count) {
+  if constexpr (kStoredElement<F> == Scalar::bf16) {
+    return LoadCount(d, reinterpret_cast<const std::uint16_t*>(from), count);
+  } else {
+    constexpr BlockTraits kTraits = traits(F);
+    constexpr int kMantissa = kTraits.mantissa_bits, kBias = 1 - kTraits.min_normal_exp;
+    constexpr auto kBits = [](float x) {
+      return static_cast<std::uint16_t>(std::bit_cast<std::uint32_t>(x) >> 16U);
+    };
+    constexpr float kStep = PowerOfTwo<float>(kTraits.min_normal_exp - kMantissa);
+    HWY_ALIGN static constexpr std::uint16_t kSubnormal[8] = {
+        kBits(0),         kBits(kStep),     kBits(2 * kStep), kBits(3 * kStep),
+        kBits(4 * kStep), kBits(5 * kStep), kBits(6 * kStep), kBits(7 * kStep)};
+    const hn::Rebind<std::uint8_t, D> d8;
+    const auto code = hn::PromoteTo(d, LoadCount(d8, from, count));
+    const auto sign = hn::ShiftLeft<8>(hn::And(code, hn::Set(d, std::uint16_t{0x80})));
+    const auto magnitude = hn::And(code, hn::Set(d, std::uint16_t{0x7f}));
+    const auto normal = hn::Add(hn::ShiftLeft<7 - kMantissa>(magnitude),
+                                hn::Set(d, static_cast<std::uint16_t>((127 - kBias) << 7)));
+    // The bytes of entry i of the table are 2 i and 2 i + 1.
+    const auto entry = hn::And(magnitude, hn::Set(d, std::uint16_t{7}));
+    const auto bytes =
+        hn::Add(hn::Or(hn::ShiftLeft<1>(entry), hn::ShiftLeft<9>(entry)), hn::Set(d, std::uint16_t{0x0100}));
+    const auto subnormal = hn::TableLookupBytes(hn::LoadDup128(d, kSubnormal), bytes);
+    const auto is_subnormal = hn::Lt(magnitude, hn::Set(d, static_cast<std::uint16_t>(1 << kMantissa)));
+    return hn::Or(sign, hn::IfThenElse(is_subnormal, subnormal, normal));
+  }
+}
+
+/// Writes elements times scales, powers of two, as bf16. Returns false if one of them is not a number or not
+/// normal; then what was written is meaningless.
+template <BlockFormat F>
+HWY_INLINE bool DecodeNormalPiece(const CodedPiece<F>& piece, std::uint16_t* HWY_RESTRICT to) {
+  const hn::ScalableTag<std::uint16_t> d;
+  const hn::Rebind<std::uint8_t, decltype(d)> d8;
+  constexpr std::size_t kBytes = traits(kStoredElement<F>).bytes;
+  auto wrong = hn::Zero(d);  // a lane that is not zero
+  const auto put = [&](std::size_t i, std::size_t count, hn::Vec<decltype(d)> scale) HWY_ATTR {
+    const auto element = ElementsAsBf16<F>(d, piece.elements() + i * kBytes, count);
+    const auto magnitude = hn::And(element, hn::Set(d, std::uint16_t{0x7fff}));
+    const auto is_zero = hn::Eq(magnitude, hn::Zero(d));
+    // The biased exponent of the product, less the least one.
+    const auto exponent =
+        hn::Sub(hn::Add(hn::ShiftRight<7>(magnitude), scale), hn::Set(d, std::uint16_t{127 + 1}));
+    const auto beyond = hn::SaturatedSub(exponent, hn::Set(d, std::uint16_t{254 - 1}));
+    const auto nan = hn::SaturatedSub(scale, hn::Set(d, std::uint16_t{254}));
+    wrong = hn::Or(wrong, hn::Or(nan, hn::IfThenZeroElse(is_zero, beyond)));
+    const auto power = hn::ShiftLeft<7>(hn::Sub(scale, hn::Set(d, std::uint16_t{127})));
+    StoreCount(hn::Add(element, hn::IfThenZeroElse(is_zero, power)), d, to + i, count);
+  };
+  if (piece.per_element()) {
+    for (std::size_t i = 0; i < piece.count(); i += hn::Lanes(d)) {
+      const std::size_t count = std::min(hn::Lanes(d), piece.count() - i);
+      put(i, count, hn::PromoteTo(d, LoadCount(d8, piece.scales() + i, count)));
+    }
+  } else {
+    piece.ForEachBlock([&](std::size_t first, std::size_t end, std::size_t block) HWY_ATTR {
+      const auto scale = hn::Set(d, std::uint16_t{piece.scales()[block]});
+      for (std::size_t i = first; i < end; i += hn::Lanes(d)) put(i, std::min(hn::Lanes(d), end - i), scale);
+    });
+  }
+  return hn::AllTrue(d, hn::Eq(wrong, hn::Zero(d)));
+}
+
+/// decode_blocks(), to bf16.
+template <BlockFormat F>
+HWY_INLINE void DecodeBlocksAsBf16(const CodedRow& row, std::size_t begin, std::size_t n,
+                                   std::uint16_t* HWY_RESTRICT to) {
+  for (std::size_t end = begin + n; begin < end;) {
+    const CodedPiece<F> piece(row, begin, end - begin);
+    if (!traits(F).power_of_two_scale || !DecodeNormalPiece(piece, to)) {
+      HWY_ALIGN float wide[CodedPiece<F>::kPiece];
+      DecodePiece(piece, wide);
+      StoreRowOf<Scalar::bf16>(wide, piece.count(), reinterpret_cast<std::uint8_t*>(to));
+    }
+    begin += piece.count();
+    to += piece.count();
+  }
+}
+
+/// decode_blocks(), to bf16. Not inlined: there are many formats.
+HWY_NOINLINE inline void DecodeRowAsBf16(const CodedRow& row, std::size_t begin, std::size_t n,
+                                         std::uint16_t* HWY_RESTRICT to) {
+  WithFormat(row.format, [&](auto f) HWY_ATTR { DecodeBlocksAsBf16<f()>(row, begin, n, to); });
+}
+
+}  // namespace HWY_NAMESPACE
+}  // namespace mantissa
+HWY_AFTER_NAMESPACE();
+
+#endif  // MANTISSA_NUMERIC_BLOCK_CODES_INL_H_

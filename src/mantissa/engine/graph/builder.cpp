@@ -1,0 +1,208 @@
+#include "mantissa/engine/graph/builder.h"
+
+#include <cmath>
+
+#include "mantissa/engine/graph/op.h"
+
+namespace mantissa::graph {
+
+ValueId Builder::one(std::string_view op, const std::string& scope, std::vector<ValueId> inputs,
+                     Attributes attributes) {
+  return graph_.node(graph_.add_node(op, scope, std::move(inputs), std::move(attributes))).outputs.front();
+}
+
+ValueId Builder::token_input(std::string name) {
+  return graph_.add_value({.name = std::move(name),
+                           .kind = ValueKind::input,
+                           .role = Role::integer,
+                           .shape = Shape::tokens(tokens_)});
+}
+
+ValueId Builder::row_input(std::string name, std::int64_t rows) {
+  return graph_.add_value(
+      {.name = std::move(name), .kind = ValueKind::input, .role = Role::integer, .shape = Shape::rows(rows)});
+}
+
+ValueId Builder::token_numbers(std::string name) {
+  return graph_.add_value({.name = std::move(name),
+                           .kind = ValueKind::input,
+                           .role = Role::arithmetic,
+                           .shape = Shape::tokens(tokens_)});
+}
+
+ValueId Builder::parameter(std::string name, Shape shape, Init init) {
+  return graph_.add_value({.name = std::move(name),
+                           .kind = ValueKind::parameter,
+                           .role = Role::parameter,
+                           .shape = std::move(shape),
+                           .init = init});
+}
+
+ValueId Builder::constant(std::string name, Shape shape, Fill fill) {
+  return graph_.add_value({.name = std::move(name),
+                           .kind = ValueKind::constant,
+                           .role = Role::arithmetic,
+                           .shape = std::move(shape),
+                           .fill = std::move(fill)});
+}
+
+ValueId Builder::state(std::string name, Shape shape) {
+  return graph_.add_value(
+      {.name = std::move(name), .kind = ValueKind::state, .role = Role::kv, .shape = std::move(shape)});
+}
+
+ValueId Builder::gather(const std::string& scope, ValueId ids, ValueId table, std::int64_t padding_id) {
+  return one("gather", scope, {ids, table}, {{"padding_id", padding_id}});
+}
+
+ValueId Builder::positions(const std::string& scope, ValueId ids, std::int64_t limit) {
+  return one("positions", scope, {ids}, {{"limit", limit}});
+}
+
+ValueId Builder::learned_positions(const std::string& scope, ValueId ids, ValueId table) {
+  return gather(scope, positions(scope, ids, graph_.value(table).shape.dim(0).size), table);
+}
+
+ValueId Builder::select(const std::string& scope, ValueId x, ValueId rows) {
+  return one("select", scope, {x, rows});
+}
+
+ValueId Builder::rmsnorm(const std::string& scope, ValueId x, ValueId gain, double eps, double gain_offset) {
+  return one("rmsnorm", scope, {x, gain}, {{"eps", eps}, {"gain_offset", gain_offset}});
+}
+
+ValueId Builder::layernorm(const std::string& scope, ValueId x, ValueId gain, ValueId bias, double eps) {
+  std::vector<ValueId> inputs = {x, gain};
+  if (bias != kNone) inputs.push_back(bias);
+  return one("layernorm", scope, std::move(inputs), {{"eps", eps}});
+}
+
+ValueId Builder::matmul(const std::string& scope, ValueId x, ValueId weight, ValueId bias,
+                        WeightLayout layout) {
+  std::vector<ValueId> inputs{x, weight};
+  if (bias != kNone) inputs.push_back(bias);
+  return one("matmul", scope, std::move(inputs), {{"transposed", layout == WeightLayout::in_out}});
+}
+
+ValueId Builder::term(const std::string& scope, ValueId x, ValueId weight, ValueId bias,
+                      WeightLayout layout) {
+  std::vector<ValueId> inputs{x, weight};
+  if (bias != kNone) inputs.push_back(bias);
+  return one("matmul", scope, std::move(inputs),
+             {{"transposed", layout == WeightLayout::in_out}, {"unrounded", true}});
+}
+
+ValueId Builder::sum(const std::string& scope, ValueId x, ValueId y) {
+  return one("add", scope, {x, y}, {{"compute", true}});
+}
+
+ValueId Builder::multiple(const std::string& scope, ValueId x, double factor) {
+  return one("scale", scope, {x}, {{"factor", factor}, {"compute", true}});
+}
+
+ValueId Builder::row_norms(const std::string& scope, ValueId weight, ValueId a, ValueId b, double factor,
+                           WeightLayout layout) {
+  return one("row_norms", scope, {weight, a, b},
+             {{"scale", factor}, {"transposed", layout == WeightLayout::in_out}});
+}
+
+ValueId Builder::magnitude(const std::string& scope, ValueId x, ValueId magnitude, ValueId norms,
+                           ValueId bias) {
+  std::vector<ValueId> inputs{x, magnitude, norms};
+  if (bias != kNone) inputs.push_back(bias);
+  return one("magnitude", scope, std::move(inputs));
+}
+
+ValueId Builder::logits(const std::string& scope, ValueId x, ValueId weight) {
+  return one("matmul", scope, {x, weight}, {{"logits", true}});
+}
+
+ValueId Builder::score(const std::string& scope, ValueId x, ValueId weight) {
+  return one("matmul", scope, {x, weight}, {{"score", true}});
+}
+
+Builder::QueryKey Builder::rope(const std::string& scope, QueryKey qk, ValueId cos, ValueId sin,
+                                std::int64_t head_dim) {
+  const NodeId id = graph_.add_node("rope", scope, {qk.q, qk.k, cos, sin}, {{"head_dim", head_dim}});
+  return {graph_.node(id).outputs[0], graph_.node(id).outputs[1]};
+}
+
+ValueId Builder::round_kv(const std::string& scope, ValueId x) {
+  return one("kv", scope, {x});
+}
+
+ValueId Builder::cache_append(const std::string& scope, ValueId x, ValueId cache) {
+  return one("cache_append", scope, {x, cache}, {{"capacity", graph_.value(cache).shape.dim(1).size}});
+}
+
+ValueId Builder::attention(const std::string& scope, ValueId q, ValueId k, ValueId v,
+                           const AttentionOptions& options) {
+  const std::int64_t head_dim = graph_.value(q).shape.last() / options.heads;
+  const Shape& keys = graph_.value(k).shape;
+  const bool cached = !keys.has_tokens();
+  return one("attention", scope, {q, k, v},
+             {{"heads", options.heads},
+              {"kv_heads", options.kv_heads},
+              {"head_dim", head_dim},
+              {"window", options.window},
+              {"soft_cap", options.soft_cap},
+              {"scale", options.scale.value_or(1.0 / std::sqrt(static_cast<double>(head_dim)))},
+              {"slots", cached ? keys.dim(0).size : 0},
+              {"capacity", cached ? keys.dim(1).size : 0}});
+}
+
+ValueId Builder::relu_squared(const std::string& scope, ValueId x) {
+  return one("relu_squared", scope, {x});
+}
+
+ValueId Builder::gelu_tanh(const std::string& scope, ValueId x) {
+  return one("gelu_tanh", scope, {x});
+}
+
+ValueId Builder::gelu_erf(const std::string& scope, ValueId x) {
+  return one("gelu_erf", scope, {x});
+}
+
+ValueId Builder::quick_gelu(const std::string& scope, ValueId x) {
+  return one("quick_gelu", scope, {x});
+}
+
+ValueId Builder::swiglu(const std::string& scope, ValueId gate, ValueId up) {
+  return one("swiglu", scope, {gate, up});
+}
+
+ValueId Builder::geglu_tanh(const std::string& scope, ValueId gate, ValueId up) {
+  return one("geglu_tanh", scope, {gate, up});
+}
+
+ValueId Builder::add(const std::string& scope, ValueId residual, ValueId branch) {
+  return one("add", scope, {residual, branch});
+}
+
+ValueId Builder::mul(const std::string& scope, ValueId x, ValueId y) {
+  return one("mul", scope, {x, y});
+}
+
+ValueId Builder::scale(const std::string& scope, ValueId x, double factor) {
+  return one("scale", scope, {x}, {{"factor", factor}});
+}
+
+ValueId Builder::soft_cap(const std::string& scope, ValueId x, double cap) {
+  return one("soft_cap", scope, {x}, {{"cap", cap}});
+}
+
+std::vector<ValueId> Builder::split(const std::string& scope, ValueId x,
+                                    const std::vector<std::int64_t>& sizes) {
+  return graph_.node(graph_.add_node("split", scope, {x}, {{"sizes", sizes}})).outputs;
+}
+
+ValueId Builder::concat(const std::string& scope, std::vector<ValueId> parts) {
+  return one("concat", scope, std::move(parts));
+}
+
+ValueId Builder::log_prob(const std::string& scope, ValueId x, ValueId weight, ValueId ids, double soft_cap,
+                          bool entropy) {
+  return one("log_prob", scope, {x, weight, ids}, {{"soft_cap", soft_cap}, {"entropy", entropy}});
+}
+
+}  // namespace mantissa::graph

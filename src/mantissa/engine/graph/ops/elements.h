@@ -1,0 +1,25 @@
+// Parts of the definitions of ops that process every element of an input separately.
+#pragma once
+
+#include <vector>
+
+#include "mantissa/engine/graph/op.h"
+
+namespace mantissa::graph {
+
+/// One operation per element of the first input.
+inline Cost cost_of_elements(const NodeView& n, const Sizes&) {
+  return {static_cast<double>(n.shape(0).count())};
+}
+
+/// The first input's shape, in the compute format.
+inline std::vector<OutputSpec> infer_rounded(const NodeView& n) {
+  return {{n.shape(0), Role::compute}};
+}
+
+/// The first input's values: a change of format without its rounding.
+inline void reference_rounded(const ReferenceCall& c) {
+  c.outputs[0].values = c.inputs[0].values;
+}
+
+}  // namespace mantissa::graph

@@ -1,0 +1,234 @@
+// Selection of rows by index: embedding lookup, its gradient, and the rows for which logits are computed.
+#include "mantissa/kernels/gather.h"
+
+#include <fmt/format.h>
+
+#include "mantissa/core/base/error.h"
+#include "mantissa/engine/graph/ops/ops.h"
+#include "mantissa/kernels/reference/gather.h"
+
+namespace mantissa::graph {
+namespace {
+
+const std::int32_t* ids(const Argument& a) {
+  return static_cast<const std::int32_t*>(a.data);
+}
+
+/// The id whose row of the table is not trained, as in PyTorch's Embedding; -1: none.
+std::int64_t padding_id(const Attributes& attributes) {
+  return attributes.integer("padding_id", -1);
+}
+
+// Inputs ids [tokens], table [entries, width]; output [tokens, width].
+std::vector<OutputSpec> infer_forward(const NodeView& n) {
+  if (n.shape(1).rank() != 2) {
+    throw ShapeError(fmt::format("gather: table \"{}\" is {}, not [entries, width]",
+                                 n.graph.value(n.inputs[1]).name, n.shape(1).str()));
+  }
+  std::vector<Dim> dims = n.shape(0).dims();
+  dims.push_back({n.shape(1).last(), Axis::fixed});
+  return {{Shape(std::move(dims)), Role::residual}};
+}
+
+Cost no_flops(const NodeView&, const Sizes&) {
+  return {};
+}
+
+void run_forward(const Call& c) {
+  const std::optional<QuantisedMatrix>& quants = c.inputs[1].quants;
+  if (quants && quants->transposed) throw InternalError("gather reads rows of quantised blocks, not columns");
+  kernels::gather(c.ctx, c.outputs[0].rows, c.outputs[0].width, c.inputs[1].in(), ids(c.inputs[0]),
+                  c.outputs[0].out(), quants ? std::optional(quants->format) : std::nullopt);
+}
+
+void gradient_forward(GradientBuilder& b) {
+  const std::int64_t entries = b.graph().value(b.input(1)).shape.dim(0).size;
+  b.contribute(1, b.emit("gather.dtable", {b.input(0), b.gradient(0)},
+                         {{"entries", entries}, {"padding_id", padding_id(b.node().attributes)}})
+                      .front());
+}
+
+// Inputs ids, dy; output dtable.
+std::vector<OutputSpec> infer_dtable(const NodeView& n) {
+  return {{Shape{n.attributes.integer("entries"), n.shape(1).last()}, Role::weight_gradient, kNone,
+           ValueKind::weight_gradient}};
+}
+
+std::size_t workspace_dtable(const NodeView& n, const Sizes&, const kernels::Context& ctx) {
+  return kernels::gather_workspace(ctx, n.shape(0).count(), n.shape(1).last());
+}
+
+void run_dtable(const Call& c) {
+  kernels::GatherBackward g;
+  g.entries = c.outputs[0].rows;
+  g.width = c.outputs[0].width;
+  g.ids = ids(c.inputs[0]);
+  g.dy = c.inputs[1].in();
+  g.dtable = c.outputs[0].out();
+  g.accumulate = c.accumulate;
+  g.losses = c.losses;
+  g.padding_id = padding_id(c.attributes);
+  kernels::gather_backward(c.ctx, c.extent, g);
+}
+
+// Adds the gradient to that of the table's other uses. Inputs: that gradient, ids, dy; output: the gradient.
+std::vector<OutputSpec> infer_add_rows(const NodeView& n) {
+  return {{n.shape(0), Role::weight_gradient, n.inputs[0], ValueKind::weight_gradient}};
+}
+
+std::size_t workspace_add_rows(const NodeView& n, const Sizes&, const kernels::Context& ctx) {
+  return kernels::gather_workspace(ctx, n.shape(1).count(), n.shape(2).last());
+}
+
+void run_add_rows(const Call& c) {
+  kernels::GatherBackward g;
+  g.entries = c.outputs[0].rows;
+  g.width = c.outputs[0].width;
+  g.ids = ids(c.inputs[1]);
+  g.dy = c.inputs[2].in();
+  g.dtable = c.outputs[0].out();
+  g.apart = true;
+  g.losses = c.losses;
+  g.padding_id = padding_id(c.attributes);
+  kernels::gather_backward(c.ctx, c.extent, g);
+}
+
+// Inputs x [tokens, width], index [rows]; output [rows, width], exactly as stored.
+std::vector<OutputSpec> infer_select(const NodeView& n) {
+  std::vector<Dim> dims = n.shape(1).dims();
+  dims.push_back({n.shape(0).last(), Axis::fixed});
+  return {{Shape(std::move(dims)), Role::like, n.inputs[0]}};
+}
+
+void run_select(const Call& c) {
+  kernels::gather(c.ctx, c.outputs[0].rows, c.outputs[0].width, c.inputs[0].in(), ids(c.inputs[1]),
+                  c.outputs[0].out());
+}
+
+void gradient_select(GradientBuilder& b) {
+  const std::int64_t tokens = b.graph().value(b.input(0)).shape.dim(0).size;
+  b.contribute(0, b.emit("select.dx", {b.gradient(0), b.input(1)}, {{"tokens", tokens}}).front());
+}
+
+// Inputs dy [rows, width], index [rows]; output dx [tokens, width].
+std::vector<OutputSpec> infer_select_dx(const NodeView& n) {
+  return {{Shape::tokens(n.attributes.integer("tokens"), {n.shape(0).last()}), Role::arithmetic}};
+}
+
+void run_select_dx(const Call& c) {
+  kernels::scatter_rows(c.ctx, c.inputs[0].rows, c.inputs[0].width, ids(c.inputs[1]), c.inputs[0].in(),
+                        c.outputs[0].rows, c.outputs[0].out());
+}
+
+std::vector<std::int32_t> whole(const ReferenceOperand& ids) {
+  return {ids.values.begin(), ids.values.end()};
+}
+
+void reference_rows(const ReferenceCall& c, const ReferenceOperand& table, const ReferenceOperand& ids) {
+  kernels::reference::gather(c.outputs[0].rows, c.outputs[0].width, table.data(), whole(ids).data(),
+                             c.outputs[0].data());
+}
+
+void reference_forward(const ReferenceCall& c) {
+  reference_rows(c, c.inputs[1], c.inputs[0]);
+}
+
+void reference_select(const ReferenceCall& c) {
+  reference_rows(c, c.inputs[0], c.inputs[1]);
+}
+
+void reference_select_dx(const ReferenceCall& c) {
+  kernels::reference::gather_backward(c.inputs[0].rows, c.outputs[0].rows, c.outputs[0].width,
+                                      whole(c.inputs[1]).data(), c.inputs[0].data(), c.outputs[0].data());
+}
+
+void reference_dtable(const ReferenceCall& c) {
+  kernels::reference::gather_backward(c.inputs[1].rows, c.outputs[0].rows, c.outputs[0].width,
+                                      whole(c.inputs[0]).data(), c.inputs[1].data(), c.outputs[0].data(),
+                                      padding_id(c.attributes));
+}
+
+void reference_add_rows(const ReferenceCall& c) {
+  std::vector<double> sum(c.outputs[0].values.size());
+  kernels::reference::gather_backward(c.inputs[2].rows, c.outputs[0].rows, c.outputs[0].width,
+                                      whole(c.inputs[1]).data(), c.inputs[2].data(), sum.data(),
+                                      padding_id(c.attributes));
+  for (std::size_t i = 0; i < sum.size(); ++i) c.outputs[0].values[i] += sum[i];
+}
+
+}  // namespace
+
+const OpDef kGather = {
+    .id = "gather",
+    .op = "gather",
+    .doc = "rows of the table, read from the masters, rounded to residual",
+    .kind = OpKind::lookup,
+    .reads = {Read::value},
+    .quantised = 1,
+    .infer = infer_forward,
+    .gradient = gradient_forward,
+    .cost = no_flops,
+    .run = run_forward,
+    .reference = reference_forward,
+};
+
+const OpDef kGatherDtable = {
+    .id = "gather.dtable",
+    .op = "gather",
+    .doc = "rows of dy summed per id, but the padding's, over leaves in f32, unrounded into grads",
+    .kind = OpKind::lookup,
+    .reads = {Read::value},
+    .sums_tokens = true,
+    .rounds_gradient = true,
+    .infer = infer_dtable,
+    .cost = no_flops,
+    .workspace = workspace_dtable,
+    .run = run_dtable,
+    .adding_variant = "gather.add_rows",
+    .reference = reference_dtable,
+};
+
+const OpDef kGatherAddRows = {
+    .id = "gather.add_rows",
+    .op = "gather",
+    .doc =
+        "rows of dy summed per id, but the padding's, over leaves in f32, rounded to grads, added to the "
+        "gradient of another use",
+    .kind = OpKind::lookup,
+    .reads = {Read::value},
+    .sums_tokens = true,
+    .alias = 0,
+    .infer = infer_add_rows,
+    .cost = no_flops,
+    .workspace = workspace_add_rows,
+    .run = run_add_rows,
+    .reference = reference_add_rows,
+};
+
+const OpDef kSelect = {
+    .id = "select",
+    .op = "select",
+    .doc = "selected rows of x, copied",
+    .kind = OpKind::lookup,
+    .reads = {Read::value},
+    .infer = infer_select,
+    .gradient = gradient_select,
+    .cost = no_flops,
+    .run = run_select,
+    .reference = reference_select,
+};
+
+const OpDef kSelectDx = {
+    .id = "select.dx",
+    .op = "select",
+    .doc =
+        "rows of dy at the positions from which they were selected, zero elsewhere; unrounded contribution",
+    .kind = OpKind::lookup,
+    .reads = {Read::value},
+    .infer = infer_select_dx,
+    .cost = no_flops,
+    .run = run_select_dx,
+    .reference = reference_select_dx,
+};
+
+}  // namespace mantissa::graph

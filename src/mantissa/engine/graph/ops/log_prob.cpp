@@ -1,0 +1,314 @@
+// The head: log-probabilities of given ids, and its gradient, without logits in memory.
+#include <fmt/format.h>
+
+#include "mantissa/core/base/error.h"
+#include "mantissa/engine/graph/ops/factor.h"
+#include "mantissa/engine/graph/ops/ops.h"
+#include "mantissa/kernels/head.h"
+#include "mantissa/kernels/reference/head.h"
+
+namespace mantissa::graph {
+namespace {
+
+using kernels::GemmOperand;
+
+const std::int32_t* ids(const Argument& a) {
+  return static_cast<const std::int32_t*>(a.data);
+}
+
+/// The bound of soft-capped logits; 0: none.
+double soft_cap(const Attributes& attributes) {
+  return attributes.number("soft_cap", 0.0);
+}
+
+// Inputs x [tokens, channels], W [vocabulary, channels], ids [tokens]; outputs log_prob, lse and optionally
+// entropy [tokens].
+std::vector<OutputSpec> infer_forward(const NodeView& n) {
+  if (n.shape(1).rank() != 2 || n.shape(1).last() != n.shape(0).last()) {
+    throw ShapeError(
+        fmt::format("log_prob: weight \"{}\" is {}, but its input is {}; the weight must be [vocabulary, {}]",
+                    n.graph.value(n.inputs[1]).name, n.shape(1).str(), n.shape(0).str(), n.shape(0).last()));
+  }
+  std::vector<OutputSpec> specs = {{n.shape(2), Role::output},
+                                   {n.shape(2), Role::arithmetic, kNone, ValueKind::activation, "lse"}};
+  if (n.attributes.flag("entropy"))
+    specs.push_back({n.shape(2), Role::output, kNone, ValueKind::activation, "entropy"});
+  return specs;
+}
+
+double product_flops(const NodeView& n) {
+  return 2.0 * static_cast<double>(n.shape(0).leading()) * static_cast<double>(n.shape(1).count());
+}
+
+/// The gradients that a backward node computes: dx, dweight, or both, in this order.
+struct Wanted {
+  explicit Wanted(const Attributes& a) : dx(!a.flag("frozen_input")), dweight(!a.flag("frozen_weight")) {}
+  bool dx, dweight;
+  std::size_t count() const { return (dx ? 1U : 0U) + (dweight ? 1U : 0U); }
+  /// Returns the operand among `outputs` for dx or dweight, without memory if it is not computed.
+  template <class Operand>
+  Operand* dx_of(std::span<Operand> outputs) const {
+    return dx ? &outputs[0] : nullptr;
+  }
+  template <class Operand>
+  Operand* dweight_of(std::span<Operand> outputs) const {
+    return dweight ? &outputs[dx ? 1 : 0] : nullptr;
+  }
+};
+
+/// The formats of dx and dweight. A gradient that is not computed needs no memory.
+struct GradientFormats {
+  GradientFormats(const NodeView& n, const Sizes& s) : dx(s.arithmetic), dweight(s.arithmetic) {
+    const Wanted wanted(n.attributes);
+    if (wanted.dx) dx = s.outputs.at(0);
+    if (wanted.dweight) dweight = s.outputs.at(wanted.dx ? 1 : 0);
+  }
+  Scalar dx, dweight;
+};
+
+/// Logits that a soft cap bounds.
+double capped_logits(const NodeView& n) {
+  if (soft_cap(n.attributes) == 0) return 0;
+  return static_cast<double>(n.shape(0).leading()) * static_cast<double>(n.shape(1).dim(0).size);
+}
+
+Cost cost_forward(const NodeView& n, const Sizes&) {
+  return {product_flops(n), capped_logits(n)};
+}
+Cost cost_grad(const NodeView& n, const Sizes&) {
+  return {static_cast<double>(Wanted(n.attributes).count()) * product_flops(n), capped_logits(n)};
+}
+
+std::size_t workspace_forward(const NodeView& n, const Sizes& s, const kernels::Context& ctx) {
+  return kernels::log_prob_workspace(ctx, n.shape(0).leading(), s.longest_leaf, n.shape(0).last(),
+                                     n.shape(1).dim(0).size, s.arithmetic, s.parts);
+}
+
+std::size_t workspace_grad(const NodeView& n, const Sizes& s, const kernels::Context& ctx) {
+  const GradientFormats formats(n, s);
+  return kernels::log_prob_backward_workspace(ctx, n.shape(0).leading(), s.longest_leaf, n.shape(0).last(),
+                                              n.shape(1).dim(0).size, s.arithmetic, formats.dx,
+                                              formats.dweight, s.parts, s.rounds_sums);
+}
+
+kernels::LogProb forward_of(const Call& c, const Argument& log_prob, const Argument& lse) {
+  kernels::LogProb h;
+  h.channels = c.inputs[0].width;
+  h.vocabulary = c.inputs[1].rows;
+  h.x = GemmOperand{c.inputs[0].in(), c.inputs[0].operand, false};
+  h.weight = factor(c.inputs[1], false);
+  h.ids = ids(c.inputs[2]);
+  h.log_prob = log_prob.out();
+  h.lse = lse.out();
+  h.accumulator = c.accumulator;
+  h.rounded = log_prob.rounded;
+  h.softmax = c.interior;
+  h.soft_cap = soft_cap(c.attributes);
+  return h;
+}
+
+void run_forward(const Call& c) {
+  kernels::LogProb h = forward_of(c, c.outputs[0], c.outputs[1]);
+  if (c.outputs.size() > 2) h.entropy = c.outputs[2].out();
+  kernels::log_prob(c.ctx, c.extent, h);
+}
+
+void gradient_forward(GradientBuilder& b) {
+  std::vector<ValueId> inputs = {b.input(0), b.input(1), b.input(2), b.output(1), b.gradient(0)};
+  if (b.node().outputs.size() > 2 && b.gradient(2) != kNone)
+    inputs.insert(inputs.end(), {b.output(2), b.gradient(2)});
+  const std::vector<ValueId> d = b.emit("log_prob.grad", std::move(inputs),
+                                        {{"soft_cap", soft_cap(b.node().attributes)},
+                                         {"frozen_input", !b.needed(0)},
+                                         {"frozen_weight", !b.needed(1)}});
+  std::size_t next = 0;
+  for (const std::size_t i : {0U, 1U}) {
+    if (b.needed(i)) b.contribute(i, d[next++]);
+  }
+}
+
+// Inputs x, W, ids, lse, dlog_prob, optionally entropy and dentropy; outputs dx and dweight as selected.
+std::vector<OutputSpec> infer_grad(const NodeView& n) {
+  const Wanted wanted(n.attributes);
+  std::vector<OutputSpec> specs;
+  if (wanted.dx) specs.push_back({n.shape(0), Role::arithmetic, kNone, ValueKind::activation, "x"});
+  if (wanted.dweight)
+    specs.push_back({n.shape(1), Role::weight_gradient, kNone, ValueKind::weight_gradient, "weight"});
+  return specs;
+}
+
+kernels::LogProbBackward backward_of(const Call& c, const Argument& lse, const Argument& dlog_prob) {
+  const Wanted wanted(c.attributes);
+  kernels::LogProbBackward h;
+  h.channels = c.inputs[0].width;
+  h.vocabulary = c.inputs[1].rows;
+  h.x = GemmOperand{c.inputs[0].in(), c.inputs[0].operand, false};
+  h.weight = GemmOperand{c.inputs[1].in(), c.inputs[1].operand, false};
+  h.ids = ids(c.inputs[2]);
+  h.lse = lse.in();
+  h.dlog_prob = dlog_prob.in();
+  h.operand = c.compute;
+  h.accumulator = c.accumulator;
+  if (const Argument* dx = wanted.dx_of(c.outputs); dx != nullptr) h.dx = dx->out();
+  if (const Argument* dweight = wanted.dweight_of(c.outputs); dweight != nullptr) h.dweight = dweight->out();
+  h.accumulate = c.accumulate;
+  h.losses = c.losses;
+  h.rounded = c.outputs[0].rounded;
+  h.softmax = c.interior;
+  h.soft_cap = soft_cap(c.attributes);
+  return h;
+}
+
+void run_grad(const Call& c) {
+  kernels::LogProbBackward h = backward_of(c, c.inputs[3], c.inputs[4]);
+  if (c.inputs.size() > 5) {
+    h.entropy = c.inputs[5].in();
+    h.dentropy = c.inputs[6].in();
+  }
+  kernels::log_prob_backward(c.ctx, c.extent, h);
+}
+
+// Forward and backward in one op. Inputs x, W, ids, dlog_prob; outputs dx, dweight, log_prob, lse.
+std::vector<OutputSpec> infer_training(const NodeView& n) {
+  std::vector<OutputSpec> specs = infer_grad(n);
+  for (OutputSpec& spec : infer_forward(n)) specs.push_back(std::move(spec));
+  return specs;
+}
+
+/// Logits of leaves that are too long to be kept are computed twice.
+double times_computed(const NodeView& n, const Sizes& s) {
+  return kernels::keeps_logits(s.longest_leaf, n.shape(1).dim(0).size) ? 1 : 2;
+}
+
+Cost cost_training(const NodeView& n, const Sizes& s) {
+  return {static_cast<double>(1 + Wanted(n.attributes).count()) * product_flops(n),
+          times_computed(n, s) * capped_logits(n)};
+}
+
+double executed_in_training(const NodeView& n, const Sizes& s) {
+  return cost_training(n, s).flops + (times_computed(n, s) - 1) * product_flops(n);
+}
+
+std::size_t workspace_training(const NodeView& n, const Sizes& s, const kernels::Context& ctx) {
+  const GradientFormats formats(n, s);
+  return kernels::log_prob_training_workspace(ctx, n.shape(0).leading(), s.longest_leaf, n.shape(0).last(),
+                                              n.shape(1).dim(0).size, s.arithmetic, formats.dx,
+                                              formats.dweight, s.parts, s.rounds_sums);
+}
+
+void run_training(const Call& c) {
+  const std::size_t first = Wanted(c.attributes).count();
+  kernels::log_prob_training(c.ctx, c.extent, forward_of(c, c.outputs[first], c.outputs[first + 1]),
+                             backward_of(c, c.outputs[first + 1], c.inputs[3]));
+}
+
+kernels::reference::Head head_of(const ReferenceCall& c, const std::vector<std::int32_t>& ids) {
+  return {c.inputs[0].rows,   c.inputs[0].width, c.inputs[1].rows,      c.inputs[0].data(),
+          c.inputs[1].data(), ids.data(),        soft_cap(c.attributes)};
+}
+
+std::vector<std::int32_t> whole(const ReferenceOperand& ids) {
+  return {ids.values.begin(), ids.values.end()};
+}
+
+void reference_forward(const ReferenceCall& c) {
+  const std::vector<std::int32_t> ids = whole(c.inputs[2]);
+  kernels::reference::log_prob(head_of(c, ids), c.outputs[0].data(), c.outputs[1].data(),
+                               c.outputs.size() > 2 ? c.outputs[2].data() : nullptr);
+}
+
+void reference_backward(const ReferenceCall& c, const std::vector<std::int32_t>& ids, const double* lse,
+                        const kernels::reference::HeadSeeds& seeds) {
+  const Wanted wanted(c.attributes);
+  std::vector<double> unwanted(
+      static_cast<std::size_t>(std::max(c.inputs[0].rows, c.inputs[1].rows) * c.inputs[0].width));
+  ReferenceOperand* dx = wanted.dx_of(c.outputs);
+  ReferenceOperand* dweight = wanted.dweight_of(c.outputs);
+  kernels::reference::log_prob_backward(head_of(c, ids), lse, seeds,
+                                        dx != nullptr ? dx->data() : unwanted.data(),
+                                        dweight != nullptr ? dweight->data() : unwanted.data());
+}
+
+void reference_grad(const ReferenceCall& c) {
+  const std::vector<std::int32_t> ids = whole(c.inputs[2]);
+  kernels::reference::HeadSeeds seeds{c.inputs[4].data()};
+  if (c.inputs.size() > 5) {
+    seeds.entropy = c.inputs[5].data();
+    seeds.dentropy = c.inputs[6].data();
+  }
+  reference_backward(c, ids, c.inputs[3].data(), seeds);
+}
+
+void reference_training(const ReferenceCall& c) {
+  const std::vector<std::int32_t> ids = whole(c.inputs[2]);
+  const std::size_t first = Wanted(c.attributes).count();
+  double* lse = c.outputs[first + 1].data();
+  kernels::reference::log_prob(head_of(c, ids), c.outputs[first].data(), lse, nullptr);
+  reference_backward(c, ids, lse, {c.inputs[3].data()});
+}
+
+}  // namespace
+
+const OpDef kLogProb = {
+    .id = "log_prob",
+    .op = "log_prob",
+    .doc =
+        "log-probability of each id under softmax(x·Wᵀ), with optional soft cap of the logits; operands "
+        "rounded to compute, logits and softmax f32, chunked",
+    .kind = OpKind::head,
+    .reads = {Read::matmul, Read::matmul, Read::value},
+    .operands = {"input", "weight"},
+    .quantised = 1,
+    .interior = "softmax",
+    .infer = infer_forward,
+    .gradient = gradient_forward,
+    .cost = cost_forward,
+    .workspace = workspace_forward,
+    .run = run_forward,
+    .joins_gradient = "log_prob.grad",
+    .joint = "log_prob.training",
+    .reference = reference_forward,
+};
+
+const OpDef kLogProbGrad = {
+    .id = "log_prob.grad",
+    .op = "log_prob",
+    .doc =
+        "dlogits = d·(onehot − p) − e·p·(log p + entropy), times the soft cap's slope, in f32, rounded to "
+        "compute as a factor; dx and dW from recomputed logits, chunked",
+    .kind = OpKind::head,
+    .reads = {Read::matmul, Read::matmul, Read::value},
+    .operands = {"input", "weight"},
+    .made_factors = "dlogits",
+    .rounds_gradient = true,
+    .interior = "softmax",
+    .infer = infer_grad,
+    .cost = cost_grad,
+    .workspace = workspace_grad,
+    .run = run_grad,
+    .executed_flops = [](const NodeView& n,
+                         const Sizes& s) { return cost_grad(n, s).flops + product_flops(n); },
+    .reference = reference_grad,
+};
+
+const OpDef kLogProbTraining = {
+    .id = "log_prob.training",
+    .op = "log_prob",
+    .doc =
+        "log_prob and log_prob.grad of the same rows: logits are computed once and kept, a few leaves at a "
+        "time",
+    .kind = OpKind::head,
+    .reads = {Read::matmul, Read::matmul, Read::value},
+    .operands = {"input", "weight"},
+    .made_factors = "dlogits",
+    .rounds_gradient = true,
+    .interior = "softmax",
+    .infer = infer_training,
+    .cost = cost_training,
+    .workspace = workspace_training,
+    .run = run_training,
+    .executed_flops = executed_in_training,
+    .reference = reference_training,
+};
+
+}  // namespace mantissa::graph

@@ -1,0 +1,46 @@
+// Stores a factor of a product with scales. The plan inserts it before Linear ops with an 8- or 4-bit compute
+// format.
+#include "mantissa/kernels/quantize.h"
+
+#include "mantissa/engine/graph/ops/elements.h"
+#include "mantissa/engine/graph/ops/ops.h"
+
+namespace mantissa::graph {
+namespace {
+
+/// Attributes: "blocks" (a BlockFormat, or −1), "along_rows" (blocks over tokens, from the start of each
+/// row), "current", "margin".
+void run(const Call& c) {
+  const Argument& in = c.inputs[0];
+  const Argument& out = c.outputs[0];
+  if (c.repeated &&
+      c.attributes.integer("blocks") >= 0) {  // the values before rounding, under the tensor's scale
+    const float factor = out.scale == nullptr ? 1 : 1 / out.scale->scale;
+    return kernels::quantize_tensor(c.ctx, in.rows * in.width, in.in(), out.out(), factor);
+  }
+  kernels::Quantize how;
+  if (c.attributes.integer("blocks") >= 0)
+    how.blocks = static_cast<BlockFormat>(c.attributes.integer("blocks"));
+  how.along_rows = c.attributes.flag("along_rows");
+  how.packed = out.blocks.has_value();
+  how.current = c.attributes.flag("current") && !c.repeated;
+  how.margin = static_cast<int>(c.attributes.integer("margin"));
+  kernels::quantize(c.ctx, in.rows, in.width, in.in(), out.out(), how, out.scale, c.extent.rows);
+}
+
+}  // namespace
+
+const OpDef kQuantize = {
+    .id = "quantize",
+    .op = "quantize",
+    .doc = "rounded with the scale of the tensor, or of blocks",
+    .kind = OpKind::move,
+    .reads = {Read::value},
+    .per_token = true,
+    .infer = infer_rounded,
+    .cost = cost_of_elements,
+    .run = run,
+    .reference = reference_rounded,
+};
+
+}  // namespace mantissa::graph

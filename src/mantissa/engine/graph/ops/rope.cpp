@@ -1,0 +1,122 @@
+// Rotary position embedding of queries and keys.
+#include <fmt/format.h>
+
+#include "mantissa/core/base/error.h"
+#include "mantissa/engine/graph/ops/ops.h"
+#include "mantissa/kernels/rope.h"
+
+namespace mantissa::graph {
+namespace {
+
+// Inputs q [tokens, heads·d], k [tokens, kv_heads·d], cos and sin [positions, d/2]; outputs q and k rotated.
+std::vector<OutputSpec> infer(const NodeView& n, Role role) {
+  const std::int64_t head_dim = n.attributes.integer("head_dim");
+  for (std::size_t i = 0; i < 2; ++i) {
+    if (head_dim % 2 != 0 || n.shape(i).last() % head_dim != 0) {
+      throw ShapeError(fmt::format("rope: {} values per token are not whole heads of an even size {}",
+                                   n.shape(i).last(), head_dim));
+    }
+  }
+  return {{n.shape(0), role, kNone, ValueKind::activation, "q"},
+          {n.shape(1), role, kNone, ValueKind::activation, "k"}};
+}
+
+std::vector<OutputSpec> infer_forward(const NodeView& n) {
+  return infer(n, Role::compute);
+}
+std::vector<OutputSpec> infer_grad(const NodeView& n) {
+  return infer(n, Role::arithmetic);
+}
+
+Cost cost(const NodeView& n, const Sizes&) {
+  return {3.0 * static_cast<double>(n.shape(0).count() + n.shape(1).count())};
+}
+
+void run(const Call& c, bool inverse) {
+  for (std::size_t i = 0; i < 2; ++i) {
+    kernels::Rope r;
+    r.head_dim = c.attributes.integer("head_dim");
+    r.heads = c.inputs[i].width / r.head_dim;
+    r.inverse = inverse;
+    r.x = c.inputs[i].in();
+    r.cos = c.inputs[2].in();
+    r.sin = c.inputs[3].in();
+    r.y = c.outputs[i].out();
+    kernels::rope(c.ctx, c.extent, r);
+  }
+}
+
+void run_forward(const Call& c) {
+  run(c, false);
+}
+void run_grad(const Call& c) {
+  run(c, true);
+}
+
+void gradient_forward(GradientBuilder& b) {
+  const std::vector<ValueId> d =
+      b.emit("rope.grad", {b.gradient(0), b.gradient(1), b.input(2), b.input(3)}, b.node().attributes);
+  b.contribute(0, d[0]);
+  b.contribute(1, d[1]);
+}
+
+/// Uses the cosines and sines of the given tables. kernels/reference/rope.h is the reference for the tables.
+void reference(const ReferenceCall& c, double sign) {
+  const std::int64_t d = c.attributes.integer("head_dim"), half = d / 2;
+  for (const Segment& s : c.extent.segments) {
+    for (std::int64_t t = s.begin; t < s.begin + s.length; ++t) {
+      const double* cos = c.inputs[2].data() + (s.position + t - s.begin) * half;
+      const double* sin = c.inputs[3].data() + (s.position + t - s.begin) * half;
+      for (std::size_t i = 0; i < 2; ++i) {
+        const std::int64_t width = c.inputs[i].width;
+        for (std::int64_t h = t * width; h < (t + 1) * width; h += d) {
+          for (std::int64_t e = 0; e < half; ++e) {
+            const double low = c.inputs[i].data()[h + e], high = c.inputs[i].data()[h + e + half];
+            c.outputs[i].data()[h + e] = low * cos[e] - sign * high * sin[e];
+            c.outputs[i].data()[h + e + half] = high * cos[e] + sign * low * sin[e];
+          }
+        }
+      }
+    }
+  }
+}
+
+void reference_forward(const ReferenceCall& c) {
+  reference(c, 1);
+}
+void reference_grad(const ReferenceCall& c) {
+  reference(c, -1);
+}
+
+}  // namespace
+
+const OpDef kRope = {
+    .id = "rope",
+    .op = "rope",
+    .doc = "q, k rotated by their positions in f32, rounded once",
+    .kind = OpKind::rows,
+    .reads = {Read::value},
+    .strided = {.inputs = 0b11, .outputs = 0b11},
+    .interior = "angles",
+    .infer = infer_forward,
+    .gradient = gradient_forward,
+    .cost = cost,
+    .run = run_forward,
+    .reference = reference_forward,
+};
+
+const OpDef kRopeGrad = {
+    .id = "rope.grad",
+    .op = "rope",
+    .doc = "dq, dk rotated back in f32, unrounded contributions",
+    .kind = OpKind::rows,
+    .reads = {Read::value},
+    .strided = {.inputs = 0b11, .outputs = 0b11},
+    .interior = "angles",
+    .infer = infer_grad,
+    .cost = cost,
+    .run = run_grad,
+    .reference = reference_grad,
+};
+
+}  // namespace mantissa::graph

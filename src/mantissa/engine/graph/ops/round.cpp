@@ -1,0 +1,39 @@
+// A change of format that saturates, flushes subnormals, or rounds other than to nearest, as a policy may
+// require. It is a separate step that no kernel includes.
+#include "mantissa/engine/graph/ops/elements.h"
+#include "mantissa/engine/graph/ops/ops.h"
+#include "mantissa/kernels/quantize.h"
+
+namespace mantissa::graph {
+namespace {
+
+void run(const Call& c) {
+  const Argument& in = c.inputs[0];
+  const Argument& out = c.outputs[0];
+  if (c.rounding != Rounding::nearest) {
+    return kernels::round_activations(
+        c.ctx, c.extent, in.rows, in.width, in.in(), out.out(),
+        {c.rounding, c.random_name, c.compute.saturate, c.compute.flush_subnormals});
+  }
+  kernels::round_to(c.ctx, in.rows * in.width, in.data, in.type, out.data, out.type, c.compute.saturate,
+                    c.compute.flush_subnormals);
+}
+
+}  // namespace
+
+const OpDef kRound = {
+    .id = "round",
+    .op = "cast",
+    .doc =
+        "rounded once, stochastically or toward zero; overflow to the largest finite value, subnormals to "
+        "zero, as given by the policy",
+    .duty = Duty::rounding,
+    .reads = {Read::value},
+    .per_token = true,
+    .infer = infer_rounded,
+    .cost = cost_of_elements,
+    .run = run,
+    .reference = reference_rounded,
+};
+
+}  // namespace mantissa::graph

@@ -1,0 +1,58 @@
+// Low-rank adapters of linear layers: LoRA (Hu et al., arXiv 2106.09685), with the scale of rsLoRA
+// (Kalajdzievski, arXiv 2312.03732) and the magnitudes of DoRA (Liu et al., arXiv 2402.09353). An adapter
+// decorates the linear layers of a network; the families do not know it.
+//
+//   LoRA:  y = x·Wᵀ + b + s·(x·Aᵀ)·Bᵀ
+//   DoRA:  y = m / ‖W + s·B·A‖ · (x·Wᵀ + s·(x·Aᵀ)·Bᵀ) + b, with the norms of rows, constants of the gradient
+//
+// W is [out, in], A [rank, in], B [out, rank], m [out]; s is alpha / rank, or alpha / √rank with rsLoRA.
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <string>
+#include <string_view>
+#include <vector>
+
+namespace mantissa::model {
+
+struct ModelConfig;
+
+/// The adapter of one linear layer.
+struct AdapterLayer {
+  std::int64_t rank = 0;
+  double alpha = 0;
+  friend bool operator==(const AdapterLayer&, const AdapterLayer&) = default;
+};
+
+struct Adapter {
+  std::map<std::string, AdapterLayer, std::less<>> layers;  // by the scope of the linear layer
+  bool rslora = false;
+  bool dora = false;
+  /// Scopes of heads that are trained as a whole, with the adapter: kScoreHead, kValueHead
+  /// (engine/model/graphs.h).
+  std::vector<std::string> heads = {};
+
+  /// Returns the adapter of the layer `scope`, or null.
+  const AdapterLayer* find(std::string_view scope) const;
+  /// Returns s.
+  double scale(const AdapterLayer& layer) const;
+  /// Returns true if `parameter` is a parameter of this adapter, such as "SCOPE.lora_A.weight", or of its
+  /// heads.
+  bool owns(std::string_view parameter) const;
+};
+
+/// The names of an adapter's parameters after the scope of their layer: "SCOPE" + kLoraA + ".weight".
+inline constexpr std::string_view kLoraA = ".lora_A", kLoraB = ".lora_B",
+                                  kMagnitude = ".lora_magnitude_vector";
+
+/// A linear layer of a model.
+struct LinearLayer {
+  std::string scope;
+  std::int64_t in = 0, out = 0;
+  bool in_out = false;  // the weight is [in, out]
+};
+/// Returns the linear layers of `config` without the head, in the order of their computation.
+std::vector<LinearLayer> linear_layers(const ModelConfig& config);
+
+}  // namespace mantissa::model

@@ -1,0 +1,157 @@
+#include "mantissa/engine/model/decoder.h"
+
+#include <fmt/format.h>
+
+#include <cmath>
+
+#include "mantissa/kernels/rope.h"
+
+namespace mantissa::model {
+
+using graph::Builder;
+using graph::Init;
+
+struct Decoder::Tables {
+  struct Pair {
+    ValueId cos, sin;
+  };
+  std::vector<Pair> ropes;
+
+  Tables(NetworkBuilder& b, const DecoderSpec& s) {
+    for (const Rope& rope : s.ropes) {
+      const kernels::RopeTable table{
+          .positions = b.positions(), .head_dim = s.head_dim, .theta = rope.theta, .scaling = rope.scaling};
+      // Both tables are computed together, and each constant keeps its half.
+      const auto fill = [table](bool want_cos) {
+        return [table, want_cos](Matrix out, Scalar angles) {
+          const std::int64_t count = table.positions * (table.head_dim / 2);
+          Storage other(static_cast<std::size_t>(count) * bytes_of(out.type));
+          const Matrix scratch{other.data(), out.type, out.ld};
+          kernels::RopeTable t = table;
+          t.angles = angles;
+          kernels::rope_table(t, want_cos ? out : scratch, want_cos ? scratch : out);
+        };
+      };
+      const Shape shape{b.positions(), s.head_dim / 2};
+      const ValueId cos = b.ops.constant(rope.name + ".cos", shape, fill(true));
+      ropes.push_back({cos, b.ops.constant(rope.name + ".sin", shape, fill(false))});
+    }
+  }
+};
+
+ValueId Decoder::trunk(NetworkBuilder& b, ValueId ids) const {
+  const Tables tables(b, s_);
+  ValueId x = b.ops.gather("model.embed_tokens", ids, embedding(b), s_.padding_id);
+  if (s_.embedding_scale != 1) x = b.ops.scale("model.embed_tokens", x, s_.embedding_scale);
+  for (std::size_t layer = 0; layer < s_.layers.size(); ++layer) x = block(b, tables, layer, x);
+  return norm(b, "model.norm", x, s_.hidden_size);
+}
+
+Head Decoder::head(NetworkBuilder& b) const {
+  const ValueId weight =
+      s_.tied_head ? embedding(b) : b.parameter("lm_head.weight", {s_.vocab_size, s_.hidden_size}, normal(1));
+  return {"lm_head", weight, s_.logit_cap};
+}
+
+bool Decoder::depends_on_length(std::int64_t length) const {
+  for (const Rope& rope : s_.ropes) {
+    if (rope.scaling.kind == kernels::RopeScaling::Kind::dynamic && length > rope.scaling.original_positions)
+      return true;
+  }
+  return false;
+}
+
+ValueId Decoder::embedding(NetworkBuilder& b) const {
+  return b.parameter("model.embed_tokens.weight", {s_.vocab_size, s_.hidden_size}, normal(1));
+}
+
+Init Decoder::normal(double scale) const {
+  return {Init::Kind::normal, s_.initializer_range * scale};
+}
+
+/// Weights whose results are added to the residual stream, 2L times in total, start smaller, so the variance
+/// does not grow with depth.
+double Decoder::residual_scale() const {
+  return 1.0 / std::sqrt(2.0 * static_cast<double>(s_.layers.size()));
+}
+
+ValueId Decoder::norm(NetworkBuilder& b, const std::string& scope, ValueId x, std::int64_t channels) const {
+  const Init::Kind start = s_.gain_offset == 0 ? Init::Kind::ones : Init::Kind::zeros;
+  const ValueId gain = b.parameter(scope + ".weight", {channels}, {start, 0});
+  return b.ops.rmsnorm(scope, x, gain, s_.norm_eps, s_.gain_offset);
+}
+
+ValueId Decoder::linear(NetworkBuilder& b, const std::string& scope, ValueId x, std::int64_t out, bool bias,
+                        double init_scale) const {
+  const std::int64_t in = b.ops.graph().value(x).shape.last();
+  const ValueId weight = b.parameter(scope + ".weight", {out, in}, normal(init_scale));
+  if (!bias) return b.linear(scope, x, weight);
+  return b.linear(scope, x, weight, b.parameter(scope + ".bias", {out}, {Init::Kind::zeros, 0}));
+}
+
+ValueId Decoder::block(NetworkBuilder& b, const Tables& tables, std::size_t layer, ValueId x) const {
+  const std::string scope = fmt::format("model.layers.{}", layer);
+  const auto normed = [&](const char* name, ValueId v) {
+    return norm(b, fmt::format("{}.{}", scope, name), v, s_.hidden_size);
+  };
+  const std::string attention_scope = scope + ".self_attn", mlp_scope = scope + ".mlp";
+  ValueId branch = attention(b, tables, s_.layers[layer], attention_scope, normed("input_layernorm", x));
+  if (s_.sandwich_norms) branch = normed("post_attention_layernorm", branch);
+  x = b.ops.add(attention_scope, x, branch);
+  if (layer + 1 == s_.layers.size()) x = b.chosen(attention_scope, x);
+  branch = mlp(b, mlp_scope,
+               normed(s_.sandwich_norms ? "pre_feedforward_layernorm" : "post_attention_layernorm", x));
+  if (s_.sandwich_norms) branch = normed("post_feedforward_layernorm", branch);
+  return b.ops.add(mlp_scope, x, branch);
+}
+
+Decoder::Qkv Decoder::project(NetworkBuilder& b, const std::string& scope, ValueId x) const {
+  const std::int64_t queries = s_.heads * s_.head_dim, keys = s_.kv_heads * s_.head_dim;
+  const auto projected = [&](const char* name, std::int64_t out) {
+    return linear(b, scope + name, x, out, s_.qkv_bias);
+  };
+  if (!s_.merged_projections)
+    return {projected(".q_proj", queries), projected(".k_proj", keys), projected(".v_proj", keys)};
+  const ValueId merged = projected(".qkv_proj", queries + 2 * keys);
+  const std::vector<ValueId> parts = b.ops.split(scope + ".qkv_proj", merged, {queries, keys, keys});
+  return {parts[0], parts[1], parts[2]};
+}
+
+ValueId Decoder::attention(NetworkBuilder& b, const Tables& tables, const DecoderLayer& layer,
+                           const std::string& scope, ValueId x) const {
+  auto [q, k, v] = project(b, scope, x);
+  if (s_.head_norms) {
+    q = norm(b, scope + ".q_norm", q, s_.head_dim);
+    k = norm(b, scope + ".k_norm", k, s_.head_dim);
+  }
+  const Tables::Pair& table = tables.ropes[layer.rope];
+  const Builder::QueryKey rotated = b.ops.rope(scope, {q, k}, table.cos, table.sin, s_.head_dim);
+  const bool merged = s_.merged_projections;
+  const ValueId keys = b.cached(scope + (merged ? ".qkv_proj.k" : ".k_proj"), rotated.k);
+  const ValueId values = b.cached(scope + (merged ? ".qkv_proj.v" : ".v_proj"), v);
+  const std::optional<double> scale =
+      s_.attention_scale == 0 ? std::nullopt : std::optional(s_.attention_scale);
+  const Builder::AttentionOptions options{.heads = s_.heads,
+                                          .kv_heads = s_.kv_heads,
+                                          .window = layer.window,
+                                          .soft_cap = s_.score_cap,
+                                          .scale = scale};
+  const ValueId out = b.ops.attention(scope, rotated.q, keys, values, options);
+  return linear(b, scope + ".o_proj", out, s_.hidden_size, s_.output_bias, residual_scale());
+}
+
+ValueId Decoder::mlp(NetworkBuilder& b, const std::string& scope, ValueId x) const {
+  const auto projected = [&](const char* name, std::int64_t out) {
+    return linear(b, scope + name, x, out, s_.mlp_bias);
+  };
+  const std::int64_t width = s_.intermediate_size;
+  const std::vector<ValueId> parts =
+      s_.merged_projections
+          ? b.ops.split(scope + ".gate_up_proj", projected(".gate_up_proj", 2 * width), {width, width})
+          : std::vector{projected(".gate_proj", width), projected(".up_proj", width)};
+  const ValueId inner = s_.gate == Gate::silu ? b.ops.swiglu(scope, parts[0], parts[1])
+                                              : b.ops.geglu_tanh(scope, parts[0], parts[1]);
+  return linear(b, scope + ".down_proj", inner, s_.hidden_size, s_.mlp_bias, residual_scale());
+}
+
+}  // namespace mantissa::model

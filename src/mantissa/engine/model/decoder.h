@@ -1,0 +1,120 @@
+// The pre-norm transformer decoder with rotary positions that Llama, Mistral, Phi-3, Qwen and Gemma share:
+// one description, filled by the families from their configs, and one network built from it. Weights are
+// named as in Hugging Face (LlamaForCausalLM and similar classes).
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "mantissa/engine/model/config.h"
+#include "mantissa/engine/model/fields.h"
+#include "mantissa/engine/model/network.h"
+#include "mantissa/kernels/rope_scaling.h"
+
+namespace mantissa::model {
+
+/// A table of rotary angles.
+struct Rope {
+  std::string name = "rope";  // prefix of its constants: "rope.cos", "rope.sin"
+  double theta = 10000;
+  kernels::RopeScaling scaling = {};
+};
+
+struct DecoderLayer {
+  std::int64_t window = 0;  // keys visible to a query, including its own; 0: the whole prefix
+  std::size_t rope = 0;     // index in DecoderSpec::ropes
+};
+
+/// The gated MLP's activation.
+enum class Gate : std::uint8_t { silu, gelu_tanh };
+
+struct DecoderSpec {
+  std::int64_t vocab_size = 0, hidden_size = 0, intermediate_size = 0;
+  std::int64_t heads = 0, kv_heads = 0, head_dim = 0;
+  std::int64_t max_positions = 2048;
+  double norm_eps = 1e-6;
+  double initializer_range = 0.02;
+  bool tied_head = false;
+  std::int64_t padding_id = -1;  // the look-up does not train this row of the embedding; -1: none
+
+  bool merged_projections = false;  // qkv_proj for q, k and v; gate_up_proj for gate and up
+  bool qkv_bias = false, output_bias = false, mlp_bias = false;
+  bool head_norms = false;      // q_norm and k_norm: RMSNorm over each head
+  bool sandwich_norms = false;  // branches are normalised a second time before they are added
+  double gain_offset = 0;       // norms multiply by gain_offset + gain
+  Gate gate = Gate::silu;
+  double embedding_scale = 1;
+  double attention_scale = 0;  // 0: 1/√head_dim
+  double score_cap = 0, logit_cap = 0;
+
+  std::vector<Rope> ropes;
+  std::vector<DecoderLayer> layers;
+};
+
+/// The defaults of transformers for fields missing from config.json.
+struct DecoderDefaults {
+  std::int64_t max_positions = 2048;
+  std::int64_t kv_heads = 0;  // 0: num_attention_heads, which is also the meaning of null
+  std::int64_t head_dim = 0;  // 0: hidden_size / num_attention_heads
+  bool tied_head = false;
+  std::optional<std::int64_t> padding_id = std::nullopt;
+};
+
+/// Reads the common sizes of these families (hidden_size, intermediate_size, num_attention_heads, …) into the
+/// spec and the common part of `config`, and checks their consistency. The family itself reads rotary tables,
+/// windows and its own fields.
+DecoderSpec read_decoder(const FieldReader& fields, ModelConfig& config, const DecoderDefaults& defaults);
+
+/// Throws ConfigError if the field `key` names an activation other than `name` and `alias`.
+void require_activation(const FieldReader& fields, std::string_view key, std::string_view name,
+                        std::string_view alias);
+
+/// Returns the fields that read_decoder() reads, for the family's table, followed by `more`.
+std::vector<Field> decoder_fields(std::vector<Field> more);
+
+/// Returns for each layer of "layer_types" ("full_attention", "sliding_attention") whether it has a window.
+/// Without the field, calls `otherwise` with the layer's index.
+std::vector<bool> read_layer_types(const FieldReader& fields, std::int64_t layers,
+                                   bool (*otherwise)(const FieldReader&, std::int64_t layer));
+
+/// Sets the window of the layers for which `windowed` is true.
+void set_windows(DecoderSpec& spec, std::int64_t window, const std::vector<bool>& windowed);
+
+class Decoder : public Network {
+ public:
+  explicit Decoder(DecoderSpec spec) : s_(std::move(spec)) {}
+
+  const DecoderSpec& spec() const { return s_; }
+
+  ValueId trunk(NetworkBuilder& b, ValueId ids) const override;
+  Head head(NetworkBuilder& b) const override;
+  bool depends_on_length(std::int64_t length) const override;
+  /// Writes sizes and rotary fields. Other fields of the family are already in `config`.
+  void write(nlohmann::json& config) const override;
+
+ private:
+  struct Tables;  // cosines and sines of each Rope
+  struct Qkv {
+    ValueId q, k, v;
+  };
+
+  ValueId norm(NetworkBuilder& b, const std::string& scope, ValueId x, std::int64_t channels) const;
+  ValueId linear(NetworkBuilder& b, const std::string& scope, ValueId x, std::int64_t out, bool bias,
+                 double init_scale = 1) const;
+  ValueId block(NetworkBuilder& b, const Tables& tables, std::size_t layer, ValueId x) const;
+  ValueId attention(NetworkBuilder& b, const Tables& tables, const DecoderLayer& layer,
+                    const std::string& scope, ValueId x) const;
+  Qkv project(NetworkBuilder& b, const std::string& scope, ValueId x) const;
+  ValueId mlp(NetworkBuilder& b, const std::string& scope, ValueId x) const;
+  /// Returns the embedding, which a tied head shares.
+  ValueId embedding(NetworkBuilder& b) const;
+  graph::Init normal(double scale) const;
+  double residual_scale() const;
+
+  DecoderSpec s_;
+};
+
+}  // namespace mantissa::model

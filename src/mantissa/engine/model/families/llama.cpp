@@ -1,0 +1,35 @@
+// Llama (Touvron et al., 2023): RMSNorm, rotary grouped-query attention, SwiGLU; optional biases.
+#include "mantissa/engine/model/decoder.h"
+#include "mantissa/engine/model/families/families.h"
+#include "mantissa/engine/model/rope_fields.h"
+
+namespace mantissa::model {
+namespace {
+
+std::shared_ptr<const Network> read(const FieldReader& fields, ModelConfig& c) {
+  DecoderSpec s = read_decoder(fields, c, {});
+  s.qkv_bias = s.output_bias = fields.flag("attention_bias", false);
+  s.mlp_bias = fields.flag("mlp_bias", false);
+  s.ropes = {read_rope(fields, 10000, c.max_position_embeddings)};
+  require_activation(fields, "hidden_act", "silu", "swish");
+  fields.refuse("sliding_window", "Llama attends to the whole prefix; Mistral and Qwen have windows");
+  if (fields.number("pretraining_tp", 1) != 1)
+    c.notes.push_back("pretraining_tp is read as 1: the products are not split");
+  return std::make_shared<Decoder>(std::move(s));
+}
+
+}  // namespace
+
+const Family kLlama = {
+    .model_type = "llama",
+    .architecture = "LlamaForCausalLM",
+    .classifier = "LlamaForSequenceClassification",
+    .fields = decoder_fields({{"hidden_act", Field::Kind::text, "activation of the MLP"},
+                              {"attention_bias", Field::Kind::flag, "q, k, v and o have biases"},
+                              {"mlp_bias", Field::Kind::flag, "the MLP has biases"}}),
+    .trunk_prefix = "model.",
+    .derived = {"rotary_emb.inv_freq"},
+    .read = read,
+};
+
+}  // namespace mantissa::model

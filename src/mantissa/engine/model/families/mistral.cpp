@@ -1,0 +1,36 @@
+// Mistral (Jiang et al., 2023): Llama without biases, with a sliding window of keys.
+#include "mantissa/engine/model/decoder.h"
+#include "mantissa/engine/model/families/families.h"
+#include "mantissa/engine/model/rope_fields.h"
+
+namespace mantissa::model {
+namespace {
+
+constexpr std::int64_t kDefaultWindow = 4096;  // for a config.json without the field; null: no window
+
+std::shared_ptr<const Network> read(const FieldReader& fields, ModelConfig& c) {
+  DecoderSpec s = read_decoder(fields, c, {.max_positions = 131072, .kv_heads = 8});
+  s.ropes = {read_rope(fields, 10000, c.max_position_embeddings)};
+  require_activation(fields, "hidden_act", "silu", "swish");
+  fields.refuse_flag("attention_bias", "Mistral's projections have no biases");
+  const std::int64_t window =
+      fields.is_null("sliding_window") ? 0 : fields.size("sliding_window", kDefaultWindow);
+  set_windows(s, window, std::vector<bool>(s.layers.size(), true));
+  return std::make_shared<Decoder>(std::move(s));
+}
+
+}  // namespace
+
+const Family kMistral = {
+    .model_type = "mistral",
+    .architecture = "MistralForCausalLM",
+    .classifier = "MistralForSequenceClassification",
+    .fields =
+        decoder_fields({{"hidden_act", Field::Kind::text, "activation of the MLP"},
+                        {"sliding_window", Field::Kind::any, "keys visible to a query, including its own"}}),
+    .trunk_prefix = "model.",
+    .derived = {"rotary_emb.inv_freq"},
+    .read = read,
+};
+
+}  // namespace mantissa::model

@@ -1,0 +1,54 @@
+// Phi-3 (Abdin et al., 2024): Llama with merged projections and, by size of the model, a sliding window.
+#include <fmt/format.h>
+
+#include "mantissa/engine/model/decoder.h"
+#include "mantissa/engine/model/families/families.h"
+#include "mantissa/engine/model/rope_fields.h"
+
+namespace mantissa::model {
+namespace {
+
+constexpr std::int64_t kDefaultPaddingId = 32000;  // the default, if the vocabulary has it
+
+/// transformers reads "su" and "yarn" as "longrope" in this family, and rejects other kinds.
+void refuse_scaling(const FieldReader& fields) {
+  for (const char* key : {"rope_scaling", "rope_parameters"}) {
+    const std::optional<FieldReader> rope = fields.object(key);
+    if (!rope) continue;
+    const std::string type = rope->text("rope_type", rope->text("type", "default"));
+    if (type != "default") {
+      rope->fail("rope_type",
+                 fmt::format("is {}, which is not supported for Phi-3; supported: default", shown(type)));
+    }
+  }
+}
+
+std::shared_ptr<const Network> read(const FieldReader& fields, ModelConfig& c) {
+  DecoderSpec s = read_decoder(fields, c, {.max_positions = 4096, .padding_id = kDefaultPaddingId});
+  if (s.padding_id >= s.vocab_size) s.padding_id = -1;
+  s.norm_eps = fields.number("rms_norm_eps", 1e-5);
+  s.merged_projections = true;
+  refuse_scaling(fields);
+  s.ropes = {read_rope(fields, 10000, c.max_position_embeddings)};
+  require_activation(fields, "hidden_act", "silu", "swish");
+  fields.refuse_flag("attention_bias", "Phi-3's projections have no biases");
+  if (fields.has("sliding_window"))
+    set_windows(s, fields.size("sliding_window"), std::vector<bool>(s.layers.size(), true));
+  return std::make_shared<Decoder>(std::move(s));
+}
+
+}  // namespace
+
+const Family kPhi3 = {
+    .model_type = "phi3",
+    .architecture = "Phi3ForCausalLM",
+    .classifier = "Phi3ForSequenceClassification",
+    .fields =
+        decoder_fields({{"hidden_act", Field::Kind::text, "activation of the MLP"},
+                        {"sliding_window", Field::Kind::any, "keys visible to a query, including its own"}}),
+    .trunk_prefix = "model.",
+    .derived = {"rotary_emb.inv_freq"},
+    .read = read,
+};
+
+}  // namespace mantissa::model

@@ -1,0 +1,68 @@
+// Qwen2 (Yang et al., 2024): Llama with biases of q, k and v, and windows in its upper layers.
+#include <algorithm>
+
+#include "mantissa/engine/model/decoder.h"
+#include "mantissa/engine/model/families/families.h"
+#include "mantissa/engine/model/families/qwen.h"
+#include "mantissa/engine/model/rope_fields.h"
+
+namespace mantissa::model {
+namespace {
+
+bool uses_window(const FieldReader& fields) {
+  return fields.flag("use_sliding_window", false) && !fields.is_null("sliding_window");
+}
+
+bool has_window(const FieldReader& fields, std::int64_t layer) {
+  return uses_window(fields) && layer >= fields.size("max_window_layers", 28, kLargestSize, 0);
+}
+
+}  // namespace
+
+void read_qwen_windows(const FieldReader& fields, DecoderSpec& s) {
+  const std::vector<bool> windowed =
+      read_layer_types(fields, static_cast<std::int64_t>(s.layers.size()), has_window);
+  if (!uses_window(fields) && std::ranges::find(windowed, true) != windowed.end()) {
+    fields.fail("layer_types",
+                "contains \"sliding_attention\", but there is no window: set use_sliding_window to true and "
+                "sliding_window to a size, or all layers to \"full_attention\"");
+  }
+  set_windows(s, fields.size("sliding_window", 4096), windowed);
+}
+
+std::vector<Field> qwen_fields(std::vector<Field> more) {
+  using Kind = Field::Kind;
+  std::vector<Field> fields = {
+      {"hidden_act", Kind::text, "activation of the MLP"},
+      {"sliding_window", Kind::any, "keys visible to a query, including its own"},
+      {"use_sliding_window", Kind::flag, "layers from max_window_layers on have the window"},
+      {"max_window_layers", Kind::whole, "number of lower layers that attend to the whole prefix"},
+      {"layer_types", Kind::any, "kind of attention for each layer"}};
+  fields.insert(fields.end(), more.begin(), more.end());
+  return decoder_fields(std::move(fields));
+}
+
+namespace {
+
+std::shared_ptr<const Network> read(const FieldReader& fields, ModelConfig& c) {
+  DecoderSpec s = read_decoder(fields, c, {.max_positions = 32768, .kv_heads = 32});
+  s.qkv_bias = true;
+  s.ropes = {read_rope(fields, 10000, c.max_position_embeddings)};
+  require_activation(fields, "hidden_act", "silu", "swish");
+  read_qwen_windows(fields, s);
+  return std::make_shared<Decoder>(std::move(s));
+}
+
+}  // namespace
+
+const Family kQwen2 = {
+    .model_type = "qwen2",
+    .architecture = "Qwen2ForCausalLM",
+    .classifier = "Qwen2ForSequenceClassification",
+    .fields = qwen_fields({}),
+    .trunk_prefix = "model.",
+    .derived = {"rotary_emb.inv_freq"},
+    .read = read,
+};
+
+}  // namespace mantissa::model

@@ -1,0 +1,45 @@
+#include "mantissa/engine/model/network.h"
+
+#include <cmath>
+
+namespace mantissa::model {
+
+ValueId NetworkBuilder::parameter(const std::string& name, const Shape& shape, const graph::Init& init) {
+  const ValueId there = ops.graph().find(name);
+  return there != graph::kNone ? there : ops.parameter(name, shape, init);
+}
+
+ValueId NetworkBuilder::linear(const std::string& scope, ValueId x, ValueId weight, ValueId bias,
+                               graph::Builder::WeightLayout layout) {
+  const AdapterLayer* layer = adapter_ == nullptr ? nullptr : adapter_->find(scope);
+  if (layer == nullptr) return ops.matmul(scope, x, weight, bias, layout);
+  const bool dora = adapter_->dora;  // multiplies before the bias is added
+  const ValueId base = ops.term(scope, x, weight, dora ? graph::kNone : bias, layout);
+  const std::int64_t in = ops.graph().value(x).shape.last(), out = ops.graph().value(base).shape.last();
+  const std::string scope_a = scope + std::string(kLoraA), scope_b = scope + std::string(kLoraB);
+  // Kaiming's uniform initialisation with a = √5, that of PyTorch's Linear layers: the bound is 1/√in.
+  const ValueId a = parameter(scope_a + ".weight", {layer->rank, in},
+                              {graph::Init::Kind::uniform, 1 / std::sqrt(static_cast<double>(in))});
+  const ValueId b = parameter(scope_b + ".weight", {out, layer->rank}, {graph::Init::Kind::zeros, 0});
+  // The narrow side is multiplied by s, which takes the least work.
+  const double s = adapter_->scale(*layer);
+  const ValueId narrow =
+      s == 1 ? ops.matmul(scope_a, x, a) : ops.multiple(scope_a, ops.term(scope_a, x, a), s);
+  const ValueId y = ops.sum(scope, base, ops.term(scope_b, narrow, b));
+  if (!dora) return y;
+  const std::string scope_m = scope + std::string(kMagnitude);
+  // Begins as the norms of the weight's rows, which only its values determine.
+  const ValueId m = parameter(scope_m + ".weight", {out}, {graph::Init::Kind::ones, 0});
+  return ops.magnitude(scope_m, y, m, ops.row_norms(scope_m, weight, a, b, s, layout), bias);
+}
+
+ValueId NetworkBuilder::cached(const std::string& scope, ValueId x) {
+  const ValueId rounded = ops.round_kv(scope, x);
+  if (cache_.slots == 0) return rounded;
+  // below the projection, so that a rule for the projection applies to the cache too
+  const std::string name = scope + ".cache";
+  const std::int64_t width = ops.graph().value(x).shape.last();
+  return ops.cache_append(name, rounded, ops.state(name, {cache_.slots, cache_.capacity, width}));
+}
+
+}  // namespace mantissa::model

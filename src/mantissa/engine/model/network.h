@@ -1,0 +1,86 @@
+// The part of a model that its family builds: the nodes from ids to the last norm, and the head's weight. The
+// graphs for training, traces and decoding (engine/model/graphs.h) are built from these two.
+#pragma once
+
+#include <cstdint>
+#include <nlohmann/json.hpp>
+#include <string>
+
+#include "mantissa/engine/graph/builder.h"
+#include "mantissa/engine/model/adapter.h"
+
+namespace mantissa::model {
+
+using graph::ValueId;
+
+/// The capacity for keys and values of earlier positions. `slots` is 0 without a cache.
+struct Cache {
+  std::int64_t slots = 0;
+  std::int64_t capacity = 0;
+};
+
+/// The means of building a network: the ops, the number of positions, and the cache for decoding.
+class NetworkBuilder {
+ public:
+  /// `positions` is the longest sequence, including cached positions.
+  /// `adapter` decorates linear layers; null: none.
+  NetworkBuilder(graph::Graph& graph, std::int64_t tokens, std::int64_t positions, Cache cache,
+                 const Adapter* adapter)
+      : ops(graph, tokens), positions_(positions), cache_(cache), adapter_(adapter) {}
+
+  graph::Builder ops;
+
+  std::int64_t positions() const { return positions_; }
+
+  /// Returns the parameter called `name`, declared at its first use.
+  ValueId parameter(const std::string& name, const Shape& shape, const graph::Init& init);
+
+  /// A linear layer: x·Wᵀ + `bias` [out], which may be kNone, and the layer's adapter, if it has one.
+  ValueId linear(const std::string& scope, ValueId x, ValueId weight, ValueId bias = graph::kNone,
+                 graph::Builder::WeightLayout layout = graph::Builder::WeightLayout::out_in);
+
+  /// Returns keys or values in the policy's `kv` format: those of the tokens or, with a cache, all of the
+  /// cache with the new positions appended. `scope` is the projection that computes them.
+  ValueId cached(const std::string& scope, ValueId x);
+
+  /// Sets the tokens [count] whose logits are needed: the feed-forward of the last layer and what follows
+  /// computes only them. Not called: all tokens.
+  void choose(ValueId rows) { chosen_ = rows; }
+  /// Returns the rows of the residual stream `x` that the last layer needs after its attention.
+  ValueId chosen(const std::string& scope, ValueId x) {
+    return chosen_ == graph::kNone ? x : ops.select(scope, x, chosen_);
+  }
+
+ private:
+  std::int64_t positions_;
+  Cache cache_;
+  const Adapter* adapter_;
+  ValueId chosen_ = graph::kNone;
+};
+
+/// The last product: logits = soft_cap(x · weightᵀ).
+struct Head {
+  std::string scope;  // "lm_head"
+  ValueId weight = graph::kNone;
+  double soft_cap = 0;  // 0: none; otherwise logits are cap · tanh(logits / cap)
+};
+
+/// A model with the sizes of its config.json. Immutable.
+class Network {
+ public:
+  virtual ~Network() = default;
+
+  /// Returns the last norm's output for `ids` [tokens]: [tokens, hidden_size], or that of the chosen rows,
+  /// which the last layer selects by NetworkBuilder::chosen.
+  virtual ValueId trunk(NetworkBuilder& b, ValueId ids) const = 0;
+  virtual Head head(NetworkBuilder& b) const = 0;
+
+  /// Writes the fields of this network into a config.json, in a form that transformers 4 and 5 both read.
+  virtual void write(nlohmann::json& config) const = 0;
+
+  /// Returns true if a token's values depend on the length of its sequence (dynamic RoPE beyond the trained
+  /// context).
+  virtual bool depends_on_length(std::int64_t /*length*/) const { return false; }
+};
+
+}  // namespace mantissa::model

@@ -1,0 +1,30 @@
+#include "mantissa/engine/optim/schedule.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cmath>
+#include <numbers>
+
+#include "mantissa/core/base/error.h"
+
+namespace mantissa::optim {
+
+ScheduleKind parse_schedule(std::string_view name) {
+  if (name == "constant") return ScheduleKind::constant;
+  if (name == "linear") return ScheduleKind::linear;
+  if (name == "cosine") return ScheduleKind::cosine;
+  throw ConfigError(fmt::format("unknown schedule.name \"{}\"; one of cosine, linear, constant", name));
+}
+
+double Schedule::at(std::int64_t update) const {
+  if (update <= warmup_steps) return lr * static_cast<double>(update) / static_cast<double>(warmup_steps);
+  if (kind == ScheduleKind::constant) return lr;
+  const double span = static_cast<double>(std::max<std::int64_t>(1, steps - warmup_steps));
+  const double progress = std::min(1.0, static_cast<double>(update - warmup_steps) / span);
+  const double left =
+      kind == ScheduleKind::linear ? 1.0 - progress : 0.5 * (1.0 + std::cos(std::numbers::pi * progress));
+  return lr * (min_lr_ratio + (1.0 - min_lr_ratio) * left);
+}
+
+}  // namespace mantissa::optim

@@ -1,0 +1,244 @@
+#include "mantissa/engine/plan/explain.h"
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include <algorithm>
+#include <array>
+#include <span>
+
+#include "mantissa/engine/plan/sum_order.h"
+
+namespace mantissa::plan {
+namespace {
+
+std::string format_name(const Buffer& b) {
+  return b.integer ? "int32" : std::string(name(b.type));
+}
+
+/// Returns the format in which a buffer lies in memory, which can be a packed block format.
+std::string stored_name(const Buffer& b) {
+  if (b.quants) return std::string(traits(b.quants->format).name);
+  const std::optional<Blocks> blocks = b.layout().blocks;
+  return blocks ? std::string(traits(blocks->format).name) : format_name(b);
+}
+
+/// Returns the input that characterises a step: its weight or, without one, its first input.
+const Buffer& main_input(const Program& p, const Step& s) {
+  for (const Operand& o : s.inputs) {
+    const Buffer& b = p.buffer(o.buffer);
+    if (b.home == Home::master || b.home == Home::copy) return b;
+  }
+  return p.buffer(s.inputs.front().buffer);
+}
+
+bool multiplies(const Step& s) {
+  return std::any_of(s.op->reads.begin(), s.op->reads.end(),
+                     [](graph::Read r) { return r == graph::Read::matmul; });
+}
+
+/// Returns the format of factors, and the number of products of their parts: "bf16", "bf16 × 3".
+std::string factor_name(const Factor& f) {
+  return f.parts == 1 ? std::string(name(f.format))
+                      : fmt::format("{} × {}", name(f.format), f.parts * (f.parts + 1) / 2);
+}
+
+/// ", reads columns of X", ", writes columns of Y": operands that are views.
+std::string viewed(const Program& p, const Step& s) {
+  std::string text;
+  const auto add = [&](BufferId b, std::string_view verb) {
+    if (b == kNoBuffer || p.buffer(b).parent == kNoBuffer) return;
+    const std::string one = fmt::format(", {} columns of {}", verb, p.buffer(p.buffer(b).parent).name);
+    if (text.find(one) == std::string::npos) text += one;
+  };
+  for (const Operand& o : s.inputs) add(o.buffer, "reads");
+  add(s.addend, "reads");
+  for (const BufferId b : s.outputs) add(b, "writes");
+  return text;
+}
+
+std::string kernel_of(const Program& p, const Step& s) {
+  std::string kernel(s.op->id);
+  if (!s.parts.empty()) {
+    kernel = "fused";
+    for (const std::string& part : s.parts) kernel += " " + part;
+  }
+  if (s.addend != kNoBuffer) kernel += " + add";
+  if (s.rounding == Rounding::stochastic)
+    kernel += ", stochastically, keyed by seed, sequence, position, feature and value";
+  if (s.rounding == Rounding::toward_zero) kernel += ", toward zero";
+  if (s.recomputed) kernel += ", recomputed";
+  if (const std::int64_t id = s.attributes.integer("padding_id", -1); id >= 0 && s.op->sums_tokens)
+    kernel += fmt::format(", without tokens of the padding id {}", id);
+  kernel += viewed(p, s);
+  for (const Operand& o : s.inputs) {
+    if (p.buffer(o.buffer).quants) {
+      kernel += fmt::format(" ({} → {} while loading)", traits(p.buffer(o.buffer).quants->format).name,
+                            factor_name(o.operand));
+      break;
+    }
+    if (multiplies(s) && Factor(p.buffer(o.buffer).type) != o.operand && !p.buffer(o.buffer).integer &&
+        s.op->expression == nullptr) {
+      kernel +=
+          fmt::format(" ({} → {} while loading)", name(p.buffer(o.buffer).type), factor_name(o.operand));
+      break;
+    }
+  }
+  return kernel;
+}
+
+/// Returns the format of sums, and the number of terms after which partial sums are rounded: "f32", "f16/32".
+std::string accumulator_name(const Program& p, const Step& s) {
+  if (!rounds_sums(s)) return std::string(name(p.arithmetic));
+  return s.accumulator.block == 0 ? std::string(name(s.accumulator.format))
+                                  : fmt::format("{}/{}", name(s.accumulator.format), s.accumulator.block);
+}
+
+/// Returns the format of a buffer's values, which can be a block format.
+std::string held_in(const Buffer& b) {
+  return b.quantization && b.quantization->blocks ? std::string(traits(*b.quantization->blocks).name)
+                                                  : format_name(b);
+}
+
+/// Returns the format of a factor: its name in the policy, or its scaled storage format.
+std::string factor_text(const Program& p, const Operand& o) {
+  const Buffer& b = p.buffer(o.buffer);
+  return b.quantization ? held_in(b) : std::string(o.factors);
+}
+
+/// Returns for example "bf16x3", or both formats of a product: "e5m2·e4m3".
+std::string multiplied_name(const Program& p, const Step& s) {
+  const std::string factors = factor_format(s);
+  if (factors.empty()) return kNoFormat;
+  std::vector<std::string> formats;  // formats of the inputs that are factors
+  for (const Operand& o : s.inputs) {
+    if (!o.factors.empty()) formats.push_back(factor_text(p, o));
+  }
+  if (formats.size() != 2) return factors;
+  return formats[0] == formats[1] ? formats[0] : fmt::format("{}·{}", formats[0], formats[1]);
+}
+
+/// Returns true if the step computes nothing.
+bool moves_only(const Step& s) {
+  return s.op->kind == graph::OpKind::move || s.op->kind == graph::OpKind::lookup;
+}
+
+PlanRow row_of(const Program& p, const Step& s) {
+  PlanRow r;
+  r.scope = s.scope;
+  r.op = std::string(s.op->op);
+  r.pass = precision::name(pass_of(s.phase));
+  r.stored = stored_name(main_input(p, s));
+  r.multiplied = multiplied_name(p, s);
+  r.accumulated = moves_only(s) ? kNoFormat : accumulator_name(p, s);
+  if (sums_products(s)) r.order = name(s.accumulator.order);
+  if (const std::optional<StepProduct> product = product_of(p, s)) r.products = {*product};
+  r.output = s.outputs.empty() ? kNoFormat : stored_name(p.buffer(s.outputs.front()));
+  if (s.addend != kNoBuffer && s.rounded != p.arithmetic) r.rounded = std::string(name(s.rounded));
+  r.decided_by = s.decided_by;
+  r.kernel = kernel_of(p, s);
+  r.recomputed = s.recomputed;
+  r.flops = s.flops;
+  r.bytes = s.bytes;
+  return r;
+}
+
+/// Returns the row of an op's intermediate results, such as softmax, whose format no preset lowers.
+PlanRow interior_row(const Program& p, const Step& s) {
+  const precision::Use use = interior_use(s.scope, s.op->interior, s.phase);
+  const std::string_view compute = "compute";
+  PlanRow r = row_of(p, s);
+  r.op = s.op->interior;
+  r.stored = kNoFormat;
+  r.multiplied = kNoFormat;
+  r.accumulated = std::string(name(p.arithmetic));
+  r.order.clear();
+  r.products.clear();
+  r.output = std::string(name(s.interior));
+  r.rounded.clear();
+  r.decided_by = p.policy.matching_rules(use).empty() ? "built-in" : p.policy.decided_by(use, {&compute, 1});
+  r.kernel = fmt::format("inside {}", s.op->id);
+  r.flops = r.bytes = 0;
+  return r;
+}
+
+}  // namespace
+
+std::string use_text(const Step& s) {
+  return fmt::format("{} {} ({})", s.scope, s.op->op, s.decided_by);
+}
+
+bool rounds_sums(const Step& s) {
+  return (s.op->kind == graph::OpKind::product || s.op->kind == graph::OpKind::head) &&
+         s.accumulator.rounds();
+}
+
+std::string factor_format(const Step& s) {
+  return multiplies(s) || s.op->kind == graph::OpKind::attention ? std::string(s.factors) : std::string();
+}
+
+std::vector<FormatUse> formats_used(const Program& p) {
+  std::vector<FormatUse> uses;
+  const auto add = [&](const std::string& format, bool factor, const std::string& use) {
+    const auto known =
+        std::find_if(uses.begin(), uses.end(), [&](const FormatUse& u) { return u.format == format; });
+    if (!format.empty() && known == uses.end()) uses.push_back({format, factor, use});
+  };
+  for (const Step& s : p.steps) {
+    add(factor_format(s), true, use_text(s));
+    if (s.interior != p.arithmetic)
+      add(std::string(name(s.interior)), true, fmt::format("{} {}", s.scope, s.op->interior));
+    if (rounds_sums(s)) add(std::string(name(s.accumulator.format)), true, "sums of " + use_text(s));
+    for (const Operand& o : s.inputs) {
+      const Buffer& in = p.buffer(o.buffer);
+      if (in.quantization && in.quantization->blocks) add(held_in(in), true, use_text(s));
+    }
+  }
+  if (p.shards > 1) add(std::string(name(p.reduce)), false, "sums of gradients over shards");
+  for (const Step& s : p.steps) {
+    if (s.rounded != p.arithmetic) add(std::string(name(s.rounded)), false, use_text(s));
+    for (const Operand& o : s.inputs) {
+      const Buffer& in = p.buffer(o.buffer);
+      const bool given = in.home == Home::input && in.shape.rank() == 0;  // a number of an update, in double
+      if (!in.integer && !given) add(format_name(in), false, use_text(s));
+    }
+    for (const BufferId o : s.outputs) {
+      if (!p.buffer(o).integer) add(format_name(p.buffer(o)), false, use_text(s));
+    }
+  }
+  for (const Buffer& b : p.buffers) {
+    if (b.home == Home::kept) add(format_name(b), false, b.name);
+  }
+  for (const Slot& s : p.slots) {
+    if (s.gradient == kNoBuffer || p.update == nullptr) continue;
+    add(std::string(name(s.master)), false, s.name + " master");
+  }
+  if (p.update) {
+    for (const FormatUse& use : formats_used(*p.update)) add(use.format, use.factor, use.use);
+  }
+  return uses;
+}
+
+std::vector<PlanRow> plan_rows(const Program& p) {
+  std::vector<PlanRow> rows;
+  for (const Step& s : p.steps) {
+    rows.push_back(row_of(p, s));
+    if (!s.op->interior.empty()) rows.push_back(interior_row(p, s));
+  }
+  if (p.update) {
+    for (PlanRow& row : update_rows(*p.update)) rows.push_back(std::move(row));
+  }
+  return rows;
+}
+
+CastsLeft casts_left(const Program& p) {
+  CastsLeft left;
+  for (const Step& s : p.steps) {
+    if (s.op->duty != graph::Duty::conversion) continue;
+    ++left.count;
+    left.bytes += s.bytes;
+  }
+  return left;
+}
+
+}  // namespace mantissa::plan

@@ -1,0 +1,66 @@
+#include "mantissa/engine/plan/operand_scales.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+
+#include "mantissa/core/base/counted.h"
+#include "mantissa/core/base/error.h"
+
+namespace mantissa::plan {
+
+using graph::Node;
+using graph::Read;
+
+std::optional<Quantization> quantization_of(const Node& node, std::size_t i, const precision::Resolved& r,
+                                            Scalar& element) {
+  if (!is_linear(node) || r.compute->scaled == precision::Scaled::none) return std::nullopt;
+  Quantization q;
+  if (r.compute->scaled == precision::Scaled::block) {
+    q.blocks = r.compute->block;
+    q.along_rows = node.op->sums_across_rows != nullptr && node.op->sums_across_rows(node.attributes, i);
+    element = Scalar::bf16;
+  } else {
+    element = node.op->operands[i] == "gradient" ? r.compute->gradient : r.compute->factor.format;
+  }
+  return q;
+}
+
+std::int32_t scale_of(Program& program, const Buffer& from, const Quantization& q,
+                      const precision::Resolved& r, Scalar element) {
+  const bool nvfp4 = q.blocks == BlockFormat::nvfp4;
+  if ((q.blocks && !nvfp4) || r.scaling == precision::Scaling::none) return -1;
+  ScaleSlot slot;
+  slot.element = element;
+  slot.nvfp4 = nvfp4;
+  slot.current = r.scaling == precision::Scaling::current;
+  slot.margin = static_cast<std::int32_t>(r.scale_margin);
+  slot.history = slot.current ? 0 : r.amax_history;
+  // Rules may give two readers of a tensor different scales, so the name contains the settings.
+  slot.name = fmt::format("{}:{}", from.name, nvfp4 ? "nvfp4" : name(element));
+  if (slot.current) slot.name += ":current";
+  if (slot.margin != 0) slot.name += fmt::format(":{}", slot.margin);
+  for (std::size_t s = 0; s < program.scales.size(); ++s) {
+    if (program.scales[s].name == slot.name) return static_cast<std::int32_t>(s);
+  }
+  program.scales.push_back(slot);
+  return static_cast<std::int32_t>(program.scales.size() - 1);
+}
+
+void check_parts(const Step& s) {
+  std::optional<int> parts;
+  for (std::size_t i = 0; i < s.inputs.size(); ++i) {
+    const Read read = s.op->reads[std::min(i, s.op->reads.size() - 1)];
+    if (read != Read::matmul) continue;
+    const int here = s.inputs[i].operand.parts;
+    if (parts.value_or(here) != here || here != s.compute.parts) {
+      throw ConfigError(fmt::format(
+          "{}: one factor of {} is used in {} and another in {}; let one rule without \"operand\" "
+          "set compute for all of them",
+          s.scope, s.op->op, counted(here, "part"), counted(parts.value_or(s.compute.parts), "part")));
+    }
+    parts = here;
+  }
+}
+
+}  // namespace mantissa::plan

@@ -1,0 +1,55 @@
+// Rows of tokens for one run of a program: ids, targets, weights of the predictions, and the documents that
+// attend only to themselves.
+#pragma once
+
+#include <cstdint>
+#include <span>
+#include <vector>
+
+#include "mantissa/core/tensor/extent.h"
+
+namespace mantissa::runtime {
+
+/// One row. The model predicts targets[t] after ids[0 … t].
+struct BatchRow {
+  std::span<const std::int32_t> ids;
+  std::span<const std::int32_t> targets;         // as many as ids; −1: no prediction
+  std::span<const float> weights = {};           // as many as ids; empty: 1 for each token with a target
+  std::span<const std::int64_t> documents = {};  // lengths of parts that attend only to themselves, at
+                                                 // positions from 0; empty: one part
+  std::uint64_t sequence = 0;                    // a key of the row's random numbers
+};
+
+/// Owns rows of any lengths, consecutive on the token axis. Targets, weights and documents alone express
+/// masking, packing and padding: programs and kernels do not distinguish such rows from others.
+class Batch {
+ public:
+  /// `rows_per_leaf`: the number of rows in a leaf of sums over tokens (docs/numerics.md). `seed` is a key of
+  /// the random numbers.
+  explicit Batch(std::int64_t rows_per_leaf = 1, std::uint64_t seed = 0);
+
+  void clear();
+  /// Appends a copy of `row`. Throws ShapeError if the row is empty, if the number of targets or weights
+  /// differs from that of the ids, or if the documents' lengths are not positive or do not sum to the row's.
+  void add(const BatchRow& row);
+
+  /// Returns the extent of a run over the rows. Valid until rows are added or cleared.
+  Extent extent() const;
+  std::int64_t tokens() const { return static_cast<std::int64_t>(ids_.size()); }
+  std::int64_t rows() const { return static_cast<std::int64_t>(rows_.size()); }
+  /// Return the values of all tokens, row by row.
+  std::span<const std::int32_t> ids() const { return ids_; }
+  std::span<const std::int32_t> targets() const { return targets_; }
+  /// Returns the weights, 0 for tokens without a target.
+  std::span<const float> weights() const { return weights_; }
+
+ private:
+  std::int64_t rows_per_leaf_;
+  std::uint64_t seed_;
+  std::vector<Row> rows_;
+  std::vector<Segment> segments_;
+  std::vector<std::int32_t> ids_, targets_;
+  std::vector<float> weights_;
+};
+
+}  // namespace mantissa::runtime

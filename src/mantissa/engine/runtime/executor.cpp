@@ -1,0 +1,341 @@
+#include "mantissa/engine/runtime/executor.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+
+#include "mantissa/core/base/error.h"
+#include "mantissa/engine/runtime/interleaved.h"
+#include "mantissa/engine/runtime/quantised.h"
+
+namespace mantissa::runtime {
+
+using plan::Buffer;
+using plan::BufferId;
+using plan::Home;
+
+namespace {
+
+/// The most tokens for which threads that wait load the next weight.
+constexpr std::int64_t kFewTokens = 16;
+
+}  // namespace
+
+Executor::Executor(const plan::Program& program, const WeightSet& weights, Arena* arena)
+    : program_(&program),
+      device_(&weights.device()),
+      arena_(arena),
+      bindings_(program.buffers.size()),
+      operands_(program.steps.size()),
+      ctx_(device_->host()) {
+  bind_weights(weights);
+  describe_buffers();
+  find_next_weights();
+  find_joint_products();
+  if (arena_ == nullptr || arena_->size() < program.memory.arena()) {
+    own_ = std::make_unique<Arena>(program.memory.arena(), *device_);
+    arena_ = own_.get();
+  }
+  ctx_.workspace = arena_->memory_.data() + program.work_offset;
+  ctx_.workspace_bytes = program.memory.work;
+  hold();
+}
+
+Executor::~Executor() {
+  if (arena_->holder_ == this) arena_->holder_ = nullptr;
+}
+
+void Executor::bind_weights(const WeightSet& weights) {
+  for (std::size_t b = 0; b < bindings_.size(); ++b) {
+    const Buffer& buffer = program_->buffers[b];
+    if (buffer.home == Home::master || buffer.home == Home::copy) {
+      bindings_[b].memory = weights.find(*program_, static_cast<BufferId>(b));
+      bindings_[b].quants = weights.quants(*program_, static_cast<BufferId>(b));
+      if (const InterleavedWeights* copies = weights.interleaved())
+        bindings_[b].interleaved = copies->find(bindings_[b].memory);
+    }
+    if (buffer.quantization && buffer.quantization->scale >= 0)
+      bindings_[b].scale = weights.scale(*program_, buffer.quantization->scale);
+  }
+  const auto check = [&](BufferId id) {
+    if (id == plan::kNoBuffer) return;
+    const Buffer& b = program_->buffer(id);
+    if ((b.home != Home::master && b.home != Home::copy) ||
+        bindings_[static_cast<std::size_t>(id)].memory != nullptr)
+      return;
+    throw InternalError(
+        fmt::format("the weight set has no \"{}\" in {}: it is for a program with other slots or formats",
+                    b.name, name(b.type)));
+  };
+  for (const plan::Step& s : program_->steps) {
+    for (const plan::Operand& o : s.inputs) check(o.buffer);
+    for (const BufferId o : s.outputs) check(o);
+    check(s.addend);
+  }
+}
+
+void Executor::describe_buffers() {
+  arguments_.resize(bindings_.size());
+  for (std::size_t i = 0; i < arguments_.size(); ++i) {
+    const Buffer& b = program_->buffers[i];
+    graph::Argument& a = arguments_[i];
+    a.quants = bindings_[i].quants;
+    a.interleaved = bindings_[i].interleaved;
+    a.scale = bindings_[i].scale;
+    if (b.parent != plan::kNoBuffer) a.stride = program_->row_stride(b);
+    a.type = a.rounded = b.type;
+    a.operand = b.type;
+    a.integer = b.integer;
+    a.blocks = b.layout().blocks;
+    a.weight = b.home == Home::master;
+    a.random = b.random;
+    if (!b.shape.dims().empty()) a.axis = b.shape.dim(0).axis;
+  }
+}
+
+void Executor::find_next_weights() {
+  const std::vector<plan::Step>& steps = program_->steps;
+  next_weights_.resize(steps.size());
+  std::span<const std::byte> next;
+  // The steps of a phase run in a circle: the last ones are followed by the first ones of the next token.
+  for (std::size_t i = 2 * steps.size(); i-- > 0;) {
+    const plan::Step& s = steps[i % steps.size()];
+    if (s.phase != graph::Phase::forward) continue;
+    next_weights_[i % steps.size()] = next;
+    if (s.op->kind != graph::OpKind::product || s.op->quantised < 0) continue;
+    const BufferId id = s.inputs[static_cast<std::size_t>(s.op->quantised)].buffer;
+    const Buffer& b = program_->buffer(id);
+    const Binding& of = bindings_[static_cast<std::size_t>(id)];
+    if (of.memory == nullptr || (b.home != Home::master && b.home != Home::copy)) continue;
+    const std::size_t bytes =
+        of.quants ? quant_bytes(of.quants->format, static_cast<std::size_t>(b.shape.count())) : b.bytes;
+    next = {of.interleaved != nullptr ? of.interleaved : of.memory, bytes};
+  }
+}
+
+void Executor::find_joint_products() {
+  const std::vector<plan::Step>& steps = program_->steps;
+  const auto is_product = [](const plan::Step& s) {
+    return s.op->product != nullptr && s.phase == graph::Phase::forward && s.addend == plan::kNoBuffer;
+  };
+  for (std::size_t i = 0; i < steps.size(); ++i) {
+    std::size_t end = i + 1;
+    const auto reads_result = [&](const plan::Operand& o) {
+      return std::any_of(steps.begin() + static_cast<std::ptrdiff_t>(i),
+                         steps.begin() + static_cast<std::ptrdiff_t>(end),
+                         [&](const plan::Step& s) { return s.outputs[0] == o.buffer; });
+    };
+    while (is_product(steps[i]) && end < steps.size() && is_product(steps[end]) &&
+           steps[end].op == steps[i].op && steps[end].inputs[0].buffer == steps[i].inputs[0].buffer &&
+           std::ranges::none_of(steps[end].inputs, reads_result))
+      ++end;
+    joint_.push_back(end);
+  }
+}
+
+void Executor::hold() {
+  if (arena_->holder_ == this) return;
+  arena_->holder_ = this;
+  for (const plan::Constant& c : program_->constants) c.fill(buffer(c.buffer), c.interior);
+}
+
+void Executor::require_held() const {
+  if (arena_->holder_ != this)
+    throw InternalError("another program has used this program's memory since its forward phase");
+}
+
+std::byte* Executor::memory(BufferId id) const {
+  const Buffer& b = program_->buffer(id);
+  const bool elsewhere =
+      b.home == Home::master || b.home == Home::copy || b.home == Home::kept || b.home == Home::bound;
+  return elsewhere ? bindings_[static_cast<std::size_t>(id)].memory : arena_->memory_.data() + b.offset;
+}
+
+Matrix Executor::buffer(BufferId id) const {
+  const Buffer& b = program_->buffer(id);
+  std::byte* memory = this->memory(id);
+  if (const auto& quants = bindings_[static_cast<std::size_t>(id)].quants; quants) {
+    std::vector<std::byte>& elements = dequantised_[id];
+    if (elements.empty())
+      elements = quantised_elements(ctx_, memory, *quants, b.type, b.shape.leading(), b.shape.last());
+    memory = elements.data();
+  }
+  return {memory, b.type, program_->row_stride(b)};
+}
+
+void Executor::place(BufferId id, std::byte* memory) {
+  ++placed_;
+  bindings_.at(static_cast<std::size_t>(id)).memory = memory;
+}
+
+std::span<std::byte> Executor::idle() const {
+  const plan::MemoryRegions& m = program_->memory;
+  return arena_->memory_.subspan(m.arena() - m.activations - m.work, m.activations + m.work);
+}
+
+Matrix Executor::buffer(std::string_view name) const {
+  return buffer(program_->required(name));
+}
+
+graph::Argument Executor::bind(BufferId id, const Extent& extent, std::int64_t first_token) const {
+  graph::Argument a = arguments_[static_cast<std::size_t>(id)];
+  const Buffer& b = program_->buffer(id);
+  const std::vector<Dim>& dims = b.shape.dims();
+  std::byte* data = memory(id);
+  if (first_token > 0 && b.shape.has_tokens() && b.chunk == 0) {
+    std::int64_t per_token = dims.size() == 1 ? 1 : program_->row_stride(b);
+    for (std::size_t i = 1; i + 1 < dims.size(); ++i) per_token *= dims[i].size;
+    data += b.layout().bytes(Shape{first_token, per_token});
+  }
+  a.data = data;
+  const auto extent_of = [&](const Dim& d) {
+    if (d.axis == Axis::tokens) return extent.tokens;
+    if (d.axis == Axis::rows) return static_cast<std::int64_t>(extent.rows.size());
+    return d.size;
+  };
+  // [tokens] alone is a column: one number per row.
+  const bool column = dims.size() == 1 && dims[0].axis != Axis::fixed;
+  a.width = dims.empty() || column ? 1 : extent_of(dims.back());
+  for (std::size_t i = 0; i + (column ? 0 : 1) < dims.size(); ++i) a.rows *= extent_of(dims[i]);
+  return a;
+}
+
+void Executor::run(graph::Phase phase, const Extent& extent, bool accumulate) {
+  if (extent.tokens > program_->token_capacity) {
+    throw ShapeError(
+        fmt::format("a run of {} tokens exceeds the program's capacity of {}; compile it for a larger batch",
+                    extent.tokens, program_->token_capacity));
+  }
+  if (phase == graph::Phase::forward || phase == graph::Phase::update) {
+    hold();
+  } else {
+    require_held();
+  }
+  for (const plan::Step& s : program_->steps) {
+    if (s.phase == phase && s.op->check != nullptr) s.op->check(extent, s.attributes, s.scope);
+  }
+  // With few tokens, a product takes the time of reading its weight.
+  const bool by_memory = phase == graph::Phase::forward && extent.tokens <= kFewTokens;
+  for (std::size_t i = 0; i < program_->steps.size(); ++i) {
+    const plan::Step& s = program_->steps[i];
+    if (s.phase != phase) continue;
+    if (stop.stop_requested()) return;
+    if (by_memory && s.op->kind == graph::OpKind::product) {
+      const std::size_t end = observers_.empty() && !after_step ? joint_[i] : i + 1;
+      ctx_.next_weight = next_weights_[end - 1];
+      kernels::prefetch_while_waiting(ctx_);
+      if (end > i + 1) {
+        run_together(i, end, extent);
+        ctx_.next_weight = {};
+        i = end - 1;
+        continue;
+      }
+    }
+    const auto chunked = std::ranges::find(program_->chunked, i, &plan::ChunkedSteps::begin);
+    if (chunked != program_->chunked.end()) {
+      run_chunked(*chunked, extent, accumulate);
+      i = chunked->end - 1;
+      continue;
+    }
+    run_step(s, extent, accumulate, nullptr);
+    ctx_.next_weight = {};
+  }
+}
+
+void Executor::run_chunked(const plan::ChunkedSteps& range, const Extent& extent, bool accumulate) {
+  const TokenChunks chunks(extent, range.tokens);
+  for (const TokenChunk& chunk : chunks.all()) {
+    for (std::size_t i = range.begin; i < range.end; ++i) {
+      if (stop.stop_requested()) return;
+      run_step(program_->steps[i], chunk.extent, accumulate, nullptr, &chunk);
+    }
+  }
+}
+
+std::optional<Executor::Broken> Executor::find_broken(const Extent& extent) {
+  hold();
+  std::optional<kernels::WeightOverflow> overflow;
+  for (const plan::Step& s : program_->steps) {
+    if (!s.may_break) continue;
+    run_step(s, extent, false, &overflow);
+    if (overflow) return Broken{&s, *overflow};
+  }
+  return std::nullopt;
+}
+
+const Executor::Operands& Executor::operands_of(const plan::Step& s, const Extent& extent,
+                                                std::int64_t first_token) {
+  Operands& o = operands_[static_cast<std::size_t>(&s - program_->steps.data())];
+  if (o.first_token == first_token && o.tokens == extent.tokens && o.rows == extent.rows.size() &&
+      o.placed == placed_)
+    return o;
+  o = {};
+  o.first_token = first_token;
+  o.tokens = extent.tokens;
+  o.rows = extent.rows.size();
+  o.placed = placed_;
+  for (const plan::Operand& input : s.inputs) {
+    o.inputs.push_back(bind(input.buffer, extent, first_token));
+    o.inputs.back().operand = input.operand;
+  }
+  for (const BufferId output : s.outputs) {
+    o.outputs.push_back(bind(output, extent, first_token));
+    o.outputs.back().rounded = s.rounded;
+    o.collects = o.collects || program_->buffer(output).home == Home::gradient;
+  }
+  if (s.addend != plan::kNoBuffer) o.addend = bind(s.addend, extent, first_token);
+  if (s.leaf != plan::kNoBuffer) o.leaf = bind(s.leaf, extent, first_token);
+  return o;
+}
+
+graph::Call Executor::call_of(const plan::Step& s, const Extent& extent, const Operands& operands) const {
+  return {.ctx = ctx_,
+          .extent = extent,
+          .inputs = operands.inputs,
+          .outputs = operands.outputs,
+          .attributes = s.attributes,
+          .expression = &s.expression,
+          .addend = operands.addend,
+          .arithmetic = program_->arithmetic,
+          .compute = s.compute,
+          .accumulator = s.accumulator,
+          .interior = s.interior,
+          .rounding = s.rounding,
+          .random_name = s.random_name};
+}
+
+void Executor::run_together(std::size_t begin, std::size_t end, const Extent& extent) {
+  std::vector<graph::Call> calls;
+  for (std::size_t i = begin; i < end; ++i) {
+    const plan::Step& s = program_->steps[i];
+    calls.push_back(call_of(s, extent, operands_of(s, extent, 0)));
+  }
+  device_->run_together(*program_->steps[begin].op, calls);
+}
+
+void Executor::run_step(const plan::Step& s, const Extent& extent, bool accumulate,
+                        std::optional<kernels::WeightOverflow>* overflow, const TokenChunk* chunk) {
+  if (std::ranges::any_of(observers_, [&](StepObserver* o) { return !o->wants(s); })) return;
+  const Operands& operands = operands_of(s, extent, chunk == nullptr ? 0 : chunk->first_token);
+  const bool sums_chunk = chunk != nullptr && s.op->sums_tokens;
+  const bool adds_leaf = sums_chunk && chunk->after_leaf;
+  graph::LeafPart part{operands.leaf};
+  if (chunk != nullptr && chunk->leaf) part.opens = chunk->leaf->opens, part.closes = chunk->leaf->closes;
+  graph::Call call = call_of(s, extent, operands);
+  call.accumulate = (accumulate && operands.collects) || adds_leaf;
+  if (sums_chunk && chunk->leaf) {
+    if (s.leaf == plan::kNoBuffer)
+      throw InternalError(fmt::format("{}: a leaf is longer than the program was compiled for", s.scope));
+    call.leaf = &part;
+  }
+  call.overflow = overflow;
+  // A sum over tokens has its result after the last chunk.
+  const bool complete = chunk == nullptr || chunk->last || !s.op->sums_tokens;
+  if (overflow != nullptr || !complete) return device_->run(*s.op, call);
+  for (StepObserver* o : observers_) o->before(s, call);
+  device_->run(*s.op, call);
+  for (StepObserver* o : observers_) o->after(s, call);
+  if (after_step) after_step(s, call);
+}
+
+}  // namespace mantissa::runtime

@@ -1,0 +1,366 @@
+#include "mantissa/engine/runtime/weights.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <array>
+
+#include "mantissa/core/base/error.h"
+#include "mantissa/core/numeric/normal.h"
+#include "mantissa/core/numeric/philox.h"
+#include "mantissa/kernels/quantize.h"
+#include "mantissa/kernels/update.h"
+
+namespace mantissa::runtime {
+
+using plan::BufferId;
+using plan::Slot;
+
+namespace {
+
+bool is_weight(const plan::Buffer& b) {
+  return b.home == plan::Home::master || b.home == plan::Home::copy;
+}
+
+/// Computes elements [first, first + values.size()) of a parameter's initial values.
+void initial_values(const graph::Init& init, const RandomStream& stream, std::uint64_t first,
+                    std::span<double> values, SimdTarget simd) {
+  switch (init.kind) {
+    case graph::Init::Kind::zeros:
+      std::ranges::fill(values, 0);
+      break;
+    case graph::Init::Kind::ones:
+      std::ranges::fill(values, 1);
+      break;
+    case graph::Init::Kind::uniform:
+      for (std::size_t i = 0; i < values.size(); ++i)
+        values[i] = init.std * (2 * uniform(stream, first + i) - 1);
+      break;
+    case graph::Init::Kind::normal:
+      normal_row(stream, first, values.size(), values.data(), simd);
+      for (double& x : values) x *= init.std;
+      break;
+  }
+}
+
+}  // namespace
+
+std::vector<bool> read_weights(const plan::Program& program) {
+  std::vector<bool> read(program.buffers.size(), false);
+  const auto see = [&](BufferId id) {
+    if (id == plan::kNoBuffer || !is_weight(program.buffer(id))) return;
+    const plan::Buffer& b = program.buffer(id);
+    read[static_cast<std::size_t>(id)] = true;
+    // A copy under scales is computed from its master.
+    if (b.quantization)
+      read[static_cast<std::size_t>(program.slots[static_cast<std::size_t>(b.slot)].master_buffer)] = true;
+  };
+  for (const plan::Step& s : program.steps) {
+    for (const plan::Operand& o : s.inputs) see(o.buffer);
+    see(s.addend);
+  }
+  return read;
+}
+
+std::vector<bool> held_weights(const plan::Program& program) {
+  std::vector<bool> held = read_weights(program);
+  for (const Slot& slot : program.slots) {
+    if (slot.fixed) continue;
+    held[static_cast<std::size_t>(slot.master_buffer)] = true;
+    for (const BufferId id : slot.copies) held[static_cast<std::size_t>(id)] = true;
+  }
+  return held;
+}
+
+namespace {
+
+/// Returns the scale of a copy's values, or null.
+const plan::ScaleSlot* scale_of(const plan::Program& program, const plan::Buffer& buffer) {
+  if (!buffer.quantization || buffer.quantization->scale < 0) return nullptr;
+  return &program.scales.at(static_cast<std::size_t>(buffer.quantization->scale));
+}
+
+}  // namespace
+
+std::vector<QuantisedReads> quantised_reads(const plan::Program& program) {
+  std::vector<QuantisedReads> reads(program.buffers.size(), {true, true});
+  const auto refuse = [&](BufferId id) {
+    if (id != plan::kNoBuffer) reads[static_cast<std::size_t>(id)] = {};
+  };
+  for (const plan::Step& s : program.steps) {
+    for (std::size_t i = 0; i < s.inputs.size(); ++i) {
+      const BufferId id = s.inputs[i].buffer;
+      if (static_cast<std::int32_t>(i) != s.op->quantised) {
+        refuse(id);
+      } else if (s.op->kind == graph::OpKind::lookup) {
+        reads[static_cast<std::size_t>(id)].transposed = false;
+      } else if (s.op->kind == graph::OpKind::rows) {
+        // The norms of rows read blocks along the inputs of a layer.
+        (s.attributes.flag("transposed") ? reads[static_cast<std::size_t>(id)].rows
+                                         : reads[static_cast<std::size_t>(id)].transposed) = false;
+      }
+    }
+    for (const BufferId id : s.outputs) refuse(id);
+    refuse(s.addend);
+  }
+  for (std::size_t b = 0; b < reads.size(); ++b) {
+    const plan::Buffer& buffer = program.buffers[b];
+    if (!is_weight(buffer) || buffer.quantization || buffer.type == Scalar::f64 || buffer.shape.rank() != 2)
+      reads[b] = {};
+  }
+  return reads;
+}
+
+WeightSet::WeightSet(const plan::Program& program, const Device& device)
+    : WeightSet(std::array{&program}, device) {}
+
+WeightSet::WeightSet(Programs programs, const Device& device)
+    : programs_(programs.begin(), programs.end()),
+      device_(&device),
+      scales_(std::make_unique<Scales>(programs)) {
+  for (const plan::Program* p : programs_) add(*p);
+  allocate([](const plan::Buffer& /*buffer*/) { return true; });
+}
+
+WeightSet::WeightSet(const plan::Program& program, std::vector<View> views, const Device& device)
+    : programs_{&program},
+      device_(&device),
+      scales_(std::make_unique<Scales>(Programs(programs_))),
+      views_(std::move(views)) {
+  scales_->record(false);
+  add(program);
+  read_ = read_weights(program);
+  std::vector<bool> own = held_weights(program);
+  for (const View& v : views_) own[static_cast<std::size_t>(v.buffer)] = false;
+  allocate([&](const plan::Buffer& b) { return own[static_cast<std::size_t>(&b - program.buffers.data())]; });
+  const auto place_view = [&](const plan::Buffer* buffer, std::byte*& data,
+                              std::optional<QuantisedMatrix>& quants) {
+    for (const View& v : views_) {
+      if (&program.buffer(v.buffer) != buffer) continue;
+      data = const_cast<std::byte*>(v.data);
+      quants = v.quants;
+    }
+  };
+  for (Parameter& p : parameters_) {
+    p.fixed = p.slot->fixed;
+    place_view(p.master_buffer, p.master, p.quants);
+    for (Copy& c : p.copies) place_view(c.buffer, c.data, c.quants);
+  }
+}
+
+void WeightSet::release_unread(plan::BufferId id, std::span<const std::byte> part) const {
+  const auto view = std::ranges::find(views_, id, &View::buffer);
+  if (view == views_.end() || !view->release || read_[static_cast<std::size_t>(id)]) return;
+  // A buffer that steps read may be a view of the same tensor.
+  const auto shares = [&](const View& v) {
+    return v.data == view->data && read_[static_cast<std::size_t>(v.buffer)];
+  };
+  if (std::ranges::none_of(views_, shares)) view->release(part);
+}
+
+bool WeightSet::Copy::holds(const plan::Buffer& b, const plan::ScaleSlot* its_scale) const {
+  const auto& mine = buffer->quantization;
+  if (buffer->type != b.type || mine.has_value() != b.quantization.has_value()) return false;
+  if (mine && (mine->blocks != b.quantization->blocks || mine->along_rows != b.quantization->along_rows))
+    return false;
+  return scale == nullptr || its_scale == nullptr ? scale == its_scale : scale->name == its_scale->name;
+}
+
+void WeightSet::add(const plan::Program& program) {
+  const bool first = &program == programs_.front();
+  for (const Slot& slot : program.slots) {
+    auto p = std::ranges::find(parameters_, slot.name, [](const Parameter& q) { return q.slot->name; });
+    if (p == parameters_.end())
+      p = parameters_.insert(p, Parameter{&slot,
+                                          &program.buffer(slot.master_buffer),
+                                          nullptr,
+                                          {},
+                                          program.buffer(slot.master_buffer).quants});
+    if (p->slot->shape != slot.shape || p->slot->master != slot.master) {
+      throw InternalError(fmt::format("weight \"{}\" is {} {} in one program and {} {} in another", slot.name,
+                                      p->slot->shape.str(), name(p->slot->master), slot.shape.str(),
+                                      name(slot.master)));
+    }
+    if (p->quants) continue;  // blocks take the place of copies
+    for (const BufferId id : slot.copies) {
+      const plan::Buffer& b = program.buffer(id);
+      const plan::ScaleSlot* scale = scale_of(program, b);
+      // A program's copies differ; only those of another program may be here already.
+      if (!first && std::ranges::any_of(p->copies, [&](const Copy& c) { return c.holds(b, scale); }))
+        continue;
+      p->copies.push_back({&b, scale, !first || b.quantization.has_value(), nullptr});
+    }
+  }
+}
+
+template <class Wanted>
+void WeightSet::allocate(const Wanted& wanted) {
+  // Masters first, then copies, each in the order of the parameters.
+  std::size_t end = 0;
+  const auto each = [&](const auto& place) {
+    end = 0;
+    const auto visit = [&](const plan::Buffer& b, std::byte*& data) {
+      if (!wanted(b)) return;
+      place(data, end);
+      end += aligned(b.bytes);
+    };
+    for (Parameter& p : parameters_) visit(*p.master_buffer, p.master);
+    for (Parameter& p : parameters_) {
+      for (Copy& c : p.copies) visit(*c.buffer, c.data);
+    }
+  };
+  each([](std::byte*& /*data*/, std::size_t /*offset*/) {});
+  storage_ = device_->allocate(end);
+  each([&](std::byte*& data, std::size_t offset) { data = storage_.data() + offset; });
+}
+
+const WeightSet::Parameter* WeightSet::parameter(std::string_view name) const {
+  const auto p = std::ranges::find(parameters_, name,
+                                   [](const Parameter& q) -> std::string_view { return q.slot->name; });
+  return p == parameters_.end() ? nullptr : &*p;
+}
+
+WeightSet::Place WeightSet::place(const plan::Program& program, BufferId id) const {
+  const plan::Buffer& wanted = program.buffer(id);
+  const Parameter* p = parameter(program.slots.at(static_cast<std::size_t>(wanted.slot)).name);
+  if (p == nullptr || p->slot->shape != wanted.shape) return {};
+  if (p->master_buffer->quants && !wanted.quantization) return {p->master, p->quants};
+  if (wanted.home == plan::Home::master)
+    return p->slot->master == wanted.type ? Place{p->master, p->quants} : Place{};
+  for (const Copy& c : p->copies) {
+    if (c.holds(wanted, scale_of(program, wanted))) return {c.data, c.quants};
+  }
+  return {};
+}
+
+std::byte* WeightSet::find(const plan::Program& program, BufferId id) const {
+  return place(program, id).data;
+}
+
+std::optional<QuantisedMatrix> WeightSet::quants(const plan::Program& program, BufferId id) const {
+  return place(program, id).quants;
+}
+
+TensorScale* WeightSet::scale(const plan::Program& program, std::int32_t i) const {
+  return scales_->find(program.scales.at(static_cast<std::size_t>(i)).name);
+}
+
+Matrix WeightSet::master(std::size_t slot) const {
+  const Parameter& p = parameters_.at(slot);
+  if (p.master == nullptr)
+    throw InternalError(fmt::format("no step of the program reads the master of \"{}\"", p.slot->name));
+  if (p.quants) throw InternalError(fmt::format("the master of \"{}\" is quantised", p.slot->name));
+  return {p.master, p.slot->master, p.slot->shape.last()};
+}
+
+Matrix WeightSet::copy(std::size_t slot, std::size_t c) const {
+  const Copy& copy = parameters_.at(slot).copies.at(c);
+  if (copy.data == nullptr)
+    throw InternalError(fmt::format("no step of the program reads \"{}\"", copy.buffer->name));
+  if (copy.quants) throw InternalError(fmt::format("\"{}\" is quantised", copy.buffer->name));
+  return {copy.data, copy.buffer->type, copy.buffer->shape.last()};
+}
+
+void WeightSet::initialise(std::uint64_t seed) {
+  for (std::size_t i = 0; i < parameters_.size(); ++i) {
+    if (!parameters_[i].fixed) draw(i, seed);
+  }
+}
+
+void WeightSet::draw(std::size_t parameter, std::uint64_t seed) {
+  constexpr std::int64_t kPart = 4096;
+  const kernels::Context& ctx = device_->host();
+  const Parameter& p = parameters_.at(parameter);
+  const Slot& slot = *p.slot;
+  if (p.quants) throw InternalError(fmt::format("\"{}\" is quantised, so it has a source", slot.name));
+  const RandomStream stream(seed, RandomUse::initial_weights, hash_name(slot.name), 0);
+  const std::int64_t count = slot.shape.count();
+  kernels::parallel_for(ctx, (count + kPart - 1) / kPart, [&](std::int64_t part, int) {
+    std::array<double, kPart> values;
+    std::array<std::byte, kPart * sizeof(double)> rounded, copied;
+    const std::int64_t from = part * kPart;
+    const std::int64_t n = std::min(kPart, count - from);
+    initial_values(slot.init, stream, static_cast<std::uint64_t>(from),
+                   std::span(values).first(static_cast<std::size_t>(n)), kernels::simd_target(ctx.simd));
+    kernels::cast({.simd = ctx.simd}, n, values.data(), Scalar::f64, rounded.data(), slot.master);
+    const auto store = [&](std::byte* to, Scalar type, std::span<const std::byte> elements) {
+      const std::size_t width = bytes_of(type);
+      device_->upload(to + static_cast<std::size_t>(from) * width,
+                      elements.first(static_cast<std::size_t>(n) * width));
+    };
+    if (p.master != nullptr) store(p.master, slot.master, rounded);
+    for (const Copy& c : p.copies) {
+      if (c.data == nullptr || c.buffer->quantization) continue;
+      kernels::cast({.simd = ctx.simd}, n, rounded.data(), slot.master, copied.data(), c.buffer->type);
+      store(c.data, c.buffer->type, copied);
+    }
+  });
+  for (const Copy& c : p.copies) {
+    if (c.data != nullptr && c.buffer->quantization) refresh(p, c);
+  }
+}
+
+void WeightSet::assign(const WeightSet& other) {
+  for (const Parameter& p : parameters_) {
+    if (p.fixed) continue;
+    const Parameter* from = other.parameter(p.slot->name);
+    if (from == nullptr || from->master == nullptr || from->quants != p.quants ||
+        from->slot->shape != p.slot->shape || from->slot->master != p.slot->master) {
+      throw InternalError(
+          fmt::format("the other weight set has no \"{}\" in {}", p.slot->name, name(p.slot->master)));
+    }
+    device_->copy(p.master, from->master, p.master_buffer->bytes);
+  }
+  scales_->take_histories(*other.scales_);
+  refresh_copies();
+}
+
+void WeightSet::take_scales(const WeightSet& other) {
+  std::vector<float> before;
+  for (std::size_t i = 0; i < scales_->size(); ++i) before.push_back(scales_->scale(i).scale);
+  scales_->take_histories(*other.scales_);
+  for (std::size_t i = 0; i < scales_->size(); ++i) {
+    if (scales_->scale(i).scale == before[i]) continue;
+    for (const Parameter& p : parameters_) {
+      for (const Copy& c : p.copies) {
+        if (c.data != nullptr && c.scale != nullptr && c.scale->name == scales_->slot(i).name) refresh(p, c);
+      }
+    }
+  }
+}
+
+void WeightSet::refresh(const Parameter& p, const Copy& copy) {
+  const plan::Buffer& b = *copy.buffer;
+  const Matrix master{p.master, p.slot->master, p.slot->shape.last()};
+  const Matrix to{copy.data, b.type, b.shape.last()};
+  if (!b.quantization) {
+    kernels::cast(device_->host(), p.slot->shape.count(), master.data, master.type, to.data, to.type);
+    return;
+  }
+  const kernels::Quantize how{.blocks = b.quantization->blocks,
+                              .along_rows = b.quantization->along_rows,
+                              .packed = b.layout().blocks.has_value(),
+                              .current = copy.scale != nullptr && copy.scale->current,
+                              .margin = copy.scale != nullptr ? copy.scale->margin : 0};
+  kernels::quantize(device_->host(), b.shape.leading(), b.shape.last(), master, to, how,
+                    copy.scale == nullptr ? nullptr : scales_->find(copy.scale->name));
+}
+
+void WeightSet::refresh_copies() {
+  for (const Parameter& p : parameters_) {
+    if (p.fixed) continue;
+    for (const Copy& c : p.copies) {
+      if (c.data != nullptr) refresh(p, c);
+    }
+  }
+}
+
+void WeightSet::refresh_derived() {
+  for (const Parameter& p : parameters_) {
+    for (const Copy& c : p.copies) {
+      if (c.derived && c.data != nullptr) refresh(p, c);
+    }
+  }
+}
+
+}  // namespace mantissa::runtime

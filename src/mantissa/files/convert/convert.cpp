@@ -1,0 +1,398 @@
+#include "mantissa/files/convert/convert.h"
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include <algorithm>
+#include <nlohmann/json.hpp>
+#include <set>
+
+#include "mantissa/core/base/counted.h"
+#include "mantissa/core/base/error.h"
+#include "mantissa/files/convert/beside.h"
+#include "mantissa/files/convert/gguf_in.h"
+#include "mantissa/files/convert/gguf_out.h"
+#include "mantissa/files/convert/joined_source.h"
+#include "mantissa/files/convert/origin.h"
+#include "mantissa/files/io/atomic.h"
+#include "mantissa/files/io/checkpoint.h"
+#include "mantissa/files/io/json.h"
+#include "mantissa/files/io/model_path.h"
+#include "mantissa/files/io/state.h"
+
+namespace mantissa::convert {
+namespace {
+
+namespace fs = std::filesystem;
+
+constexpr std::uint64_t kLargestConfig = std::uint64_t{16} << 20;
+constexpr std::string_view kIndexEnd = ".index.json", kSafetensorsIndexEnd = ".safetensors.index.json";
+constexpr const char* kHead = "lm_head.weight";
+
+bool is_model_directory(const fs::path& path) {
+  std::error_code error;
+  return fs::exists(path / "config.json", error) || io::has_usual_weights(path);
+}
+
+/// Throws FileError unless `out` may be written. Replaces nothing without --overwrite, and never anything but
+/// a file or model directory.
+void check_place(const Request& request) {
+  const fs::path& out = request.out;
+  std::error_code error;
+  const bool exists = fs::exists(fs::symlink_status(out, error));
+  if (!exists) return;
+  if (!fs::exists(out, error)) {
+    throw FileError(fmt::format("{}: is a link to {}, which does not exist; remove it, or choose another OUT",
+                                out.string(), fs::read_symlink(out, error).string()));
+  }
+  const bool directory = fs::is_directory(out, error);
+  const bool whole = request.writes_directory();
+  if (fs::equivalent(out, request.in.path, error) || fs::equivalent(out, request.in.weights, error))
+    throw FileError(fmt::format("{}: is the input itself; choose another OUT", out.string()));
+  if (whole != directory) {
+    throw FileError(fmt::format("{}: is a {}, but {} converts to a {}; choose another OUT", out.string(),
+                                directory ? "directory" : "file", request.in.path.string(),
+                                whole ? "directory" : "file"));
+  }
+  if (directory && fs::is_empty(out, error)) return;
+  if (!request.overwrite) {
+    throw FileError(
+        fmt::format("{}: exists already; choose another OUT, or replace it with --overwrite", out.string()));
+  }
+  if (!directory) return;
+  const fs::path inside =
+      fs::weakly_canonical(request.in.path, error).lexically_relative(fs::weakly_canonical(out, error));
+  if (!inside.empty() && *inside.begin() != "..")
+    throw FileError(fmt::format("{}: contains the input; choose another OUT", out.string()));
+  if (!is_model_directory(out)) {
+    throw FileError(
+        fmt::format("{}: is not a model directory, and --overwrite replaces only models; choose another OUT",
+                    out.string()));
+  }
+}
+
+class Converter {
+ public:
+  Converter(const Request& request, const kernels::Context& ctx, const std::stop_token& stop)
+      : request_(request), ctx_(ctx), stop_(stop) {}
+
+  std::optional<Result> run() {
+    check_place(request_);
+    if (!rewrite()) return std::nullopt;
+    note();
+    warn();
+    return std::move(result_);
+  }
+
+ private:
+  bool rewrite() {
+    if (request_.layout == Layout::gguf) return take(write_gguf(request_, ctx_, stop_));
+    switch (request_.in.kind) {
+      case io::ModelPath::Kind::file:
+        return file();
+      case io::ModelPath::Kind::model:
+      case io::ModelPath::Kind::adapter:  // refused by what calls this (files/convert/refuse_adapter.h)
+        return model();
+      case io::ModelPath::Kind::state:
+        return state();
+      case io::ModelPath::Kind::gguf:
+        return take(convert_gguf(request_, ctx_, stop_));
+    }
+    return false;
+  }
+
+  bool take(std::optional<Result> done) {
+    if (done) result_ = std::move(*done);
+    return done.has_value();
+  }
+
+  /// Rewrites one weight file. Returns false if it was stopped.
+  bool rewrite(const io::TensorSource& in, std::span<const Part> parts, const fs::path& out,
+               const Metadata& metadata) {
+    const auto done =
+        rewrite_file(in, parts, request_.container(), out, metadata, request_.change, ctx_, stop_);
+    if (!done) return false;
+    for (const Part& part : parts) result_.bytes_in += part.tensor->end - part.tensor->begin;
+    for (const RewrittenTensor& t : *done) {
+      const auto count = static_cast<std::uint64_t>(
+          std::max<std::int64_t>(0, io::TensorInfo{t.name, t.to, t.shape, 0, 0}.count()));
+      result_.bytes_out += count * io::bytes_of(t.to);
+    }
+    result_.tensors.insert(result_.tensors.end(), done->begin(), done->end());
+    return true;
+  }
+
+  bool file() {
+    const io::WeightFiles files(request_.in.weights);
+    if (!request_.writes_directory()) return one_file(files, request_.out);
+    io::AtomicDirectory out(request_.out);
+    if (!one_file(files, out.beside() / request_.weights_name())) return false;
+    out.commit();
+    return true;
+  }
+
+  /// Writes all tensors to the file `out`.
+  bool one_file(const io::WeightFiles& files, const fs::path& out) {
+    result_.notes = files.notes();
+    const JoinedSource in(files);
+    const std::vector<Part> parts = parts_of(files, in);
+    Metadata metadata = metadata_after(in.metadata(), parts, request_.change);
+    if (request_.writes_directory() && request_.layout == Layout::hugging_face)
+      metadata.emplace("format", "pt");  // required by transformers
+    return rewrite(in, parts, out, metadata);
+  }
+
+  bool model() {
+    const io::WeightFiles files(request_.in.weights);
+    block_ = block_size(request_.in.path / "config.json");
+    if (!request_.writes_directory()) return one_file(files, request_.out);
+    io::AtomicDirectory out(request_.out);
+    const bool one = request_.layout == Layout::pth || files.source() != nullptr;
+    if (one && !one_file(files, out.beside() / request_.weights_name())) return false;
+    if (!one && !each_shard(files, out.beside())) return false;
+    take_along(files, out.beside(), one);
+    out.commit();
+    return true;
+  }
+
+  bool each_shard(const io::WeightFiles& files, const fs::path& to) {
+    for (const io::SafetensorsReader& shard : files.shards()) {
+      const std::vector<Part> parts = parts_of(files, shard);
+      Metadata metadata = metadata_after(shard.metadata(), parts, request_.change);
+      metadata.emplace("format", "pt");  // required by transformers
+      if (!rewrite(shard, parts, to / shard.path().filename(), metadata)) return false;
+    }
+    return true;
+  }
+
+  /// Copies the files next to the weights, which have become `one` file or as many as before.
+  void take_along(const io::WeightFiles& files, const fs::path& to, bool one) {
+    std::set<std::string> weights;
+    for (const io::SafetensorsReader& shard : files.shards()) weights.insert(shard.path().filename());
+    if (files.source() != nullptr) {
+      for (const io::TensorInfo& t : files.tensors()) weights.insert(files.path_of(t.name).filename());
+    }
+    std::vector<fs::path> beside;
+    for (const fs::directory_entry& entry : fs::directory_iterator(request_.in.path))
+      beside.push_back(entry.path());
+    std::sort(beside.begin(), beside.end());
+    for (const fs::path& from : beside) {
+      const std::string name = from.filename().string();
+      if (weights.contains(name) || (one && name.ends_with(kIndexEnd))) continue;
+      if (from.filename() == to.filename()) continue;  // OUT may be inside IN
+      if (name == "config.json" && request_.change.format) {
+        const std::string text = io::read_text_file(from, kLargestConfig);
+        io::write_file_atomic(
+            to / name, config_with_dtype(text, from, io::dtype_of(*request_.change.format), scaled_ > 0));
+        result_.copied.push_back(name);
+      } else if (name.ends_with(kSafetensorsIndexEnd) && files.shards().size() > 1) {
+        write_index(from, to / name);
+      } else if (fs::is_directory(from)) {
+        result_.left_out.push_back(name + "/");
+      } else if (is_other_weights(from) || name.starts_with(".") || !fs::is_regular_file(from)) {
+        result_.left_out.push_back(name);
+      } else {
+        io::write_file_atomic(to / name, io::read_text_file(from, kLargestBeside));
+        result_.copied.push_back(name);
+      }
+    }
+  }
+
+  /// Returns all tensors of a file under their own names, except scales that are multiplied into weights, and
+  /// a head that is tied to another tensor.
+  std::vector<Part> parts_of(const io::WeightFiles& files, const io::TensorSource& in) {
+    const bool applies = request_.change.format && io::bytes_of(io::dtype_of(*request_.change.format)) > 1;
+    const bool quantised =
+        applies && std::any_of(files.tensors().begin(), files.tensors().end(), [&](const io::TensorInfo& t) {
+          return io::scalar_of(t.dtype) && io::bytes_of(t.dtype) == 1 && files.scale_of(t.name) != nullptr;
+        });
+    std::vector<Part> parts;
+    for (const io::TensorInfo& tensor : in.tensors()) {
+      if (quantised && is_scale_name(tensor.name)) continue;
+      if (is_tied_head(in, tensor)) continue;
+      Part part{&tensor, tensor.name};
+      if (quantised && io::scalar_of(tensor.dtype)) part.scale = WeightScale::of(files, tensor, block_);
+      scaled_ += part.scale != nullptr ? 1 : 0;
+      if (const auto found = request_.adapters.find(tensor.name); found != request_.adapters.end())
+        part.adapter = found->second;
+      parts.push_back(std::move(part));
+    }
+    return parts;
+  }
+
+  /// True for a head that the model shares with another tensor. transformers does not store it a second time.
+  bool is_tied_head(const io::TensorSource& in, const io::TensorInfo& tensor) {
+    if (tensor.name != kHead || request_.in.kind != io::ModelPath::Kind::model) return false;
+    const std::vector<std::string> same = in.same_as(tensor);
+    const fs::path config = request_.in.path / "config.json";
+    std::error_code error;
+    if (same.empty() || !fs::exists(config, error)) return false;
+    const nlohmann::json json = io::read_json_file(config);
+    const auto tie = json.is_object() ? json.find("tie_word_embeddings") : json.end();
+    if (tie != json.end() && *tie != true) return false;
+    result_.notes.push_back(fmt::format("{} is tied to {} and left out", kHead, same.front()));
+    return true;
+  }
+
+  /// Returns the block size in config.json's quantization_config, if it has one.
+  static std::optional<BlockSize> block_size(const fs::path& config) {
+    std::error_code error;
+    if (!fs::exists(config, error)) return std::nullopt;
+    const nlohmann::json json = io::read_json_file(config);
+    const nlohmann::json size =
+        json.is_object() && json.contains("quantization_config") && json["quantization_config"].is_object()
+            ? json["quantization_config"].value("weight_block_size", nlohmann::json())
+            : nlohmann::json();
+    if (!size.is_array() || size.size() != 2) return std::nullopt;
+    if (!size[0].is_number_integer() || !size[1].is_number_integer()) return std::nullopt;
+    const BlockSize block = {size[0].get<std::int64_t>(), size[1].get<std::int64_t>()};
+    return block.first > 0 && block.second > 0 ? std::optional(block) : std::nullopt;
+  }
+
+  /// Writes the index: the same shards, without the removed scales, and the new total size.
+  void write_index(const fs::path& from, const fs::path& to) const {
+    nlohmann::json index = io::read_json_file(from);
+    if (scaled_ > 0) {
+      for (auto it = index["weight_map"].begin(); it != index["weight_map"].end();)
+        it = is_scale_name(it.key()) ? index["weight_map"].erase(it) : std::next(it);
+    }
+    index["metadata"]["total_size"] = result_.bytes_out;
+    io::write_file_atomic(to, index.dump(2) + "\n");
+  }
+
+  /// Writes the masters under the weights' names.
+  bool state() {
+    constexpr std::string_view kMaster = "master.";
+    const io::StateReader state(request_.in.path);
+    const io::SafetensorsReader& in = state.tensors().shards().front();
+    std::vector<Part> parts;
+    for (const io::TensorInfo& tensor : in.tensors()) {
+      if (tensor.name.starts_with(kMaster)) parts.push_back({&tensor, tensor.name.substr(kMaster.size())});
+    }
+    Metadata metadata = {{"format", "pt"},
+                         {kPolicyKey, state.header().policy},
+                         {kHistoryKey, fmt::format("masters of the state of step {}", state.header().step)}};
+    if (const std::optional<Scalar> masters = narrowest(parts)) metadata[kRoundedToKey] = name(*masters);
+    if (std::string amax = io::amax_of_state(in); !amax.empty()) metadata[io::kAmaxKey] = std::move(amax);
+    metadata = metadata_after(std::move(metadata), parts, request_.change);
+    if (!request_.writes_directory()) return rewrite(in, parts, request_.out, metadata);
+    io::AtomicDirectory out(request_.out);
+    if (!rewrite(in, parts, out.beside() / request_.weights_name(), metadata)) return false;
+    const io::Dtype dtype = request_.change.format ? io::dtype_of(*request_.change.format)
+                            : narrowest(parts)     ? io::dtype_of(*narrowest(parts))
+                                                   : io::Dtype::f32;
+    io::write_file_atomic(out.beside() / "config.json",
+                          config_with_dtype(state.header().model_config, request_.in.path, dtype));
+    result_.copied.push_back("config.json");
+    const std::vector<std::string> copied = copy_tokenizer_of_state(request_.in.path, out.beside());
+    result_.copied.insert(result_.copied.end(), copied.begin(), copied.end());
+    out.commit();
+    return true;
+  }
+
+  static std::optional<Scalar> narrowest(const std::vector<Part>& parts) {
+    std::optional<Scalar> format;
+    for (const Part& part : parts) {
+      const std::optional<Scalar> s = io::scalar_of(part.tensor->dtype);
+      if (s && (!format || mantissa::bytes_of(*s) < mantissa::bytes_of(*format))) format = s;
+    }
+    return format;
+  }
+
+  void note() {
+    const std::optional<Scalar>& format = request_.change.format;
+    const char* const system = request_.layout == Layout::pth ? "PyTorch" : "safetensors";
+    if (format == Scalar::tf32) {
+      result_.notes.push_back(fmt::format(
+          "{} has no name for tf32: its values are written as F32, the next wider dtype", system));
+    }
+    if (request_.change.blocks) {
+      const BlockTraits blocks = traits(*request_.change.blocks);
+      result_.notes.push_back(
+          fmt::format("{} has no name for {}: its values, in blocks of {} along the last axis, are "
+                      "written as {}",
+                      system, blocks.name, blocks.block, io::safetensors_name(io::dtype_of(*format))));
+    }
+    if (is_torch_name(request_.in.path) && !request_.writes_directory() &&
+        request_.layout == Layout::hugging_face && request_.out.extension() != ".safetensors") {
+      result_.notes.push_back(fmt::format(
+          "{} is one safetensors file; for a model directory, give the directory of {}, with its config.json",
+          request_.out.string(), request_.in.path.filename().string()));
+    }
+    std::uint64_t others = 0, nonfinite = 0;
+    for (const RewrittenTensor& t : result_.tensors) {
+      others += io::scalar_of(t.from) ? 0 : 1;
+      nonfinite += t.errors.nonfinite;
+    }
+    if (format && request_.writes_directory() && io::bytes_of(io::dtype_of(*format)) == 1) {
+      result_.notes.push_back(
+          "PyTorch has no 8-bit models: to load this one with transformers, pass dtype=torch.bfloat16, which "
+          "represents every value");
+    }
+    if (format && others > 0)
+      result_.notes.push_back(
+          fmt::format("{} copied unchanged: integers, booleans, "
+                      "and types that are not number formats of this program",
+                      counted(others, "tensor", "was", "were")));
+    if (scaled_ > 0)
+      result_.notes.push_back(
+          fmt::format("scales were multiplied into {} and removed", counted(scaled_, "weight")));
+    if (nonfinite > 0)
+      result_.notes.push_back(
+          fmt::format("{} inf or nan before the conversion", counted(nonfinite, "value", "was", "were")));
+  }
+
+  /// Adds one warning with the first few tensors by name.
+  void warn() {
+    constexpr std::size_t kNamed = 4;
+    std::vector<std::string> named;
+    std::uint64_t others = 0, values = 0;
+    double largest = 0;
+    for (const RewrittenTensor& t : result_.tensors) {
+      if (t.lost() == 0) continue;
+      largest = std::max(largest, t.errors.largest);
+      if (named.size() < kNamed) {
+        named.push_back(fmt::format("{} of {} of {}", t.lost(), counted(t.errors.count, "value"), t.name));
+      } else {
+        ++others;
+        values += t.lost();
+      }
+    }
+    if (named.empty()) return;
+    if (others > 0)
+      named.push_back(fmt::format("{} of {}", counted(values, "value"), counted(others, "more tensor")));
+    const Change& change = request_.change;
+    if (change.blocks) {
+      result_.warnings.push_back(
+          fmt::format("{} became nan: they share a block of {} with inf, nan or a value beyond f32",
+                      fmt::join(named, ", "), rounded_to(change)));
+      return;
+    }
+    const ScalarTraits& format = traits(*change.format);
+    result_.warnings.push_back(
+        fmt::format("{} became {}: the largest {} is {:g}, and the largest of them {:g}; --saturate keeps "
+                    "them finite",
+                    fmt::join(named, ", "), format.has_infinity ? "inf" : "nan", name(*change.format),
+                    format.max_finite, largest));
+  }
+
+  const Request& request_;
+  const kernels::Context& ctx_;
+  const std::stop_token& stop_;
+  std::optional<BlockSize> block_;
+  std::uint64_t scaled_ = 0;  // weights that were multiplied by their scales
+  Result result_;
+};
+
+}  // namespace
+
+std::optional<Result> convert(const Request& request, const kernels::Context& ctx,
+                              const std::stop_token& stop) {
+  try {
+    return Converter(request, ctx, stop).run();
+  } catch (const fs::filesystem_error& error) {
+    throw FileError(fmt::format("{}: {}", error.path1().string(), error.code().message()));
+  }
+}
+
+}  // namespace mantissa::convert

@@ -1,0 +1,260 @@
+#include "mantissa/files/convert/gguf_out.h"
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include <algorithm>
+
+#include "mantissa/core/base/counted.h"
+#include "mantissa/core/base/error.h"
+#include "mantissa/engine/model/family.h"
+#include "mantissa/engine/model/graphs.h"
+#include "mantissa/files/convert/gguf_in.h"
+#include "mantissa/files/convert/gguf_values.h"
+#include "mantissa/files/convert/pieces.h"
+#include "mantissa/files/gguf/write_config.h"
+#include "mantissa/files/gguf/write_tokenizer.h"
+#include "mantissa/files/io/atomic.h"
+#include "mantissa/files/io/json.h"
+#include "mantissa/files/io/model_path.h"
+
+namespace mantissa::convert {
+namespace {
+
+namespace fs = std::filesystem;
+using gguf::TensorType;
+
+constexpr std::uint64_t kLargestFile = std::uint64_t{1} << 30;  // of a tokenizer
+constexpr const char* kPositions = "position_embd.weight";
+
+/// A model to write.
+struct Model {
+  model::ModelConfig config;
+  io::WeightFiles files;
+  gguf::ReadFile read;
+};
+
+Model model_of(const io::ModelPath& in) {
+  if (in.kind == io::ModelPath::Kind::gguf) {
+    gguf::ForeignModel model = open_gguf(in.weights);
+    const auto read = [files = std::move(model.files)](std::string_view name) -> std::optional<std::string> {
+      const auto found = std::ranges::find(files, name, [](const auto& file) { return file.first; });
+      return found == files.end() ? std::nullopt : std::optional(found->second);
+    };
+    return {std::move(model.config), io::WeightFiles(std::move(model.weights)), read};
+  }
+  if (in.kind != io::ModelPath::Kind::model) {
+    throw ConfigError(fmt::format(
+        "--format gguf: {} is neither a model directory, which needs config.json, nor a GGUF file. "
+        "Fix: give one of them, or a run with a model",
+        in.path.string()));
+  }
+  const fs::path config = in.path / "config.json";
+  const auto read = [directory = in.path](std::string_view name) -> std::optional<std::string> {
+    std::error_code error;
+    const fs::path file = directory / name;
+    if (!fs::exists(file, error)) return std::nullopt;
+    return io::read_text_file(file, kLargestFile);
+  };
+  return {model::parse_model_config(io::read_json_file(config), config.string()), io::WeightFiles(in.weights),
+          read};
+}
+
+TensorType type_of(io::Dtype dtype, const std::string& name) {
+  switch (dtype) {
+    case io::Dtype::f32:
+      return TensorType::f32;
+    case io::Dtype::f16:
+      return TensorType::f16;
+    case io::Dtype::bf16:
+      return TensorType::bf16;
+    default:
+      throw ConfigError(
+          fmt::format("--format gguf: {} is {}, which llama.cpp does not read. Fix: give --dtype "
+                      "f32, bf16, f16 or q8_0",
+                      name, io::safetensors_name(dtype)));
+  }
+}
+
+class Writer {
+ public:
+  Writer(const Request& request, const kernels::Context& ctx)
+      : request_(request),
+        ctx_(ctx),
+        model_(model_of(request.in)),
+        architecture_(gguf::writable_architecture(model_.config)) {
+    const graph::Graph graph = model::build_log_prob(model_.config, 1, 1, false);
+    for (const graph::ValueId p : graph.parameters()) add(graph.value(p).name, graph.value(p).shape.sizes());
+  }
+
+  std::optional<Result> run(const std::stop_token& stop) {
+    const std::string header = write_header();
+    io::AtomicFile file(request_.out);
+    const gguf::TensorToStore& last = stored_.back();
+    file.reserve(last.begin + (last.bytes() + 31) / 32 * 32);
+    file.write_at(0, std::as_bytes(std::span(header)));
+    if (!factors_.empty()) file.write_at(stored_.front().begin, std::as_bytes(std::span(factors_)));
+    std::vector<std::pair<std::size_t, RowRange>> pieces;
+    for (std::size_t i = 0; i < sources_.size(); ++i) {
+      for (const RowRange& rows : row_ranges(sources_[i])) pieces.emplace_back(i, rows);
+    }
+    std::vector<ErrorStats> errors(pieces.size());
+    for_each_on_threads(ctx_, pieces.size(), [&](std::size_t p, int) {
+      if (stop.stop_requested()) return;
+      const auto& [i, rows] = pieces[p];
+      const gguf::TensorToStore& to = stored_[i + first_];
+      std::vector<std::byte> out;
+      errors[p] = encode_rows(model_.files, sources_[i], to.type, rows, request_.change, out);
+      file.write_at(to.begin + rows.first * out.size() / rows.count, out);
+    });
+    if (stop.stop_requested()) return std::nullopt;
+    for (std::size_t p = 0; p < pieces.size(); ++p) result_.tensors[pieces[p].first].errors.merge(errors[p]);
+    file.commit();
+    note_losses();
+    return std::move(result_);
+  }
+
+ private:
+  void add(const std::string& name, const std::vector<std::int64_t>& shape) {
+    const std::optional<gguf::GgufName> in_file = gguf::gguf_name(architecture_, name);
+    if (!in_file) {
+      throw ConfigError(
+          fmt::format("--format gguf: llama.cpp's {} has no tensor for {}. Fix: write another "
+                      "--format",
+                      architecture_.name, name));
+    }
+    const io::TensorInfo* tensor = model_.files.find(name);
+    const std::string_view prefix = model_.config.family->trunk_prefix;
+    if (tensor == nullptr && name.starts_with(prefix)) tensor = model_.files.find(name.substr(prefix.size()));
+    if (tensor == nullptr)
+      throw FileError(fmt::format("{}: has no tensor {}", request_.in.path.string(), name));
+    if (tensor->shape != shape || !io::scalar_of(tensor->dtype)) {
+      throw ShapeError(
+          fmt::format("{}: tensor {} is {} [{}], but config.json describes floating-point values of "
+                      "[{}]",
+                      request_.in.path.string(), name, io::safetensors_name(tensor->dtype),
+                      fmt::join(tensor->shape, ", "), fmt::join(shape, ", ")));
+    }
+    GgufSource source{tensor, in_file->transform, gguf::heads_of(model_.config, in_file->transform),
+                      hash_name(in_file->name)};
+    gguf::TensorToStore to{in_file->name, TensorType::f32, shape};
+    if (source.transform == gguf::Transform::transposed) std::ranges::reverse(to.shape);
+    if (shape.size() > 1 && to.name != kPositions) to.type = matrix_type(*tensor, to);
+    // Other dtypes are rounded to F32 only if --dtype says so.
+    if (!request_.change.format && !request_.q8_0) type_of(tensor->dtype, name);
+    sources_.push_back(source);
+    stored_.push_back(to);
+  }
+
+  TensorType matrix_type(const io::TensorInfo& tensor, const gguf::TensorToStore& to) {
+    if (!request_.q8_0)
+      return type_of(request_.change.format ? io::dtype_of(*request_.change.format) : tensor.dtype,
+                     tensor.name);
+    const bool fits = to.shape.back() % static_cast<std::int64_t>(traits(TensorType::q8_0).block) == 0;
+    if (!fits) unfit_.push_back(to.name);
+    return fits ? TensorType::q8_0 : TensorType::f32;
+  }
+
+  std::string write_header() {
+    gguf::HeaderWriter header;
+    header.add("general.architecture", architecture_.name);
+    header.add("general.type", "model");
+    const fs::path name = request_.in.path.filename();
+    if (!name.empty()) header.add("general.name", name.stem().string());
+    header.add("general.file_type", file_type());
+    if (request_.q8_0) header.add("general.quantization_version", 2U);
+    for (const auto& [key, value] : origin()) {
+      if (key.starts_with("mantissa.") && key != io::kAmaxKey) header.add(key, value);
+    }
+    result_.notes = gguf::write_config(model_.config, architecture_, header);
+    const std::vector<std::string> notes = gguf::write_tokenizer(model_.read, model_.config, header);
+    result_.notes.insert(result_.notes.end(), notes.begin(), notes.end());
+    for (std::size_t i = 0; i < sources_.size(); ++i) describe(i);
+    factors_ = gguf::rope_factors(model_.config);
+    first_ = factors_.empty() ? 0 : 1;
+    if (!factors_.empty()) {
+      stored_.insert(stored_.begin(),
+                     {"rope_freqs.weight", TensorType::f32, {static_cast<std::int64_t>(factors_.size())}});
+    }
+    return header.finish(stored_);
+  }
+
+  void describe(std::size_t i) {
+    const io::TensorInfo& from = *sources_[i].tensor;
+    RewrittenTensor row{stored_[i].name, stored_[i].shape, from.dtype, io::Dtype::f32, false};
+    row.to_name = traits(stored_[i].type).name;
+    result_.bytes_in += from.end - from.begin;
+    result_.bytes_out += stored_[i].bytes();
+    result_.tensors.push_back(std::move(row));
+  }
+
+  /// Returns llama.cpp's number for the type of most matrices.
+  std::uint32_t file_type() const {
+    std::map<TensorType, std::uint64_t> values;
+    for (const gguf::TensorToStore& tensor : stored_) values[tensor.type] += tensor.count();
+    const auto most = std::ranges::max_element(values, {}, [](const auto& entry) { return entry.second; });
+    switch (most->first) {
+      case TensorType::f16:
+        return 1;
+      case TensorType::q8_0:
+        return 7;
+      case TensorType::bf16:
+        return 32;
+      default:
+        return 0;
+    }
+  }
+
+  Metadata origin() const {
+    std::vector<Part> parts;
+    for (const GgufSource& source : sources_) parts.push_back({source.tensor, source.tensor->name});
+    if (!request_.q8_0) return metadata_after(model_.files.metadata(), parts, request_.change);
+    Metadata metadata = model_.files.metadata();
+    std::string& history = metadata[kHistoryKey];
+    history += (history.empty() ? "" : "; ") + std::string("matrices rounded to q8_0");
+    metadata[kRoundedToKey] = "q8_0";
+    return metadata;
+  }
+
+  void note_losses() {
+    if (!unfit_.empty()) {
+      result_.notes.push_back(fmt::format("written as F32, since rows do not divide into blocks of 32: {}",
+                                          fmt::join(unfit_, ", ")));
+    }
+    std::size_t widened = 0;
+    for (const RewrittenTensor& tensor : result_.tensors)
+      widened += tensor.shape.size() < 2 && tensor.from != io::Dtype::f32 ? 1 : 0;
+    if (widened > 0) {
+      result_.notes.push_back(fmt::format("{} written as F32, which is what llama.cpp reads",
+                                          counted(widened, "vector", "was", "were")));
+    }
+    std::size_t shifted = 0;
+    for (std::size_t i = 0; i < sources_.size(); ++i)
+      shifted +=
+          sources_[i].transform == gguf::Transform::plus_one && result_.tensors[i].errors.max_abs > 0 ? 1 : 0;
+    if (shifted > 0) {
+      result_.notes.push_back(fmt::format("{} rounded: llama.cpp stores gains plus 1, in F32",
+                                          counted(shifted, "gain vector", "was", "were")));
+    }
+  }
+
+  const Request& request_;
+  const kernels::Context& ctx_;
+  Model model_;
+  const gguf::Architecture& architecture_;
+  std::vector<GgufSource> sources_;
+  std::vector<gguf::TensorToStore> stored_;  // after write_header(), the RoPE factors come first
+  std::vector<float> factors_;
+  std::size_t first_ = 0;  // index of the first weight in stored_
+  std::vector<std::string> unfit_;
+  Result result_;
+};
+
+}  // namespace
+
+std::optional<Result> write_gguf(const Request& request, const kernels::Context& ctx,
+                                 const std::stop_token& stop) {
+  return Writer(request, ctx).run(stop);
+}
+
+}  // namespace mantissa::convert

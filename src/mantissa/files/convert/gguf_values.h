@@ -1,0 +1,36 @@
+// The values of a weight as a GGUF file stores them: rearranged by rows, and encoded.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <vector>
+
+#include "mantissa/files/convert/rewrite.h"
+#include "mantissa/files/gguf/rows.h"
+#include "mantissa/files/gguf/tensor_type.h"
+#include "mantissa/files/io/checkpoint.h"
+
+namespace mantissa::convert {
+
+struct GgufSource {
+  const io::TensorInfo* tensor = nullptr;  // of the Hugging Face files
+  gguf::Transform transform = gguf::Transform::none;
+  std::int64_t heads = 1;
+  std::uint64_t stream = 0;  // of stochastic rounding
+};
+
+/// Rows of a tensor of the GGUF file. A vector has rows of one element.
+struct RowRange {
+  std::uint64_t first = 0, count = 0;
+};
+
+/// Returns ranges that together cover the tensor, of about kPiece elements each, and of multiples of 32
+/// elements except the last. A transposed matrix is one range.
+std::vector<RowRange> row_ranges(const GgufSource& source);
+
+/// Encodes rows as F32, F16, BF16 or Q8_0, with the rounding of `change`, and returns the errors, for a gain
+/// those of gain + 1. Throws FileError, naming the tensor, if Q8_0 cannot hold a block.
+ErrorStats encode_rows(const io::WeightFiles& files, const GgufSource& source, gguf::TensorType type,
+                       const RowRange& rows, const Change& change, std::vector<std::byte>& out);
+
+}  // namespace mantissa::convert

@@ -1,0 +1,26 @@
+// Quantised rows as ggml defines them: blocks of codes with f16 scales, computed in f32.
+//
+// Every type is x = scale · code, or scale · code + minimum (for K types scale · code − minimum). The scale
+// of a K type is itself an f16 value times a code of 4, 6 or 8 bits. All products are exact in f32: an f16
+// value has 11 significant bits and the codes together at most 12, so only the last addition rounds. The
+// results therefore do not depend on fused multiply-adds, and equal those of ggml-quants.c bit for bit.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <span>
+
+#include "mantissa/files/gguf/tensor_type.h"
+
+namespace mantissa::gguf {
+
+/// Writes the values of `blocks` consecutive blocks of a readable type to `out`, traits(type).block values
+/// for each. `stored` holds traits(type).bytes bytes for each. F64 rounds to nearest even.
+void dequantize(TensorType type, const std::byte* stored, std::size_t blocks, float* out);
+
+/// Encodes n values, a multiple of 32, as Q8_0: scale amax / 127 in f32, codes round(x · (1 / scale)) with
+/// halves away from zero, and the scale rounded to f16, as quantize_row_q8_0_ref. Returns false, with
+/// unusable contents, if a value is not finite or a scale exceeds f16 (amax of 8,321,039 or more).
+bool quantize_q8_0(const float* values, std::size_t n, std::byte* out);
+
+}  // namespace mantissa::gguf

@@ -1,0 +1,227 @@
+#include "mantissa/files/gguf/read_config.h"
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include <algorithm>
+#include <nlohmann/json.hpp>
+
+#include "mantissa/files/gguf/check_sizes.h"
+#include "mantissa/files/gguf/llama3_factors.h"
+#include "mantissa/files/gguf/special_tokens.h"
+#include "mantissa/files/io/file.h"
+
+namespace mantissa::gguf {
+namespace {
+
+using nlohmann::json;
+
+constexpr const char* kRopeFactors = "rope_freqs.weight";
+
+/// Reads the keys of one architecture.
+class ConfigReader {
+ public:
+  ConfigReader(const GgufFile& file, const Architecture& architecture)
+      : file_(file), architecture_(architecture) {}
+
+  ReadConfig read() {
+    if (file_.integer(key("expert_count")).value_or(0) > 0)
+      file_.fail("is a mixture of experts, which is not supported");
+    check_sizes(file_, architecture_);
+    json config = architecture_.name == "gpt2" ? gpt2() : decoder();
+    config["model_type"] = architecture_.model_type;
+    config["vocab_size"] = embedding().shape.front();
+    config["tie_word_embeddings"] = tied();
+    const SpecialTokens special = special_tokens(file_);
+    const auto set = [&](const char* name, std::optional<std::int64_t> id) {
+      config[name] = id ? json(*id) : json();
+    };
+    set("bos_token_id", special.bos);
+    set("eos_token_id", special.eos);
+    set("pad_token_id", special.pad);
+    return {model::parse_model_config(config, file_.path().string()), std::move(ignored_)};
+  }
+
+ private:
+  std::string key(std::string_view name) const { return fmt::format("{}.{}", architecture_.name, name); }
+
+  [[noreturn]] void missing(std::string_view name) const {
+    file_.fail(fmt::format("the metadata key {} is missing. Fix: download the file again", key(name)));
+  }
+
+  /// Returns a size, which some files give per layer.
+  std::optional<std::int64_t> size(std::string_view name) const {
+    const Value* value = file_.value(key(name));
+    const auto* list = value == nullptr ? nullptr : std::get_if<Integers>(value);
+    if (list == nullptr || list->empty()) return file_.integer(key(name));
+    if (std::ranges::any_of(*list, [&](std::int64_t v) { return v != list->front(); }))
+      file_.fail(fmt::format("{} differs between layers, which is not supported", key(name)));
+    return list->front();
+  }
+  std::int64_t needed_size(std::string_view name) const {
+    const std::optional<std::int64_t> found = size(name);
+    if (!found) missing(name);
+    return *found;
+  }
+  double needed_number(std::string_view name) const {
+    const std::optional<double> found = file_.number(key(name));
+    if (!found) missing(name);
+    return *found;
+  }
+
+  const FileTensor& embedding() const {
+    const FileTensor* tensor = file_.find("token_embd.weight");
+    if (tensor == nullptr || tensor->shape.size() != 2)
+      file_.fail("tensor \"token_embd.weight\" is missing or is not a matrix. Fix: download the file again");
+    return *tensor;
+  }
+
+  /// Some files of tied models hold the embedding twice.
+  bool tied() {
+    const FileTensor* output = file_.find("output.weight");
+    if (output == nullptr) return true;
+    const FileTensor& input = embedding();
+    if (output->type != input.type || output->shape != input.shape) return false;
+    if (!std::ranges::equal(file_.data(*output), file_.data(input))) return false;
+    ignored_.push_back(output->name);
+    return true;
+  }
+
+  json gpt2() const {
+    return {{"n_positions", needed_size("context_length")},
+            {"n_embd", needed_size("embedding_length")},
+            {"n_layer", needed_size("block_count")},
+            {"n_head", needed_size("attention.head_count")},
+            {"n_inner", needed_size("feed_forward_length")},
+            {"layer_norm_epsilon", needed_number("attention.layer_norm_epsilon")},
+            {"activation_function", "gelu_new"}};
+  }
+
+  json decoder() {
+    const std::int64_t heads = needed_size("attention.head_count");
+    const std::int64_t hidden = needed_size("embedding_length");
+    const std::int64_t head_dim = size("attention.key_length").value_or(heads > 0 ? hidden / heads : 0);
+    json config = {{"hidden_size", hidden},
+                   {"intermediate_size", needed_size("feed_forward_length")},
+                   {"num_hidden_layers", needed_size("block_count")},
+                   {"num_attention_heads", heads},
+                   {"num_key_value_heads", size("attention.head_count_kv").value_or(heads)},
+                   {"head_dim", head_dim},
+                   {"max_position_embeddings", needed_size("context_length")},
+                   {"rms_norm_eps", needed_number("attention.layer_norm_rms_epsilon")}};
+    if (size("attention.value_length").value_or(head_dim) != head_dim)
+      file_.fail("heads of keys and values have different sizes, which is not supported");
+    if (size("rope.dimension_count").value_or(head_dim) != head_dim) {
+      file_.fail(fmt::format("{} is not the size of a head, {}; partial rotation is not supported",
+                             key("rope.dimension_count"), head_dim));
+    }
+    const bool gemma = architecture_.name.starts_with("gemma");
+    config[gemma ? "hidden_activation" : "hidden_act"] = gemma ? "gelu_pytorch_tanh" : "silu";
+    add_rope(config, head_dim);
+    if (gemma) add_gemma(config, heads, hidden, head_dim);
+    const auto has = [&](const char* tensor) { return file_.find(tensor) != nullptr; };
+    if (architecture_.name == "llama" || architecture_.name == "qwen3")
+      config["attention_bias"] = has("blk.0.attn_q.bias");
+    if (architecture_.name == "llama") config["mlp_bias"] = has("blk.0.ffn_gate.bias");
+    return config;
+  }
+
+  void add_rope(json& config, std::int64_t head_dim) {
+    const double theta = file_.number(key("rope.freq_base")).value_or(10000);
+    config["rope_theta"] = theta;
+    config["rope_scaling"] = rope_scaling();
+    const FileTensor* factors = file_.find(kRopeFactors);
+    if (factors == nullptr) return;
+    ignored_.emplace_back(kRopeFactors);
+    if (!config["rope_scaling"].is_null())
+      file_.fail(fmt::format("has both {} and {}", kRopeFactors, key("rope.scaling.type")));
+    const std::optional<json> scaling = llama3_scaling(factors_of(*factors), theta, head_dim);
+    if (!scaling) {
+      file_.fail(
+          fmt::format("the factors of {} are not those of the scaling \"llama3\"; no other kind is "
+                      "supported",
+                      kRopeFactors));
+    }
+    config["rope_scaling"] = *scaling;
+  }
+
+  std::vector<float> factors_of(const FileTensor& tensor) const {
+    if (tensor.type->number != static_cast<std::uint32_t>(TensorType::f32))
+      file_.fail(fmt::format("tensor {} must be F32", kRopeFactors));
+    std::vector<float> factors(tensor.count());
+    std::ranges::copy(file_.data(tensor), std::as_writable_bytes(std::span(factors)).begin());
+    return factors;
+  }
+
+  json rope_scaling() const {
+    const std::string type = file_.text(key("rope.scaling.type")).value_or("none");
+    std::optional<double> factor = file_.number(key("rope.scaling.factor"));
+    if (!factor) factor = file_.number(key("rope.scale_linear"));  // before 2024
+    const bool linear =
+        type == "linear" || (type == "none" && !file_.value(key("rope.scaling.type")) && factor);
+    if (type != "none" && type != "linear" && type != "yarn") {
+      file_.fail(fmt::format("{} is {}, which is not supported; supported: none, linear, yarn",
+                             key("rope.scaling.type"), io::in_quotes(type)));
+    }
+    if (linear && factor.value_or(1) == 1) return nullptr;
+    if (linear) return {{"rope_type", "linear"}, {"factor", *factor}};
+    if (type == "none") return nullptr;
+    if (!factor) missing("rope.scaling.factor");
+    for (const char* name : {"rope.scaling.attn_factor", "rope.scaling.yarn_attn_factor"}) {
+      if (file_.number(key(name)).value_or(1) != 1)
+        file_.fail(fmt::format("{} is not 1, which is not supported", key(name)));
+    }
+    json yarn = {{"rope_type", "yarn"},
+                 {"factor", *factor},
+                 {"original_max_position_embeddings", needed_size("rope.scaling.original_context_length")}};
+    if (const auto fast = file_.number(key("rope.scaling.yarn_beta_fast"))) yarn["beta_fast"] = *fast;
+    if (const auto slow = file_.number(key("rope.scaling.yarn_beta_slow"))) yarn["beta_slow"] = *slow;
+    return yarn;
+  }
+
+  void add_gemma(json& config, std::int64_t heads, std::int64_t hidden, std::int64_t head_dim) const {
+    const auto layers = config["num_hidden_layers"].get<std::int64_t>();
+    config["query_pre_attn_scalar"] = gemma_query_scale(architecture_, layers, heads, hidden, head_dim);
+    const auto cap = [&](const char* name, json otherwise) {
+      const std::optional<double> found = file_.number(key(name));
+      return !found ? otherwise : *found == 0 ? json() : json(*found);
+    };
+    const bool second = architecture_.name == "gemma2";
+    config["final_logit_softcapping"] = cap("final_logit_softcapping", second ? json(30.0) : json());
+    if (second) config["attn_logit_softcapping"] = cap("attn_logit_softcapping", 50.0);
+    const std::optional<std::int64_t> window = size("attention.sliding_window");
+    if (second || window.value_or(0) > 0) config["sliding_window"] = window.value_or(4096);
+    if (second) return;
+    config["rope_local_base_freq"] = file_.number(key("rope.freq_base_swa")).value_or(10000);
+    constexpr std::int64_t kPattern = 6;
+    json types = json::array();
+    if (layers > 0 && layers <= 1000) {
+      for (std::int64_t i = 0; i < layers; ++i)
+        types.push_back(window.value_or(0) > 0 && (i + 1) % kPattern != 0 ? "sliding_attention"
+                                                                          : "full_attention");
+    }
+    config["layer_types"] = types;
+  }
+
+  const GgufFile& file_;
+  const Architecture& architecture_;
+  std::vector<std::string> ignored_;
+};
+
+}  // namespace
+
+const Architecture& architecture_of(const GgufFile& file) {
+  const std::optional<std::string> name = file.text("general.architecture");
+  if (!name) file.fail("the metadata key general.architecture is missing. Fix: download the file again");
+  if (const Architecture* found = find_architecture(*name)) return *found;
+  std::vector<std::string_view> known;
+  for (const Architecture& a : all_architectures()) known.push_back(a.name);
+  file.fail(fmt::format("has the architecture {}, which is not supported; supported: {}",
+                        io::in_quotes(*name), fmt::join(known, ", ")));
+}
+
+ReadConfig read_config(const GgufFile& file, const Architecture& architecture) {
+  return ConfigReader(file, architecture).read();
+}
+
+}  // namespace mantissa::gguf

@@ -1,0 +1,185 @@
+#include "mantissa/files/gguf/write_config.h"
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include <algorithm>
+#include <cmath>
+
+#include "mantissa/core/base/error.h"
+#include "mantissa/engine/model/decoder.h"
+#include "mantissa/files/gguf/llama3_factors.h"
+#include "mantissa/files/gguf/value.h"
+
+namespace mantissa::gguf {
+namespace {
+
+using Kind = kernels::RopeScaling::Kind;
+using model::DecoderSpec;
+using nlohmann::json;
+
+[[noreturn]] void refuse(const std::string& what) {
+  throw ConfigError(fmt::format("--format gguf: {}. Fix: write another --format", what));
+}
+
+/// Returns the sizes of a decoder, or null for GPT-2.
+const DecoderSpec* spec_of(const model::ModelConfig& config) {
+  const auto* decoder = dynamic_cast<const model::Decoder*>(config.network.get());
+  return decoder == nullptr ? nullptr : &decoder->spec();
+}
+
+void check_rope(const DecoderSpec& spec) {
+  for (std::size_t i = 0; i < spec.ropes.size(); ++i) {
+    const kernels::RopeScaling& s = spec.ropes[i].scaling;
+    if (s.kind == Kind::dynamic) refuse("GGUF files cannot describe dynamic RoPE");
+    if (s.kind == Kind::yarn && (s.attention_factor || s.mscale != 0 || s.mscale_all_dim != 0 || !s.truncate))
+      refuse("GGUF files cannot describe YaRN with its own attention factor, mscale or truncate");
+  }
+}
+
+/// Returns the window that llama.cpp gives to a layer.
+std::int64_t window_of(const Architecture& architecture, std::size_t layer, std::int64_t window) {
+  if (architecture.name == "gemma2") return layer % 2 == 0 ? window : 0;
+  if (architecture.name == "gemma3") return (layer + 1) % 6 != 0 ? window : 0;
+  return 0;
+}
+
+std::int64_t largest_window(const DecoderSpec& spec) {
+  std::int64_t window = 0;
+  for (const model::DecoderLayer& layer : spec.layers) window = std::max(window, layer.window);
+  return window;
+}
+
+void check_windows(const DecoderSpec& spec, const Architecture& architecture) {
+  const std::int64_t window = largest_window(spec);
+  for (std::size_t i = 0; i < spec.layers.size(); ++i) {
+    if (spec.layers[i].window != window_of(architecture, i, window)) {
+      refuse(fmt::format("layer {} has a window of {} keys, but llama.cpp's {} gives it {} (0: none)", i,
+                         spec.layers[i].window, architecture.name, window_of(architecture, i, window)));
+    }
+  }
+}
+
+void check_gemma(const DecoderSpec& s, const Architecture& architecture) {
+  const std::int64_t scalar = gemma_query_scale(architecture, static_cast<std::int64_t>(s.layers.size()),
+                                                s.heads, s.hidden_size, s.head_dim);
+  if (std::abs(s.attention_scale * std::sqrt(static_cast<double>(scalar)) - 1) > 1e-12)
+    refuse(
+        fmt::format("llama.cpp takes {} for query_pre_attn_scalar, which differs from config.json", scalar));
+  if (architecture.name == "gemma2" && !s.tied_head) refuse("llama.cpp's gemma2 has a tied head");
+}
+
+void check_gpt2(const json& config) {
+  if (config.value("activation_function", "") != "gelu_new")
+    refuse("llama.cpp's gpt2 has the activation gelu_new");
+  if (!config.value("scale_attn_weights", true) || config.value("scale_attn_by_inverse_layer_idx", false))
+    refuse("llama.cpp's gpt2 divides scores by the root of the size of a head");
+}
+
+class ConfigWriter {
+ public:
+  ConfigWriter(const Architecture& architecture, HeaderWriter& header)
+      : architecture_(architecture), header_(header) {}
+
+  void decoder(const DecoderSpec& s) {
+    size("vocab_size", s.vocab_size);
+    size("context_length", s.max_positions);
+    size("embedding_length", s.hidden_size);
+    size("block_count", static_cast<std::int64_t>(s.layers.size()));
+    size("feed_forward_length", s.intermediate_size);
+    size("attention.head_count", s.heads);
+    size("attention.head_count_kv", s.kv_heads);
+    size("attention.key_length", s.head_dim);
+    size("attention.value_length", s.head_dim);
+    size("rope.dimension_count", s.head_dim);
+    number("attention.layer_norm_rms_epsilon", s.norm_eps);
+    rope(s);
+    if (const std::int64_t window = largest_window(s); window > 0) size("attention.sliding_window", window);
+    if (s.score_cap != 0) number("attn_logit_softcapping", s.score_cap);
+    if (s.logit_cap != 0) number("final_logit_softcapping", s.logit_cap);
+  }
+
+  void gpt2(const json& c) {
+    size("vocab_size", c["vocab_size"]);
+    size("context_length", c["n_positions"]);
+    size("embedding_length", c["n_embd"]);
+    size("block_count", c["n_layer"]);
+    size("feed_forward_length", c["n_inner"]);
+    size("attention.head_count", c["n_head"]);
+    number("attention.layer_norm_epsilon", c["layer_norm_epsilon"]);
+  }
+
+  std::vector<std::string> notes;
+
+ private:
+  std::string key(std::string_view name) const { return fmt::format("{}.{}", architecture_.name, name); }
+  void size(std::string_view name, std::int64_t value) {
+    if (value < 0 || value > 0xFFFFFFFF) refuse(fmt::format("{} {} exceeds 32 bits", name, value));
+    header_.add(key(name), static_cast<std::uint32_t>(value));
+  }
+  void number(std::string_view name, double value) {
+    const auto narrow = static_cast<float>(value);
+    if (shortest(narrow) != value)
+      notes.push_back(fmt::format("{} {} is written as the 32-bit number {}", name, value, narrow));
+    header_.add(key(name), narrow);
+  }
+
+  void rope(const DecoderSpec& s) {
+    const model::Rope& global = s.ropes.front();
+    number("rope.freq_base", global.theta);
+    if (s.ropes.size() > 1) number("rope.freq_base_swa", s.ropes.back().theta);
+    const kernels::RopeScaling& scaling = global.scaling;
+    if (scaling.kind != Kind::linear && scaling.kind != Kind::yarn) return;
+    header_.add(key("rope.scaling.type"), scaling.kind == Kind::linear ? "linear" : "yarn");
+    number("rope.scaling.factor", scaling.factor);
+    if (scaling.kind == Kind::linear) return;
+    size("rope.scaling.original_context_length", scaling.original_positions);
+    number("rope.scaling.yarn_beta_fast", scaling.beta_fast);
+    number("rope.scaling.yarn_beta_slow", scaling.beta_slow);
+  }
+
+  const Architecture& architecture_;
+  HeaderWriter& header_;
+};
+
+}  // namespace
+
+const Architecture& writable_architecture(const model::ModelConfig& config) {
+  const Architecture* found = architecture_of_model_type(config.model_type);
+  if (found == nullptr) {
+    std::vector<std::string_view> known;
+    for (const Architecture& a : all_architectures()) known.push_back(a.model_type);
+    refuse(fmt::format("models of type {} are not supported; supported: {}", config.model_type,
+                       fmt::join(known, ", ")));
+  }
+  if (const DecoderSpec* spec = spec_of(config)) {
+    check_rope(*spec);
+    check_windows(*spec, *found);
+    if (found->name.starts_with("gemma")) check_gemma(*spec, *found);
+  } else {
+    check_gpt2(model::to_json(config, "float32"));
+  }
+  return *found;
+}
+
+std::vector<std::string> write_config(const model::ModelConfig& config, const Architecture& architecture,
+                                      HeaderWriter& header) {
+  ConfigWriter writer(architecture, header);
+  if (const DecoderSpec* spec = spec_of(config)) {
+    writer.decoder(*spec);
+  } else {
+    writer.gpt2(model::to_json(config, "float32"));
+  }
+  return writer.notes;
+}
+
+std::vector<float> rope_factors(const model::ModelConfig& config) {
+  const DecoderSpec* spec = spec_of(config);
+  if (spec == nullptr || spec->ropes.front().scaling.kind != Kind::llama3) return {};
+  const kernels::RopeScaling& s = spec->ropes.front().scaling;
+  return llama3_factors(
+      {s.factor, s.low_freq_factor, s.high_freq_factor, static_cast<double>(s.original_positions)},
+      spec->ropes.front().theta, spec->head_dim);
+}
+
+}  // namespace mantissa::gguf

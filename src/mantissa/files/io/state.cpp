@@ -1,0 +1,178 @@
+#include "mantissa/files/io/state.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <charconv>
+#include <cmath>
+#include <nlohmann/json.hpp>
+
+#include "mantissa/core/base/error.h"
+#include "mantissa/core/numeric/scaled.h"
+#include "mantissa/files/io/atomic.h"
+#include "mantissa/files/io/hash.h"
+#include "mantissa/files/io/json.h"
+#include "mantissa/files/io/safetensors_stream.h"
+#include "mantissa/files/io/state_header.h"
+
+namespace mantissa::io {
+namespace {
+
+namespace fs = std::filesystem;
+
+constexpr const char* kHeader = "state.json";
+constexpr std::string_view kPrefix = "step-";
+
+fs::path folder_of(const fs::path& run, std::int64_t step) {
+  return run / "state" / fmt::format("{}{:08}", kPrefix, step);
+}
+
+// Returns the step in a folder's name, or null if the name is not exactly of the written form.
+std::optional<std::int64_t> step_of(const fs::path& folder) {
+  const std::string name = folder.filename().string();
+  if (!name.starts_with(kPrefix)) return std::nullopt;
+  std::int64_t step = 0;
+  const auto [end, error] = std::from_chars(name.data() + kPrefix.size(), name.data() + name.size(), step);
+  if (error != std::errc() || step < 0 || name != folder_of({}, step).filename()) return std::nullopt;
+  return step;
+}
+
+[[noreturn]] void damaged(const fs::path& file, const std::string& how) {
+  throw FileError(fmt::format("{}: this state is damaged: {}", file.string(), how));
+}
+
+// Compares a file with its entry in state.json.
+void check_file(const fs::path& folder, const nlohmann::json& listed) {
+  const std::string name = listed.at("name").get<std::string>();
+  const std::string checksum = listed.at("xxh64").get<std::string>();
+  const auto bytes = listed.at("bytes").get<std::uint64_t>();
+  if (fs::path(name).filename() != name)
+    damaged(folder / kHeader, fmt::format("it lists {}", in_quotes(name)));
+  const File file = File::open_to_read(folder / name);
+  if (file.size() != bytes)
+    damaged(folder / name, fmt::format("it has {} bytes, but {} were written", file.size(), bytes));
+  const std::string found = hex(hash_of(file));
+  if (found != checksum)
+    damaged(folder / name, fmt::format("its checksum is {}, but {} was written", found, checksum));
+}
+
+// Reads a state's header and compares all checksums, without loading tensors.
+StateHeader open_checked(const fs::path& folder) {
+  nlohmann::json json = read_json_file(folder / kHeader);
+  try {
+    StateHeader header = open_sealed(json, folder / kHeader);
+    bool tensors = false;
+    for (const nlohmann::json& listed : json.at("files")) {
+      check_file(folder, listed);
+      tensors = tensors || listed.at("name") == kStateTensors;
+    }
+    if (!tensors) damaged(folder / kHeader, fmt::format("it does not list {}", kStateTensors));
+    return header;
+  } catch (const nlohmann::json::exception&) {
+    damaged(folder / kHeader, "an entry is missing or of the wrong type");
+  }
+}
+
+// Returns the newest intact state before the one in `folder`.
+std::optional<std::int64_t> intact_state_before(const fs::path& folder) {
+  const std::optional<std::int64_t> step = step_of(folder);
+  std::vector<FoundState> states = find_states(folder.parent_path().parent_path());
+  std::reverse(states.begin(), states.end());
+  for (const FoundState& state : states) {
+    if (!step || state.step >= *step) continue;
+    try {
+      open_checked(state.path);
+      return state.step;
+    } catch (const FileError&) {
+      continue;
+    }
+  }
+  return std::nullopt;
+}
+
+// Renames the state first, so a crash cannot leave half of a state.
+void remove_state(const fs::path& folder) {
+  fs::path gone = folder;
+  gone += kPartial;
+  std::error_code stays;  // a surplus state must not stop a run
+  fs::rename(folder, gone, stays);
+  if (!stays) fs::remove_all(gone, stays);
+}
+
+// Removes folders left by crashes.
+void remove_partial(const fs::path& states) {
+  std::error_code ignored;
+  for (const fs::directory_entry& entry : fs::directory_iterator(states, ignored)) {
+    if (entry.path().extension() == kPartial) fs::remove_all(entry.path(), ignored);
+  }
+}
+
+}  // namespace
+
+std::vector<FoundState> find_states(const fs::path& run) {
+  std::vector<FoundState> states;
+  std::error_code none;
+  for (const fs::directory_entry& entry : fs::directory_iterator(run / "state", none)) {
+    const std::optional<std::int64_t> step = step_of(entry.path());
+    if (step && entry.is_directory(none)) states.push_back({*step, entry.path()});
+  }
+  std::sort(states.begin(), states.end(),
+            [](const FoundState& a, const FoundState& b) { return a.step < b.step; });
+  return states;
+}
+
+void write_state(const fs::path& run, const StateHeader& header, std::span<const TensorToWrite> tensors,
+                 int keep) {
+  AtomicDirectory folder(folder_of(run, header.step));
+  Hash64 data;
+  const WrittenFile written = stream_safetensors(folder.beside() / kStateTensors, tensors, {}, data);
+  nlohmann::json json = json_of_header(header);
+  json["files"] = {{{"name", kStateTensors}, {"bytes", written.bytes}, {"xxh64", hex(written.file_hash)}}};
+  write_file_atomic(folder.beside() / kHeader, sealed(json));
+  folder.commit();
+  remove_partial(run / "state");
+  std::vector<FoundState> states = find_states(run);
+  std::erase_if(states, [&](const FoundState& state) { return state.step > header.step; });
+  const std::size_t kept = std::min(states.size(), static_cast<std::size_t>(std::max(keep, 1)));
+  for (std::size_t i = 0; i + kept < states.size(); ++i) remove_state(states[i].path);
+}
+
+void remove_states_after(const fs::path& run, std::int64_t step) {
+  for (const FoundState& state : find_states(run)) {
+    if (state.step > step) remove_state(state.path);
+  }
+}
+
+StateReader::StateReader(const fs::path& state) {
+  try {
+    header_ = open_checked(state);
+    tensors_.emplace(state / kStateTensors);
+  } catch (const FileError& error) {
+    const std::optional<std::int64_t> before = intact_state_before(state);
+    if (before) {
+      throw FileError(fmt::format("{}; an earlier state is intact", error.what()),
+                      {{{fmt::format("--resume={}", *before)}}});
+    }
+    throw FileError(
+        fmt::format("{}; no earlier state is intact: start again with --overwrite", error.what()));
+  }
+}
+
+std::string amax_of_state(const SafetensorsReader& state) {
+  constexpr std::string_view kPrefix = "amax.";
+  std::map<std::string, float> magnitudes;
+  for (const TensorInfo& tensor : state.tensors()) {
+    if (!tensor.name.starts_with(kPrefix) || tensor.dtype != Dtype::f32) continue;
+    const std::string_view name = kept_magnitude(std::string_view(tensor.name).substr(kPrefix.size()));
+    if (name.empty()) continue;
+    std::vector<float> history(static_cast<std::size_t>(tensor.count()));
+    state.read(tensor, std::as_writable_bytes(std::span(history)));
+    const float amax = history.empty() ? 0 : *std::ranges::max_element(history);
+    if (!(amax > 0) || !std::isfinite(amax)) continue;
+    float& kept = magnitudes[std::string(name)];
+    kept = std::max(kept, amax);
+  }
+  return magnitudes.empty() ? "" : nlohmann::json(magnitudes).dump();
+}
+
+}  // namespace mantissa::io

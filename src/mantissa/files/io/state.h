@@ -1,0 +1,88 @@
+// The state from which a run resumes with the same bits. state/step-00000100/ holds state.json (the progress
+// and a checksum of every file) and state.safetensors (masters, moments, compensations).
+#pragma once
+
+#include <cstdint>
+#include <filesystem>
+#include <map>
+#include <optional>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "mantissa/files/io/checkpoint.h"
+#include "mantissa/files/io/safetensors.h"
+#include "mantissa/precision/policy/loss_scaler.h"
+
+namespace mantissa::io {
+
+/// The progress of a run after `step`.
+struct StateHeader {
+  std::int64_t step = 0;           // updates attempted
+  std::int64_t applied = 0;        // updates applied; the learning rate and the bias correction count these
+  std::int64_t skipped = 0;        // updates skipped for an overflow
+  std::int64_t stage_applied = 0;  // of these, before the stage of `step`, whose schedule counts the others
+  std::int64_t tokens = 0;         // since the start
+  std::int64_t data_position = 0;  // sequences consumed
+  double loss = 0;                 // of `step`; NaN if it was not finite
+  std::uint64_t seed = 0;
+  std::map<std::string, std::uint64_t>
+      rng;  // counters, by name, of generators that are not keyed by the step
+  std::optional<precision::ScalerState> scaler;  // if the policy has a loss scale
+  std::int64_t forward_overflows = 0;  // skipped steps in a row, up to `step`, that overflowed in the
+                                       // forward pass; only with a scaler
+  // Hashes of what a state does not contain, "" if there is none or an older version wrote the state: frozen
+  // weights in quantised blocks, other frozen weights in the formats of `policy`, and the rows of the data.
+  std::string frozen_xxh64 = {};
+  std::string fixed_xxh64 = {};
+  std::string data_xxh64 = {};
+  std::string config_toml;           // resolved
+  std::string model_config;          // config.json
+  std::string policy;                // the policy's line
+  std::vector<std::string> changes;  // changes made by --resume, one entry each, oldest first
+  friend bool operator==(const StateHeader&, const StateHeader&) = default;
+};
+
+/// A state on the disk. Folders being written or left incomplete by a crash do not count.
+struct FoundState {
+  std::int64_t step = 0;
+  std::filesystem::path path;
+};
+
+/// Returns the states of run directory `run`, oldest first; none if the directory does not exist.
+std::vector<FoundState> find_states(const std::filesystem::path& run);
+
+/// Writes the state of header.step atomically. Then keeps the newest `keep` (at least 1) states up to this
+/// step and removes the older ones. Tensors are borrowed, or streamed by their `fill`. Throws ResourceError
+/// if the disk is full and then leaves all older states.
+void write_state(const std::filesystem::path& run, const StateHeader& header,
+                 std::span<const TensorToWrite> tensors, int keep);
+
+/// Removes the states after `step`, which a run resumed from `step` invalidates.
+void remove_states_after(const std::filesystem::path& run, std::int64_t step);
+
+/// Reads a state. Opening compares all checksums.
+class StateReader {
+ public:
+  /// Opens a folder that find_states returned. Throws FileError if a file is missing, truncated or altered.
+  /// The message names the file and the newest intact state before it.
+  explicit StateReader(const std::filesystem::path& state);
+
+  const StateHeader& header() const { return header_; }
+  /// Returns the tensors, for reading into the caller's memory.
+  const WeightFiles& tensors() const { return *tensors_; }
+
+ private:
+  StateHeader header_;
+  std::optional<WeightFiles> tensors_;
+};
+
+/// The tensor file of a state, and the prefix of the names of its weights.
+inline constexpr const char* kStateTensors = "state.safetensors";
+inline constexpr std::string_view kMasterPrefix = "master.";
+
+/// Returns the metadata entry kAmaxKey for a model with the weights of the file `state`: the largest
+/// magnitude of each history "amax.TENSOR:ELEMENT" except those of gradients, or "" without any.
+std::string amax_of_state(const SafetensorsReader& state);
+
+}  // namespace mantissa::io

@@ -1,0 +1,230 @@
+#include "mantissa/files/peft/reader.h"
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include <algorithm>
+#include <map>
+#include <optional>
+
+#include "mantissa/core/base/error.h"
+#include "mantissa/core/numeric/frozen_formats.h"
+#include "mantissa/engine/model/family.h"
+#include "mantissa/engine/model/graphs.h"
+#include "mantissa/files/io/dtype.h"
+#include "mantissa/files/io/file.h"
+#include "mantissa/files/io/json.h"
+#include "mantissa/files/io/model_path.h"
+#include "mantissa/files/io/pth/torch_file.h"
+#include "mantissa/files/io/safetensors.h"
+#include "mantissa/files/peft/config.h"
+#include "mantissa/files/peft/targets.h"
+
+namespace mantissa::peft {
+namespace {
+
+namespace fs = std::filesystem;
+using model::LinearLayer;
+
+/// Tensors of another source under other names.
+class RenamedTensors final : public io::TensorSource {
+ public:
+  explicit RenamedTensors(std::shared_ptr<const io::TensorSource> source) : source_(std::move(source)) {}
+
+  void add(std::string name, const io::TensorInfo& tensor) {
+    originals_.emplace(name, tensor);
+    io::TensorInfo& renamed = tensors_.emplace_back(tensor);
+    renamed.name = std::move(name);
+  }
+
+  const std::vector<io::TensorInfo>& tensors() const override { return tensors_; }
+  const std::map<std::string, std::string>& metadata() const override { return source_->metadata(); }
+  const fs::path& path() const override { return source_->path(); }
+  void read(const io::TensorInfo& tensor, std::span<std::byte> out, std::uint64_t offset) const override {
+    source_->read(originals_.at(tensor.name), out, offset);
+  }
+  std::span<const std::byte> in_memory(const io::TensorInfo& tensor) const override {
+    return source_->in_memory(originals_.at(tensor.name));
+  }
+
+ private:
+  std::shared_ptr<const io::TensorSource> source_;
+  std::vector<io::TensorInfo> tensors_;
+  std::map<std::string, io::TensorInfo> originals_;  // by new name
+};
+
+std::shared_ptr<const io::TensorSource> open_tensors(const fs::path& directory) {
+  std::error_code error;  // an inaccessible file does not exist
+  if (fs::exists(directory / kWeightsFile, error))
+    return std::make_shared<const io::SafetensorsReader>(directory / kWeightsFile);
+  if (const fs::path torch = directory / "adapter_model.bin"; fs::exists(torch, error))
+    return std::make_shared<const io::pth::TorchFile>(torch);
+  throw FileError(
+      fmt::format("{}: has no {}, so it is not an adapter of peft; give the directory that peft's "
+                  "save_pretrained, or a run, has written",
+                  directory.string(), kWeightsFile));
+}
+
+/// A tensor's place in an adapter.
+struct Place {
+  std::string module;     // without kPrefix
+  std::string_view part;  // kLoraA, kLoraB or kMagnitude
+};
+
+std::optional<Place> place_of(std::string_view name) {
+  if (name.starts_with(kPrefix)) name.remove_prefix(kPrefix.size());
+  for (const std::string_view part : {model::kLoraA, model::kLoraB, model::kMagnitude}) {
+    const bool bare = part == model::kMagnitude && name.ends_with(part);
+    const std::string end = std::string(part) + (bare ? "" : ".weight");
+    if (name.ends_with(end)) return Place{std::string(name.substr(0, name.size() - end.size())), part};
+  }
+  return std::nullopt;
+}
+
+/// Reads the tensors of one directory.
+class Reading {
+ public:
+  Reading(const fs::path& directory, const model::ModelConfig& base)
+      : config_(
+            parse_config(io::read_json_file(directory / io::kAdapterConfig), directory / io::kAdapterConfig)),
+        source_(open_tensors(directory)),
+        base_(base),
+        linear_(model::linear_layers(base)),
+        tensors_(std::make_shared<RenamedTensors>(source_)),
+        adapter_(std::make_shared<model::Adapter>()) {}
+
+  PeftAdapter operator()() {
+    adapter_->rslora = config_.rslora;
+    adapter_->dora = config_.dora;
+    if (config_.scores) adapter_->heads = {std::string(model::kScoreHead)};
+    for (const io::TensorInfo& tensor : source_->tensors()) add(tensor);
+    if (parts_.empty()) fail("contains no adapter; train one with [adapter] kind = \"lora\", or in peft");
+    for (const auto& [scope, parts] : parts_) check(scope, parts);
+    const auto found = source_->metadata().find(kBaseKey);
+    const std::string base = found == source_->metadata().end() ? "" : found->second;
+    return {adapter_,
+            tensors_,
+            config_.base,
+            config_.scores,
+            parse_frozen_format(base),
+            parse_plain_base(base),
+            std::move(config_.notes)};
+  }
+
+ private:
+  using Parts = std::map<std::string_view, io::TensorInfo>;
+
+  [[noreturn]] void fail(const std::string& what) const {
+    throw FileError(fmt::format("{}: {}", source_->path().string(), what));
+  }
+  [[noreturn]] void fail_shape(const io::TensorInfo& tensor, const std::string& why) const {
+    throw ShapeError(fmt::format("{}: tensor {} is [{}], but {}; use the base model of this adapter{}",
+                                 source_->path().string(), io::in_quotes(tensor.name),
+                                 fmt::join(tensor.shape, ", "), why,
+                                 config_.base.empty() ? "" : ", " + io::in_quotes(config_.base)));
+  }
+
+  const LinearLayer* find(std::string_view scope) const {
+    const auto found = std::ranges::find(linear_, scope, &LinearLayer::scope);
+    return found == linear_.end() ? nullptr : &*found;
+  }
+
+  /// Returns the linear layer of a module. Adapters of the bare trunk omit its prefix.
+  const LinearLayer& layer_of(const std::string& module, const io::TensorInfo& tensor) const {
+    if (const LinearLayer* layer = find(module)) return *layer;
+    if (const LinearLayer* layer = find(std::string(base_.family->trunk_prefix) + module)) return *layer;
+    fail(fmt::format("tensor {} belongs to {}, which is not a linear layer of this {} model{}",
+                     io::in_quotes(tensor.name), io::in_quotes(module), base_.model_type,
+                     nearest_layer(module, linear_)));
+  }
+
+  /// Adds a head that was trained as a whole. Returns false for other tensors.
+  bool add_head(const io::TensorInfo& tensor) {
+    const std::string name = std::string(model::kScoreHead) + ".weight";
+    if (!config_.scores || !tensor.name.ends_with(name)) return false;
+    if (tensor.shape != std::vector<std::int64_t>{1, base_.hidden_size})
+      fail_shape(tensor, fmt::format("a score is one product with {} numbers", base_.hidden_size));
+    tensors_->add(name, tensor);
+    return true;
+  }
+
+  void add(const io::TensorInfo& tensor) {
+    if (add_head(tensor)) return;
+    const std::optional<Place> place = place_of(tensor.name);
+    if (!place) {
+      fail(
+          fmt::format("tensor {} is not supported: an adapter here has lora_A, lora_B and "
+                      "lora_magnitude_vector of linear layers; merge other adapters into their base in peft "
+                      "(merge_and_unload)",
+                      io::in_quotes(tensor.name)));
+    }
+    if (!io::scalar_of(tensor.dtype)) {
+      fail(fmt::format("tensor {} is {}, but must be a floating-point tensor", io::in_quotes(tensor.name),
+                       io::safetensors_name(tensor.dtype)));
+    }
+    const LinearLayer& layer = layer_of(place->module, tensor);
+    modules_[layer.scope] = place->module;
+    if (!parts_[layer.scope].emplace(place->part, tensor).second)
+      fail(fmt::format("{} of {} is there twice", place->part.substr(1), layer.scope));
+    tensors_->add(layer.scope + std::string(place->part) + ".weight", tensor);
+  }
+
+  void check(const std::string& scope, const Parts& parts) {
+    for (const std::string_view part : {model::kLoraA, model::kLoraB, model::kMagnitude}) {
+      const bool wanted = part != model::kMagnitude || config_.dora;
+      if (wanted == parts.contains(part)) continue;
+      fail(fmt::format("{} {} {}; {}", scope, wanted ? "has no" : "has", part.substr(1),
+                       part == model::kMagnitude ? "use_dora in adapter_config.json must agree with it"
+                                                 : "the file is incomplete: save the adapter again"));
+    }
+    const LinearLayer& linear = *find(scope);
+    const io::TensorInfo &a = parts.at(model::kLoraA), &b = parts.at(model::kLoraB);
+    if (a.shape.size() != 2 || a.shape[0] < 1 || a.shape[1] != linear.in)
+      fail_shape(a, fmt::format("{} has {} inputs", scope, linear.in));
+    const std::int64_t rank = a.shape[0];
+    if (b.shape != std::vector<std::int64_t>{linear.out, rank}) {
+      fail_shape(b, fmt::format("{} has {} outputs and its lora_A has rank {}", scope, linear.out, rank));
+    }
+    if (config_.dora && parts.at(model::kMagnitude).shape != std::vector<std::int64_t>{linear.out})
+      fail_shape(parts.at(model::kMagnitude), fmt::format("{} has {} outputs", scope, linear.out));
+    const model::AdapterLayer layer{rank, config_.alpha_of(modules_.at(scope))};
+    check_rank(linear, layer, source_->path().string());
+    adapter_->layers.emplace(scope, layer);
+  }
+
+  PeftConfig config_;
+  std::shared_ptr<const io::TensorSource> source_;
+  const model::ModelConfig& base_;
+  std::vector<LinearLayer> linear_;
+  std::shared_ptr<RenamedTensors> tensors_;
+  std::shared_ptr<model::Adapter> adapter_;
+  std::map<std::string, Parts> parts_;          // by scope
+  std::map<std::string, std::string> modules_;  // scope → module name in the file
+};
+
+}  // namespace
+
+PeftAdapter read_adapter(const fs::path& directory, const model::ModelConfig& base) {
+  const fs::path folder = io::adapter_folder(directory);
+  if (folder.empty()) {
+    throw FileError(
+        fmt::format("{}: has no {}, so it is not an adapter; give the directory that a run, or "
+                    "peft's save_pretrained, has written",
+                    directory.string(), io::kAdapterConfig));
+  }
+  return Reading(folder, base)();
+}
+
+std::shared_ptr<const io::TensorSource> state_tensors(const fs::path& state, const model::Adapter& adapter) {
+  constexpr std::string_view kMasters = "master.";
+  const auto source = std::make_shared<const io::SafetensorsReader>(state);
+  auto tensors = std::make_shared<RenamedTensors>(source);
+  for (const io::TensorInfo& tensor : source->tensors()) {
+    if (!tensor.name.starts_with(kMasters)) continue;
+    std::string name = tensor.name.substr(kMasters.size());
+    if (adapter.owns(name)) tensors->add(std::move(name), tensor);
+  }
+  return tensors;
+}
+
+}  // namespace mantissa::peft

@@ -1,0 +1,109 @@
+#include "mantissa/generate/dialog/conversation.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+
+#include "mantissa/core/base/error.h"
+#include "mantissa/generate/rollout/stop_text.h"
+
+namespace mantissa::dialog {
+
+std::string_view name(End end) {
+  constexpr std::string_view kNames[] = {"turn", "max_new_tokens", "context", "interrupted", "stop"};
+  return kNames[static_cast<std::size_t>(end)];
+}
+
+Conversation::Conversation(const weights::ModelSource& source, precision::Policy policy, Settings settings,
+                           const runtime::Device& device)
+    : settings_(std::move(settings)),
+      format_(source, settings_.template_name),
+      context_(source.config.max_position_embeddings),
+      sequence_(source, std::move(policy), device) {
+  rollout::check(settings_.sampling);
+  rollout::StopText checked(settings_.stop);
+  if (settings_.max_new_tokens < 1)
+    throw ConfigError(fmt::format("--max-new-tokens {}: must be at least 1", settings_.max_new_tokens));
+  reset();
+}
+
+void Conversation::reset() {
+  messages_.clear();
+  if (!settings_.system.empty()) messages_.push_back({"system", settings_.system});
+}
+
+void Conversation::set_system(const std::string& text) {
+  settings_.system = text;
+  const bool present = !messages_.empty() && messages_.front().role == "system";
+  if (present) messages_.erase(messages_.begin());
+  if (!text.empty()) messages_.insert(messages_.begin(), {"system", text});
+}
+
+std::string Conversation::prompt_of(const std::string& text) const {
+  std::vector<Message> messages = messages_;
+  messages.push_back({"user", text});
+  return format_.prompt_of(messages);
+}
+
+Answer Conversation::ask(std::string text, const std::function<void(std::string_view)>& on_text,
+                         std::stop_token stop) {
+  messages_.push_back({"user", std::move(text)});
+  try {
+    Answer made = answer(on_text, std::move(stop));
+    messages_.push_back({"assistant", made.text});
+    return made;
+  } catch (...) {
+    messages_.pop_back();
+    throw;
+  }
+}
+
+Answer Conversation::answer(const std::function<void(std::string_view)>& on_text, std::stop_token stop) {
+  const std::vector<std::int32_t> prompt = format_.ids_of(messages_);
+  rollout::GenerateOptions options;
+  options.max_new_tokens = settings_.max_new_tokens;
+  if (context_ > 0) {
+    const std::int64_t room = context_ - std::ssize(prompt);
+    if (room < 1) {
+      throw ConfigError(
+          fmt::format("the conversation has {} tokens, and the model's context only {} "
+                      "(max_position_embeddings of config.json). Fix: begin again with /reset",
+                      prompt.size(), context_));
+    }
+    options.max_new_tokens = std::min(options.max_new_tokens, room);
+  }
+  options.stop = format_.ends();
+  options.sampling = settings_.sampling;
+  options.interrupt = stop;
+  Answer made;
+  tokenizer::TextStream stream(format_.tokenizer());
+  rollout::StopText stops(settings_.stop);
+  const auto add = [&](const std::string& part) {
+    made.text += part;
+    if (on_text && !part.empty()) on_text(part);
+  };
+  options.on_token = [&](std::size_t, std::int32_t id, double) {
+    const bool ends = std::ranges::binary_search(options.stop, id);
+    const tokenizer::Tokenizer& tokenizer = format_.tokenizer();
+    if (!ends && !tokenizer.special(id) && tokenizer.known(id)) add(stops.push(stream.push(id)));
+    return !stops.stopped();
+  };
+  rollout::Continuation continued = sequence_.extend(prompt, options);
+  add(stops.push(stream.finish()));
+  add(stops.finish());
+  rollout::Generation& g = continued.generation;
+  const bool ended = !g.ids.empty() && std::ranges::binary_search(options.stop, g.ids.back());
+  made.end = stops.stopped()                                     ? End::stop
+             : ended                                             ? End::turn
+             : !g.ended                                          ? End::interrupted
+             : options.max_new_tokens < settings_.max_new_tokens ? End::context
+                                                                 : End::max_new_tokens;
+  made.ids = std::move(g.ids);
+  made.log_probs = std::move(g.log_probs);
+  made.prompt_tokens = std::ssize(prompt);
+  made.kept_tokens = continued.kept;
+  made.seconds = g.seconds;
+  return made;
+}
+
+}  // namespace mantissa::dialog

@@ -1,0 +1,80 @@
+#include "mantissa/generate/rollout/decode_session.h"
+
+#include <algorithm>
+#include <cassert>
+
+namespace mantissa::rollout {
+
+DecodeSession::DecodeSession(runtime::Session& session, std::uint64_t seed)
+    : session_(session),
+      seed_(seed),
+      capacity_(session.program().positions),
+      vocabulary_(session.program().buffer(session.program().required("logits")).shape.last()),
+      slots_(static_cast<std::size_t>(
+          session.program().buffer(session.program().required("rows")).shape.count())) {
+  const std::vector<plan::Buffer>& buffers = session.program().buffers;
+  for (std::size_t b = 0; b < buffers.size(); ++b) {
+    if (buffers[b].home == plan::Home::state) caches_.push_back(static_cast<plan::BufferId>(b));
+  }
+}
+
+runtime::Values DecodeSession::logits() const {
+  return session_.read("logits", static_cast<std::int64_t>(asked_.size()) * vocabulary_);
+}
+
+void DecodeSession::open(std::size_t slot, std::span<const std::int32_t> prompt, std::int64_t sequence,
+                         std::int64_t cached) {
+  slots_[slot] = {{prompt.begin() + cached, prompt.end()}, 0, cached, sequence};
+}
+
+void DecodeSession::share(std::size_t from, std::size_t to, std::int64_t tokens) {
+  for (const plan::BufferId id : caches_) {
+    const plan::Buffer& cache = session_.program().buffer(id);
+    const std::size_t position = static_cast<std::size_t>(cache.shape.last()) * bytes_of(cache.type);
+    const std::size_t slot = position * static_cast<std::size_t>(capacity_);
+    auto* memory = static_cast<std::byte*>(session_.executor().buffer(id).data);
+    session_.device().copy(memory + to * slot, memory + from * slot,
+                           position * static_cast<std::size_t>(tokens));
+  }
+}
+
+void DecodeSession::append(std::size_t slot, std::int32_t id) {
+  Slot& s = slots_[slot];
+  assert(s.left() == 0);
+  s.waiting.assign(1, id);
+  s.next = 0;
+}
+
+void DecodeSession::step() {
+  asked_.clear();
+  rows_.clear();
+  segments_.clear();
+  tokens_ = 0;
+  const std::int64_t most = session_.program().token_capacity;
+  // Growing sequences go first, so none of them waits for another one's prompt.
+  for (std::size_t s = 0; s < slots_.size(); ++s) {
+    if (slots_[s].left() == 1) take(s, 1);
+  }
+  for (std::size_t s = 0; s < slots_.size(); ++s) {
+    if (slots_[s].left() > 1 && tokens_ < most) take(s, most - tokens_);
+  }
+  session_.run(graph::Phase::forward, {tokens_, rows_, segments_, 1, seed_});
+}
+
+void DecodeSession::take(std::size_t slot, std::int64_t most) {
+  Slot& s = slots_[slot];
+  const std::int64_t n = std::min(static_cast<std::int64_t>(s.left()), most);
+  session_.write("ids", std::span(s.waiting).subspan(s.next, static_cast<std::size_t>(n)), tokens_);
+  segments_.push_back(
+      {tokens_, n, s.position, static_cast<std::int64_t>(slot), static_cast<std::uint64_t>(s.sequence)});
+  tokens_ += n;
+  s.next += static_cast<std::size_t>(n);
+  s.position += n;
+  if (s.left() > 0) return;
+  const auto last = static_cast<std::int32_t>(tokens_ - 1);
+  session_.write("rows", std::span(&last, 1), static_cast<std::int64_t>(asked_.size()));
+  rows_.push_back({tokens_ - n, n});
+  asked_.push_back(slot);
+}
+
+}  // namespace mantissa::rollout

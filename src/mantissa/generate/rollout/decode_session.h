@@ -1,0 +1,68 @@
+// Sequences that grow together, each in a slot of the key-value cache.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <span>
+#include <vector>
+
+#include "mantissa/core/tensor/extent.h"
+#include "mantissa/engine/runtime/session.h"
+
+namespace mantissa::rollout {
+
+/// Runs a program of compile_decode(). Tokens given to a slot wait there until a step feeds them. A step
+/// feeds all slots with one waiting token, and prompts within the program's token capacity.
+class DecodeSession {
+ public:
+  /// `session` must outlive the decoder. `seed` is a key of the random numbers of its ops, as that of a
+  /// batch.
+  explicit DecodeSession(runtime::Session& session, std::uint64_t seed = 0);
+
+  std::size_t slots() const { return slots_.size(); }
+  /// Returns the number of positions of a slot.
+  std::int64_t capacity() const { return capacity_; }
+
+  /// Starts a sequence in `slot`, replacing the previous one. `sequence` keys its random numbers. The slot's
+  /// cache holds the first `cached` tokens of the prompt, which are not fed.
+  void open(std::size_t slot, std::span<const std::int32_t> prompt, std::int64_t sequence,
+            std::int64_t cached = 0);
+  /// Returns the number of tokens of the sequence in `slot` whose keys and values the cache holds.
+  std::int64_t fed(std::size_t slot) const { return slots_[slot].position; }
+  /// Copies the keys and values of the first `tokens` positions of slot `from`, which fed() them, to slot
+  /// `to`.
+  void share(std::size_t from, std::size_t to, std::int64_t tokens);
+  /// Appends one token to the sequence in `slot`, whose earlier tokens must all have been fed.
+  void append(std::size_t slot, std::int32_t id);
+
+  /// Feeds waiting tokens. Afterwards row i of logits() belongs to the last token of slot asked()[i].
+  void step();
+  std::span<const std::size_t> asked() const { return asked_; }
+
+  const plan::Program& program() const { return session_.program(); }
+  /// Returns the logits [asked, vocabulary].
+  runtime::Values logits() const;
+
+ private:
+  struct Slot {
+    std::vector<std::int32_t> waiting;
+    std::size_t next = 0;       // index into `waiting`
+    std::int64_t position = 0;  // of waiting[next]
+    std::int64_t sequence = 0;
+    std::size_t left() const { return waiting.size() - next; }
+  };
+  void take(std::size_t slot, std::int64_t most);
+
+  runtime::Session& session_;
+  std::uint64_t seed_;
+  std::int64_t capacity_ = 0;
+  std::int64_t vocabulary_ = 0;
+  std::vector<plan::BufferId> caches_;  // [slots, capacity, width]
+  std::vector<Slot> slots_;
+  std::vector<std::size_t> asked_;
+  std::vector<Row> rows_;  // one for each asked token
+  std::vector<Segment> segments_;
+  std::int64_t tokens_ = 0;  // of this step
+};
+
+}  // namespace mantissa::rollout

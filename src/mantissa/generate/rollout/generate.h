@@ -1,0 +1,73 @@
+// Generation: tokens and their log-probabilities, one token at a time with a key-value cache, for one
+// sequence or several together.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <span>
+#include <stop_token>
+#include <vector>
+
+#include "mantissa/engine/model/config.h"
+#include "mantissa/engine/plan/program.h"
+#include "mantissa/engine/runtime/device.h"
+#include "mantissa/engine/runtime/session.h"
+#include "mantissa/generate/rollout/sampler.h"
+#include "mantissa/precision/policy/policy.h"
+
+namespace mantissa::rollout {
+
+/// The start of a sequence. Its draws are keyed by (seed, `sequence`, position), so continuations of one
+/// prompt with different `sequence` numbers are independent.
+struct Request {
+  std::vector<std::int32_t> prompt;
+  std::int64_t sequence = 0;
+  /// Tokens of the prompt, not all, whose keys and values the session's cache holds from an earlier call.
+  /// Only for a single request and a program of one stream.
+  std::int64_t cached = 0;
+};
+
+struct Generation {
+  std::vector<std::int32_t> ids;  // generated, with the stop token
+  std::vector<double> log_probs;  // of each, without temperature, with the bits of a trace
+  std::vector<double> entropies =
+      {};              // in nats, of the distribution of each, if GenerateOptions asks for them
+  double seconds = 0;  // from the call of generate() to the end of this sequence
+  bool ended = false;  // completely or by on_token, not by an interrupt
+};
+
+struct GenerateOptions {
+  std::int64_t max_new_tokens = 128;
+  std::vector<std::int32_t> stop;  // ids that end the text
+  SamplingOptions sampling;
+  bool entropies = false;
+  std::uint64_t rounding_seed = 0;  // a key of activations that are rounded stochastically, as run.seed is
+  /// Called for each token on the caller's thread. Returns false to end the sequence of this request.
+  std::function<bool(std::size_t request, std::int32_t id, double log_prob)> on_token;
+  /// Names a request at the beginning of a message; by default "generate".
+  std::function<std::string(std::size_t request)> name_of;
+  /// Ends all sequences. Their completed tokens are returned.
+  std::stop_token interrupt;
+};
+
+/// Stores weights a second time, as products of few rows read them fastest (engine/runtime/interleaved.h), if
+/// `program` decodes few sequences at once and half of the available memory holds the copies. They must not
+/// change afterwards. Changes no bit.
+void interleave_weights(runtime::WeightSet& weights, const plan::Program& program);
+
+/// Continues the prompt of each request and returns the results in the order of the requests. `session` runs
+/// the program of compile_decode(). It decodes as many sequences at once as the program has slots; when one
+/// ends, the next takes its slot. Requests with equal prompts share the work on them: the keys and values of
+/// a prompt in the cache are copied. The result of a request does not depend on the others. Throws
+/// ConfigError if a prompt is empty, has ids outside the vocabulary, or leaves no room for one new token.
+/// Throws RunStopped if logits are not finite, with the first such value and the cures for a command with a
+/// policy but without training.
+std::vector<Generation> generate(runtime::Session& session, const model::ModelConfig& config,
+                                 std::span<const Request> requests, const GenerateOptions& options);
+/// Continues one prompt as sequence 0.
+Generation generate(runtime::Session& session, const model::ModelConfig& config,
+                    std::span<const std::int32_t> prompt, const GenerateOptions& options);
+
+}  // namespace mantissa::rollout

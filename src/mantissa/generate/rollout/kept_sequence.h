@@ -1,0 +1,47 @@
+// One sequence that grows over several calls: the keys and values of unchanged tokens stay in the cache.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <span>
+#include <vector>
+
+#include "mantissa/engine/runtime/device.h"
+#include "mantissa/engine/runtime/session.h"
+#include "mantissa/generate/rollout/generate.h"
+#include "mantissa/precision/policy/policy.h"
+#include "mantissa/setup/weights/model_files.h"
+
+namespace mantissa::rollout {
+
+struct Continuation {
+  Generation generation;
+  std::int64_t kept = 0;  // tokens of the prompt that the cache held, so that they were not fed again
+};
+
+/// Continues prompts of which each usually begins with the previous one and its continuation. The results
+/// equal those of generate(), with the same bits.
+class KeptSequence {
+ public:
+  /// Loads the weights at the first call of extend(). `device` must outlive the object.
+  KeptSequence(weights::ModelSource source, precision::Policy policy, const runtime::Device& device);
+
+  /// Continues `prompt` by up to `options.max_new_tokens` tokens; the sum of both may be limited by the
+  /// caller. The cache grows with the sequence; a larger cache is filled again from the start. Throws as
+  /// generate() does.
+  Continuation extend(std::span<const std::int32_t> prompt, const GenerateOptions& options);
+
+ private:
+  void reserve(std::int64_t positions);
+
+  weights::ModelSource source_;
+  precision::Policy policy_;
+  const runtime::Device& device_;
+  std::shared_ptr<const plan::Program> weights_program_;  // the weights refer to it
+  std::shared_ptr<runtime::WeightSet> weights_;
+  std::optional<runtime::Session> session_;
+  std::vector<std::int32_t> cached_;  // the tokens whose keys and values the cache holds
+};
+
+}  // namespace mantissa::rollout

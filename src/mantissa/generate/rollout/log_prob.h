@@ -1,0 +1,54 @@
+// The log-probability of a token from its row of logits.
+#pragma once
+
+#include <algorithm>
+#include <cmath>
+#include <cstdint>
+#include <span>
+#include <vector>
+
+#include "mantissa/core/numeric/round.h"
+#include "mantissa/core/numeric/row_math.h"
+#include "mantissa/engine/runtime/device.h"
+#include "mantissa/kernels/head.h"
+
+namespace mantissa::rollout {
+
+/// Returns true if no logit is inf or NaN.
+template <class T>
+bool all_finite(std::span<const T> logits) {
+  for (const T logit : logits) {
+    if (!std::isfinite(logit)) return false;
+  }
+  return true;
+}
+
+/// Returns the entropy of softmax(logits) in nats, computed in T with sums in double.
+template <class T>
+double entropy_of(std::span<const T> logits) {
+  const T max = *std::max_element(logits.begin(), logits.end());
+  std::vector<T> weights(logits.size());
+  for (std::size_t i = 0; i < logits.size(); ++i) weights[i] = logits[i] - max;
+  map_row(MathFunction::exp, weights.data(), weights.size(), weights.data());
+  double total = 0, moment = 0;
+  for (std::size_t i = 0; i < logits.size(); ++i) {
+    total += static_cast<double>(weights[i]);
+    moment += static_cast<double>(weights[i]) * static_cast<double>(logits[i] - max);
+  }
+  return std::log(total) - moment / total;
+}
+
+/// Returns logits[id] − log-sum-exp, rounded to the arithmetic's format: the bits of a trace. `type` is T,
+/// and `softmax` that of the program.
+template <class T>
+double log_prob_of(const runtime::Device& device, std::span<const T> logits, Scalar type, Scalar softmax,
+                   std::int32_t id) {
+  const auto vocabulary = static_cast<std::int64_t>(logits.size());
+  T lse = 0;
+  kernels::log_sum_exp(device.serial(), 1, vocabulary, {logits.data(), type, vocabulary}, {&lse, type, 1},
+                       softmax);
+  const double logit = round_to(static_cast<double>(logits[static_cast<std::size_t>(id)]), softmax);
+  return static_cast<double>(static_cast<T>(round_to(logit - static_cast<double>(lse), softmax)));
+}
+
+}  // namespace mantissa::rollout

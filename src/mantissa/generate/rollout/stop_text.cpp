@@ -1,0 +1,44 @@
+#include "mantissa/generate/rollout/stop_text.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "mantissa/core/base/error.h"
+
+namespace mantissa::rollout {
+
+StopText::StopText(std::vector<std::string> stops) : stops_(std::move(stops)) {
+  for (const std::string& stop : stops_) {
+    if (stop.empty()) throw ConfigError("--stop: a stop string is empty; give at least one character");
+  }
+}
+
+std::string StopText::push(std::string_view part) {
+  if (stopped_) return {};
+  held_ += part;
+  // The first one in the text; of several at one place any, since all are left out.
+  std::size_t first = std::string::npos;
+  for (const std::string& stop : stops_) first = std::min(first, held_.find(stop));
+  if (first != std::string::npos) {
+    stopped_ = true;
+    std::string text = held_.substr(0, first);
+    held_.clear();
+    return text;
+  }
+  std::size_t keep = 0;
+  for (const std::string& stop : stops_) {
+    std::size_t length = std::min(stop.size() - 1, held_.size());
+    while (length > keep && !std::string_view(held_).ends_with(std::string_view(stop).substr(0, length)))
+      --length;
+    keep = std::max(keep, length);
+  }
+  std::string text = held_.substr(0, held_.size() - keep);
+  held_.erase(0, text.size());
+  return text;
+}
+
+std::string StopText::finish() {
+  return std::exchange(held_, {});
+}
+
+}  // namespace mantissa::rollout

@@ -1,0 +1,134 @@
+// Backward attention: a task has a segment and a key head. With fewer of them than threads, separate tasks
+// compute dK and dV of one key block and dQ of one query block. The sums have the same terms in the same
+// order.
+#include <algorithm>
+#include <cassert>
+#include <cstdint>
+
+#include "mantissa/kernels/attention.h"
+#include "mantissa/kernels/cpu/attention/check.h"
+#include "mantissa/kernels/cpu/attention/layout.h"
+#include "mantissa/kernels/cpu/read_ahead.h"
+
+#undef HWY_TARGET_INCLUDE
+#define HWY_TARGET_INCLUDE "mantissa/kernels/cpu/attention/backward.cpp"
+#include <hwy/foreach_target.h>
+#include <hwy/highway.h>
+
+#include "mantissa/kernels/cpu/attention/backward-inl.h"
+
+HWY_BEFORE_NAMESPACE();
+namespace mantissa::kernels {
+namespace HWY_NAMESPACE {
+
+namespace {
+
+using namespace attention_parts;  // NOLINT(google-build-using-namespace)
+
+template <class T>
+class Backward {
+ public:
+  Backward(const Context& ctx, const Extent& extent, const AttentionBackward& a)
+      : ctx_(ctx), extent_(extent), a_(a) {
+    for (const Segment& s : extent.segments)
+      longest_ = std::max(longest_, static_cast<std::size_t>(s.length));
+  }
+
+  void Run() const {
+    const auto whole = [](const Segment&) { return std::int64_t{1}; };
+    const bool split = count_tasks(extent_, a_.shape.kv_heads, whole) < ctx_.threads;
+    if (!split) {
+      ForEach(whole, [](const Segment& s, std::size_t) {
+        const auto length = static_cast<std::size_t>(s.length);
+        return std::pair<Range, Range>({0, length}, {0, length});
+      });
+      return;
+    }
+    ForEach([](const Segment& s) { return ceil_div(s.length, kKeyBlock); },
+            [](const Segment& s, std::size_t piece) {
+              return std::pair<Range, Range>(Piece(s, piece, kKeyBlock), {});
+            });
+    ForEach([](const Segment& s) { return ceil_div(s.length, kQueryBlock); },
+            [](const Segment& s, std::size_t piece) {
+              return std::pair<Range, Range>({}, Piece(s, piece, kQueryBlock));
+            });
+  }
+
+ private:
+  static Range Piece(const Segment& s, std::size_t piece, std::int64_t size) {
+    const std::int64_t begin = static_cast<std::int64_t>(piece) * size;
+    return {static_cast<std::size_t>(begin), static_cast<std::size_t>(std::min(s.length, begin + size))};
+  }
+
+  /// Runs a task for every piece of every segment and key head. ranges_of returns its keys and queries.
+  template <class PiecesOf, class RangesOf>
+  void ForEach(PiecesOf pieces_of, RangesOf ranges_of) const {
+    const std::int64_t count = count_tasks(extent_, a_.shape.kv_heads, pieces_of);
+    parallel_for(ctx_, count, [&](std::int64_t index, int thread) {
+      Arena<T> sizes(nullptr);
+      const auto parts = static_cast<std::size_t>(a_.operand.parts);
+      BackwardScratch<T>{sizes, a_.shape, longest_, parts};
+      Arena<T> arena(reinterpret_cast<T*>(ctx_.workspace) + static_cast<std::size_t>(thread) * sizes.used());
+      const BackwardScratch<T> scratch(arena, a_.shape, longest_, parts);
+      const auto task = [&](std::int64_t i) {
+        const Task t = task_at(extent_, a_.shape.kv_heads, pieces_of, i);
+        const auto [keys, queries] = ranges_of(*t.segment, t.piece);
+        return BackwardTask<T>(ctx_.simd, a_, *t.segment, t.kv_head, keys, queries, scratch);
+      };
+      ReadAhead ahead;
+      if (index + ctx_.threads < count) task(index + ctx_.threads).Announce(ahead);
+      task(index).Run(ahead);
+    });
+  }
+
+  const Context& ctx_;
+  const Extent& extent_;
+  const AttentionBackward& a_;
+  std::size_t longest_ = 0;
+};
+
+}  // namespace
+
+void AttentionBackwardImpl(const Context& ctx, const Extent& extent, const AttentionBackward& a) {
+  if (a.q.type == Scalar::f64) {
+    Backward<double>(ctx, extent, a).Run();
+  } else {
+    Backward<float>(ctx, extent, a).Run();
+  }
+}
+
+}  // namespace HWY_NAMESPACE
+}  // namespace mantissa::kernels
+HWY_AFTER_NAMESPACE();
+
+#if HWY_ONCE
+namespace mantissa::kernels {
+namespace {
+
+template <class T>
+std::size_t backward_bytes(const Context& ctx, const AttentionShape& shape, std::int64_t longest, int parts) {
+  attention_layout::Arena<T> arena(nullptr);
+  attention_layout::BackwardScratch<T>{arena, shape, static_cast<std::size_t>(longest),
+                                       static_cast<std::size_t>(parts)};
+  return static_cast<std::size_t>(ctx.threads) * arena.used() * sizeof(T);
+}
+
+}  // namespace
+
+HWY_EXPORT(AttentionBackwardImpl);
+
+std::size_t attention_backward_workspace(const Context& ctx, const AttentionShape& shape,
+                                         std::int64_t /*tokens*/, std::int64_t longest_row, Scalar arithmetic,
+                                         int parts) {
+  return arithmetic == Scalar::f64 ? backward_bytes<double>(ctx, shape, longest_row, parts)
+                                   : backward_bytes<float>(ctx, shape, longest_row, parts);
+}
+
+void attention_backward(const Context& ctx, const Extent& extent, const AttentionBackward& a) {
+  assert(ctx.workspace != nullptr);
+  check_order(a.order, a.q.type);
+  HWY_DISPATCH_TABLE(AttentionBackwardImpl)[ctx.target()](ctx, extent, a);
+}
+
+}  // namespace mantissa::kernels
+#endif

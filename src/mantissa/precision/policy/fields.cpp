@@ -1,0 +1,338 @@
+#include "mantissa/precision/policy/fields.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <array>
+#include <charconv>
+
+#include "mantissa/core/base/error.h"
+#include "mantissa/core/base/words.h"
+#include "mantissa/core/numeric/scaled.h"
+#include "mantissa/precision/policy/loss_scale.h"
+
+namespace mantissa::precision {
+namespace {
+
+constexpr std::string_view kThroughCompute = "compute>";
+
+struct RoundingName {
+  std::string_view name;
+  Rounding value;
+};
+// A value prints as the first of its names.
+constexpr RoundingName kRoundings[] = {{"nearest", Rounding::nearest},
+                                       {"toward-zero", Rounding::toward_zero},
+                                       {"stochastic", Rounding::stochastic},
+                                       {"nearest-even", Rounding::nearest},
+                                       {"toward_zero", Rounding::toward_zero}};
+
+constexpr std::pair<std::string_view, Scaling> kScalings[] = {{"auto", Scaling::automatic},
+                                                              {"delayed", Scaling::delayed},
+                                                              {"current", Scaling::current},
+                                                              {"none", Scaling::none}};
+
+constexpr std::pair<std::string_view, AccumulateOrder> kOrders[] = {{"auto", AccumulateOrder::by_factors},
+                                                                    {"chain", AccumulateOrder::chain},
+                                                                    {"tile", AccumulateOrder::tile}};
+
+std::string printed(Scalar value) {
+  return std::string(mantissa::name(value));
+}
+std::string printed(const Compute& value) {
+  return std::string(value->name);
+}
+std::string printed(Scaling value) {
+  return std::string(kScalings[static_cast<std::size_t>(value)].first);
+}
+std::string printed(AccumulateOrder value) {
+  return std::string(kOrders[static_cast<std::size_t>(value)].first);
+}
+std::string printed(std::int64_t value) {
+  return std::to_string(value);
+}
+std::string printed(bool value) {
+  return value ? "true" : "false";
+}
+std::string printed(const LossScale& value) {
+  return value.str();
+}
+std::string printed(Rounding value) {
+  for (const RoundingName& row : kRoundings) {
+    if (row.value == value) return std::string(row.name);
+  }
+  return {};
+}
+
+/// Returns the end of the error message for an unknown format: a suggestion, or "".
+std::string meant_format(std::string_view text, std::span<const std::string> names) {
+  const std::string_view several = formats_of_width(lowered(text));
+  return several.empty() ? did_you_mean(text, names) : fmt::format("; did you mean {}?", several);
+}
+
+void read(std::string_view field, std::string_view text, std::optional<Scalar>& out) {
+  out = parse_scalar(text);
+  if (out) return;
+  if (const std::string_view several = formats_of_width(lowered(text)); several.starts_with("nvfp4")) {
+    throw ConfigError(
+        fmt::format("{}={}: 4-bit formats are for product operands only; write compute=nvfp4 or "
+                    "compute=mxfp4, and for {} a number format such as bf16",
+                    field, text, field));
+  }
+  if (Compute::parse(text)) {
+    throw ConfigError(
+        fmt::format("{}={}: {} is a format of product operands only; write compute={}, and "
+                    "for {} a number format such as bf16",
+                    field, text, text, text, field));
+  }
+  std::vector<std::string> names;
+  for (const Scalar s : kScalars) names.emplace_back(mantissa::name(s));
+  throw ConfigError(fmt::format("{}={}: unknown number format{} (formats: {})", field, in_quotes(text),
+                                meant_format(text, names), list_of(names)));
+}
+
+void read(std::string_view field, std::string_view text, std::optional<Compute>& out) {
+  out = Compute::parse(text);
+  if (out) return;
+  std::vector<std::string> names;
+  for (const ComputeTraits& row : Compute::all()) names.emplace_back(row.name);
+  throw ConfigError(fmt::format("{}={}: unknown number format{} (formats: {})", field, in_quotes(text),
+                                meant_format(text, names), list_of(names)));
+}
+
+/// Reads one of `values`, each with a name. `what` names their kind in the message.
+template <class T>
+void read_named(std::string_view field, std::string_view text, std::string_view what,
+                std::span<const std::pair<std::string_view, T>> values, std::optional<T>& out) {
+  std::vector<std::string> names;
+  for (const auto& [name, value] : values) {
+    if (name == text) {
+      out = value;
+      return;
+    }
+    names.emplace_back(name);
+  }
+  throw ConfigError(fmt::format("{}={}: unknown {}{} ({})", field, in_quotes(text), what,
+                                did_you_mean(text, names), list_of(names)));
+}
+
+void read(std::string_view field, std::string_view text, std::optional<Scaling>& out) {
+  read_named<Scaling>(field, text, "scaling", kScalings, out);
+}
+
+void read(std::string_view field, std::string_view text, std::optional<AccumulateOrder>& out) {
+  read_named<AccumulateOrder>(field, text, "order", kOrders, out);
+}
+
+void read(std::string_view field, std::string_view text, std::optional<std::int64_t>& out) {
+  std::int64_t value = 0;
+  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
+  if (error != std::errc() || end != text.data() + text.size() || value < 0) {
+    throw ConfigError(fmt::format("{}={}: must be a whole number, 0 or more", field, in_quotes(text)));
+  }
+  out = value;
+}
+
+void read(std::string_view field, std::string_view text, std::optional<Rounding>& out) {
+  std::vector<std::string> names;
+  for (const RoundingName& row : kRoundings) {
+    if (row.name == text) {
+      out = row.value;
+      return;
+    }
+    names.emplace_back(row.name);
+  }
+  throw ConfigError(fmt::format("{}={}: unknown rounding{} (nearest, toward-zero, stochastic)", field,
+                                in_quotes(text), did_you_mean(text, names)));
+}
+
+void read(std::string_view field, std::string_view text, std::optional<bool>& out) {
+  if (text == "true" || text == "True") {
+    out = true;
+  } else if (text == "false" || text == "False") {
+    out = false;
+  } else {
+    throw ConfigError(fmt::format("{}={}: must be true or false", field, in_quotes(text)));
+  }
+}
+
+void read(std::string_view, std::string_view text, std::optional<LossScale>& out) {
+  out = parse_loss_scale(text);
+}
+
+/// The values of a field by its type.
+struct ValuesOf {
+  using Names = std::vector<std::string>;
+  Names operator()(std::optional<Scalar> Fields::*) const {
+    Names names;
+    for (const Scalar s : kScalars) names.emplace_back(mantissa::name(s));
+    return names;
+  }
+  Names operator()(std::optional<Compute> Fields::*) const {
+    Names names;
+    for (const ComputeTraits& row : Compute::all()) names.emplace_back(row.name);
+    return names;
+  }
+  template <class T, std::size_t N>
+  static Names of(const std::pair<std::string_view, T> (&rows)[N]) {
+    Names names;
+    for (const auto& [name, value] : rows) names.emplace_back(name);
+    return names;
+  }
+  Names operator()(std::optional<Scaling> Fields::*) const { return of(kScalings); }
+  Names operator()(std::optional<AccumulateOrder> Fields::*) const { return of(kOrders); }
+  Names operator()(std::optional<Rounding> Fields::*) const {
+    Names names;
+    for (const RoundingName& row : kRoundings) {
+      if (printed(row.value) == row.name) names.emplace_back(row.name);
+    }
+    return names;
+  }
+  Names operator()(std::optional<std::int64_t> Fields::*) const { return {"whole numbers from 0 on"}; }
+  Names operator()(std::optional<bool> Fields::*) const { return {"true", "false"}; }
+  Names operator()(std::optional<LossScale> Fields::*) const {
+    return {"none", "dynamic:2^P", "a number from 2^-127 to 2^127"};
+  }
+};
+
+}  // namespace
+
+std::vector<std::string> field_values(const Field& field) {
+  return std::visit(ValuesOf{}, field.member);
+}
+
+std::span<const Field> field_table() {
+  static const std::array<Field, 20> table = {{
+      {"params",
+       {"param", "param_dtype"},
+       &Fields::params,
+       true,
+       "format of the weights that the optimizer updates (masters)"},
+      {"compute", {"compute_dtype"}, &Fields::compute, true, "format of matrix operands and of activations"},
+      {"accumulate", {}, &Fields::accumulate, true, "format in which products are summed"},
+      {"accumulate_block",
+       {},
+       &Fields::accumulate_block,
+       true,
+       "terms between roundings of a partial sum; 0: every 256 terms"},
+      {"accumulate_order",
+       {},
+       &Fields::accumulate_order,
+       true,
+       "order in which products are summed: chain, tile, or by the formats of the factors (auto)",
+       "auto"},
+      {"residual", {}, &Fields::residual, true, "format of the residual stream"},
+      {"output",
+       {"output_dtype"},
+       &Fields::output,
+       true,
+       "format of logits and losses; compute>f32 rounds to compute first"},
+      {"grads",
+       {"grad", "gradients"},
+       &Fields::grads,
+       true,
+       "format in which weight gradients are stored and summed"},
+      {"reduce",
+       {"reduce_dtype"},
+       &Fields::reduce,
+       false,
+       "format of sums over shards of the batch, which ranks communicate"},
+      {"optimizer", {}, &Fields::optimizer, true, "format of the optimizer's moments"},
+      {"kv", {"kv_cache"}, &Fields::kv, true, "format of keys and values, also in training"},
+      {"checkpoint", {}, &Fields::checkpoint, false, "format of the weights in model/"},
+      {"rounding", {}, &Fields::rounding, true, "how weights and moments are rounded"},
+      {"kahan", {}, &Fields::kahan, true, "keep the rounding error of an update and add it to the next"},
+      {"saturate",
+       {},
+       &Fields::saturate,
+       true,
+       "overflow gives the largest finite value instead of infinity"},
+      {"flush_subnormals", {"flush"}, &Fields::flush_subnormals, true, "subnormal results become zero"},
+      {"scaling",
+       {},
+       &Fields::scaling,
+       true,
+       "scale of a tensor: from earlier steps (delayed), from its own values (current), or none; auto: "
+       "current for nvfp4, delayed for 8 bits",
+       "auto"},
+      {"scale_margin",
+       {"margin"},
+       &Fields::scale_margin,
+       true,
+       "binades of headroom above the largest magnitude",
+       "0"},
+      {"amax_history",
+       {"amax_history_len"},
+       &Fields::amax_history,
+       false,
+       "steps whose largest magnitude sets a delayed scale",
+       "1024"},
+      {"loss_scale",
+       {},
+       &Fields::loss_scale,
+       false,
+       "factor on the loss that keeps small gradients representable"},
+  }};
+  return table;
+}
+
+const Field* find_field(std::string_view name) {
+  for (const Field& field : field_table()) {
+    if (field.name == name || std::ranges::find(field.aliases, name) != field.aliases.end()) return &field;
+  }
+  return nullptr;
+}
+
+std::vector<std::string> field_names() {
+  std::vector<std::string> names;
+  for (const Field& field : field_table()) names.emplace_back(field.name);
+  return names;
+}
+
+void set_field(Fields& fields, std::string_view name, std::string_view value) {
+  const Field* field = find_field(name);
+  if (field == nullptr) {
+    const std::vector<std::string> names = field_names();
+    throw ConfigError(fmt::format("no policy field is called {}{} (fields: {})", in_quotes(name),
+                                  did_you_mean(name, names), list_of(names)));
+  }
+  if (field->member == Field::Member(&Fields::output)) {
+    fields.output_via_compute = value.starts_with(kThroughCompute);
+    if (*fields.output_via_compute) value.remove_prefix(kThroughCompute.size());
+  }
+  std::visit([&](auto member) { read(field->name, value, fields.*member); }, field->member);
+}
+
+std::string field_text(const Fields& fields, const Field& field) {
+  std::string text = std::visit(
+      [&](auto member) {
+        const auto& value = fields.*member;
+        return value ? printed(*value) : std::string();
+      },
+      field.member);
+  const bool output = field.member == Field::Member(&Fields::output);
+  return output && fields.output_via_compute.value_or(false) ? std::string(kThroughCompute) + text : text;
+}
+
+std::string fields_text(const Fields& fields, bool omits) {
+  std::string text;
+  for (const Field& field : field_table()) {
+    const std::string value = field_text(fields, field);
+    if (value.empty() || (omits && value == field.usual)) continue;
+    text += fmt::format("{}{}={}", text.empty() ? "" : " ", field.name, value);
+  }
+  return text;
+}
+
+void overlay(Fields& onto, const Fields& over) {
+  for (const Field& field : field_table()) {
+    std::visit(
+        [&](auto member) {
+          if (over.*member) onto.*member = over.*member;
+        },
+        field.member);
+  }
+  if (over.output) onto.output_via_compute = over.output_via_compute.value_or(false);
+}
+
+}  // namespace mantissa::precision

@@ -1,0 +1,137 @@
+#include "mantissa/precision/policy/presets.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <array>
+
+#include "mantissa/core/base/error.h"
+#include "mantissa/core/base/words.h"
+#include "mantissa/core/numeric/scaled.h"
+#include "mantissa/precision/compat/foreign.h"
+
+namespace mantissa::precision {
+namespace {
+
+/// Every field in `format`, except that models are written in f32 (docs/numerics.md).
+Fields uniform(Scalar format) {
+  Fields f;
+  f.compute = format;
+  f.params = f.accumulate = f.residual = f.output = f.grads = f.reduce = f.optimizer = f.kv = format;
+  f.checkpoint = Scalar::f32;
+  f.output_via_compute = false;
+  f.accumulate_block = 0;
+  f.accumulate_order = AccumulateOrder::by_factors;
+  f.rounding = Rounding::nearest;
+  f.kahan = f.saturate = f.flush_subnormals = false;
+  f.scaling = Scaling::automatic;
+  f.scale_margin = 0;
+  f.amax_history = 1024;
+  f.loss_scale = LossScale{};
+  return f;
+}
+
+/// f32 masters, gradients, moments and residual stream; matrix operands and activations in `compute`.
+Fields mixed(Scalar compute) {
+  Fields f = uniform(Scalar::f32);
+  f.compute = compute;
+  f.kv = compute;
+  return f;
+}
+
+/// f32 everywhere except for product operands.
+Fields multiplied(const char* compute) {
+  Fields f = uniform(Scalar::f32);
+  f.compute = Compute::parse(compute);
+  return f;
+}
+
+/// bf16-mixed with 8-bit operands in Linear ops.
+Fields hybrid() {
+  Fields f = mixed(Scalar::bf16);
+  f.compute = Compute::parse("fp8-hybrid");
+  return f;
+}
+
+/// Adds a dynamic loss scale, for formats in which small gradients underflow.
+Fields scaled(Fields fields) {
+  fields.loss_scale = LossScale{LossScale::Kind::dynamic, 65536};
+  return fields;
+}
+
+/// Weights, gradients and activations in `format`; sums, moments and outputs in f32.
+Fields narrow(Scalar format) {
+  Fields f = uniform(Scalar::f32);
+  f.compute = format;
+  f.params = f.residual = f.grads = f.kv = format;
+  return f;
+}
+
+}  // namespace
+
+std::span<const Preset> presets() {
+  static const std::array<Preset, 11> table = {{
+      {"64-true", {"64", "fp64", "f64", "float64", "torch.float64", "double"}, uniform(Scalar::f64)},
+      {"32-true", {"32", "fp32", "f32", "float32", "torch.float32", "float", "full"}, uniform(Scalar::f32)},
+      {"tf32", {}, multiplied("tf32")},
+      {"bf16-matmul", {}, multiplied("bf16x1")},
+      {"bf16-matmul-x3", {}, multiplied("bf16x3")},
+      {"bf16-matmul-x6", {}, multiplied("bf16x6")},
+      {"bf16-mixed", {"bf16", "bfloat16", "torch.bfloat16"}, mixed(Scalar::bf16)},
+      {"16-mixed",
+       {"16", "fp16", "f16", "float16", "torch.float16", "half", "fp16-mixed"},
+       scaled(mixed(Scalar::f16))},
+      {"bf16-true", {}, narrow(Scalar::bf16)},
+      {"16-true", {"fp16-true"}, narrow(Scalar::f16)},
+      {"fp8-hybrid", {"transformer-engine", "fp8"}, hybrid()},
+  }};
+  return table;
+}
+
+std::string trainable() {
+  std::vector<std::string> names;
+  for (const Preset& preset : presets()) names.push_back(preset.name);
+  return fmt::format("presets: {}; or a policy line such as \"bf16-mixed residual=bf16\"", list_of(names));
+}
+
+const Preset& find_preset(std::string_view name) {
+  const std::string wanted = lowered(name);
+  std::vector<std::string> names;
+  for (const Preset& preset : presets()) {
+    if (preset.name == wanted || std::ranges::find(preset.aliases, wanted) != preset.aliases.end())
+      return preset;
+    names.push_back(preset.name);
+  }
+  std::vector<std::string> known = names;
+  for (const Preset& preset : presets())
+    known.insert(known.end(), preset.aliases.begin(), preset.aliases.end());
+  for (std::string& word : compat::foreign_words()) known.push_back(std::move(word));
+  const std::string_view several = formats_of_width(wanted);
+  if (!several.empty()) {
+    throw ConfigError(
+        fmt::format("{} is not a preset; as a product format it is ambiguous: {}; write for example "
+                    "\"bf16-mixed compute={}\"",
+                    in_quotes(name), several, several.substr(0, several.find(' '))));
+  }
+  const bool eight_bits = wanted == "e4m3" || wanted == "e5m2";
+  if (eight_bits || parse_block_format(wanted)) {
+    throw ConfigError(fmt::format(
+        "{} is not a preset, but a format of products; write for example \"bf16-mixed compute={}\"",
+        in_quotes(name), wanted));
+  }
+  throw ConfigError(fmt::format("no preset is called {}{} (presets: {})", in_quotes(name),
+                                did_you_mean(wanted, known), list_of(names)));
+}
+
+const Preset* preset_of(const Fields& fields) {
+  const auto scales = [](const Fields& f) { return f.loss_scale->kind != LossScale::Kind::none; };
+  for (const Preset& preset : presets()) {
+    Fields same = fields;
+    // A preset with a loss scale keeps its name when only the scale changes.
+    if (scales(preset.fields) && scales(fields)) same.loss_scale = preset.fields.loss_scale;
+    if (same == preset.fields) return &preset;
+  }
+  return nullptr;
+}
+
+}  // namespace mantissa::precision

@@ -1,0 +1,168 @@
+#include "mantissa/precision/policy/supported.h"
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include <algorithm>
+#include <vector>
+
+#include "mantissa/core/base/error.h"
+#include "mantissa/core/base/words.h"
+#include "mantissa/precision/policy/fields.h"
+#include "mantissa/precision/policy/presets.h"
+
+namespace mantissa::precision {
+namespace {
+
+struct Allowed {
+  std::string_view field;
+  std::vector<std::string> values;
+  std::string_view why;  // why other values are not available
+};
+
+const std::vector<Allowed>& allowed_in_f32() {
+  static const std::vector<Allowed> table = {
+      {"optimizer",
+       {"f32", "tf32", "bf16"},
+       "in f16 and 8 bits (1-beta2)*g^2 underflows for g < 8e-4, and first moment / eps explodes"},
+      {"checkpoint",
+       {"f32", "f64", "bf16", "f16", "e5m2", "e4m3"},
+       "safetensors has no such format and would store f32"},
+  };
+  return table;
+}
+
+bool is_format(const Field& field) {
+  return std::holds_alternative<std::optional<Scalar> Fields::*>(field.member) ||
+         std::holds_alternative<std::optional<Compute> Fields::*>(field.member);
+}
+
+/// Rejects f64 unless the whole run uses it.
+void check_f64(const Fields& fields, bool f64) {
+  for (const Field& field : field_table()) {
+    const std::string value = field_text(fields, field);
+    if (!is_format(field) || value.empty() || field.name == "checkpoint" || (value == "f64") == f64) continue;
+    throw ConfigError(
+        fmt::format("{}={} is not available: f64 is supported only under 64-true, where every format is f64; "
+                    "use {}={} ({})",
+                    field.name, value, field.name, f64 ? "f64" : "f32", trainable()));
+  }
+}
+
+/// Rejects values that make a scale or its history meaningless.
+void check_scaling(const Fields& fields) {
+  constexpr std::int64_t kMostHistory = 65536, kMostMargin = 64;
+  const std::int64_t history = fields.amax_history.value_or(1), margin = fields.scale_margin.value_or(0);
+  if (history < 1 || history > kMostHistory) {
+    throw ConfigError(fmt::format(
+        "amax_history={}: must be 1 to {} steps; use scaling=current for scales without a history, or "
+        "scaling=none for no scales",
+        history, kMostHistory));
+  }
+  if (margin > kMostMargin)
+    throw ConfigError(fmt::format("scale_margin={}: must be 0 to {} binades", margin, kMostMargin));
+}
+
+void check_fields(const Fields& fields, bool f64) {
+  check_f64(fields, f64);
+  check_scaling(fields);
+  for (const Allowed& row : allowed_in_f32()) {
+    const std::string value = field_text(fields, *find_field(row.field));
+    if (value.empty() || (f64 && value == "f64") || std::ranges::find(row.values, value) != row.values.end())
+      continue;
+    throw ConfigError(fmt::format("{}={} is not available: {}; use {}={} ({})", row.field, value, row.why,
+                                  row.field, fmt::format("{}", fmt::join(row.values, "|")), trainable()));
+  }
+}
+
+void check_rule_supported(const Rule& rule, bool f64) {
+  if ((rule.first_step || rule.last_step) &&
+      (rule.fields.params || rule.fields.optimizer || rule.fields.kahan || rule.fields.grads)) {
+    throw ConfigError(
+        "steps is not available for params, grads, optimizer and kahan: state kept between steps has "
+        "one format; leave them out, or resume with another policy");
+  }
+  Fields others = rule.fields;
+  others.optimizer = {};
+  others.rounding = {};
+  others.kahan = {};
+  others.compute = {};
+  others.accumulate_order = {};
+  if (rule.pass == Pass::update && others != Fields()) {
+    throw ConfigError(
+        "pass=update supports only optimizer, rounding, kahan, compute and accumulate_order: other fields do "
+        "not affect the update; remove them");
+  }
+  check_fields(rule.fields, f64);
+}
+
+/// True if storing an f32 result in `s` rounds it. This includes tf32, which uses as many bytes as f32.
+bool is_below_f32(Scalar s) {
+  return !holds(s, Scalar::f32);
+}
+
+/// True if the policy or one of its rules gives a format below f32 to `member`.
+bool narrows(const Policy& policy, std::optional<Scalar> Fields::*member) {
+  const auto narrow = [member](const Fields& f) { return f.*member && is_below_f32(*(f.*member)); };
+  return narrow(policy.fields()) ||
+         std::ranges::any_of(policy.rules(), [&](const Rule& r) { return narrow(r.fields); });
+}
+
+/// Rejects a rounding without anything to round, and a compensation without any loss. A rule for other passes
+/// may still use its rounding for activations (`only_update` is false).
+void check_update_fields(const Policy& policy, const Fields& fields, bool only_update) {
+  const bool weights = narrows(policy, &Fields::params), moments = narrows(policy, &Fields::optimizer);
+  if (fields.kahan.value_or(false) && !weights) {
+    throw ConfigError(
+        fmt::format("kahan=true is not available: {} masters need no compensation; use kahan=false, or "
+                    "params=bf16 ({})",
+                    name(*policy.fields().params), trainable()));
+  }
+  if (only_update && fields.rounding.value_or(Rounding::nearest) != Rounding::nearest && !weights &&
+      !moments) {
+    throw ConfigError(fmt::format(
+        "rounding={} is not available: it applies only to weights and moments below f32, and both are "
+        "{}; use rounding=nearest, or params=bf16 or optimizer=bf16 ({})",
+        field_text(fields, *find_field("rounding")), name(*policy.fields().params), trainable()));
+  }
+}
+
+}  // namespace
+
+void check_update(const Resolved& parameter) {
+  const bool compensated = parameter.kahan && is_below_f32(parameter.params);
+  const bool fine =
+      parameter.optimizer == Scalar::tf32;  // sufficient for betas up to 0.9995 with rounding to nearest
+  if (!is_below_f32(parameter.optimizer) || parameter.rounding == Rounding::stochastic ||
+      (parameter.rounding == Rounding::nearest && (compensated || fine))) {
+    return;
+  }
+  if (fine) {
+    throw ConfigError(
+        "optimizer=tf32 is not available with rounding=toward-zero: for beta near 1 a moment changes by less "
+        "than a unit in its last place, and truncation discards every increase; use rounding=nearest or "
+        "stochastic, or optimizer=f32");
+  }
+  throw ConfigError(fmt::format(
+      "optimizer={} is not available with this rounding: for beta near 1 a moment changes by less than half "
+      "a unit in its last place, and rounding discards the change; use rounding=stochastic, kahan=true with "
+      "params=bf16 and rounding=nearest, or optimizer=f32",
+      name(parameter.optimizer)));
+}
+
+void check_supported(const Policy& policy) {
+  const bool f64 = policy.arithmetic() == Scalar::f64;
+  check_fields(policy.fields(), f64);
+  check_update_fields(policy, policy.fields(), true);
+  for (const Rule& rule : policy.rules()) {
+    try {
+      check_rule_supported(rule, f64);
+      check_update_fields(policy, rule.fields, rule.pass == Pass::update);
+    } catch (const ConfigError& e) {
+      throw ConfigError(fmt::format("rule {} ({}): {}", in_quotes(rule.str()), rule.origin, e.what()));
+    }
+  }
+  check_update(policy.resolve({"", "update", Pass::update, 0}));
+}
+
+}  // namespace mantissa::precision

@@ -1,0 +1,64 @@
+#include "mantissa/setup/config/new_config.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <utility>
+#include <vector>
+
+#include "mantissa/core/base/error.h"
+#include "mantissa/core/base/words.h"
+
+namespace mantissa::config {
+namespace {
+
+/// Returns `text` for a string of TOML in double quotes.
+std::string in_toml(std::string_view text) {
+  std::string out;
+  for (const char c : text) {
+    if (static_cast<unsigned char>(c) < ' ' || c == 127) {
+      out += fmt::format("\\u{:04x}", static_cast<unsigned>(c));
+      continue;
+    }
+    if (c == '"' || c == '\\') out += '\\';
+    out += c;
+  }
+  return out;
+}
+
+}  // namespace
+
+const ConfigTask& config_task(std::string_view name) {
+  const std::span<const ConfigTask> tasks = config_tasks();
+  const auto found = std::ranges::find(tasks, name, &ConfigTask::name);
+  if (found != tasks.end()) return *found;
+  std::vector<std::string> names;
+  for (const ConfigTask& task : tasks) names.emplace_back(task.name);
+  throw ConfigError(fmt::format("init: unknown task {}{}; tasks: {}", in_quotes(name),
+                                did_you_mean(name, names), list_of(names)));
+}
+
+std::string new_config(const ConfigTask& task, const NewConfig& o) {
+  std::string about(task.summary);
+  about.front() = static_cast<char>(about.front() - 'a' + 'A');
+  const std::pair<std::string_view, std::string> values[] = {
+      {"{about}", about + "."},
+      {"{name}", in_toml(o.name)},
+      {"{model}", in_toml(o.model.empty() ? kUnknownModel : std::string_view(o.model))},
+      {"{source}", in_toml(o.source.empty() ? task.source : std::string_view(o.source))}};
+  std::string text;
+  for (std::string_view rest = task.text; !rest.empty();) {
+    const auto* const value =
+        std::ranges::find_if(values, [&](const auto& v) { return rest.starts_with(v.first); });
+    const bool place = value != std::end(values);
+    if (place) {
+      text += value->second;
+    } else {
+      text += rest.front();
+    }
+    rest.remove_prefix(place ? value->first.size() : 1);
+  }
+  return text;
+}
+
+}  // namespace mantissa::config

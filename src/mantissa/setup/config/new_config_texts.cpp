@@ -1,0 +1,407 @@
+// The texts of the configs that mantissa init writes. {about}, {name}, {model} and {source} are filled in.
+#include <array>
+
+#include "mantissa/setup/config/new_config.h"
+
+namespace mantissa::config {
+namespace {
+
+constexpr std::string_view kConversation =
+    R"({"messages": [{"role": "user", "content": "…"}, {"role": "assistant", "content": "…"}]})";
+constexpr std::string_view kPair = R"({"prompt": "…", "chosen": "…", "rejected": "…"})";
+
+constexpr std::string_view kPretrain = R"(# {about}
+# mantissa help KEY explains a key, such as optimizer.lr; mantissa help keys lists all.
+[run]
+name = "{name}"
+steps = 1000
+
+[model]                       # a new one; config = "config.json" reads the sizes of another
+model_type = "llama"
+vocab_size = 256              # of data.tokenizer
+hidden_size = 128
+intermediate_size = 352
+num_hidden_layers = 4
+num_attention_heads = 4
+num_key_value_heads = 4
+tie_word_embeddings = true
+eos_token_id = 0
+
+# Generated puzzles ("kk"), or files and globs of text: "*.txt".
+[data]
+source = "{source}"
+tokenizer = "byte"            # or a tokenizer.json, which mantissa tokenizer train writes
+sequence_length = 512
+packing = true                # several documents in one sequence; attention stays within each
+validation = 0.01             # held-out share
+
+[batch]
+global_batch_size = 8         # sequences per step
+micro_batch_size = 4          # sequences at once: changes memory and speed, no bits
+
+[optimizer]
+lr = 1e-3
+weight_decay = 0.1
+
+[schedule]
+name = "cosine"
+warmup_steps = 50
+min_lr_ratio = 0.1
+
+[precision]
+policy = "bf16-mixed"         # mantissa doctor recommends one for this machine
+# rules = ["lm_head: compute=f32"]      another format for a part; mantissa explain shows what it changes
+
+[checkpoint]
+interval = 250                # steps between states, from which --resume continues
+)";
+
+constexpr std::string_view kContinue = R"(# {about}
+# mantissa help KEY explains a key, such as optimizer.lr; mantissa help keys lists all.
+[run]
+name = "{name}"
+steps = 200
+
+# A Hugging Face directory, a GGUF file, or the model/ of a run.
+[model]
+path = "{model}"
+
+# Files and globs of text, JSON lines or token ids.
+[data]
+source = "{source}"
+tokenizer = "model"           # the one next to the weights
+sequence_length = 1024
+packing = true                # several documents in one sequence; attention stays within each
+validation = 0.01             # held-out share
+
+[batch]
+global_batch_size = 8         # sequences per step
+micro_batch_size = 1          # sequences at once: changes memory and speed, no bits
+
+[optimizer]
+lr = 1e-4
+weight_decay = 0.1
+
+[schedule]
+name = "cosine"
+warmup_steps = 20
+min_lr_ratio = 0.1
+
+[precision]
+policy = "bf16-mixed"         # mantissa doctor recommends one for this machine
+# rules = ["lm_head: compute=f32"]      another format for a part; mantissa explain shows what it changes
+
+[checkpoint]
+interval = 100                # steps between states, from which --resume continues
+)";
+
+constexpr std::string_view kFinetune = R"(# {about}
+# mantissa help KEY explains a key, such as optimizer.lr; mantissa help keys lists all.
+[run]
+name = "{name}"
+steps = 200
+
+# A Hugging Face directory, a GGUF file, or the model/ of a run.
+[model]
+path = "{model}"
+
+[train]
+objective = "sft"             # only the answers are trained
+
+# Rows with messages, or with prompt and completion.
+[data]
+source = "{source}"
+template = "auto"             # the tokenizer's own; or chatml, llama3, qwen, mistral, gemma
+sequence_length = 1024
+truncate = "left"             # of longer rows, the end is kept
+packing = true                # several rows in one sequence; attention stays within each
+validation = 0.02             # held-out share
+
+[batch]
+global_batch_size = 8         # sequences per step
+micro_batch_size = 1          # sequences at once: changes memory and speed, no bits
+
+[optimizer]
+lr = 1e-5
+weight_decay = 0.0
+
+[schedule]
+name = "cosine"
+warmup_steps = 10
+min_lr_ratio = 0.1
+
+[precision]
+policy = "bf16-mixed"         # mantissa doctor recommends one for this machine
+# rules = ["lm_head: compute=f32"]      another format for a part; mantissa explain shows what it changes
+
+[checkpoint]
+interval = 50                 # steps between states, from which --resume continues
+)";
+
+constexpr std::string_view kLora = R"(# {about}
+# mantissa help KEY explains a key, such as optimizer.lr; mantissa help keys lists all.
+[run]
+name = "{name}"
+steps = 200
+
+# A Hugging Face directory, a GGUF file, or the model/ of a run.
+[model]
+path = "{model}"
+
+[adapter]
+kind = "lora"
+rank = 16
+alpha = 32
+target = ["*"]                # every linear layer
+base = "bf16"                 # format of the frozen weights; nf4 needs least memory (QLoRA)
+
+[train]
+objective = "sft"             # only the answers are trained
+
+# Rows with messages, or with prompt and completion.
+[data]
+source = "{source}"
+template = "auto"             # the tokenizer's own; or chatml, llama3, qwen, mistral, gemma
+sequence_length = 1024
+truncate = "left"             # of longer rows, the end is kept
+packing = true                # several rows in one sequence; attention stays within each
+validation = 0.02             # held-out share
+
+[batch]
+global_batch_size = 8         # sequences per step
+micro_batch_size = 1          # sequences at once: changes memory and speed, no bits
+
+[optimizer]
+lr = 2e-4
+weight_decay = 0.0
+
+[schedule]
+name = "cosine"
+warmup_steps = 10
+min_lr_ratio = 0.1
+
+[precision]
+policy = "bf16-mixed"         # mantissa doctor recommends one for this machine
+# rules = ["lm_head: compute=f32"]      another format for a part; mantissa explain shows what it changes
+
+[checkpoint]
+interval = 50                 # steps between states, from which --resume continues
+)";
+
+constexpr std::string_view kDpo = R"(# {about}
+# mantissa help KEY explains a key, such as optimizer.lr; mantissa help keys lists all.
+[run]
+name = "{name}"
+steps = 200
+
+# A Hugging Face directory, a GGUF file, or the model/ of a run.
+[model]
+path = "{model}"
+
+[train]
+objective = "dpo"
+
+[dpo]
+beta = 0.1                    # strength of the tie to the model at the start
+
+# Rows with prompt, chosen and rejected.
+[data]
+source = "{source}"
+template = "auto"             # the tokenizer's own; or chatml, llama3, qwen, mistral, gemma
+sequence_length = 512
+truncate = "left"             # of longer rows, the end is kept
+validation = 0.02             # held-out share
+
+[batch]
+global_batch_size = 16        # pairs per step
+micro_batch_size = 2          # pairs at once: changes memory and speed, no bits
+
+[optimizer]
+lr = 5e-7
+weight_decay = 0.0
+
+[schedule]
+name = "cosine"
+warmup_steps = 10
+min_lr_ratio = 0.1
+
+[precision]
+policy = "bf16-mixed"         # mantissa doctor recommends one for this machine
+# rules = ["lm_head: compute=f32"]      another format for a part; mantissa explain shows what it changes
+
+[checkpoint]
+interval = 50                 # steps between states, from which --resume continues
+)";
+
+constexpr std::string_view kReward = R"(# {about}
+# mantissa help KEY explains a key, such as optimizer.lr; mantissa help keys lists all.
+[run]
+name = "{name}"
+steps = 200
+
+# A Hugging Face directory, a GGUF file, or the model/ of a run.
+[model]
+path = "{model}"
+
+[train]
+objective = "reward"          # chosen answers score higher than rejected ones
+
+# Rows with prompt, chosen and rejected.
+[data]
+source = "{source}"
+template = "auto"             # the tokenizer's own; or chatml, llama3, qwen, mistral, gemma
+sequence_length = 512
+truncate = "left"             # of longer rows, the end is kept
+validation = 0.02             # held-out share
+
+[batch]
+global_batch_size = 16        # pairs per step
+micro_batch_size = 2          # pairs at once: changes memory and speed, no bits
+
+[optimizer]
+lr = 9e-6
+weight_decay = 0.0
+
+[schedule]
+name = "cosine"
+warmup_steps = 10
+min_lr_ratio = 0.1
+
+[precision]
+policy = "bf16-mixed"         # mantissa doctor recommends one for this machine
+# rules = ["lm_head: compute=f32"]      another format for a part; mantissa explain shows what it changes
+
+[checkpoint]
+interval = 50                 # steps between states, from which --resume continues
+)";
+
+constexpr std::string_view kRl = R"(# {about}
+# mantissa help KEY explains a key, such as optimizer.lr; mantissa help keys lists all.
+[run]
+name = "{name}"
+steps = 40
+
+# A Hugging Face directory, a GGUF file, or the model/ of a run.
+[model]
+path = "{model}"
+
+# Generated puzzles ("kk"), or rows with a prompt and the fields that rl.reward reads.
+[data]
+source = "{source}"
+tokenizer = "model"           # the one next to the weights
+template = "auto"             # the tokenizer's own; none: prompts as they are
+people_min = 2
+people_max = 2
+validation = 0.1              # held-out share of the prompts
+
+[rl]
+algorithm = "grpo"
+reward = "kk"                 # or exact, regex:PATTERN, program:COMMAND
+prompts_per_step = 8
+samples_per_prompt = 8
+max_new_tokens = 256
+kl_coef = 0.001               # 0: no reference model
+
+[batch]
+micro_batch_size = 8          # responses at once: changes memory and speed, no bits
+
+[optimizer]
+lr = 1e-6
+weight_decay = 0.0
+
+[schedule]
+name = "cosine"
+warmup_steps = 4
+min_lr_ratio = 0.1
+
+[precision]
+policy = "bf16-mixed"         # mantissa doctor recommends one for this machine
+# rules = ["lm_head: compute=f32"]      another format for a part; mantissa explain shows what it changes
+
+[checkpoint]
+interval = 10                 # steps between states, from which --resume continues
+)";
+
+constexpr std::string_view kLongContext = R"(# {about}
+# mantissa help KEY explains a key, such as optimizer.lr; mantissa help keys lists all.
+[run]
+name = "{name}"
+
+# The stages run one after the other in one run.
+[[run.stage]]
+steps = 40
+sequence_length = 1024
+global_batch_size = 4
+
+[[run.stage]]
+steps = 10
+sequence_length = 4096
+
+[[run.stage]]
+steps = 4
+sequence_length = 16384
+lr = 1e-4
+warmup_steps = 1
+
+[model]                       # a new one; config = "config.json" reads the sizes of another
+model_type = "llama"
+vocab_size = 256              # of data.tokenizer
+hidden_size = 128
+intermediate_size = 352
+num_hidden_layers = 4
+num_attention_heads = 4
+num_key_value_heads = 4
+tie_word_embeddings = true
+eos_token_id = 0
+rope_theta = "lwm"            # the base of the rotary angles grows with the context
+
+# Generated puzzles ("kk"), or files and globs of text: "*.txt".
+[data]
+source = "{source}"
+tokenizer = "byte"            # or a tokenizer.json, which mantissa tokenizer train writes
+validation = 0.02             # held-out share
+
+[batch]
+global_batch_size = 1         # of the stages without their own
+micro_batch_size = 1
+recompute = "block"           # keeps only the residual stream between layers
+
+[optimizer]
+lr = 1e-3
+
+[schedule]
+name = "constant"
+warmup_steps = 2
+
+[precision]
+policy = "bf16-mixed"         # mantissa doctor recommends one for this machine
+# rules = ["lm_head: compute=f32"]      another format for a part; mantissa explain shows what it changes
+
+[checkpoint]
+interval = 20                 # steps between states, from which --resume continues
+)";
+
+constexpr std::array kTasks = {
+    ConfigTask{"pretrain", "train a small new model on text", "train", "", "kk", false, kPretrain},
+    ConfigTask{"continue", "continue the pretraining of a model on text", "train", "", "*.txt", true,
+               kContinue},
+    ConfigTask{"finetune", "train all weights of a model on conversations", "train", kConversation,
+               "train.jsonl", true, kFinetune},
+    ConfigTask{"lora", "train an adapter (LoRA) of a model on conversations", "train", kConversation,
+               "train.jsonl", true, kLora},
+    ConfigTask{"dpo", "train a model on pairs of answers (direct preference optimization)", "train", kPair,
+               "pairs.jsonl", true, kDpo},
+    ConfigTask{"reward", "train a reward model on pairs of answers", "train", kPair, "pairs.jsonl", true,
+               kReward},
+    ConfigTask{"rl", "train a model by reinforcement learning on a rule (GRPO)", "rl", "", "kk", true, kRl},
+    ConfigTask{"long-context", "train a new model in stages of growing context", "train", "", "kk", false,
+               kLongContext},
+};
+
+}  // namespace
+
+std::span<const ConfigTask> config_tasks() {
+  return kTasks;
+}
+
+}  // namespace mantissa::config

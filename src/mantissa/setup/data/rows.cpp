@@ -1,0 +1,560 @@
+#include "mantissa/setup/data/rows.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <functional>
+#include <map>
+#include <memory>
+#include <optional>
+#include <utility>
+
+#include "mantissa/core/base/error.h"
+#include "mantissa/setup/config/stages.h"
+#include "mantissa/setup/data/puzzles.h"
+#include "mantissa/setup/data/shard_tokenizer.h"
+#include "mantissa/setup/data/tokenizer.h"
+#include "mantissa/text/rows/known_ids.h"
+#include "mantissa/text/rows/readers.h"
+#include "mantissa/text/rows/sources.h"
+#include "mantissa/text/tokenizer/characters.h"
+#include "mantissa/text/tokenizer/kinds.h"
+
+namespace mantissa::data {
+namespace {
+
+/// A run that uses every row once reads no puzzle twice. Beyond this many tokens they repeat.
+constexpr std::int64_t kMostPuzzleTokens = std::int64_t{1} << 24;
+
+/// Returns documents of the generator with more than `tokens` tokens.
+std::vector<std::int32_t> enough_puzzles(const config::RunConfig& config,
+                                         const tokenizer::Tokenizer& tokenizer, std::int64_t tokens) {
+  text::KkOptions options = training_puzzles(config);
+  // Puzzles depend only on the options and their number, so a larger count starts with the same ones.
+  for (options.count = 1024;; options.count *= 2) {
+    std::vector<std::int32_t> ids = puzzle_tokens(options, tokenizer, tokens);
+    if (static_cast<std::int64_t>(ids.size()) > tokens) return ids;
+  }
+}
+
+constexpr const char* kPuzzles = "the puzzles of kk";
+
+/// The values that the stages of a run share: the tokens that they need together, and the ids of their
+/// sources.
+struct Stages {
+  std::int64_t needed = 0;
+  std::map<std::vector<std::string>, std::shared_ptr<const text::Corpus>> corpora = {};
+};
+
+/// Returns the tokens of all steps, at least two rows of the longest stage: one to train and one to hold out.
+std::int64_t tokens_of_steps(const config::RunConfig& config) {
+  std::int64_t tokens = 0, longest = 0;
+  for (std::size_t s = 0; s < config::stage_count(config); ++s) {
+    const config::RunConfig stage = config::stage_config(config, s);
+    tokens += stage.run.steps * stage.batch.global_batch_size * stage.data.sequence_length;
+    longest = std::max(longest, stage.data.sequence_length);
+  }
+  return std::max(tokens, 2 * longest);
+}
+
+/// Returns the ids of the puzzles with their documents.
+text::Corpus puzzle_corpus(const config::RunConfig& config, const model::ModelConfig& model,
+                           const tokenizer::Tokenizer& tokenizer, std::int64_t needed) {
+  const double with_held_out =
+      static_cast<double>(needed) / (1.0 - std::min(0.9, config.data.validation.share)) + 4096;
+  std::vector<std::int32_t> ids = enough_puzzles(
+      config, tokenizer, std::min(kMostPuzzleTokens, static_cast<std::int64_t>(with_held_out)));
+  text::check_known_ids(ids, tokenizer, model.vocab_size, kPuzzles);
+  text::Corpus corpus(std::move(ids));
+  if (config.data.packing) corpus.split(tokenizer.separator());
+  return corpus;
+}
+
+/// Returns true if any data of the config are text.
+bool reads_text(const config::RunConfig& config) {
+  const std::vector<std::string>& held_out = config.data.validation.files;
+  return holds_text(config.data.source, config.data.format) ||
+         (!held_out.empty() && holds_text(held_out, config.data.format));
+}
+
+text::FileFormat format_of(const config::DataSection& data) {
+  return {data.format, text::id_type_named(data.id_type, "data.id_type =")};
+}
+
+/// Returns the ids of the files, which are those of the config's tokenizer if their headers name one.
+text::Corpus file_corpus(const config::RunConfig& config, const model::ModelConfig& model,
+                         const tokenizer::Tokenizer& tokenizer, const std::vector<std::string>& files) {
+  const text::FileFormat format = format_of(config.data);
+  const auto own = [&]() -> std::unique_ptr<tokenizer::Tokenizer> {
+    // The tokenizer of a model may be of an unsupported kind.
+    return config.data.tokenizer == "model" ? tokenizer_of(origin_of(config.model, model))
+                                            : make_tokenizer(config.data.tokenizer);
+  };
+  check_shards(files, format, own, "data.tokenizer");
+  return text::read_corpus(files, format, tokenizer, model.vocab_size);
+}
+
+/// Returns the rows of the files, or of the puzzles.
+std::shared_ptr<const text::RowStore> source_rows(const config::RunConfig& config,
+                                                  const model::ModelConfig& model,
+                                                  const tokenizer::Tokenizer& tokenizer,
+                                                  const std::vector<std::string>& files, Stages& stages) {
+  const config::DataSection& data = config.data;
+  std::shared_ptr<const text::Corpus>& shared = stages.corpora[files];
+  if (shared == nullptr) {
+    shared = std::make_shared<const text::Corpus>(names_puzzles(files)
+                                                      ? puzzle_corpus(config, model, tokenizer, stages.needed)
+                                                      : file_corpus(config, model, tokenizer, files));
+  }
+  if (!data.packing) return text::sequences(shared, data.sequence_length);
+  text::Corpus corpus = *shared;
+  if (!names_puzzles(files))
+    corpus.split_token_files(data.separator < 0 ? std::nullopt
+                                                : std::optional(static_cast<std::int32_t>(data.separator)));
+  return text::packed(std::move(corpus), data.sequence_length);
+}
+
+/// Returns the rows of the config's sources: one part, or one for each of data.weights.
+std::vector<text::Dataset::Part> source_parts(const config::RunConfig& config,
+                                              const model::ModelConfig& model,
+                                              const tokenizer::Tokenizer& tokenizer, Stages& stages) {
+  const config::DataSection& data = config.data;
+  if (data.weights.empty()) return {{source_rows(config, model, tokenizer, data.source, stages)}};
+  std::vector<text::Dataset::Part> parts;
+  for (std::size_t s = 0; s < data.source.size(); ++s) {
+    const std::string& files = data.source[s];
+    parts.push_back({source_rows(config, model, tokenizer, {files}, stages), data.weights[s], files});
+  }
+  return parts;
+}
+
+/// Returns the tokenizer of the data. Ids need none, so a tokenizer that cannot be read does not matter then.
+std::unique_ptr<tokenizer::Tokenizer> source_tokenizer(const config::RunConfig& config,
+                                                       const model::ModelConfig& model) {
+  return reads_text(config) ? tokenizer_of(config, model) : tokenizer::make_tokenizer("byte");
+}
+
+std::string source_name(const config::RunConfig& config) {
+  std::string name;
+  for (const std::string& s : config.data.source) name += (name.empty() ? "" : ", ") + s;
+  return name;
+}
+
+void check_rows(const std::vector<text::Row>& rows, std::int64_t sequence_length, std::int64_t vocabulary,
+                const char* what) {
+  for (std::size_t r = 0; r < rows.size(); ++r)
+    text::check_row(rows[r], sequence_length, vocabulary, fmt::format("{}[{}]", what, r));
+}
+
+void check_tokens(const std::vector<std::int32_t>& tokens, std::int64_t vocabulary) {
+  for (std::size_t i = 0; i < tokens.size(); ++i) {
+    if (tokens[i] >= 0 && tokens[i] < vocabulary) continue;
+    throw ConfigError(
+        fmt::format("tokens[{}] is {}, but the model's vocab_size is {}", i, tokens[i], vocabulary));
+  }
+}
+
+void check_one_kind(const Memory& memory) {
+  const int kinds = (memory.tokens.empty() ? 0 : 1) + (memory.rows.empty() ? 0 : 1) + (memory.source ? 1 : 0);
+  if (kinds > 1) throw ConfigError("data in memory: give exactly one of tokens, rows and a source of rows");
+}
+
+/// Returns tokens or rows in memory as a dataset.
+text::Dataset stored_set(const model::ModelConfig& model, Memory memory,
+                         const text::Dataset::Options& options) {
+  check_tokens(memory.tokens, model.vocab_size);
+  check_rows(memory.rows, options.sequence_length, model.vocab_size, "rows");
+  if (!memory.rows.empty()) return {std::move(memory.rows), options, "rows in memory"};
+  return {std::move(memory.tokens), options, "tokens in memory"};
+}
+
+/// Returns the rows of conversations, one part, or one for each of data.weights.
+text::Dataset sft_set(const config::RunConfig& config, const model::ModelConfig& model,
+                      const text::Dataset::Options& options, std::vector<std::string>* notes) {
+  const config::DataSection& data = config.data;
+  std::vector<text::Dataset::Part> parts;
+  std::int64_t left_out = 0;
+  const auto rows = [&](const std::vector<std::string>& files) {
+    SftCounts counts;
+    const double held_out = data.validation.files.empty() ? data.validation.share : 0;
+    auto list = text::listed(sft_rows(config, model, files, notes, &counts, held_out));
+    left_out += counts.masked + counts.empty;
+    return list;
+  };
+  if (data.weights.empty()) parts.push_back({rows(data.source)});
+  for (std::size_t s = 0; s < data.weights.size(); ++s) {
+    const std::string& files = data.source[s];
+    parts.push_back({rows({files}), data.weights[s], files});
+  }
+  text::Dataset set(std::move(parts), options, source_name(config));
+  set.leave_out(left_out);
+  if (!data.validation.files.empty())
+    set.hold_out(text::listed(sft_rows(config, model, data.validation.files, notes)));
+  return set;
+}
+
+text::Dataset training_set(const config::RunConfig& config, const model::ModelConfig& model, Memory memory,
+                           const text::Dataset::Options& options, Stages& stages,
+                           std::vector<std::string>* notes) {
+  check_one_kind(memory);
+  if (memory.source) return {std::move(memory.source), model.vocab_size, options, "rows of the source"};
+  if (memory.any()) return stored_set(model, std::move(memory), options);
+  const std::string& objective = config.train.objective;
+  if (objective != "pretrain" && objective != "sft") {
+    throw ConfigError(
+        fmt::format("train.objective = \"{}\": expected pretrain or sft here, whose rows are predicted. Fix: "
+                    "`mantissa {} CONFIG` trains this objective",
+                    objective, objective == "rl" ? "rl" : "train"));
+  }
+  check_bytes(config, model);
+  if (objective == "sft") return sft_set(config, model, options, notes);
+  const std::unique_ptr<tokenizer::Tokenizer> tokenizer = source_tokenizer(config, model);
+  text::Dataset set(source_parts(config, model, *tokenizer, stages), options, source_name(config));
+  if (!config.data.validation.files.empty())
+    set.hold_out(source_rows(config, model, *tokenizer, config.data.validation.files, stages));
+  return set;
+}
+
+/// Returns all rows of `set` in order.
+text::StepData all_rows(const text::Dataset& set) {
+  return set.step(1, set.training_rows());
+}
+
+/// Splits a stream into rows of `sequence_length`. A shorter text becomes one short row.
+text::StepData stream_rows(std::vector<std::int32_t> ids, std::int64_t sequence_length,
+                           const std::string& name) {
+  text::Dataset::Options options;
+  options.sequence_length = std::min(sequence_length, static_cast<std::int64_t>(ids.size()) - 1);
+  if (options.sequence_length < 1)
+    throw ConfigError(fmt::format("{}: fewer than two tokens, so nothing can be predicted", name));
+  options.shuffle = false;
+  return all_rows({std::move(ids), options, "--data"});
+}
+
+}  // namespace
+
+namespace {
+
+/// Returns the rows of one stage, or of a run without stages.
+text::Dataset stage_set(const config::RunConfig& config, const model::ModelConfig& model, Memory memory,
+                        text::Dataset::Options options, Stages& stages, std::vector<std::string>* notes) {
+  const std::vector<std::string>& held_out_files = config.data.validation.files;
+  const bool sft = config.train.objective == "sft" && !memory.any();
+  const bool apart = !memory.held_out.empty() || (!memory.any() && !held_out_files.empty());
+  options.sequence_length = config.data.sequence_length;
+  options.shuffle = config.data.shuffle;
+  options.validation = apart ? 0 : config.data.validation.share;
+  options.seed = config.run.seed;
+  options.packs = sft && config.data.packing;
+  check_rows(memory.held_out, options.sequence_length, model.vocab_size, "held_out");
+  std::vector<text::Row> held_out = std::move(memory.held_out);
+  text::Dataset set = training_set(config, model, std::move(memory), options, stages, notes);
+  if (!held_out.empty()) set.hold_out(std::move(held_out));
+  return set;
+}
+
+/// A stage's rows, and how many of them it trains.
+struct StageRows {
+  std::vector<std::string> source;
+  std::int64_t length = 0;  // tokens
+  std::int64_t rows = 0;
+  text::Dataset set;
+};
+
+/// Keeps what any stage holds out of a source from the training rows of all its stages.
+void hold_out_from_all(std::vector<StageRows>& stages) {
+  std::map<std::vector<std::string>, std::int64_t> ends;
+  for (const StageRows& stage : stages) {
+    const std::int64_t end = stage.set.training_end();
+    std::int64_t& least = ends.try_emplace(stage.source, end).first->second;
+    least = std::min(least, end);
+  }
+  for (StageRows& stage : stages) stage.set.train_below(ends.at(stage.source));
+}
+
+/// Continues each source in the epoch, and at the first row at or after the token, where its stage before
+/// ended.
+void continue_sources(std::vector<StageRows>& stages) {
+  for (std::size_t s = 1; s < stages.size(); ++s) {
+    for (std::size_t b = s; b-- > 0;) {
+      const StageRows& before = stages[b];
+      if (before.source != stages[s].source) continue;
+      const std::int64_t done = before.set.first_row() + before.rows, in_epoch = before.set.training_rows();
+      const std::int64_t tokens = done % in_epoch * before.length;
+      const std::int64_t all = stages[s].set.training_rows();
+      const std::int64_t row = std::min(all, (tokens + stages[s].length - 1) / stages[s].length);
+      stages[s].set.begin_at(done / in_epoch * all + row);
+      break;
+    }
+  }
+}
+
+}  // namespace
+
+void check_bytes(const config::RunConfig& config, const model::ModelConfig& model) {
+  if (config.data.tokenizer != "byte" || !reads_text(config)) return;
+  if (model.vocab_size < kByteEntries) {
+    throw ConfigError(
+        fmt::format("data.tokenizer = \"byte\" has {} entries, but the model's vocab_size is {}. Fix: set "
+                    "model.vocab_size to at least {}",
+                    kByteEntries, model.vocab_size, kByteEntries));
+  }
+  const weights::ModelSource origin = origin_of(config.model, model);
+  const bool other_size = !origin.weights.empty() && model.vocab_size != kByteEntries;
+  const bool in_gguf = origin.files != nullptr && origin.files->contains("tokenizer.json");
+  if (!has_vocabulary(origin) && !other_size) return;
+  if (const auto own = tokenizer_of(origin); own != nullptr && own->name() == "byte") return;
+  if (in_gguf || !tokenizer::find_in_directory(origin.directory).empty()) {
+    throw ConfigError(
+        fmt::format("data.tokenizer = \"byte\": the ids of this model are those of {}. Fix: set "
+                    "data.tokenizer = \"model\"",
+                    (in_gguf ? origin.weights : tokenizer_file(origin.directory)).string()));
+  }
+  throw ConfigError(
+      fmt::format("data.tokenizer = \"byte\": {}. Encode the text with the model's tokenizer, write the ids "
+                  "to a file, and set data.source to it and data.format = \"tokens\"",
+                  why_no_tokenizer(origin)));
+}
+
+text::Dataset load_dataset(const config::RunConfig& config, const model::ModelConfig& model, Memory memory,
+                           std::vector<std::string>* notes) {
+  Stages shared{tokens_of_steps(config)};
+  if (config.run.stages.empty()) return stage_set(config, model, std::move(memory), {}, shared, notes);
+  if (!memory.rows.empty() || memory.source) {
+    throw ConfigError(
+        "run.stage: rows in memory have lengths of their own. Fix: give tokens as one stream, or files as "
+        "data.source");
+  }
+  std::vector<StageRows> stages;
+  text::Dataset::Options options;
+  for (std::size_t s = 0; s < config::stage_count(config); ++s) {
+    const config::RunConfig stage = config::stage_config(config, s);
+    const std::int64_t rows = stage.run.steps * stage.batch.global_batch_size;
+    options.first_step = config::first_step(config, s);
+    stages.push_back({stage.data.source, stage.data.sequence_length, rows,
+                      stage_set(stage, model, memory, options, shared, notes)});
+    options.first_sequence += rows;
+  }
+  if (config.data.validation.files.empty() && stages.front().set.validation_rows() > 0 &&
+      memory.held_out.empty())
+    hold_out_from_all(stages);
+  continue_sources(stages);
+  std::vector<text::Dataset> later;
+  for (std::size_t s = 1; s < stages.size(); ++s) later.push_back(std::move(stages[s].set));
+  stages.front().set.add_stages(std::move(later));
+  return std::move(stages.front().set);
+}
+
+void add_notes(const config::RunConfig& config, const model::ModelConfig& model, config::Told& told) {
+  const std::int64_t positions = model.max_position_embeddings, length = config.data.sequence_length;
+  if (!config.model.path.empty() && config.run.stages.empty() && positions > 0 && length > positions) {
+    told.notes.push_back(fmt::format(
+        "data.sequence_length = {} is more than the model's max_position_embeddings = {}: the model has not "
+        "learned later positions; model.rope_theta extends them (docs/long-context.md)",
+        length, positions));
+  }
+  if (config.data.tokenizer != "byte" || model.vocab_size <= kByteEntries) return;
+  if (!reads_text(config)) return;
+  told.notes.push_back(
+      fmt::format("data.tokenizer = \"byte\" gives the ids 0 to {}: the other {} entries of model.vocab_size "
+                  "= {} are never used",
+                  kByteEntries - 1, model.vocab_size - kByteEntries, model.vocab_size));
+}
+
+namespace {
+
+/// Returns the tokenizer of files, or of held-out puzzles, for a model without a config.
+std::unique_ptr<tokenizer::Tokenizer> tokenizer_for(const weights::ModelSource& source,
+                                                    const std::vector<std::string>& files,
+                                                    const text::FileFormat& format) {
+  const bool text = names_puzzles(files) || text::holds_text(files, format.name);
+  // Ids need no tokenizer, so a file that cannot be read does not matter.
+  std::unique_ptr<tokenizer::Tokenizer> tokenizer =
+      text ? tokenizer_of(source) : tokenizer::make_tokenizer("byte");
+  if (tokenizer == nullptr) {
+    throw ConfigError(
+        fmt::format("--data {}: {}. Encode the text with the model's tokenizer, and give files of ids with "
+                    "the format tokens",
+                    files.front(), why_no_tokenizer(source)));
+  }
+  return tokenizer;
+}
+
+/// Returns the stream of files, or of held-out puzzles, for a model without a config.
+std::vector<std::int32_t> file_tokens(const weights::ModelSource& source,
+                                      const std::vector<std::string>& files, const text::FileFormat& format) {
+  const std::unique_ptr<tokenizer::Tokenizer> tokenizer = tokenizer_for(source, files, format);
+  const std::int64_t vocabulary = source.config.vocab_size;
+  if (!names_puzzles(files)) {
+    check_shards(
+        files, format, [&] { return tokenizer_of(source); }, "the model's tokenizer");
+    return text::read_tokens(files, format, *tokenizer, vocabulary);
+  }
+  std::vector<std::int32_t> ids = puzzle_tokens(held_out_puzzles(), *tokenizer);
+  text::check_known_ids(ids, *tokenizer, vocabulary, kPuzzles);
+  return ids;
+}
+
+/// Appends the parts of a document of data::document_rows().
+void add_parts(std::span<const std::int32_t> ids, std::int64_t window, std::vector<text::Row>& rows) {
+  const std::int64_t size = std::ssize(ids);
+  for (std::int64_t predicted = 1; predicted < size;) {
+    const std::int64_t end = std::min(predicted + window, size),
+                       begin = std::max<std::int64_t>(0, end - window - 1);
+    text::Row& row = rows.emplace_back();
+    row.ids.assign(ids.begin() + begin, ids.begin() + end);
+    row.labels = row.ids;
+    std::fill_n(row.labels.begin(), predicted - begin, text::kIgnoredLabel);
+    predicted = end;
+  }
+}
+
+/// Returns the number of parts between white space, at least 1.
+std::int64_t count_words(std::string_view text) {
+  std::int64_t words = 1;
+  bool in_space = false;
+  for (std::size_t at = 0; at < text.size();) {
+    const bool space = text::is_space(text::decode_utf8(text, at));
+    if (space && !in_space) ++words;
+    in_space = space;
+  }
+  return words;
+}
+
+}  // namespace
+
+text::StepData file_rows(const weights::ModelSource& source, const std::vector<std::string>& files,
+                         const text::FileFormat& format, std::int64_t sequence_length) {
+  return stream_rows(file_tokens(source, files, format), sequence_length, files.front());
+}
+
+text::StepData file_windows(const weights::ModelSource& source, const std::vector<std::string>& files,
+                            const text::FileFormat& format, std::int64_t window, std::int64_t stride) {
+  return windows_of(file_tokens(source, files, format), window, stride, files.front());
+}
+
+text::StepData windows_of(std::span<const std::int32_t> ids, std::int64_t window, std::int64_t stride,
+                          const std::string& name) {
+  if (window < 2 || stride < 1 || stride > window) {
+    throw ConfigError(
+        fmt::format("--window {} --stride {}: the window has at least 2 tokens, and the stride is "
+                    "between 1 and the window",
+                    window, stride));
+  }
+  const std::int64_t size = std::ssize(ids);
+  if (size < 2)
+    throw ConfigError(fmt::format("{}: fewer than two tokens, so nothing can be predicted", name));
+  const std::int64_t length = std::min(window, size);
+  const std::int64_t count = 1 + (size - length + stride - 1) / stride;
+  text::StepData data = text::empty_step(count, length - 1);
+  std::int64_t predicted = 1;  // ids before this one are predicted already
+  for (std::int64_t w = 0; w < count; ++w) {
+    const std::int64_t begin = w * stride, end = std::min(begin + length, size);
+    text::Row row;
+    row.ids.assign(ids.begin() + begin, ids.begin() + end);
+    row.labels = row.ids;
+    const std::int64_t known = std::clamp<std::int64_t>(predicted - begin, 0, end - begin);
+    std::fill_n(row.labels.begin(), known, text::kIgnoredLabel);
+    predicted = end;
+    text::append_row(row, w, data);
+  }
+  return data;
+}
+
+text::StepData document_rows(const weights::ModelSource& source, const std::vector<std::string>& files,
+                             const text::FileFormat& format, std::int64_t window, std::int64_t& words) {
+  if (names_puzzles(files) || !text::holds_text(files, format.name))
+    throw ConfigError(fmt::format("--documents: {} holds no text", files.front()));
+  const std::unique_ptr<tokenizer::Tokenizer> tokenizer = tokenizer_for(source, files, format);
+  const text::Corpus corpus = text::read_corpus(files, format, *tokenizer, source.config.vocab_size);
+  const std::int32_t separator = tokenizer->separator();
+  std::vector<text::Row> rows;
+  std::int64_t begin = 0, longest = 0;
+  for (const std::int64_t length : corpus.document_lengths()) {
+    std::vector<std::int32_t> ids(static_cast<std::size_t>(length) + 1, tokenizer->bos().value_or(separator));
+    corpus.read(begin, std::span(ids).subspan(1));
+    begin += length;
+    if (ids.back() == separator) ids.pop_back();
+    if (ids.size() < 2) continue;  // an empty document
+    words += count_words(tokenizer->decode(std::span(ids).subspan(1)));
+    add_parts(ids, window, rows);
+  }
+  if (rows.empty()) throw ConfigError(fmt::format("{}: all documents are empty", files.front()));
+  for (const text::Row& row : rows) longest = std::max(longest, std::ssize(row.ids) - 1);
+  text::StepData data = text::empty_step(std::ssize(rows), longest);
+  for (std::size_t r = 0; r < rows.size(); ++r) text::append_row(rows[r], static_cast<std::int64_t>(r), data);
+  return data;
+}
+
+bool holds_conversations(const std::vector<std::string>& files, const std::string& format) {
+  if (names_puzzles(files) || (format != "auto" && format != "jsonl")) return false;
+  const std::string first = text::expand_files(files).front();
+  if (format == "auto" && !text::is_jsonl(first)) return false;
+  bool found = false;
+  text::read_json_lines(first, [&](const nlohmann::ordered_json& row, std::int64_t) {
+    found = text::is_conversation(row);
+    return false;
+  });
+  return found;
+}
+
+namespace {
+
+/// Returns as answer_rows() the rows that `encode` makes.
+text::StepData encoded_answers(const weights::ModelSource& source, const std::string& name,
+                               const std::string& template_name, std::int64_t sequence_length,
+                               std::vector<std::string>& notes,
+                               const std::function<std::vector<text::Row>(SftEncoder&)>& encode) {
+  const std::unique_ptr<tokenizer::Tokenizer> tokenizer = tokenizer_of(source);
+  if (tokenizer == nullptr) throw ConfigError(fmt::format("--data {}: {}", name, why_no_tokenizer(source)));
+  std::optional<ChatFormat> format;
+  if (template_name != "none") {
+    format.emplace(source, template_name, "--template", *tokenizer);
+    format->fix_date();
+  }
+  constexpr std::int64_t kUnlimited = std::int64_t{1} << 24;
+  const std::int64_t positions = source.config.max_position_embeddings;
+  SftRules rules;
+  rules.truncate = "left";
+  rules.sequence_length = sequence_length > 0 ? sequence_length : positions > 0 ? positions : kUnlimited;
+  SftEncoder encoder(rules, format ? &*format : nullptr, *tokenizer, source.config.vocab_size);
+  const std::vector<text::Row> rows = encode(encoder);
+  notes.push_back(describe(encoder.counts(), rules, name));
+  if (rows.empty()) throw ConfigError(fmt::format("--data {}: no row has an answer to predict", name));
+  text::StepData data = text::empty_step(static_cast<std::int64_t>(rows.size()), encoder.counts().longest);
+  for (std::size_t r = 0; r < rows.size(); ++r) text::append_row(rows[r], static_cast<std::int64_t>(r), data);
+  data.sequence_length = data.longest();
+  return data;
+}
+
+}  // namespace
+
+text::StepData answer_rows(const weights::ModelSource& source, const std::vector<std::string>& files,
+                           const std::string& template_name, std::int64_t sequence_length,
+                           std::vector<std::string>& notes) {
+  return encoded_answers(source, files.front(), template_name, sequence_length, notes,
+                         [&](SftEncoder& e) { return encode_all(e, files, held_out_puzzles()); });
+}
+
+text::StepData answer_rows(const weights::ModelSource& source, const std::vector<PlacedConversation>& rows,
+                           const std::string& name, const std::string& template_name,
+                           std::int64_t sequence_length, std::vector<std::string>& notes) {
+  return encoded_answers(source, name, template_name, sequence_length, notes,
+                         [&](SftEncoder& e) { return encode_all(e, rows); });
+}
+
+text::StepData memory_rows(const model::ModelConfig& model, Memory memory, std::int64_t sequence_length) {
+  check_one_kind(memory);
+  if (memory.source)
+    throw ConfigError("evaluate: give tokens or rows; a source of rows is only for training");
+  if (memory.rows.empty()) {
+    check_tokens(memory.tokens, model.vocab_size);
+    return stream_rows(std::move(memory.tokens), sequence_length, "tokens in memory");
+  }
+  text::Dataset::Options options;
+  options.sequence_length = sequence_length;
+  options.shuffle = false;
+  return all_rows(stored_set(model, std::move(memory), options));
+}
+
+}  // namespace mantissa::data

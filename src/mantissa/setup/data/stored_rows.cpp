@@ -1,0 +1,67 @@
+#include "mantissa/setup/data/stored_rows.h"
+
+#include <fmt/format.h>
+
+#include <iterator>
+#include <utility>
+
+#include "mantissa/text/rows/readers.h"
+#include "mantissa/text/rows/sources.h"
+
+namespace mantissa::data {
+
+StoredRows StoredRows::of_files(const std::vector<std::string>& files) {
+  StoredRows out;
+  out.files_ = text::expand_files(files);
+  for (std::size_t f = 0; f < out.files_.size(); ++f) {
+    text::read_json_lines(out.files_[f], [&](const nlohmann::ordered_json& row, std::int64_t line) {
+      out.rows_.push_back({row.dump(), f, line});
+      return true;
+    });
+  }
+  return out;
+}
+
+StoredRows StoredRows::of_puzzles(const text::KkOptions& options, std::string name) {
+  StoredRows out;
+  out.puzzles_ = options;
+  out.puzzle_name_ = std::move(name);
+  for (std::int64_t i = 0; i < options.count; ++i) out.rows_.push_back({{}, 0, i});
+  return out;
+}
+
+StoredRow StoredRows::at(std::int64_t i) const {
+  const Kept& kept = rows_.at(static_cast<std::size_t>(i));
+  const bool puzzle = kept.json.empty();
+  const std::string made =
+      puzzle ? text::to_jsonl_row(text::generate_one(puzzles_, kept.number)) : std::string();
+  return {nlohmann::ordered_json::parse(puzzle ? made : kept.json),
+          puzzle ? fmt::format("{} {}", puzzle_name_, kept.number)
+                 : fmt::format("{}:{}", files_[kept.file], kept.number)};
+}
+
+void StoredRows::keep(const std::vector<std::int64_t>& numbers) {
+  std::vector<Kept> kept;
+  for (const std::int64_t number : numbers)
+    kept.push_back(std::move(rows_.at(static_cast<std::size_t>(number))));
+  rows_ = std::move(kept);
+}
+
+StoredRows StoredRows::split_off(std::int64_t count) {
+  StoredRows out;
+  out.files_ = files_;
+  out.puzzles_ = puzzles_;
+  out.puzzle_name_ = puzzle_name_;
+  const auto first = rows_.end() - static_cast<std::ptrdiff_t>(count);
+  out.rows_.assign(std::make_move_iterator(first), std::make_move_iterator(rows_.end()));
+  rows_.erase(first, rows_.end());
+  return out;
+}
+
+std::size_t StoredRows::bytes() const {
+  std::size_t bytes = rows_.capacity() * sizeof(Kept);
+  for (const Kept& kept : rows_) bytes += kept.json.capacity();
+  return bytes;
+}
+
+}  // namespace mantissa::data

@@ -1,0 +1,49 @@
+// Rows that are kept as text until they are used, or generated then.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <nlohmann/json.hpp>
+#include <string>
+#include <vector>
+
+#include "mantissa/text/puzzles/kk.h"
+
+namespace mantissa::data {
+
+struct StoredRow {
+  nlohmann::ordered_json row;
+  std::string where;  // its file and line, or puzzle
+};
+
+/// The JSON rows of files, or generated puzzles, by number.
+class StoredRows {
+ public:
+  /// No rows.
+  StoredRows() = default;
+  /// Reads all rows of files, whose names may be globs. Throws FileError with file and line.
+  static StoredRows of_files(const std::vector<std::string>& files);
+  /// Takes the first options.count puzzles. `name` is that of a puzzle in messages, before its number.
+  static StoredRows of_puzzles(const text::KkOptions& options, std::string name);
+
+  std::int64_t size() const { return static_cast<std::int64_t>(rows_.size()); }
+  StoredRow at(std::int64_t i) const;
+  /// Keeps only the rows with these numbers, which are ascending.
+  void keep(const std::vector<std::int64_t>& numbers);
+  /// Moves the last `count` rows into another store.
+  StoredRows split_off(std::int64_t count);
+  std::size_t bytes() const;
+
+ private:
+  struct Kept {
+    std::string json;  // empty: a puzzle
+    std::size_t file = 0;
+    std::int64_t number = 0;  // line of the file, or puzzle
+  };
+  std::vector<Kept> rows_;
+  std::vector<std::string> files_;
+  text::KkOptions puzzles_;
+  std::string puzzle_name_;
+};
+
+}  // namespace mantissa::data

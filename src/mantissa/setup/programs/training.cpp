@@ -1,0 +1,174 @@
+#include "mantissa/setup/programs/training.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+
+#include "mantissa/core/base/error.h"
+#include "mantissa/core/base/words.h"
+#include "mantissa/engine/model/graphs.h"
+#include "mantissa/engine/plan/compile.h"
+#include "mantissa/engine/plan/passes.h"
+#include "mantissa/precision/policy/glob.h"
+#include "mantissa/setup/config/adapter.h"
+#include "mantissa/setup/config/post_training.h"
+#include "mantissa/setup/config/stages.h"
+#include "mantissa/setup/objective/objective.h"
+
+namespace mantissa::programs {
+
+std::int64_t tokens_of(const config::RunConfig& config, std::int64_t items) {
+  return items * config::rows_per_item(config) * config.data.sequence_length;
+}
+
+namespace {
+
+/// Returns the results that the objective of `config` needs besides log-probabilities.
+model::Extras extras_of(const config::RunConfig& config) {
+  if (config.train.objective != "rl") return {};
+  return {config.rl.entropy_coef > 0 ? model::Entropy::trained : model::Entropy::none,
+          config.rl.algorithm == "ppo"};
+}
+
+/// Returns the graph of `config` for micro-batches of `items` items, differentiated by all parameters that
+/// are not frozen.
+graph::Graph training_graph(const config::RunConfig& config, const model::ModelConfig& model,
+                            std::int64_t items) {
+  const std::int64_t length = config.data.sequence_length, tokens = tokens_of(config, items);
+  const std::span<const optim::Group> groups = config.optimizer.groups;
+  const auto frozen = [groups](std::string_view name) { return optim::settings_of(groups, name).freeze; };
+  if (model.scores) return model::build_scores(model, tokens, length, true, frozen);
+  return model::build_log_prob(model, tokens, length, true, frozen, extras_of(config));
+}
+
+/// Returns the formats of the blocks that hold frozen weights: those of an adapter's base, or of groups.
+plan::QuantisedSlots quantised_slots(const config::RunConfig& config, const model::ModelConfig& model) {
+  if (model.adapter != nullptr) return model::held_in_blocks(model);
+  return [groups = std::span<const optim::Group>(config.optimizer.groups)](std::string_view name) {
+    return optim::settings_of(groups, name).quantised();
+  };
+}
+
+/// Throws if a group matches only parameters of an adapter's base.
+void check_adapter_groups(std::span<const optim::Group> groups, const graph::Graph& graph) {
+  for (const optim::Group& group : groups) {
+    bool trained = false, of_base = false;
+    for (const graph::ValueId p : graph.parameters()) {
+      const graph::Value& value = graph.value(p);
+      if (precision::scope_match(group.match, value.name)) (value.fixed ? of_base : trained) = true;
+    }
+    if (trained || !of_base) continue;
+    throw ConfigError(fmt::format(
+        "{}: optimizer.group match = {} matches only weights of the adapter's base, which are "
+        "frozen. Groups select among the adapter's parameters, such as \"*.lora_A\"; adapter.base "
+        "is the format of the base",
+        group.origin, in_quotes(group.match)));
+  }
+}
+
+/// Returns the optimizer of `config` with the parameters that it updates.
+UpdateSource update_source(const config::RunConfig& config, const model::ModelConfig& model) {
+  const config::OptimizerSection& section = config.optimizer;
+  const graph::Graph graph = training_graph(config, model, 1);
+  std::vector<std::string> names;
+  for (const graph::ValueId p : graph.parameters()) {
+    if (!graph.value(p).fixed) names.push_back(graph.value(p).name);  // groups are for what can be trained
+  }
+  check_adapter_groups(section.groups, graph);
+  optim::check_groups(section.groups, names);
+  const auto decay = section.settings.find("weight_decay");
+  UpdateSource source{&optim::find_optimizer(section.name), section.settings,
+                      optim::trained_parameters(graph)};
+  for (optim::Parameter& p : source.parameters) {
+    const optim::GroupSettings group = optim::settings_of(section.groups, p.name);
+    const bool decays = p.shape.rank() >= 2 && decay != section.settings.end();
+    p.lr_scale = group.lr_scale;
+    p.weight_decay = group.weight_decay.value_or(decays ? std::get<double>(decay->second) : 0);
+  }
+  return source;
+}
+
+plan::Program compile_alone(const config::RunConfig& config, const model::ModelConfig& model,
+                            std::int64_t rows, const runtime::Device& device, bool fold, bool fuse,
+                            std::int64_t step) {
+  const std::int64_t length = config.data.sequence_length;
+  plan::CompileOptions options;
+  options.longest_row = length;
+  options.longest_leaf = length * config.batch.leaf;
+  options.shards = config.batch.shards;
+  options.one_micro_batch = rows == config.batch.global_batch_size;
+  options.recompute = plan::parse_recompute(config.batch.recompute);
+  options.chunk_tokens = config.batch.chunk_tokens;
+  options.fold = fold;
+  options.fuse = fuse;
+  options.quantised = quantised_slots(config, model);
+  options.join_head = fuse && objective::seeds_known(config.train.objective);
+  const precision::Policy policy = config::adapted_policy(config.policy.at_step(step), config.adapter);
+  return plan::compile(training_graph(config, model, rows), policy, options, device.host());
+}
+
+}  // namespace
+
+plan::Program compile_training(const config::RunConfig& config, const model::ModelConfig& model,
+                               std::int64_t rows, const runtime::Device& device, bool fold, bool fuse,
+                               std::int64_t step) {
+  plan::Program program = compile_alone(config, model, rows, device, fold, fuse, step);
+  add_update(program, update_source(config, model), device);
+  return program;
+}
+
+plan::Program compile_log_probs(const config::RunConfig& config, const model::ModelConfig& model,
+                                const runtime::Device& device, std::int64_t step, bool value) {
+  const std::int64_t length = config.data.sequence_length;
+  plan::CompileOptions options;
+  options.longest_row = options.longest_leaf = length;
+  options.quantised = model::held_in_blocks(model);
+  options.chunk_tokens = config.batch.chunk_tokens;
+  const precision::Policy policy = config::adapted_policy(config.policy.at_step(step), config.adapter);
+  const graph::Graph graph = model::build_log_prob(model, tokens_of(config, config.batch.micro_batch_size),
+                                                   length, false, {}, {model::Entropy::none, value});
+  return plan::compile(graph, policy, options, device.host());
+}
+
+plan::Lower lower_run(const config::RunConfig& config, const model::ModelConfig& model) {
+  const auto graph =
+      std::make_shared<graph::Graph>(training_graph(config, model, config.batch.micro_batch_size));
+  return [graph, source = update_source(config, model),
+          adapter = config.adapter](const precision::Policy& of_run) {
+    const precision::Policy policy = config::adapted_policy(of_run, adapter);
+    plan::Program program = plan::assign_formats(*graph, policy);
+    program.update = std::make_shared<const plan::Program>(
+        plan::assign_update(update_graph(source, policy).graph, policy, program));
+    return program;
+  };
+}
+
+std::vector<Part> compile_parts(const config::RunConfig& config, const model::ModelConfig& model,
+                                const runtime::Device& device) {
+  std::vector<Part> parts;
+  for (std::size_t stage = 0; stage < config::stage_count(config); ++stage) {
+    const config::RunConfig own = config::stage_config(config, stage);
+    const model::ModelConfig own_model = config::stage_model(config, model, stage);
+    const std::int64_t begin = config::first_step(config, stage), end = begin + own.run.steps;
+    std::vector<std::int64_t> firsts = {begin};
+    for (const std::int64_t step : config.policy.changes()) {
+      if (begin < step && step < end) firsts.push_back(step);
+    }
+    const UpdateSource source = update_source(own, own_model);
+    for (const std::int64_t first : firsts) {
+      auto program = std::make_shared<plan::Program>(
+          compile_alone(own, own_model, own.batch.micro_batch_size, device, true, true, first));
+      std::vector<optim::Number> numbers = add_update(*program, source, device);
+      parts.push_back({first, stage, std::move(program), std::move(numbers), own.log.observe});
+    }
+  }
+  return parts;
+}
+
+std::size_t largest_arena(std::span<const Part> parts) {
+  std::size_t most = 0;
+  for (const Part& part : parts) most = std::max(most, part.program->memory.arena());
+  return most;
+}
+
+}  // namespace mantissa::programs

@@ -1,0 +1,28 @@
+// The rows of Logic-RL's data set of Knights-and-Knaves puzzles, and those of `mantissa data kk`.
+#pragma once
+
+#include <nlohmann/json.hpp>
+#include <string>
+#include <vector>
+
+#include "mantissa/text/rows/conversation_row.h"
+#include "mantissa/text/puzzles/kk_statement.h"
+
+namespace mantissa::text {
+
+/// Returns true for a row with `solution_text_format` and a puzzle in `prompt` or `quiz`.
+bool is_logic_rl(const nlohmann::ordered_json& row);
+
+/// Returns the puzzle as a conversation. Its answer is
+///   <think>REASONING</think> <answer>SOLUTION</answer>
+/// with the row's `solution_text_format`, and a reasoning made from `statements` (kk_reasoning), else the
+/// row's own steps in `cot_repeat_steps`, else none. A prompt that is a ChatML text becomes its messages, and
+/// its beginning of an answer becomes the beginning of this answer. Throws FileError if a field has the wrong
+/// type.
+ConversationRow read_logic_rl(const nlohmann::ordered_json& row, const std::string& where);
+
+/// Parses statements such as "(('lying', 1), ('or', ('lying', 0), ('telling-truth', 1)))" about `people`
+/// people. Returns none for other text.
+std::vector<KkStatement> parse_kk_statements(std::string_view text, int people);
+
+}  // namespace mantissa::text

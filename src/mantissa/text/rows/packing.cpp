@@ -1,0 +1,72 @@
+#include "mantissa/text/rows/packing.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cassert>
+
+#include "mantissa/core/base/error.h"
+
+namespace mantissa::text {
+
+std::vector<std::vector<std::int64_t>> pack(std::span<const std::int64_t> lengths, std::int64_t capacity,
+                                            std::int64_t open_rows) {
+  std::vector<std::vector<std::int64_t>> rows;
+  std::vector<std::int64_t> room;  // of each row
+  std::size_t first_open = 0;
+  for (std::size_t i = 0; i < lengths.size(); ++i) {
+    const std::int64_t length = lengths[i];
+    if (length < 2 || length > capacity) {
+      throw ConfigError(
+          fmt::format("document {} has {} ids; a row has room for 2 to {}", i, length, capacity));
+    }
+    auto place = std::find_if(room.begin() + static_cast<std::ptrdiff_t>(first_open), room.end(),
+                              [&](std::int64_t left) { return left >= length; });
+    if (place == room.end()) {
+      rows.emplace_back();
+      room.push_back(capacity);
+      place = room.end() - 1;
+      const auto open = static_cast<std::size_t>(std::max<std::int64_t>(1, open_rows));
+      first_open = std::max(first_open, room.size() - std::min(room.size(), open));
+    }
+    *place -= length;
+    rows[static_cast<std::size_t>(place - room.begin())].push_back(static_cast<std::int64_t>(i));
+    while (first_open < room.size() && room[first_open] < 2) ++first_open;  // full
+  }
+  return rows;
+}
+
+Row join(std::span<const Row* const> parts) {
+  const bool labels = std::ranges::any_of(parts, [](const Row* part) { return !part->labels.empty(); });
+  const bool weights = std::ranges::any_of(parts, [](const Row* part) { return !part->weights.empty(); });
+  Row row;
+  for (const Row* part : parts) {
+    assert(part->documents.empty());
+    const auto size = static_cast<std::ptrdiff_t>(part->ids.size());
+    row.documents.push_back(size);
+    row.ids.insert(row.ids.end(), part->ids.begin(), part->ids.end());
+    if (labels) {
+      const std::vector<std::int32_t>& from = part->labels.empty() ? part->ids : part->labels;
+      row.labels.insert(row.labels.end(), from.begin(), from.end());
+    }
+    if (weights && part->weights.empty()) row.weights.insert(row.weights.end(), part->ids.size(), 1.0F);
+    if (weights) row.weights.insert(row.weights.end(), part->weights.begin(), part->weights.end());
+  }
+  return row;
+}
+
+std::vector<Row> packed_rows(std::span<const Row> rows, std::int64_t sequence_length) {
+  std::vector<std::int64_t> lengths;
+  lengths.reserve(rows.size());
+  for (const Row& row : rows) lengths.push_back(std::ssize(row.ids));
+  std::vector<Row> packed;
+  std::vector<const Row*> parts;
+  for (const std::vector<std::int64_t>& documents : pack(lengths, sequence_length + 1)) {
+    parts.clear();
+    for (const std::int64_t d : documents) parts.push_back(&rows[static_cast<std::size_t>(d)]);
+    packed.push_back(join(parts));
+  }
+  return packed;
+}
+
+}  // namespace mantissa::text

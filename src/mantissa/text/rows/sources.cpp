@@ -1,0 +1,182 @@
+#include "mantissa/text/rows/sources.h"
+
+#include <fmt/format.h>
+#include <glob.h>
+
+#include <algorithm>
+#include <array>
+#include <filesystem>
+#include <limits>
+#include <new>
+#include <stdexcept>
+
+#include "mantissa/core/base/error.h"
+#include "mantissa/text/rows/byte_reader.h"
+#include "mantissa/text/rows/readers.h"
+
+namespace mantissa::text {
+namespace {
+
+namespace fs = std::filesystem;
+
+void require_regular_file(const std::string& path) {
+  std::error_code error;
+  const fs::file_status status = fs::status(path, error);
+  if (status.type() == fs::file_type::not_found) {
+    throw FileError(fmt::format("data: file not found: \"{}\"", path));
+  }
+  if (status.type() == fs::file_type::directory) {
+    throw FileError(
+        fmt::format("data: \"{0}\" is a directory; name its files, for example \"{0}/*.txt\"", path));
+  }
+  if (!fs::is_regular_file(status)) {
+    throw FileError(fmt::format("data: \"{}\" is not a regular file; its size must be known", path));
+  }
+}
+
+std::vector<std::string> match(const std::string& pattern) {
+  glob_t found{};
+  const int result = ::glob(pattern.c_str(), GLOB_NOSORT, nullptr, &found);
+  std::vector<std::string> paths;
+  if (result == 0) paths.assign(found.gl_pathv, found.gl_pathv + found.gl_pathc);
+  ::globfree(&found);
+  if (paths.empty()) {
+    throw FileError(
+        fmt::format("data: no file matches \"{}\"; relative patterns start at the config's folder", pattern));
+  }
+  std::sort(paths.begin(), paths.end());
+  return paths;
+}
+
+struct Ending {
+  const char* end;
+  const char* format;
+};
+constexpr std::array<Ending, 8> kEndings{{{".txt", "text"},
+                                          {".text", "text"},
+                                          {".md", "text"},
+                                          {".jsonl", "jsonl"},
+                                          {".ndjson", "jsonl"},
+                                          {".bin", "tokens"},
+                                          {".tokens", "tokens"},
+                                          {".idx", "binidx"}}};
+
+std::string format_by_name(const std::string& path) {
+  const fs::path name = without_compression(path);
+  const std::string end = name.extension().string();
+  // Megatron's pair: x.idx describes the ids of x.bin, which are not raw.
+  if (end == ".bin" && fs::exists(fs::path(path).replace_extension(".idx"))) return "binidx";
+  for (const Ending& known : kEndings) {
+    if (end == known.end) return known.format;
+  }
+  if (end == ".parquet") ByteReader refuses(path);
+  for (const char* compression : {".bz2", ".xz", ".lz4", ".zip", ".7z"}) {
+    if (end != compression) continue;
+    throw ConfigError(fmt::format(
+        "\"{}\": of compressed files this version reads .gz and .zst; decompress it first", path));
+  }
+  throw ConfigError(fmt::format(
+      "data.format: \"auto\" does not know the extension of \"{}\" (known: .txt .text .md .jsonl "
+      ".ndjson, also with .gz or .zst, and .bin .tokens); set data.format to text, jsonl or tokens",
+      path));
+}
+
+void append_file(const std::string& path, const FileFormat& format, const tokenizer::Tokenizer& tokenizer,
+                 std::int64_t vocabulary, Corpus& corpus) {
+  const std::string of = format_of(path, format.name);
+  if (of == "text") append_text_file(path, tokenizer, vocabulary, corpus);
+  if (of == "jsonl") append_jsonl_file(path, tokenizer, vocabulary, corpus);
+  if (of == "tokens") append_token_file(path, vocabulary, corpus, format.ids);
+}
+
+}  // namespace
+
+IdType id_type_named(const std::string& name, const std::string& where) {
+  if (name == "auto") return IdType::automatic;
+  if (name == "uint16") return IdType::uint16;
+  if (name == "uint32") return IdType::uint32;
+  throw ConfigError(fmt::format("{} {}: one of auto, uint16, uint32", where, name));
+}
+
+std::vector<std::string> expand_files(const std::vector<std::string>& patterns) {
+  if (patterns.empty()) throw ConfigError("data: no file given");
+  std::vector<std::string> paths;
+  for (const std::string& pattern : patterns) {
+    const bool is_glob = pattern.find_first_of("*?[") != std::string::npos && !fs::exists(pattern);
+    if (!is_glob) {
+      paths.push_back(pattern);
+      continue;
+    }
+    std::vector<std::string> matches = match(pattern);
+    // The description that `data shard` writes beside its shards is not data.
+    const auto describes = [](const std::string& path) {
+      return fs::path(path).filename() == "shards.json" &&
+             fs::exists(fs::path(path).parent_path() / "shard-00000.bin");
+    };
+    if (!std::ranges::all_of(matches, describes)) std::erase_if(matches, describes);
+    paths.insert(paths.end(), matches.begin(), matches.end());
+  }
+  for (const std::string& path : paths) require_regular_file(path);
+  return paths;
+}
+
+bool holds_text(const std::vector<std::string>& patterns, const std::string& format) {
+  if (format != "auto") return format == "text" || format == "jsonl";
+  const std::vector<std::string> paths = expand_files(patterns);
+  return std::ranges::any_of(paths, [](const std::string& path) {
+    const std::string by_name = format_by_name(path);
+    return by_name == "text" || by_name == "jsonl";
+  });
+}
+
+bool is_jsonl(const std::string& path) {
+  return format_by_name(path) == "jsonl";
+}
+
+std::string format_of(const std::string& path, const std::string& format) {
+  const std::string of = format == "auto" ? format_by_name(path) : format;
+  if (of == "text" || of == "jsonl" || of == "tokens") return of;
+  if (of == "binidx") {
+    throw ConfigError(
+        fmt::format("\"{}\": this version does not read binidx (Megatron's .bin with .idx); write the ids as "
+                    "a plain token file and set data.format = \"tokens\"",
+                    path));
+  }
+  throw ConfigError(
+      fmt::format("data.format: \"{}\" is not a format (formats: auto, text, jsonl, tokens)", format));
+}
+
+Corpus read_corpus(const std::vector<std::string>& patterns, const FileFormat& format,
+                   const tokenizer::Tokenizer& tokenizer, std::int64_t vocabulary) {
+  if (vocabulary < 1 || vocabulary > std::numeric_limits<std::int32_t>::max()) {
+    throw ConfigError(fmt::format("a vocabulary of {} entries cannot be read; ids are 32-bit", vocabulary));
+  }
+  Corpus corpus;
+  for (const std::string& path : expand_files(patterns)) {
+    try {
+      append_file(path, format, tokenizer, vocabulary, corpus);
+    } catch (const std::bad_alloc&) {
+      throw ResourceError(fmt::format(
+          "data: not enough memory for the tokens of \"{}\", four bytes each. Fix: write token files with "
+          "mantissa data shard, which are not held in memory, or use a machine with more memory",
+          path));
+    } catch (const std::length_error&) {  // more than a vector can hold
+      throw FileError(fmt::format("data: \"{}\" is too large to read; use smaller files", path));
+    }
+  }
+  if (corpus.tokens() == 0) {
+    throw FileError(fmt::format("data: \"{}\"{} contains no tokens", patterns.front(),
+                                patterns.size() > 1 ? " and the files after it" : ""));
+  }
+  return corpus;
+}
+
+std::vector<std::int32_t> read_tokens(const std::vector<std::string>& patterns, const FileFormat& format,
+                                      const tokenizer::Tokenizer& tokenizer, std::int64_t vocabulary) {
+  const Corpus corpus = read_corpus(patterns, format, tokenizer, vocabulary);
+  std::vector<std::int32_t> ids(static_cast<std::size_t>(corpus.tokens()));
+  corpus.read(0, ids);
+  return ids;
+}
+
+}  // namespace mantissa::text

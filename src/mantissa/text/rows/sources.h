@@ -1,0 +1,63 @@
+// Token ids from files: plain text, JSON lines, and files of raw ids.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include "mantissa/text/rows/corpus.h"
+#include "mantissa/text/tokenizer/tokenizer.h"
+
+namespace mantissa::text {
+
+/// How files are read: the name of their format, and the type of ids without a header.
+struct FileFormat {
+  FileFormat(const char* named = "auto") : name(named) {}         // NOLINT(google-explicit-constructor)
+  FileFormat(std::string named, IdType type = IdType::automatic)  // NOLINT(google-explicit-constructor)
+      : name(std::move(named)), ids(type) {}
+  std::string name;  // auto, text, jsonl or tokens
+  IdType ids = IdType::automatic;
+};
+
+/// Returns the type that "auto", "uint16" or "uint32" names. Throws ConfigError for another name, which
+/// `where` gave.
+IdType id_type_named(const std::string& name, const std::string& where);
+
+/// Expands names and globs (`*`, `?`, `[…]`) to files in the given order; the files of one glob are sorted by
+/// bytes. A file whose name equals the pattern takes precedence over the glob. A glob leaves out shards.json
+/// beside the shards that it describes. Throws FileError for a missing
+/// file, a glob without a match, or anything that is not a regular file, and ConfigError for an empty list.
+std::vector<std::string> expand_files(const std::vector<std::string>& patterns);
+
+/// Returns true if any of the files, read as read_tokens() reads them, is text that a tokenizer turns into
+/// ids.
+bool holds_text(const std::vector<std::string>& patterns, const std::string& format);
+
+/// Returns true if the name of `path` is one of JSON lines.
+bool is_jsonl(const std::string& path);
+
+/// Returns the ids of all files as one stream. `patterns` as for expand_files. Formats:
+///   text    The bytes of a file, unchanged. A separator precedes each file but the first.
+///   jsonl   One JSON object per line with the document in the string field `text`. A separator
+///           follows each document. Blank lines are skipped.
+///   tokens  Ids without separators, in the layouts of TokenFile.
+///   auto    By file name extension. .txt .text .md: text; .jsonl .ndjson: jsonl; .bin .tokens: tokens.
+/// Text and JSON lines may be compressed; their names then end with .gz or .zst.
+///
+/// `vocabulary` is the number of entries of the model's embedding; every id is below it. Throws ConfigError
+/// for an unknown format, and for text in which an id of the tokenizer is not below `vocabulary`. Throws
+/// FileError, with file and line or position, for a file that does not match its format, and if all files
+/// together contain no tokens.
+Corpus read_corpus(const std::vector<std::string>& patterns, const FileFormat& format,
+                   const tokenizer::Tokenizer& tokenizer, std::int64_t vocabulary);
+/// Returns the same ids in memory.
+std::vector<std::int32_t> read_tokens(const std::vector<std::string>& patterns, const FileFormat& format,
+                                      const tokenizer::Tokenizer& tokenizer, std::int64_t vocabulary);
+
+/// Returns "text", "jsonl" or "tokens": `format`, or if that is "auto" the format of the file's name. Throws
+/// ConfigError for an unknown or unsupported one.
+std::string format_of(const std::string& path, const std::string& format);
+
+}  // namespace mantissa::text

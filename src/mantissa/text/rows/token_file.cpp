@@ -1,0 +1,171 @@
+#include "mantissa/text/rows/token_file.h"
+
+#include <fcntl.h>
+#include <fmt/format.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <array>
+#include <cerrno>
+#include <limits>
+#include <system_error>
+#include <utility>
+#include <vector>
+
+#include "mantissa/core/base/error.h"
+#include "mantissa/text/rows/id_dtype.h"
+#include "mantissa/text/rows/shard_header.h"
+
+namespace mantissa::text {
+
+struct TokenFile::Open {
+  explicit Open(std::string name)
+      : path(std::move(name)), descriptor(::open(path.c_str(), O_RDONLY | O_CLOEXEC)) {
+    struct stat status {};
+    if (descriptor < 0 || ::fstat(descriptor, &status) != 0) {
+      const int error = errno;
+      if (descriptor >= 0) ::close(descriptor);
+      throw FileError(fmt::format("\"{}\" cannot be read: {}", path, std::generic_category().message(error)));
+    }
+    bytes = static_cast<std::uint64_t>(status.st_size);
+  }
+  ~Open() { ::close(descriptor); }
+  Open(const Open&) = delete;
+  Open& operator=(const Open&) = delete;
+
+  std::string path;
+  int descriptor;
+  std::uint64_t bytes = 0;
+};
+
+namespace {
+
+std::uint32_t little_endian(const unsigned char* bytes, std::size_t width) {
+  std::uint32_t value = 0;
+  for (std::size_t i = 0; i < width; ++i) value |= static_cast<std::uint32_t>(bytes[i]) << (8 * i);
+  return value;
+}
+
+/// Returns the bytes of a raw id.
+std::size_t width_of(IdType type, std::int64_t vocabulary) {
+  if (type != IdType::automatic) return type == IdType::uint16 ? 2 : 4;
+  return vocabulary < 65536 ? 2 : 4;
+}
+
+/// Throws DtypeError if the first bytes look like another format.
+void refuse_strangers(const std::string& path, std::span<const std::byte> begin, std::int64_t vocabulary,
+                      std::size_t bits) {
+  const auto stranger = stranger_among_ids(begin, vocabulary);
+  if (!stranger) return;
+  throw DtypeError(fmt::format(
+      "\"{0}\": {1}, but a token file holds little-endian uint{2} for a vocabulary of {3}, without a header; "
+      "write it with ids.astype(numpy.uint{2}).tofile(path) in NumPy, or use the text itself as data",
+      path,
+      *stranger == ".npy" ? "is a NumPy array with its header" : fmt::format("holds ids as {}", *stranger),
+      bits, vocabulary));
+}
+
+}  // namespace
+
+TokenFile::TokenFile(const std::string& path, std::int64_t vocabulary, IdType type)
+    : file_(std::make_shared<Open>(path)), vocabulary_(vocabulary), width_(width_of(type, vocabulary)) {
+  constexpr std::uint64_t kLook = 2048;
+  std::vector<unsigned char> begin(static_cast<std::size_t>(std::min(kLook, file_->bytes)));
+  read_bytes(0, begin);
+  const std::span<const std::byte> look = std::as_bytes(std::span(begin));
+  read_header(look);
+  if (offset_ > 0) return;
+  refuse_strangers(path, look, vocabulary, 8 * width_);
+  if (file_->bytes % width_ != 0) {
+    throw FileError(
+        type == IdType::automatic
+            ? fmt::format("\"{0}\": {1} bytes are not whole uint{2} ids; a vocabulary of {3} needs "
+                          "little-endian uint{2}, unless data.id_type says otherwise",
+                          path, file_->bytes, 8 * width_, vocabulary)
+            : fmt::format("\"{0}\": expected whole ids of data.id_type = \"uint{1}\", got {2} bytes. Fix: "
+                          "set data.id_type to the type of the file's ids",
+                          path, 8 * width_, file_->bytes));
+  }
+  count_ = static_cast<std::int64_t>(file_->bytes / width_);
+}
+
+void TokenFile::read_header(std::span<const std::byte> begin) {
+  if (begin.size() < 8) return;
+  const std::int32_t magic = header_word(begin, 0), version = header_word(begin, 1);
+  const bool narrow = magic == ShardHeader::kNarrowMagic, wide = magic == ShardHeader::kWideMagic;
+  if (!narrow && !wide) return;
+  const std::int32_t expected = narrow ? ShardHeader::kNarrowVersion : ShardHeader::kWideVersion;
+  if (version != expected) {
+    throw FileError(
+        fmt::format("\"{}\": begins like a shard of llm.c, but its version is {}; supported is {}", path(),
+                    version, expected));
+  }
+  if (begin.size() < ShardHeader::kBytes) {
+    throw FileError(
+        fmt::format("\"{}\": the header of a shard of llm.c has {} bytes, but the file ends at "
+                    "byte {}. Fix: copy or write the file again",
+                    path(), ShardHeader::kBytes, begin.size()));
+  }
+  offset_ = ShardHeader::kBytes;
+  width_ = narrow ? 2 : 4;
+  count_ = header_word(begin, ShardHeader::kCount);
+  const std::uint64_t bytes =
+      offset_ + width_ * static_cast<std::uint64_t>(std::max<std::int64_t>(count_, 0));
+  if (count_ < 0 || bytes != file_->bytes) {
+    throw FileError(
+        fmt::format("\"{}\": its header states {} ids of uint{}, which makes {} bytes, but the "
+                    "file has {}. Fix: copy or write the file again",
+                    path(), count_, 8 * width_, bytes, file_->bytes));
+  }
+  const std::int32_t separator = header_word(begin, ShardHeader::kSeparator);
+  if (separator > 0 && separator <= vocabulary_) separator_ = separator - 1;
+}
+
+const std::string& TokenFile::path() const {
+  return file_->path;
+}
+
+void TokenFile::read_bytes(std::uint64_t offset, std::span<unsigned char> out) const {
+  for (std::size_t done = 0; done < out.size();) {
+    const ssize_t got =
+        ::pread(file_->descriptor, out.data() + done, out.size() - done, static_cast<off_t>(offset + done));
+    if (got < 0 && errno == EINTR) continue;
+    if (got < 0) {
+      throw FileError(fmt::format("\"{}\" cannot be read at byte {}: {}", path(), offset + done,
+                                  std::generic_category().message(errno)));
+    }
+    if (got == 0) {
+      throw FileError(
+          fmt::format("\"{}\" ended early, at byte {}: it had {} bytes when it was opened; check "
+                      "that nothing is writing it",
+                      path(), offset + done, file_->bytes));
+    }
+    done += static_cast<std::size_t>(got);
+  }
+}
+
+void TokenFile::read(std::int64_t first, std::span<std::int32_t> out) const {
+  constexpr std::size_t kBuffer = std::size_t{1} << 13;
+  std::array<unsigned char, kBuffer> buffer;  // NOLINT(cppcoreguidelines-pro-type-member-init): is read into
+  const std::size_t most = kBuffer / width_;
+  for (std::size_t done = 0; done < out.size();) {
+    const std::size_t batch = std::min(most, out.size() - done);
+    const std::uint64_t at = static_cast<std::uint64_t>(first) + done;
+    read_bytes(offset_ + at * width_, std::span(buffer).first(batch * width_));
+    for (std::size_t i = 0; i < batch; ++i) {
+      const std::uint32_t id = little_endian(&buffer[i * width_], width_);
+      if (id >= static_cast<std::uint64_t>(vocabulary_)) {
+        throw FileError(
+            fmt::format("\"{}\": id {} at position {} is not below the vocabulary size {} "
+                        "(read as little-endian uint{}); check that the file was written for this "
+                        "vocabulary and with this id width, which data.id_type sets for raw ids",
+                        path(), id, at + i, vocabulary_, 8 * width_));
+      }
+      out[done + i] = static_cast<std::int32_t>(id);
+    }
+    done += batch;
+  }
+}
+
+}  // namespace mantissa::text

@@ -1,0 +1,32 @@
+// The precompiled normalisation tables of SentencePiece, as stored in tokenizer.json.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "mantissa/text/tokenizer/json.h"
+
+namespace mantissa::tokenizer {
+
+/// A trie (a double array in the format of darts-clone) from character sequences to their replacements.
+class PrecompiledCharsmap {
+ public:
+  /// Reads the base64 text of a file: the size of the trie in bytes, the trie, the replacements with NUL
+  /// ends.
+  static PrecompiledCharsmap read(const JsonView& json);
+
+  /// Replaces each grapheme of less than 6 bytes, else each of its code points, by its entry, if there is
+  /// one.
+  std::string apply(std::string_view text) const;
+
+ private:
+  /// Returns true and the replacement of the shortest prefix of `key` in the trie.
+  bool find(std::string_view key, std::string_view& replacement) const;
+
+  std::vector<std::uint32_t> trie_;
+  std::string replacements_;
+};
+
+}  // namespace mantissa::tokenizer

@@ -1,0 +1,43 @@
+// Policy optimization as the objective of a trainer: the loss of setup/objective/policy_loss.h on the
+// responses of a rollout.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <vector>
+
+#include "mantissa/setup/objective/objective.h"
+#include "mantissa/setup/objective/policy_loss.h"
+#include "mantissa/setup/objective/settings.h"
+#include "mantissa/train/rl/experience.h"
+
+namespace mantissa::rl {
+
+class PolicyObjective final : public objective::Objective {
+ public:
+  explicit PolicyObjective(objective::PolicySettings settings) : settings_(settings) {}
+
+  /// Sets the responses of the next step, in the order of its rows. `fresh`: the weights are those of the
+  /// rollout. `experience` must live until the step ends.
+  void set_rows(const Experience& experience, std::vector<std::size_t> order, bool fresh);
+
+  bool seeds_known() const override { return false; }
+  void begin(const objective::Step& step) override;
+  void seeds(const objective::MicroBatch& micro, const objective::Outputs* outputs,
+             const objective::Seeds& seeds) override;
+  void observe(const objective::MicroBatch& /*micro*/, const objective::Outputs& /*outputs*/) override {}
+  /// The metrics are those of the experience, if `fresh`, then the parts of the loss and its statistics.
+  objective::Outcome end() override;
+
+ private:
+  objective::PolicySettings settings_;
+  const Experience* experience_ = nullptr;
+  std::vector<std::size_t> order_;
+  bool fresh_ = false;
+  objective::PolicyStep step_;
+  objective::PolicyLoss loss_;
+  objective::PolicyStatistics statistics_;
+  double difference_ = 0;  // largest |log-probability in training − when sampled|
+};
+
+}  // namespace mantissa::rl

@@ -1,0 +1,458 @@
+#include "mantissa/train/run/run.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <chrono>
+#include <cmath>
+#include <limits>
+
+#include "mantissa/core/base/counted.h"
+#include "mantissa/core/base/words.h"
+#include "mantissa/engine/runtime/process.h"
+#include "mantissa/files/io/atomic.h"
+#include "mantissa/files/io/file.h"
+#include "mantissa/files/io/lock.h"
+#include "mantissa/files/io/model_path.h"
+#include "mantissa/files/peft/reader.h"
+#include "mantissa/kernels/guard_count.h"
+#include "mantissa/report/summary.h"
+#include "mantissa/setup/config/stages.h"
+#include "mantissa/setup/forecast/native.h"
+#include "mantissa/setup/programs/training.h"
+#include "mantissa/setup/weights/adapted.h"
+#include "mantissa/setup/weights/base_hash.h"
+#include "mantissa/setup/weights/start.h"
+#include "mantissa/text/tokenizer/kinds.h"
+#include "mantissa/train/run/cures.h"
+#include "mantissa/train/run/data_hash.h"
+#include "mantissa/train/run/journal.h"
+#include "mantissa/train/run/observations.h"
+#include "mantissa/train/steps/health_watch.h"
+#include "mantissa/train/steps/resume.h"
+#include "mantissa/train/steps/watch.h"
+
+namespace mantissa::run {
+namespace {
+
+using Clock = std::chrono::steady_clock;
+
+double seconds_since(Clock::time_point start) {
+  return std::chrono::duration<double>(Clock::now() - start).count();
+}
+
+void check_plans(const train::Trainer& trainer) {
+  if (!trainer.config().native_only) return;
+  for (const programs::Part& part : trainer.parts()) forecast::check_native(*part.program, trainer.device());
+}
+
+bool is_below_f32(const plan::Program& program) {
+  return std::ranges::any_of(program.buffers,
+                             [](const plan::Buffer& b) { return !b.integer && bytes_of(b.type) < 4; });
+}
+
+report::RunSummary summary_of(const Result& r) {
+  report::RunSummary s;
+  s.steps = r.steps;
+  s.final_loss = r.final_loss;
+  if (r.validation) s.validation_loss = r.validation->loss;
+  s.tokens = r.tokens;
+  s.seconds = r.seconds;
+  s.predicted_peak_bytes = static_cast<std::int64_t>(r.predicted_peak_bytes);
+  s.measured_peak_bytes = static_cast<std::int64_t>(r.measured_peak_bytes);
+  s.skipped = r.skipped;
+  s.policy = r.policy;
+  s.weights_xxh64 = r.weights_xxh64;
+  return s;
+}
+
+/// One run, from a trainer and an optional state to its summary.
+class Run {
+ public:
+  Run(train::Trainer& trainer, RowHashes rows, Start& start, const Events& events, std::stop_token stop)
+      : trainer_(trainer),
+        rows_(std::move(rows)),
+        config_(trainer.config()),
+        told_(std::move(start.told)),
+        directory_(start.directory),
+        out_(start.directory.out),
+        returns_weights_(start.return_weights),
+        files_(std::move(start.files)),
+        events_(events),
+        stop_(std::move(stop)) {}
+
+  Result operator()(const std::optional<io::FoundState>& state) {
+    if (directory_.resume) load_state(state);
+    begins_ = trainer_.step() == 0;
+    begin_directory();
+    for (const std::string& note : trainer_.notes()) tell(note);
+    keep_start();
+    runtime::release_free_memory();  // planning's
+    return loop();
+  }
+
+ private:
+  void tell(const std::string& note) const {
+    if (events_.on_note) events_.on_note(note);
+  }
+
+  void load_state(const std::optional<io::FoundState>& chosen) {
+    if (!chosen) return tell(fmt::format("{} has no state yet: the run starts at step 1", out_.string()));
+    const io::StateReader state(chosen->path);
+    changes_ = state.header().changes;
+    if (const std::optional<std::string> change =
+            train::resumed_change(state.header(), config_, model_json(trainer_, chosen->step)))
+      changes_.push_back(*change);
+    restore(trainer_, state, chosen->path);
+    last_loss_ = state.header().loss;
+    tell(fmt::format("resumed from {} at step {}", chosen->path.string(), chosen->step));
+    if (changes_.size() > state.header().changes.size()) tell("changed at " + changes_.back());
+  }
+
+  void begin_directory() {
+    // Removes states of steps that will run again. An existing model is replaced once the new one is on disk.
+    if (directory_.overwrite || directory_.resume) io::remove_states_after(out_, trainer_.step());
+    const explain::Explained plan = explain::describe_training(
+        config_, trainer_.source().config, trainer_.parts(), trainer_.part(), trainer_.memory(),
+        trainer_.machine(), trainer_.device(), told_, {}, trainer_.task().passes());
+    io::write_file_atomic(out_ / "config.toml", config_.to_toml());
+    io::write_file_atomic(out_ / "plan.txt", explain::to_text(plan));
+    write_tokenizer();
+    predicted_peak_ = plan.peak_bytes;
+    stages_ = plan.training->stages;
+    for (const std::string& note : told_.notes) tell(note);
+    for (const std::string& warning : told_.warnings) {
+      if (events_.on_warning) events_.on_warning({warning});
+    }
+    if (events_.on_plan) events_.on_plan(plan);
+  }
+
+  /// Keeps the files that belong to the model's text, so that a state can be used without a model.
+  void write_tokenizer() const {
+    const std::filesystem::path folder = out_ / tokenizer::kRunFolder;
+    if (files_.empty()) {
+      std::filesystem::remove_all(folder);  // of the run that is overwritten
+      return;
+    }
+    io::AtomicDirectory directory(folder);
+    for (const auto& [name, text] : files_) io::write_file_atomic(directory.beside() / name, text);
+    directory.commit();
+  }
+
+  /// Keeps the weights that are trained, before the first step, for ParameterHealth::never_moved.
+  void keep_start() {
+    if (config_.log.health_interval == 0) return;
+    const std::filesystem::path path = out_ / "start.safetensors";
+    if (trainer_.step() == 0) {
+      weights::StartBase base = base_of(trainer_, fixed_hash());
+      if (adapts()) base.files = weights::hash_of_files(trainer_.source());
+      weights::save_start(path, trainer_.weights(), base);
+    }
+    if (!std::filesystem::exists(path)) return;  // the run began without measurements
+    start_.emplace(path);
+    trainer_.set_start([this](const plan::Slot& slot, ConstMatrix master) {
+      return start_->unchanged(slot, master, trainer_.device());
+    });
+  }
+
+  bool adapts() const { return trainer_.model().adapter != nullptr; }
+
+  std::uint64_t save_adapter() const {
+    const std::uint64_t hash = weights::save_adapter(out_ / io::kAdapterFolder, trainer_.weights(),
+                                                     trainer_.source(), config_.policy, files_);
+    remove_earlier("model");
+    return hash;
+  }
+
+  std::uint64_t save_model() const {
+    const std::uint64_t hash =
+        weights::save_model(out_ / "model", trainer_.weights(), trainer_.model(), config_.policy, files_);
+    remove_earlier(io::kAdapterFolder);
+    return hash;
+  }
+
+  /// Removes what a run that this one replaces has left, and this one does not write: the directory would
+  /// stand for the earlier run's model or adapter.
+  void remove_earlier(const char* part) const {
+    if (begins_) std::filesystem::remove_all(out_ / part);
+  }
+
+  const std::string& fixed_hash() {
+    if (hashes_.fixed.empty()) hashes_.fixed = hash_of_fixed(trainer_);
+    return hashes_.fixed;
+  }
+
+  const InputHashes& input_hashes() {
+    fixed_hash();
+    hashes_.rows = rows_.at_step(trainer_.step());
+    return hashes_;
+  }
+
+  /// Saves a state, and an adapter as it is then, which takes little space.
+  void save_state() {
+    if (adapts()) save_adapter();
+    save(trainer_, out_, last_loss_, changes_, input_hashes());
+    saved_ = trainer_.step();
+    if (events_.on_state) events_.on_state(saved_, io::find_states(out_).back().path);
+  }
+
+  void save_unsaved() {
+    if (saved_ != trainer_.step()) save_state();
+  }
+
+  /// Returns the state of the current step, which is saved, or "" before the first step.
+  std::filesystem::path last_state() const {
+    return trainer_.step() > 0 ? io::find_states(out_).back().path : std::filesystem::path();
+  }
+
+  Result loop() {
+    const Clock::time_point start = Clock::now();
+    Journal journal(config_, out_, trainer_.step());
+    observations_.emplace(config_, out_, trainer_.step());
+    for (const std::string& warning : observations_->unmatched(trainer_.program())) {
+      if (events_.on_warning) events_.on_warning({warning});
+    }
+    Result result;
+    saved_ = trainer_.step();
+    const std::int64_t tokens_before = trainer_.tokens();
+    const kernels::GuardCount guarded_before = kernels::guard_count();
+    result.first_loss = last_loss_;
+    if (trainer_.step() == 0 && trainer_.task().measures_start()) validate(journal);
+    // If a stop came between the step of a state and its validation, validate now.
+    if (is_due(saved_) && !journal.has_validation(saved_)) validate(journal);
+    while (trainer_.step() < config_.run.steps && !stop_.stop_requested()) {
+      if (result.steps_here == 0 || begins_stage()) tell_stage();
+      const std::optional<train::StepReport> r = advance_or_save(journal);
+      if (!r) break;
+      // A first batch that is skipped has no loss.
+      if (result.steps_here == 0 || std::isnan(result.first_loss)) {
+        result.first_loss = r->loss;
+        result.first_loss_step = r->step;
+      }
+      if (!r->batch_skipped) last_loss_ = r->loss;
+      last_overflow_ = r->overflow;
+      journal.write(*r);
+      tell_step(*r, start, ++result.steps_here);
+      if (is_due(r->step)) {
+        validate(journal);
+        if (!stop_.stop_requested()) save_state();
+      }
+    }
+    result.final_loss = last_loss_;
+    if (!stop_.stop_requested()) finish(result, journal);
+    result.interrupted = result.model.empty();
+    if (!result.interrupted) {
+      for (train::HealthFinding& f : health_.findings()) {
+        // No learning rate brings a gradient that the data do not give.
+        if (begins_ && !had_gradient_ && f.kind == "rounded_away") continue;
+        // Whether a whole run with the cure is healthy, only that run shows.
+        for (Cure& cure : f.warning.cures) cure.effect = "starts over; not tried";
+        result.findings.push_back(std::move(f.warning));
+      }
+    }
+    if (result.interrupted) save_unsaved();
+    result.skipped = trainer_.skipped();
+    result.fallback_share = (kernels::guard_count() - guarded_before).slow_share();
+    result.steps = trainer_.step();
+    result.tokens = trainer_.tokens();
+    result.tokens_here = result.tokens - tokens_before;
+    result.seconds = seconds_since(start);
+    result.predicted_peak_bytes = predicted_peak_;
+    result.measured_peak_bytes = runtime::peak_resident_bytes();
+    result.policy = config_.policy.line();
+    result.policy_name = config_.policy.short_line();
+    if (!result.interrupted) report::write_summary(out_ / "summary.json", summary_of(result));
+    return result;
+  }
+
+  bool begins_stage() const {
+    return trainer_.step() == config::first_step(config_, config::stage_at(config_, trainer_.step()));
+  }
+
+  /// Notes the stage of the next step, if the run has stages.
+  void tell_stage() const {
+    if (config_.run.stages.empty()) return;
+    const std::size_t number = config::stage_at(config_, trainer_.step());
+    const config::Stage& stage = config_.run.stages[number];
+    const std::int64_t first = config::first_step(config_, number);
+    tell(fmt::format("stage {} of {}: steps {} to {}, {} of {} tokens{}", number + 1,
+                     config_.run.stages.size(), first + 1, first + stage.steps,
+                     counted(stage.global_batch_size, "sequence"), stage.sequence_length,
+                     stage.rope_theta ? fmt::format(", rope_theta {:g}", *stage.rope_theta) : ""));
+  }
+
+  /// Returns true if a state is due after `step`. The last step is handled separately.
+  bool is_due(std::int64_t step) const {
+    const std::int64_t interval = config_.checkpoint.interval;
+    return interval > 0 && step > 0 && step % interval == 0 && step < config_.run.steps;
+  }
+
+  /// Runs a step. If it fails, writes the steps before it to the log and saves the state.
+  std::optional<train::StepReport> advance_or_save(Journal& journal) {
+    observations_->begin(trainer_);
+    try {
+      std::optional<train::StepReport> report = trainer_.advance(stop_);
+      observations_->end(trainer_, report.has_value());
+      return report;
+    } catch (const ProgramFailed&) {  // no setting of the run cures it
+      observations_->end(trainer_, false);
+      journal.write_kept();
+      save_unsaved();
+      throw;
+    } catch (const RunStopped& e) {
+      observations_->end(trainer_, false);
+      journal.write_kept();
+      save_unsaved();
+      throw_tried(e, last_state(), trainer_.step() + 1, false);
+    }
+  }
+
+  /// Throws the error with the cures that worked in a replay from `state`.
+  [[noreturn]] void throw_tried(const RunStopped& e, const std::filesystem::path& state, std::int64_t step,
+                                bool validates) const {
+    Tried after = tried(e.cures(),
+                        {config_, trainer_.source(), trainer_.task(), trainer_.device(), state, step,
+                         validates, trainer_.memory().peak()},
+                        stop_);
+    const bool none = !after.failed.empty() && std::ranges::none_of(after.cures, &Cure::tested);
+    throw RunStopped(
+        none ? fmt::format("{}; no cure that was tried works: {}", e.message(), failed_text(after.failed))
+             : e.message(),
+        std::move(after.cures));
+  }
+
+  /// Returns the relative time of steps `first` + 1 to `last`: steps of different stages take different
+  /// times.
+  double forecast(std::int64_t first, std::int64_t last) const {
+    if (stages_.empty()) return static_cast<double>(last - first);
+    double seconds = 0;
+    for (const explain::StagePlan& s : stages_) {
+      const std::int64_t steps = std::min(last, s.last) - std::max(first, s.first - 1);
+      seconds += s.seconds * static_cast<double>(std::max<std::int64_t>(0, steps));
+    }
+    return seconds;
+  }
+
+  void tell_step(const train::StepReport& r, Clock::time_point start, std::int64_t done) {
+    const std::vector<Warning> warnings = watch_.see(r);
+    health_.see(r, {trainer_.parts()[trainer_.part()].stage, trainer_.part()});
+    see_gradient(r);
+    const double left =
+        seconds_since(start) * forecast(r.step, config_.run.steps) / forecast(r.step - done, r.step);
+    if (events_.on_step) events_.on_step(r, left);
+    for (const Warning& warning : warnings) {
+      if (events_.on_warning) events_.on_warning(warning);
+    }
+  }
+
+  /// Notes a gradient of the objective. If all rewards are equal, only the divergence from the reference has
+  /// one, and only because weight decay moved the weights.
+  void see_gradient(const train::StepReport& r) {
+    const auto equal = std::ranges::find(r.metrics, "equal_reward_share", &objective::Metric::name);
+    if (equal != r.metrics.end()) equal_rewards_ = equal->value == 1;  // of this rollout and its later steps
+    had_gradient_ = had_gradient_ || (!r.skipped && !equal_rewards_ && r.grad_norm != 0);
+  }
+
+  /// Validates. A non-finite number of held-out data stops the run after saving its state. A resumed run does
+  /// not validate that step again, unless it was a reward program that failed.
+  std::optional<train::Validation> validated(Journal& journal) {
+    try {
+      return trainer_.validate(stop_);
+    } catch (const ProgramFailed&) {
+      save_unsaved();
+      throw;
+    } catch (const RunStopped& e) {
+      journal.write_validation(trainer_.step(), {});
+      save_unsaved();
+      const bool at_end = trainer_.step() == config_.run.steps;  // a run resumed earlier does not validate it
+      throw_tried(e, last_state(), trainer_.step() + 1, at_end);
+    }
+  }
+
+  std::optional<train::Validation> validate(Journal& journal) {
+    std::optional<train::Validation> validation = validated(journal);
+    if (!validation) return validation;
+    journal.write_validation(trainer_.step(), *validation);
+    if (events_.on_validation) events_.on_validation(trainer_.step(), *validation);
+    return validation;
+  }
+
+  /// Completes a run. Leaves result.model empty if a stop came before writing the model.
+  void finish(Result& result, Journal& journal) {
+    result.validation = validate(journal);
+    if (stop_.stop_requested()) return;
+    save_unsaved();
+    if (!std::isfinite(last_loss_) && config_.run.on_nonfinite != "continue") stop_at_last_loss();
+    result.model = out_ / (adapts() ? io::kAdapterFolder : "model");
+    result.model_format = *config_.policy.fields().checkpoint;
+    const std::string loss = weights::checkpoint_loss(trainer_.weights(), result.model_format);
+    if (!loss.empty()) tell(loss);
+    const std::uint64_t hash = adapts() ? save_adapter() : save_model();
+    result.weights_xxh64 = fmt::format("{:016x}", hash);
+    if (returns_weights_) {
+      result.weights = weights::save_to_memory(trainer_.weights(), trainer_.model(), config_.policy);
+    }
+  }
+
+  /// A run whose last step was skipped for a non-finite forward pass has no result.
+  [[noreturn]] void stop_at_last_loss() const {
+    if (trainer_.applied() == 0 && !last_overflow_) {
+      throw RunStopped(
+          fmt::format("all {} batches were skipped as run.skip_batches requests, so nothing was "
+                      "trained and there is no model; skip fewer batches",
+                      trainer_.step()));
+    }
+    std::string message =
+        fmt::format("step {}: the loss of the last step is {}", trainer_.step(), std::abs(last_loss_));
+    if (last_overflow_) {
+      message +=
+          fmt::format("; the first such value is {}; data {}", last_overflow_->what, last_overflow_->rows);
+    }
+    std::vector<io::FoundState> before = io::find_states(out_);
+    std::erase_if(before, [&](const io::FoundState& s) { return s.step >= trainer_.step(); });
+    const std::string from = before.empty() ? "--overwrite" : fmt::format("--resume={}", before.back().step);
+    const std::filesystem::path state = before.empty() ? "" : before.back().path;
+    throw_tried(RunStopped(message, {{{from, "--precision", "32-true"}}}), state, trainer_.step(), false);
+  }
+
+  train::Trainer& trainer_;
+  RowHashes rows_;
+  const config::RunConfig& config_;
+  config::Told told_;
+  const DirectoryOptions& directory_;
+  const std::filesystem::path& out_;
+  bool returns_weights_;
+  std::vector<std::pair<std::string, std::string>> files_;  // written with the model
+  const Events& events_;
+  std::stop_token stop_;
+  train::Watch watch_{is_below_f32(trainer_.program())};
+  train::HealthWatch health_{trainer_.config().policy};
+  double last_loss_ = std::numeric_limits<double>::quiet_NaN();  // of the trainer's current step
+  std::optional<train::Overflow> last_overflow_;                 // of the last step, if it was skipped
+  std::vector<std::string> changes_;
+  InputHashes hashes_;
+  std::size_t predicted_peak_ = 0;
+  std::vector<explain::StagePlan> stages_;  // empty: all steps are alike
+  std::int64_t saved_ = 0;
+  bool begins_ = true;         // at its first step, with no state
+  bool had_gradient_ = false;  // of the objective, that is not 0
+  bool equal_rewards_ = false;
+  std::optional<weights::StartWeights> start_;
+  std::optional<Observations> observations_;
+};
+
+}  // namespace
+
+Result train(Start start, const Events& events, const runtime::Device& device, std::stop_token stop) {
+  check_place(start.directory.out, start.source);
+  const std::optional<io::FoundState> state = choose_state(start.directory);
+  const std::int64_t done = state ? state->step : 0;
+  RowHashes rows(start.config, start.task->dataset(), done);
+  train::Trainer trainer(start.config, std::move(start.source), std::move(start.task), device, done);
+  check_plans(trainer);
+  io::make_directories(start.directory.out);
+  const io::RunLock lock(start.directory.out);
+  return Run(trainer, std::move(rows), start, events, std::move(stop))(state);
+}
+
+}  // namespace mantissa::run

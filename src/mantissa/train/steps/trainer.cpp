@@ -1,0 +1,407 @@
+#include "mantissa/train/steps/trainer.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <chrono>
+#include <cmath>
+#include <iterator>
+#include <limits>
+
+#include "mantissa/core/base/error.h"
+#include "mantissa/engine/plan/rules.h"
+#include "mantissa/engine/runtime/nonfinite.h"
+#include "mantissa/engine/runtime/process.h"
+#include "mantissa/kernels/guard_count.h"
+#include "mantissa/setup/config/stages.h"
+#include "mantissa/setup/programs/training.h"
+#include "mantissa/setup/weights/frozen_hash.h"
+
+namespace mantissa::train {
+namespace {
+
+optim::Schedule schedule_of(const config::RunConfig& c) {
+  return {optim::parse_schedule(c.schedule.name), c.optimizer.lr, c.schedule.min_lr_ratio,
+          c.schedule.warmup_steps, c.run.steps};
+}
+
+/// Returns the share of `all` that `part` leaves.
+double share_below(std::int64_t part, std::int64_t all) {
+  return 1 - static_cast<double>(part) / static_cast<double>(all);
+}
+
+/// Throws for initial weights beyond the range of their format.
+void check_drawn(const runtime::WeightSet& weights) {
+  for (std::size_t i = 0; i < weights.program().slots.size(); ++i) {
+    const plan::Slot& slot = weights.program().slots[i];
+    if (slot.fixed) continue;
+    if (weights.device().all_finite(weights.master(i), slot.shape.count())) continue;
+    throw ConfigError(
+        fmt::format("model.initializer_range: {} has initial values beyond the largest {} ({}); "
+                    "lower it, or keep this weight in f32",
+                    slot.name, name(slot.master), traits(slot.master).max_finite),
+        {{{"--rule", slot.name.substr(0, slot.name.rfind('.')) + ": params=f32"}}});
+  }
+}
+
+/// Adds the memory of a task. Its programs use the arena of training, which may have to be larger for them.
+void add_task_memory(forecast::MemoryForecast& forecast, const TaskMemory& task, std::size_t training_arena) {
+  forecast.reference += task.weights;
+  forecast.work += task.arena - std::min(task.arena, training_arena);
+  forecast.data += task.data;
+}
+
+/// Throws if a weight that has no file is held in quantised blocks.
+void check_source(const plan::Program& program) {
+  for (const plan::Slot& slot : program.slots) {
+    const plan::Buffer& master = program.buffer(slot.master_buffer);
+    if (!master.quants) continue;
+    throw ConfigError(fmt::format(
+        "{}: is held in {}, which is made from trained weights, but the model has none. Fix: give a "
+        "model with weights as model.path",
+        slot.name, mantissa::traits(master.quants->format).name));
+  }
+}
+
+}  // namespace
+
+Trainer::Trainer(const config::RunConfig& config, weights::ModelSource source, std::unique_ptr<Task> task,
+                 const runtime::Device& device, std::int64_t done)
+    : config_(config),
+      source_(std::move(source)),
+      task_(std::move(task)),
+      device_(device),
+      parts_(programs::compile_parts(config_, source_.config, device)),
+      part_(part_of(done)),
+      batch_(config_.batch.leaf, config_.run.seed),
+      skipped_batches_(config::parse_steps(config_.run.skip_batches)) {
+  for (std::size_t s = 0; s < config::stage_count(config_); ++s) {
+    const config::RunConfig own = config::stage_config(config_, s);
+    stages_.push_back({own, config::stage_model(config_, source_.config, s), schedule_of(own)});
+  }
+  for (const programs::Part& part : parts_) plan::check_rules(*part.program);
+  if (const std::optional<precision::ScalerOptions> scaler = config::scaler_options(config_))
+    scaler_.emplace(*scaler);
+  const std::span<const programs::Part> left = std::span(parts_).subspan(part_);  // of a resumed run
+  memory_ = forecast::forecast_memory(left, 0);  // the data is already in memory
+  add_task_memory(memory_, task_->memory(), programs::largest_arena(left));
+  memory_.process += forecast::process_bytes(task_->passes());
+  if (const std::size_t there = runtime::machine_memory_bytes(); memory_.peak() > there) {
+    throw ResourceError(
+        fmt::format("this run needs {:.1f} GB of memory, and the machine has {:.1f} GB; lower "
+                    "batch.micro_batch_size, data.sequence_length, or the model's sizes (explain shows the "
+                    "memory by purpose)",
+                    static_cast<double>(memory_.peak()) / 1e9, static_cast<double>(there) / 1e9));
+  }
+  weights_ = allocate_weights(&notes_);
+  if (source_.config.adapter != nullptr) {
+    notes_.insert(notes_.begin(), source_.notes.begin(), source_.notes.end());
+  } else if (source_.weights.empty()) {
+    check_source(program());
+    weights_->initialise(config_.run.seed);
+    check_drawn(*weights_);
+  } else {
+    notes_ = weights::load_weights(*weights_, source_, config_.run.seed);
+  }
+  frozen_hash_ = weights::hash_of_quantised(*weights_);
+  notes_.insert(notes_.end(), source_.config.notes.begin(), source_.config.notes.end());
+  kept_ = device_.allocate(program().update->memory.kept);
+  bind();
+  shard_sum_.emplace(gradients(), config_.batch.shards, program().reduce);
+}
+
+const forecast::Machine& Trainer::machine() {
+  // Before the first step, the arena is not resident yet: measuring in less memory leaves the peak as it is.
+  if (!machine_) machine_ = forecast::measure_machine(device_, program(), program().memory.arena());
+  return *machine_;
+}
+
+/// The weights of an adapter's base are read here, in the formats of this program.
+std::shared_ptr<runtime::WeightSet> Trainer::allocate_weights(std::vector<std::string>* notes) const {
+  std::vector<const plan::Program*> programs = task_->begin_part(parts_[part_].first);
+  programs.insert(programs.begin(), &program());
+  if (source_.config.adapter == nullptr) return std::make_shared<runtime::WeightSet>(programs, device_);
+  return std::make_shared<runtime::WeightSet>(
+      weights::open_weights(program(), source_, device_, config_.run.seed, notes));
+}
+
+void Trainer::bind() {
+  update_.reset();
+  auto arena =
+      std::make_shared<runtime::Arena>(std::max(program().memory.arena(), task_->memory().arena), device_);
+  session_ = std::make_unique<runtime::Session>(parts_[part_].program, weights_, arena);
+  task_->bind(weights_, std::move(arena));
+  update_ = std::make_unique<Update>(parts_[part_].numbers, *session_, kept_.data());
+}
+
+std::vector<comm::Gradient> Trainer::gradients() const {
+  std::vector<comm::Gradient> all;
+  for (const optim::Gradient& g : update_->gradients()) all.push_back({g.matrix, g.count});
+  return all;
+}
+
+runtime::Executor& Trainer::next_executor() {
+  enter(part_of(step_));
+  return session_->executor();
+}
+
+runtime::Executor& Trainer::next_update() {
+  enter(part_of(step_));
+  return update_->executor();
+}
+
+std::vector<Trainer::NamedGradient> Trainer::last_gradients() {
+  std::vector<NamedGradient> all;
+  for (const plan::Slot& slot : program().slots) {
+    if (slot.gradient != plan::kNoBuffer)
+      all.push_back({slot.name, session_->executor().buffer(slot.gradient), slot.shape.count()});
+  }
+  return all;
+}
+
+const model::ModelConfig& Trainer::model_at(std::int64_t step) const {
+  return stages_[config::stage_at(config_, std::max<std::int64_t>(0, step - 1))].model;
+}
+
+double Trainer::learning_rate() const {
+  return stages_[config::stage_at(config_, step_)].schedule.at(applied_ - stage_applied_ + 1);
+}
+
+void Trainer::count_stage() {
+  if (step_ == config::first_step(config_, config::stage_at(config_, step_))) stage_applied_ = applied_;
+}
+
+std::size_t Trainer::part_of(std::int64_t done) const {
+  std::size_t part = 0;
+  while (part + 1 < parts_.size() && parts_[part + 1].first <= done) ++part;
+  return part;
+}
+
+void Trainer::enter(std::size_t part) {
+  if (part == part_) return;
+  update_.reset();
+  watch_.reset();
+  session_.reset();
+  task_->bind(nullptr, nullptr);  // releases the arena before more memory is allocated
+  part_ = part;
+  std::shared_ptr<runtime::WeightSet> next = allocate_weights(nullptr);
+  next->assign(*weights_);
+  weights_ = std::move(next);
+  bind();
+}
+
+void Trainer::restore(const Progress& progress, const std::optional<precision::ScalerState>& scaler) {
+  step_ = progress.step;
+  applied_ = progress.applied;
+  tokens_ = progress.tokens;
+  forward_overflows_ = progress.forward_overflows;
+  stage_applied_ = progress.stage_applied;
+  if (scaler_ && scaler) scaler_->restore(*scaler);
+  weights_->scales().refresh();
+  weights_->scales().forget();  // those of the weights before the state was read
+  weights_->refresh_copies();
+}
+
+void Trainer::fill_batch(const text::StepData& data, std::int64_t first, std::int64_t end) {
+  batch_.clear();
+  for (std::int64_t r = first; r < end; ++r) {
+    batch_.add({.ids = data.ids_of(r),
+                .targets = data.targets_of(r),
+                .weights = data.weights_of(r),
+                .documents = data.documents_of(r),
+                .sequence = data.sequence + static_cast<std::uint64_t>(r)});
+  }
+}
+
+void Trainer::finish_shard(std::int64_t shard) {
+  session_->run(graph::Phase::finish, batch_.extent());
+  shard_sum_->add(device_.host(), gradients(), shard, reduced_);
+}
+
+objective::Outcome Trainer::run_rows(const text::StepData& data, objective::Pass pass,
+                                     const std::stop_token& stop) {
+  const bool train = pass == objective::Pass::train;
+  session_->set_stop(stop);
+  weights_->scales().record(train);
+  objective::Objective& objective = task_->objective();
+  objective.begin({.total_weight = data.total_weight(), .loss_scale = scale()});
+  const std::int64_t micro = stage_config().batch.micro_batch_size, items = data.items();
+  const std::int64_t shard = items / config_.batch.shards;
+  for (std::int64_t item = 0; item < items && !stop.stop_requested(); item += micro) {
+    first_row_ = data.item_row(item);
+    fill_batch(data, first_row_, data.item_row(std::min(item + micro, items)));
+    objective::run(*session_, {batch_, first_row_}, objective, pass, train && item % shard > 0);
+    if (train && (item + micro) % shard == 0) finish_shard(item / shard);
+  }
+  return objective.end();
+}
+
+bool Trainer::measures_health(std::int64_t step) const {
+  const std::int64_t interval = config_.log.health_interval;
+  return interval > 0 && (step % interval == 0 || step == config_.run.steps);
+}
+
+bool Trainer::measures_distributions(std::int64_t step) const {
+  constexpr std::int64_t kEvery = 10;  // measurements: histograms take more space than all other figures
+  return config_.log.tensorboard &&
+         (step / config_.log.health_interval % kEvery == 1 || step == config_.run.steps);
+}
+
+std::optional<StepReport> Trainer::advance(const std::stop_token& stop) {
+  const auto start = std::chrono::steady_clock::now();
+  const kernels::GuardCount guarded = kernels::guard_count();
+  StepReport r;
+  count_stage();
+  if (config::has_step(skipped_batches_, step_ + 1)) return skip_batch();
+  enter(part_of(step_));
+  r.step = step_ + 1;
+  if (scaler_) r.loss_scale = scaler_->scale();
+  const std::optional<text::StepData> drawn =
+      task_->step(r.step, stage_config().batch.global_batch_size, stop);
+  if (!drawn) return std::nullopt;
+  const text::StepData& rows = *drawn;
+  std::optional<runtime::HealthProbe> health;
+  if (measures_health(r.step)) health.emplace(*session_, measures_distributions(r.step));
+  const bool rounds = config_.batch.shards > 1 && !holds(program().reduce, program().arithmetic);
+  reduced_.assign(health && rounds ? update_->gradients().size() : 0, {});
+  watch_.reset();
+  if (watches_) watch_ = std::make_unique<runtime::NonFiniteWatch>(session_->executor(), first_row_);
+  objective::Outcome outcome = run_rows(rows, objective::Pass::train, stop);
+  if (stop.stop_requested()) return std::nullopt;
+  r.loss = outcome.loss;
+  r.metrics = std::move(outcome.metrics);
+  update_weights(r, rows, health);
+  watch_.reset();
+  if (scaler_) scaler_->update(r.skipped);
+  weights_->scales().end_step();
+  weights_->refresh_derived();
+  step_ = r.step;
+  const std::int64_t predicted = rows.predicted(), computed = rows.tokens();
+  tokens_ += predicted;
+  r.tokens = tokens_;
+  r.seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
+  r.tokens_per_second = static_cast<double>(predicted) / r.seconds;
+  const std::int64_t places = rows.items() * rows.sequence_length;
+  const double micros = static_cast<double>(computed) / static_cast<double>(program().token_capacity);
+  if (config_.train.objective == "sft") {
+    r.metrics.push_back({"masked_share", share_below(predicted, computed)});
+    r.metrics.push_back({"padding_share", share_below(computed, places)});
+  }
+  r.fallback_share = (kernels::guard_count() - guarded).slow_share();
+  if (machine_) r.peak_share = forecast::seconds_at_peak(program(), *machine_, device_) * micros / r.seconds;
+  return r;
+}
+
+void Trainer::update_weights(StepReport& r, const text::StepData& rows,
+                             std::optional<runtime::HealthProbe>& health) {
+  r.lr = learning_rate();
+  const bool checks = config_.run.on_nonfinite != "continue";
+  if (checks && !std::isfinite(r.loss) && !scaler_) return overflowed(r, rows);
+  const UpdateResult update = update_->apply({.lr = r.lr,
+                                              .t = applied_ + 1,
+                                              .step = r.step,
+                                              .seed = config_.run.seed,
+                                              .loss_scale = scale(),
+                                              .max_grad_norm = config_.optimizer.max_grad_norm,
+                                              .checks = checks || scaler_.has_value()},
+                                             health ? &*health : nullptr);
+  r.grad_norm = update.gradients.norm;
+  if (update.broken) return beyond_format(r, *update.broken);
+  if (!update.applied) {
+    health.reset();
+    return overflowed(r, rows);
+  }
+  ++applied_;
+  forward_overflows_ = 0;
+  if (health) r.health = health->finish(unchanged_);
+  add_reduced(r.health);
+}
+
+void Trainer::add_reduced(std::vector<runtime::ParameterHealth>& health) {
+  const std::vector<NamedGradient> gradients =
+      reduced_.empty() ? std::vector<NamedGradient>() : last_gradients();
+  for (std::size_t i = 0; i < gradients.size(); ++i) {
+    const auto of = std::ranges::find(health, gradients[i].name, &runtime::ParameterHealth::name);
+    if (of == health.end() || reduced_[i].count == 0) continue;
+    const auto count = static_cast<double>(reduced_[i].count);
+    of->reduce_flushed = static_cast<double>(reduced_[i].flushed) / count;
+    of->reduce_saturated = static_cast<double>(reduced_[i].overflowed) / count;
+  }
+}
+
+StepReport Trainer::skip_batch() {
+  StepReport r;
+  r.lr = learning_rate();
+  r.step = ++step_;
+  r.skipped = r.batch_skipped = true;
+  r.loss = r.grad_norm = std::numeric_limits<double>::quiet_NaN();
+  if (scaler_) r.loss_scale = scaler_->scale();
+  r.tokens = tokens_;
+  return r;
+}
+
+std::optional<Validation> Trainer::validate(const std::stop_token& stop) {
+  enter(part_of(std::max<std::int64_t>(0, step_ - 1)));  // also if a run resumes at the end of a part
+  Validation result{{}, task_->measure(step_, stop)};
+  if (const std::optional<text::StepData> held_out = task_->held_out(step_, stop)) {
+    objective::Outcome outcome = run_rows(*held_out, objective::Pass::evaluate, stop);
+    if (stop.stop_requested()) return std::nullopt;
+    result.loss = outcome.loss;
+    if (!std::isfinite(outcome.loss) && config_.run.on_nonfinite == "stop") {
+      stop_at_value(
+          fmt::format("step {}: the loss on held-out rows is {}", step_, runtime::unsigned_nan(outcome.loss)),
+          find_overflow(*held_out, false), false);
+    }
+    std::ranges::move(outcome.metrics, std::back_inserter(result.metrics));
+  }
+  if (stop.stop_requested() || (!result.loss && result.metrics.empty())) return std::nullopt;
+  return result;
+}
+
+void Trainer::NamedMemory::read(std::size_t offset, std::span<std::byte> out) const {
+  if (device != nullptr) return device->download(out, bytes.data() + offset);
+  std::ranges::copy(bytes.subspan(offset, out.size()), out.begin());
+}
+
+void Trainer::NamedMemory::write(std::size_t offset, std::span<const std::byte> in) const {
+  if (device != nullptr) return device->upload(bytes.data() + offset, in);
+  std::ranges::copy(in, bytes.begin() + static_cast<std::ptrdiff_t>(offset));
+}
+
+std::vector<Trainer::NamedMemory> Trainer::state_memory() {
+  std::vector<NamedMemory> all;
+  const auto add = [&](std::string name, const plan::Buffer& b, std::byte* data) {
+    const std::size_t bytes = static_cast<std::size_t>(b.shape.count()) * bytes_of(b.type);
+    all.push_back({.name = std::move(name),
+                   .type = b.type,
+                   .shape = b.shape.sizes(),
+                   .bytes = {data, bytes},
+                   .device = device_.host_pointer(data) == nullptr ? &device_ : nullptr,
+                   .begins_at_zero = b.random == RandomUse::compensation});
+  };
+  const plan::Program& update = update_->program();
+  for (std::size_t i = 0; i < program().slots.size(); ++i) {
+    if (program().slots[i].fixed) continue;  // read again from its file
+    const plan::Buffer& master = program().buffer(program().slots[i].master_buffer);
+    if (master.quants) continue;  // recomputed from the model's files
+    add("master." + master.name, master, static_cast<std::byte*>(weights_->master(i).data));
+    for (const Update::State& state : update_->states()) {
+      const plan::Buffer& b = update.buffer(state.buffer);
+      if (b.slot == static_cast<std::int32_t>(i)) add(b.name, b, state.data);
+    }
+  }
+  runtime::Scales& scales = weights_->scales();
+  for (std::size_t i = 0; i < scales.size(); ++i) {
+    const std::span<float> history = scales.history(i);
+    if (history.empty()) continue;
+    all.push_back({.name = "amax." + scales.slot(i).name,
+                   .type = Scalar::f32,
+                   .shape = {static_cast<std::int64_t>(history.size())},
+                   .bytes = std::as_writable_bytes(history),
+                   .begins_at_zero = true,
+                   .newest_first = true});
+  }
+  return all;
+}
+
+}  // namespace mantissa::train

@@ -1,0 +1,71 @@
+// The end of an optimizer step: checks and clips gradients, and runs the update program.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <optional>
+#include <span>
+#include <vector>
+
+#include "mantissa/engine/optim/gradient_norm.h"
+#include "mantissa/engine/optim/update_graph.h"
+#include "mantissa/engine/runtime/device.h"
+#include "mantissa/engine/runtime/health.h"
+#include "mantissa/engine/runtime/session.h"
+
+namespace mantissa::train {
+
+/// The values that one update depends on.
+struct UpdateStep {
+  double lr = 0;           // from the schedule
+  std::int64_t t = 1;      // count of applied updates, from 1
+  std::int64_t step = 0;   // count of attempted updates: a key of stochastic rounding
+  std::uint64_t seed = 0;  // for stochastic rounding
+  double loss_scale = 1;   // factor of the gradients
+  double max_grad_norm = 0;
+  bool checks = true;  // false: the update runs even if gradients or weights are then not finite
+};
+
+struct UpdateResult {
+  optim::GradientCheck gradients;
+  /// A weight that would become inf or NaN.
+  std::optional<runtime::Executor::Broken> broken{};
+  bool applied = false;  // false: nothing was changed
+};
+
+class Update {
+ public:
+  /// Prepares the update of the weights of training.program(), which reads `numbers`. `kept` is zeroed or
+  /// restored memory of the update's memory.kept bytes. The update's values use the memory of the activations
+  /// of `training` if there is room. All arguments must outlive this object.
+  Update(std::span<const optim::Number> numbers, runtime::Session& training, std::byte* kept);
+
+  /// Runs one update: norm and finite check of all gradients; if they are finite, clipping; the check that
+  /// weights stay finite; then the update program. If a check fails, nothing changes.
+  /// `probe` observes it, if it is not null.
+  UpdateResult apply(const UpdateStep& step, runtime::HealthProbe* probe = nullptr);
+
+  /// Returns the gradients that the update reads.
+  std::span<const optim::Gradient> gradients() const { return gradients_; }
+
+  /// The kept states of each parameter.
+  struct State {
+    plan::BufferId buffer = plan::kNoBuffer;
+    std::byte* data = nullptr;
+  };
+  std::span<const State> states() const { return states_; }
+  const plan::Program& program() const { return executor_.program(); }
+  runtime::Executor& executor() { return executor_; }
+
+ private:
+  void write(Matrix number, double value);
+
+  std::span<const optim::Number> numbers_;
+  runtime::Session& training_;
+  runtime::Arena arena_;
+  runtime::Executor executor_;
+  std::vector<optim::Gradient> gradients_;
+  std::vector<State> states_;
+};
+
+}  // namespace mantissa::train

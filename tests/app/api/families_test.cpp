@@ -1,0 +1,105 @@
+// Runs of a model of every family: stopped and resumed, split differently, recomputed, and loaded again.
+#include <gtest/gtest.h>
+
+#include <nlohmann/json.hpp>
+#include <regex>
+
+#include "app/api/tiny.h"
+#include "engine/model/tiny_families.h"
+#include "mantissa/app/api/error.h"
+#include "mantissa/app/api/mantissa.h"
+
+namespace mantissa::api {
+namespace {
+
+using mantissa::testing::into;
+using mantissa::testing::read_all;
+using mantissa::testing::TemporaryFolder;
+using mantissa::testing::timeless;
+using mantissa::testing::tiny_config;
+using mantissa::testing::tiny_families;
+using mantissa::testing::TinyFamily;
+
+const char* const kFamilyPolicies[] = {
+#ifndef MANTISSA_SANITIZED
+    "64-true", "32-true", "16-mixed", "fp8-hybrid",
+#endif
+    "bf16-mixed"};
+
+class FamilyRun : public ::testing::TestWithParam<std::tuple<TinyFamily, const char*>> {
+ protected:
+  /// The run of tiny_config() with a model of the family and a vocabulary of bytes.
+  Config config(int steps, int micro, const std::vector<std::string>& set = {}) const {
+    nlohmann::json model = std::get<0>(GetParam()).config;
+    model["vocab_size"] = 256;
+    const std::filesystem::path file = folder_ / "config.json";
+    std::ofstream(file) << model;
+    return Config::parse(with_model(tiny_config(steps, std::get<1>(GetParam()), micro),
+                                    "config = \"" + file.string() + "\"\n"),
+                         set);
+  }
+  static std::string with_model(const std::string& run, const std::string& model) {
+    return std::regex_replace(run, std::regex(R"(\[model\][^\[]*)"), "[model]\n" + model);
+  }
+
+  TemporaryFolder folder_;
+};
+
+INSTANTIATE_TEST_SUITE_P(Families, FamilyRun,
+                         ::testing::Combine(::testing::ValuesIn(tiny_families()),
+                                            ::testing::ValuesIn(kFamilyPolicies)),
+                         [](const auto& i) {
+                           std::string name = std::get<0>(i.param).name + "_" + std::get<1>(i.param);
+                           std::ranges::replace(name, '-', '_');
+                           return name;
+                         });
+
+TEST_P(FamilyRun, StoppedAndResumedEndsWithTheBytesOfOneThatWasNot) {
+  const Summary whole = train(config(7, 4), into(folder_ / "whole"));
+  std::stop_source stop;
+  Events events;
+  events.on_step = [&](const Step& s) {
+    if (s.step == 4) stop.request_stop();
+  };
+  EXPECT_TRUE(train(config(7, 4), into(folder_ / "parts"), events, stop.get_token()).interrupted);
+  TrainOptions again = into(folder_ / "parts");
+  again.resume = 0;
+  again.hardware.threads = 1;
+  const Summary rest = train(config(7, 2, {"batch.recompute=block"}), again);
+  EXPECT_EQ(rest.weights_xxh64, whole.weights_xxh64);
+  EXPECT_EQ(timeless(read_all(folder_ / "parts/metrics.jsonl")),
+            timeless(read_all(folder_ / "whole/metrics.jsonl")));
+  EXPECT_EQ(read_all(folder_ / "parts/model/model.safetensors"),
+            read_all(folder_ / "whole/model/model.safetensors"));
+}
+
+TEST_P(FamilyRun, WritesAModelThatTrainingContinues) {
+  const Summary first = train(config(12, 4), into(folder_ / "first"));
+  EXPECT_LT(first.final_loss, first.first_loss);
+  const Config next = Config::parse(with_model(tiny_config(2, std::get<1>(GetParam())),
+                                               "path = \"" + (folder_ / "first/model").string() + "\"\n"));
+  EXPECT_LT(train(next, into(folder_ / "second")).first_loss, first.first_loss);
+  GenerateOptions o;
+  o.prompt = "Ada";
+  o.max_new_tokens = 5;
+  EXPECT_EQ(generate(folder_ / "first/model", o).log_probs.size(), 5U);
+}
+
+TEST(Gpt2Run, RefusesSequencesThatAreLongerThanItsPositions) {
+  const TemporaryFolder folder;
+  const std::string model =
+      "model_type = \"gpt2\"\nn_embd = 16\nn_layer = 1\nn_head = 2\nvocab_size = 256\nn_positions = 31\n";
+  const std::string run =
+      std::regex_replace(tiny_config(2, "32-true"), std::regex(R"(\[model\][^\[]*)"), "[model]\n" + model);
+  try {
+    train(Config::parse(run), into(folder / "run"));
+    FAIL() << "the run was not refused";
+  } catch (const ConfigError& e) {
+    EXPECT_NE(std::string(e.what()).find("sequences of 32 tokens are longer than the 31 learned positions"),
+              std::string::npos)
+        << e.what();
+  }
+}
+
+}  // namespace
+}  // namespace mantissa::api

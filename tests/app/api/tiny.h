@@ -1,0 +1,78 @@
+// A run small enough for tests, and temporary folders.
+#pragma once
+
+#include <gtest/gtest.h>
+#include <unistd.h>
+
+#include <filesystem>
+#include <fstream>
+#include <iterator>
+#include <regex>
+#include <string>
+#include <string_view>
+
+#include "mantissa/app/api/mantissa.h"
+
+namespace mantissa::testing {
+
+/// True if `text` contains `part`.
+inline bool has(std::string_view text, std::string_view part) {
+  return text.find(part) != std::string_view::npos;
+}
+
+/// A folder for this test, removed at its end.
+class TemporaryFolder {
+ public:
+  TemporaryFolder() {
+    const auto* test = ::testing::UnitTest::GetInstance()->current_test_info();
+    std::string name = "mantissa-" + std::string(test->name()) + "-" + std::to_string(getpid());
+    for (char& c : name) c = c == '/' ? '-' : c;
+    path_ = std::filesystem::temp_directory_path() / name;
+    std::filesystem::remove_all(path_);
+    std::filesystem::create_directories(path_);
+  }
+  ~TemporaryFolder() { std::filesystem::remove_all(path_); }
+  TemporaryFolder(const TemporaryFolder&) = delete;
+  TemporaryFolder& operator=(const TemporaryFolder&) = delete;
+  std::filesystem::path operator/(const std::string& name) const { return path_ / name; }
+  const std::filesystem::path& path() const { return path_; }
+
+ private:
+  std::filesystem::path path_;
+};
+
+inline std::string read_all(const std::filesystem::path& path) {
+  std::ifstream in(path, std::ios::binary);
+  return {std::istreambuf_iterator<char>(in), {}};
+}
+
+/// Returns metrics.jsonl without values that depend on the clock.
+inline std::string timeless(const std::string& metrics) {
+  return std::regex_replace(
+      metrics,
+      std::regex(
+          R"(,"tokens_per_second":[^,}]*|,"peak_share":[^,}]*|,"seconds":[^,}]*|,"fallback_share":[^,}]*)"),
+      "");
+}
+
+inline api::TrainOptions into(const std::filesystem::path& out) {
+  api::TrainOptions o;
+  o.out = out;
+  return o;
+}
+
+/// One layer on puzzles, `steps` steps of 4 rows of 32 tokens, under `policy`.
+inline std::string tiny_config(int steps, const std::string& policy, int micro = 2) {
+  return "[run]\nsteps = " + std::to_string(steps) +
+         "\n[model]\nhidden_size = 16\nintermediate_size = 24\nnum_hidden_layers = 1\nnum_attention_heads = "
+         "2\nvocab_size = 256\n"
+         "tie_word_embeddings = true\n[data]\nsource = \"kk\"\nsequence_length = 32\nvalidation = "
+         "0.05\n[batch]\nglobal_batch_size = 4\n"
+         "micro_batch_size = " +
+         std::to_string(micro) +
+         "\n[optimizer]\nlr = 1e-2\n[schedule]\nwarmup_steps = 2\n[checkpoint]\ninterval = 3\nkeep = "
+         "3\n[precision]\npolicy = \"" +
+         policy + "\"\n";
+}
+
+}  // namespace mantissa::testing

@@ -1,0 +1,355 @@
+// Help, manual and completion from one table, and hints for the spellings of other programs.
+#include "mantissa/app/cli/help.h"
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <sstream>
+
+#include "app/cli/run_program.h"
+#include "mantissa/app/api/mantissa.h"
+#include "mantissa/app/cli/arguments.h"
+#include "mantissa/app/cli/key_help.h"
+#include "mantissa/core/base/words.h"
+
+namespace mantissa::cli {
+namespace {
+
+using mantissa::testing::has;
+using mantissa::testing::Result;
+using mantissa::testing::shell;
+using mantissa::testing::TemporaryFolder;
+using mantissa::testing::tiny_config;
+using mantissa::testing::write;
+
+void expect_80_columns(const std::string& text) {
+  std::istringstream lines(text);
+  for (std::string line; std::getline(lines, line);) EXPECT_LE(width_of(line), 80U) << line;
+}
+
+TEST(Help, OfACommandListsTheOptionsThatItTakesInEightyColumns) {
+  expect_80_columns(help());
+  for (const Command& command : commands()) {
+    const std::string text = help(command);
+    expect_80_columns(text);
+    const std::string name = "\n  " + std::string(command.name);
+    EXPECT_EQ(has(help(), name + " ") + has(help(), name + "\n"), 1) << command.name;
+    for (const Option& option : options()) {
+      const bool there =
+          has(text, "\n  " + written(option) + "\n") || has(text, "\n  " + written(option) + " ");
+      EXPECT_EQ(there, find_option(command, option.name) != nullptr &&
+                           written(*find_option(command, option.name)) == written(option))
+          << command.name << " " << option.name << "\n"
+          << text;
+    }
+  }
+}
+
+TEST(Help, OverviewNamesFiveCommandsThatExist) {
+  const std::string text = overview();
+  expect_80_columns(text);
+  EXPECT_LE(std::count(text.begin(), text.end(), '\n'), 15);
+  for (const char* command : {"init", "explain", "train", "audit", "chat"}) {
+    EXPECT_TRUE(has(text, std::string("\n  mantissa ") + command + " ")) << text;
+    EXPECT_NE(find_command(command), nullptr);
+  }
+}
+
+TEST(Help, OfTrainHasEveryKeyOnceUnderATask) {
+  const std::string text = help(*find_command("train"));
+  const std::string keys = text.substr(text.find("config keys by task"));
+  for (const api::ConfigKeyHelp& key : api::config_keys()) {
+    std::size_t found = 0;
+    for (std::size_t at = keys.find(key.name()); at != std::string::npos;
+         at = keys.find(key.name(), at + 1)) {
+      const char before = keys[at - 1], after = keys[at + key.name().size()];
+      found += (before == ' ' && (after == ' ' || after == ',' || after == '\n')) ? 1 : 0;
+    }
+    EXPECT_EQ(found, 1U) << key.name();
+  }
+  EXPECT_TRUE(has(keys, "\n  train an adapter\n    adapter.kind = \"none\", adapter.rank = 8,")) << keys;
+  EXPECT_LE(std::count(text.begin(), text.end(), '\n'), 150);
+}
+
+TEST(Help, OfAnAliasNamesAllOfItsKeys) {
+  EXPECT_TRUE(help_on_key("clip_eps")->starts_with("clip_eps is rl.clip_low and rl.clip_high here.\n\n"));
+  EXPECT_TRUE(has(*help_on_key("lora_dropout"), "is accepted if it is 0, and has no effect: "));
+  EXPECT_TRUE(help_on_key("all-linear")->starts_with("all-linear is a value of adapter.target: "));
+  EXPECT_TRUE(has(*help_on_key("all-linear"), "\nadapter.target = "));
+}
+
+TEST(Help, OfAKeyTellsItsTypeDefaultsValuesAndCommands) {
+  for (const api::ConfigKeyHelp& key : api::config_keys()) {
+    const std::optional<std::string> text = help_on_key(key.name());
+    ASSERT_TRUE(text) << key.name();
+    expect_80_columns(*text);
+    EXPECT_TRUE(has(*text, sentence(key.description).substr(0, 20))) << *text;
+    EXPECT_TRUE(has(*text, "\ntype        " + key.type)) << *text;
+  }
+  const std::string lr = *help_on_key("optimizer.lr");
+  EXPECT_TRUE(has(lr, "values      greater than 0\n")) << lr;
+  EXPECT_TRUE(has(lr, "default     0.0003; 5e-06 under sft; 9e-06 under reward; 5e-07 under dpo\n")) << lr;
+  EXPECT_TRUE(has(lr, "commands    train, rl, eval, explain, audit, compare, data inspect\n")) << lr;
+  EXPECT_TRUE(has(lr, "elsewhere   learning_rate, max_lr\n")) << lr;
+  EXPECT_EQ(help_on_key("lr"), lr);
+  EXPECT_EQ(help_on_key("learning_rate"), "learning_rate is optimizer.lr here.\n\n" + lr);
+  EXPECT_TRUE(has(*help_on_key("run.on_nonfinite"), "values      stop, skip, continue\n"));
+  EXPECT_TRUE(
+      has(*help_on_key("rl.kl"), "commands    rl, eval, explain, audit, compare, objective, data inspect"))
+      << *help_on_key("rl.kl");
+  EXPECT_TRUE(has(*help_on_key("rl.reward"), "default     \"kk\"\n")) << *help_on_key("rl.reward");
+  EXPECT_TRUE(has(*help_on_key("model.rope_theta"), "type        number or \"lwm\"\n"));
+  EXPECT_EQ(help_on_key("[adapter]"), api::config_help(80, "adapter"));
+  EXPECT_EQ(help_on_key("optimizer"), api::config_help(80, "optimizer"));
+  EXPECT_EQ(help_on_key("keys"), api::config_help(80));
+  EXPECT_EQ(help_on_key("nothing"), std::nullopt);
+}
+
+TEST(Help, OfTheFirstWordOfCommandsListsThemAll) {
+  for (const Command& command : commands()) {
+    const std::string group(command.name.substr(0, command.name.find(' ')));
+    if (group == command.name) continue;
+    expect_80_columns(help_on_group(group));
+    EXPECT_TRUE(has(help_on_group(group), "\n  " + std::string(command.name) + " ")) << help_on_group(group);
+  }
+  EXPECT_EQ(help_on_group("train"), "");
+}
+
+TEST(Help, OptionsAndCommandsOfTheTableAreWellFormed) {
+  for (const Option& option : options()) {
+    EXPECT_TRUE(option.name.starts_with("--")) << option.name;
+    EXPECT_EQ(option.takes == Takes::nothing, option.argument.empty()) << option.name;
+    EXPECT_FALSE(option.description.empty() || option.description.ends_with('.')) << option.name;
+    for (const std::string_view name : split_words(option.commands, ",")) {
+      EXPECT_NE(find_command(trimmed(name)), nullptr) << option.name << ": " << name;
+    }
+  }
+  for (const Command& command : commands()) {
+    std::vector<std::string_view> names;
+    for (const Option* option : options_of(command)) names.push_back(option->name);
+    std::ranges::sort(names);
+    EXPECT_EQ(std::ranges::adjacent_find(names), names.end()) << command.name;
+  }
+}
+
+TEST(Help, IsRequestedInSeveralWays) {
+  const TemporaryFolder folder;
+  const Result none = mantissa::testing::mantissa(folder, "");
+  EXPECT_EQ(none.code, 2);
+  EXPECT_EQ(none.err, overview());
+  EXPECT_EQ(none.out, "");
+  for (const char* arguments : {"help", "--help", "-h"}) {
+    const Result r = mantissa::testing::mantissa(folder, arguments);
+    EXPECT_EQ(r.code, 0) << arguments;
+    EXPECT_EQ(r.out, help()) << arguments;
+  }
+  for (const char* arguments : {"help train", "train --help", "train -h", "train nowhere.toml --help"})
+    EXPECT_EQ(mantissa::testing::mantissa(folder, arguments).out, help(*find_command("train"))) << arguments;
+  for (const char* arguments : {"help data kk", "data kk --help"})
+    EXPECT_EQ(mantissa::testing::mantissa(folder, arguments).out, help(*find_command("data kk")))
+        << arguments;
+  for (const char* arguments : {"help data", "data --help", "data -h"})
+    EXPECT_EQ(mantissa::testing::mantissa(folder, arguments).out, help_on_group("data")) << arguments;
+  EXPECT_EQ(mantissa::testing::mantissa(folder, "help optimizer.lr").out, *help_on_key("optimizer.lr"));
+  const Result no_key = mantissa::testing::mantissa(folder, "help optimizer.lrr");
+  EXPECT_EQ(no_key.code, 2);
+  EXPECT_TRUE(has(no_key.err, "did you mean optimizer.lr?")) << no_key.err;
+  EXPECT_EQ(mantissa::testing::mantissa(folder, "version").out,
+            mantissa::testing::mantissa(folder, "--version").out);
+  EXPECT_EQ(mantissa::testing::mantissa(folder, "version").out.find("mantissa "), 0U);
+  const Result unknown = mantissa::testing::mantissa(folder, "help trian");
+  EXPECT_EQ(unknown.code, 2);
+  EXPECT_TRUE(has(unknown.err, "did you mean train?")) << unknown.err;
+}
+
+TEST(Manual, HasEveryCommandAndOption) {
+  const std::string text = manual();
+  const auto escaped = [](std::string_view words) {
+    std::string out;
+    for (const char c : words) out += c == '-' ? std::string("\\-") : std::string(1, c);
+    return out;
+  };
+  for (const Command& command : commands()) {
+    const std::size_t begin = text.find(".SS mantissa " + escaped(command.name));
+    ASSERT_NE(begin, std::string::npos) << command.name;
+    const std::string section = text.substr(begin, text.find("\n.S", begin) - begin);
+    for (const Option* option : options_of(command)) {
+      if (option->name == "--help") continue;
+      EXPECT_TRUE(has(section, "\n.B " + escaped(written(*option)) + "\n"))
+          << command.name << " " << option->name;
+    }
+  }
+  for (const char* option : {".B \\-\\-max\\-new\\-tokens N", ".B \\-\\-resume[=STEP]", ".B 130"})
+    EXPECT_TRUE(has(text, option)) << option;
+}
+
+TEST(Manual, IsRoff) {
+  const TemporaryFolder folder;
+  if (shell(folder, "command -v groff").code != 0) GTEST_SKIP() << "groff is not installed";
+  write(folder / "mantissa.1", manual());
+  const Result r = shell(folder, "groff -man -Tutf8 -ww -Kutf8 -P-cbou mantissa.1");
+  EXPECT_EQ(r.code, 0);
+  EXPECT_EQ(r.err, "");
+  EXPECT_TRUE(has(r.out, "SYNOPSIS"));
+}
+
+TEST(Completion, OfEveryShellHasEveryOption) {
+  for (const char* shell_name : {"bash", "zsh", "fish"}) {
+    const std::string text = completion(shell_name);
+    for (const Option& option : options()) {
+      const std::string name = std::string(shell_name) == "fish" ? "-l " + std::string(option.name.substr(2))
+                                                                 : std::string(option.name);
+      EXPECT_TRUE(has(text, name)) << shell_name << " " << name;
+    }
+  }
+  EXPECT_THROW(completion("tcsh"), ConfigError);
+}
+
+class CompletionOf : public ::testing::TestWithParam<std::string> {};
+INSTANTIATE_TEST_SUITE_P(Shells, CompletionOf, ::testing::Values("bash", "zsh", "fish"),
+                         [](const auto& info) { return info.param; });
+
+TEST_P(CompletionOf, IsSyntaxThatItsShellReads) {
+  const TemporaryFolder folder;
+  write(folder / "script", completion(GetParam()));
+  if (shell(folder, "command -v " + GetParam()).code != 0) GTEST_SKIP() << GetParam() << " is not installed";
+  const Result r = shell(folder, GetParam() + " -n script");
+  EXPECT_EQ(r.code, 0) << r.err;
+  EXPECT_EQ(r.err, "");
+}
+
+TEST(Completion, OfBashCompletes) {
+  const TemporaryFolder folder;
+  write(folder / "words", completion("bash"));
+  const auto completed = [&](const std::string& words, int at) {
+    return shell(folder, "bash -c 'source words; COMP_WORDS=(" + words +
+                             "); COMP_CWORD=" + std::to_string(at) + "; _mantissa; echo ${COMPREPLY[@]}'")
+        .out;
+  };
+  EXPECT_EQ(completed("mantissa tra", 1), "train trace\n");
+  EXPECT_EQ(completed("mantissa generate r --top", 3), "--top-k --top-p\n");
+  EXPECT_EQ(completed("mantissa train run.toml --simd av", 4), "avx2 avx512 avx512_bf16\n");
+  EXPECT_EQ(completed("mantissa data kk --split te", 4), "test\n");
+  EXPECT_EQ(completed("mantissa completion z", 2), "zsh\n");
+  EXPECT_EQ(completed("mantissa init lo", 2), "lora long-context\n");
+  EXPECT_EQ(completed("mantissa explain r --color ne", 4), "never\n");
+  EXPECT_EQ(completed("mantissa help optimizer.we", 2), "optimizer.weight_decay\n");
+  std::filesystem::create_directories(folder / "some_run");
+  EXPECT_EQ(completed("mantissa generate some", 2), "some_run\n");
+}
+
+TEST(Hints, NameTheRightSpelling) {
+  const std::pair<const char*, const char*> cases[] = {
+      {"generate r --max-tokens 3", "did you mean --max-new-tokens?"},
+      {"generate r --max_tokens=3", "did you mean --max-new-tokens?"},
+      {"generate r --max_new_tokens 3", "did you mean --max-new-tokens?"},
+      {"generate r --max-length 3", "did you mean --max-new-tokens?"},
+      {"generate r -n 3", "did you mean --max-new-tokens?"},
+      {"generate r --temp 1", "did you mean --temperature?"},
+      {"generate r --tempreature 1", "did you mean --temperature?"},
+      {"generate r --topk 1", "did you mean --top-k?"},
+      {"generate r --top_p 1", "did you mean --top-p?"},
+      {"generate r --ctx-size 512", "--max-new-tokens"},
+      {"generate r --batch-size 4", "did you mean --streams?"},
+      {"generate r --dtype bf16", "did you mean --precision?"},
+      {"generate r --bf16", "did you mean --precision bf16-mixed?"},
+      {"generate --model r", "the first argument: mantissa generate r"},
+      {"doctor --device cuda", "this build runs on the CPU"},
+      {"generate r --gpu 0", "did you mean --device?"},
+      {"train run.toml --learning_rate 1e-3", "write --set optimizer.lr=1e-3"},
+      {"train run.toml --lr=1e-3", "write --set optimizer.lr=1e-3"},
+      {"train run.toml --gradient_clipping 1", "--set optimizer.max_grad_norm"},
+      {"train run.toml --save_steps 5", "write --set checkpoint.interval=5"},
+      {"train run.toml --per_device_train_batch_size 5", "write --set batch.micro_batch_size=5"},
+      {"train run.toml --num_train_epochs 5", "steps = epochs"},
+      {"train run.toml --max-tokens 5", "--set run.steps"},
+      {"train run.toml --batch-size 5", "--set batch.global_batch_size=N"},
+      {"train run.toml --output_dir x", "did you mean --out?"},
+      {"train run.toml --seed 3", "write --set run.seed=3"},
+      {"train run.toml --samples 3", "it is an option of generate"},
+      {"init pretain", "did you mean \"pretrain\"?"},
+      {"init lora --out a", "ends in .toml"},
+      {"init lora --out run.toml", "run.toml: exists already"},
+      {"init pretrain --model r", "begins with a new model"},
+      {"init --data kk", "TASK is missing"},
+      {"new lora", "did you mean init?"},
+      {"version --color=purple", "--color \"purple\": one of auto, always, never"},
+      {"train --config run.toml", "the first argument: mantissa train run.toml"},
+      {"train run.toml --set learning_rate=1", "write optimizer.lr"},
+      {"train run.toml --set optimizer.gradient_clipping=1", "write optimizer.max_grad_norm"},
+      {"train run.toml --out", "--out: DIR is missing"},
+      {"train run.toml --json=yes", "--json: does not take a value"},
+      {"generate r --prompt x --seed -1", "at most 19 digits"},
+      {"generate r --prompt x --max-new-tokens many", "--max-new-tokens many: must be a whole number"},
+      {"generate r --prompt x --temperature hot", "--temperature hot: must be a number"},
+      {"generate r --prompt-ids 1,x", "\"x\" is not a token id"},
+      {"generate r --prompt-ids 1,,2", "a token id is missing"},
+      {"inspect r --precision bf16", "inspect does not take this option"},
+      {"convert a b --dtype fp4", "nvfp4 or mxfp4"},
+      {"explain run.toml --precision fp4", "write for example \"bf16-mixed compute=nvfp4\""},
+      {"explain run.toml --precision MXFP4", "write for example \"bf16-mixed compute=mxfp4\""},
+      {"explain run.toml --precision nvfp4", "write for example \"bf16-mixed compute=nvfp4\""},
+      {"explain run.toml --precision mxfp8", "write for example \"bf16-mixed compute=mxfp8\""},
+      {"explain run.toml --precision mxfp8-e5m2", "write for example \"bf16-mixed compute=mxfp8-e5m2\""},
+      {"explain run.toml --precision e4m3", "write for example \"bf16-mixed compute=e4m3\""},
+      {"explain run.toml --set run.seed=18446744073709551616",
+       "must be a whole number from 0 to 9223372036854775807"},
+      {"explain run.toml --set run.steps=99999999999999999999", "must be a whole number from 1 to "},
+      {"explain run.toml --set run.seed=x", "run.seed = \"x\": must be a whole number"},
+      {"explain folder.toml", "folder.toml: is a directory; give the path of a config file"},
+      {"explain loop.toml", "loop.toml: cannot be read: Too many levels of symbolic links;"},
+      {"train nowhere.toml", "nowhere.toml: cannot be read: No such file or directory;"},
+      {"evaluate r", "did you mean eval?"},
+      {"data", "kk"}};
+  const TemporaryFolder folder;
+  write(folder / "run.toml", tiny_config(2, "32-true"));
+  write(folder / "a", "x");
+  std::filesystem::create_directory(folder / "folder.toml");
+  std::filesystem::create_symlink("loop.toml", folder / "loop.toml");
+  for (const auto& [arguments, expected] : cases) {
+    const Result r = mantissa::testing::mantissa(folder, arguments);
+    EXPECT_EQ(r.code, 2) << arguments << r.err;
+    EXPECT_TRUE(has(r.err, expected)) << arguments << "\n" << r.err;
+    EXPECT_EQ(std::count(r.err.begin(), r.err.end(), '\n'), 1) << arguments << "\n" << r.err;
+  }
+}
+
+TEST(Arguments, AreReadInAnyOrder) {
+  const auto parsed = [](const std::vector<std::string>& words) { return Arguments("mantissa", words); };
+  const Arguments a = parsed({"train", "--set", "run.steps=3", "optimizer.lr=1", "--rule=*: compute=f32",
+                              "--json", "run.toml", "--threads", "2", "--threads=3"});
+  EXPECT_EQ(a.at(0), "run.toml");
+  EXPECT_EQ(a.texts("--set"), (std::vector<std::string>{"run.steps=3", "optimizer.lr=1"}));
+  EXPECT_EQ(a.text("--rule"), "*: compute=f32");
+  EXPECT_EQ(a.integer("--threads", 0, 9), 3) << "the last one counts";
+  EXPECT_EQ(a.text("--device"), "cpu") << "the default of the table";
+  EXPECT_FALSE(a.has("--quiet"));
+  EXPECT_THROW(a.has("--prompt"), InternalError);
+  // A list leaves the words that positional arguments need.
+  EXPECT_EQ(parsed({"eval", "--data", "a", "b", "model"}).at(0), "model");
+  EXPECT_EQ(parsed({"train", "--set", "run.steps=3", "run.toml"}).at(0), "run.toml");
+  EXPECT_EQ(parsed({"convert", "--", "-in", "-out"}).at(0), "-in");
+  EXPECT_EQ(parsed({"generate", "m", "--prompt=--x"}).texts("--prompt"), (std::vector<std::string>{"--x"}));
+  EXPECT_TRUE(parsed({"train", "run.toml", "--resume", "--quiet"}).text("--resume").empty());
+  EXPECT_EQ(parsed({"train", "run.toml", "--resume=7"}).text("--resume"), "7");
+}
+
+TEST(Arguments, WithACureAreACommand) {
+  const std::vector<std::string> words = {
+      "train",          "run.toml",    "--overwrite",
+      "--precision",    "16-mixed",    "--rule",
+      "a: compute=f16", "--set",       "precision.loss_scale.hysteresis=1",
+      "run.steps=9",    "--resume=4",  "--quiet",
+      "--set",          "run.name=a b"};
+  const Arguments a("./mantissa", words);
+  EXPECT_EQ(a.with({{"--resume", "--precision", "32-true"}}),
+            "./mantissa train run.toml --rule 'a: compute=f16' --set run.steps=9 --quiet --set 'run.name=a "
+            "b' --resume --precision 32-true");
+  EXPECT_EQ(a.with({{"--resume=2", "--rule", "b: compute=f32"}}),
+            "./mantissa train run.toml --precision 16-mixed --rule 'a: compute=f16' --set "
+            "precision.loss_scale.hysteresis=1 --set run.steps=9 --quiet --set 'run.name=a b' --resume=2 "
+            "--rule 'b: compute=f32'");
+}
+
+}  // namespace
+}  // namespace mantissa::cli

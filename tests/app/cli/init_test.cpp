@@ -1,0 +1,106 @@
+// mantissa init: the config of every task is explained, with what its message says to provide.
+#include <gtest/gtest.h>
+
+#include <nlohmann/json.hpp>
+
+#include "app/cli/run_program.h"
+#include "mantissa/app/api/mantissa.h"
+
+namespace mantissa::testing {
+namespace {
+
+using nlohmann::json;
+
+class Init : public ::testing::TestWithParam<std::string> {
+ protected:
+  const TemporaryFolder folder_;
+  Result run(const std::string& arguments) const { return mantissa(folder_, arguments); }
+};
+INSTANTIATE_TEST_SUITE_P(Tasks, Init,
+                         ::testing::Values("pretrain", "continue", "finetune", "lora", "dpo", "reward", "rl",
+                                           "long-context"),
+                         [](const auto& info) {
+                           return info.param == "long-context" ? "longcontext" : info.param;
+                         });
+
+/// Returns what follows `name` at the beginning of a line, up to its end.
+std::string line_of(const std::string& text, const std::string& name) {
+  const std::size_t at = ("\n" + text).find("\n" + name);
+  if (at == std::string::npos) return {};
+  return text.substr(at + name.size(), text.find('\n', at) - at - name.size());
+}
+
+TEST_P(Init, ConfigIsExplainedWithWhatItsMessageAsksFor) {
+  const std::string file = GetParam() + ".toml";
+  const Result wrote = run("init " + GetParam());
+  ASSERT_EQ(wrote.code, 0) << wrote.err;
+  EXPECT_TRUE(has(wrote.out, "wrote   " + file + "\n")) << wrote.out;
+  std::string settings;
+  if (has(wrote.out, "\nmodel   replace MODEL")) {
+    write(folder_ / "base.toml",
+          "[run]\nsteps = 1\n[model]\nmodel_type = \"llama\"\nhidden_size = 32\nintermediate_size = 48\n"
+          "num_hidden_layers = 2\nnum_attention_heads = 4\nnum_key_value_heads = 2\nvocab_size = 256\n"
+          "eos_token_id = 0\n[data]\nsource = \"kk\"\nsequence_length = 32\n[batch]\nglobal_batch_size = 1\n"
+          "[schedule]\nwarmup_steps = 0\n");
+    ASSERT_EQ(run("train base.toml --out base --quiet").code, 0) << read_all(folder_ / "err");
+    settings += " --set model.path=base/model data.tokenizer=byte";
+    if (!has(GetParam(), "continue")) settings += " data.template=chatml";
+  }
+  const std::string data = line_of(wrote.out, "data    ");
+  if (const std::size_t at = data.find(": rows such as "); at != std::string::npos) {
+    std::string rows;
+    for (int i = 0; i < 200; ++i)
+      rows += json::parse(data.substr(at + std::string(": rows such as ").size())).dump() + "\n";
+    write(folder_ / data.substr(0, at), rows);
+  } else if (has(data, "*.txt: files of text")) {
+    write(folder_ / "a.txt", std::string(std::size_t{1} << 16, 'a'));
+  } else {
+    EXPECT_TRUE(GetParam() == "rl" || has(data, "generated puzzles")) << wrote.out;
+  }
+  const std::string explain = line_of(wrote.out, "next    ");
+  ASSERT_TRUE(has(explain, " explain " + file)) << wrote.out;
+  const Result explained = shell(folder_, explain + settings);
+  EXPECT_EQ(explained.code, 0) << explained.err;
+  EXPECT_TRUE(has(explained.out, "\nbits    the same for any threads")) << explained.out;
+  EXPECT_TRUE(has(wrote.out, GetParam() == "rl" ? " rl rl.toml\n" : " train " + file + "\n")) << wrote.out;
+}
+
+TEST_P(Init, KeepsAnExistingFile) {
+  write(folder_ / (GetParam() + ".toml"), "");
+  const Result r = run("init " + GetParam());
+  EXPECT_EQ(r.code, 2);
+  EXPECT_TRUE(has(r.err, GetParam() + ".toml: exists already; choose another name with --out FILE")) << r.err;
+  EXPECT_EQ(read_all(folder_ / (GetParam() + ".toml")), "");
+}
+
+TEST(InitTasks, AreListedAndEachHasATest) {
+  const TemporaryFolder folder;
+  const Result r = mantissa(folder, "init");
+  EXPECT_EQ(r.code, 0) << r.err;
+  for (const api::ConfigTask& task : api::config_tasks()) {
+    EXPECT_TRUE(has(r.out, "\n  " + task.name + " ")) << r.out;
+    EXPECT_TRUE(has(mantissa(folder, "help init").out, task.name)) << task.name;
+  }
+  EXPECT_EQ(api::config_tasks().size(), 8U) << "add a new task to the tests above";
+}
+
+TEST(InitTasks, FillInModelAndDataRelativeToTheFile) {
+  const TemporaryFolder folder;
+  std::filesystem::create_directories(folder / "configs");
+  std::filesystem::create_directories(folder / "a \"model\"");
+  write(folder / "rows.jsonl", "{}\n");
+  const Result r =
+      mantissa(folder, "init lora --out configs/mine.toml --model 'a \"model\"' --data rows.jsonl");
+  ASSERT_EQ(r.code, 0) << r.err;
+  const std::string config = read_all(folder / "configs/mine.toml");
+  EXPECT_TRUE(has(config, "\nname = \"mine\"\n")) << config;
+  EXPECT_TRUE(has(config, "\npath = \"../a \\\"model\\\"\"\n")) << config;
+  EXPECT_TRUE(has(config, "\nsource = \"../rows.jsonl\"\n")) << config;
+  EXPECT_FALSE(has(r.out, "model   ") || has(r.out, "data    ")) << "both exist: " << r.out;
+  const json out = json::parse(mantissa(folder, "init rl --json").out);
+  EXPECT_EQ(out["file"], "rl.toml");
+  EXPECT_TRUE(has(out["next"][1].get<std::string>(), " rl rl.toml"));
+}
+
+}  // namespace
+}  // namespace mantissa::testing

@@ -1,0 +1,161 @@
+// Sums of the gradients of shards: the tree compared with its recursive definition in every format, and the
+// number of waiting sums.
+#include "mantissa/engine/comm/shard_sum.h"
+
+#include <gtest/gtest.h>
+
+#include <bit>
+#include <cstring>
+#include <random>
+
+#include "mantissa/core/numeric/round.h"
+#include "mantissa/kernels/update.h"
+
+namespace mantissa::comm {
+namespace {
+
+using Values = std::vector<double>;
+
+constexpr std::int64_t kCount = 5000;  // of the larger parameter: more than a tile, and not a multiple of one
+const kernels::Context kContext{.simd = kernels::best_simd(), .threads = 2};
+
+/// Sums gradients[begin … end): those of the largest power of two less than their number, plus the rest.
+Values tree(const std::vector<Values>& gradients, std::size_t begin, std::size_t end, Scalar reduce) {
+  Values sum = gradients[begin];
+  if (end - begin > 1) {
+    const std::size_t middle = begin + std::bit_floor(end - begin - 1);
+    sum = tree(gradients, begin, middle, reduce);
+    const Values right = tree(gradients, middle, end, reduce);
+    for (std::size_t i = 0; i < sum.size(); ++i) {
+      sum[i] += right[i];
+      if (reduce != Scalar::f64) sum[i] = static_cast<float>(sum[i]);
+    }
+  }
+  for (double& x : sum) x = round_to(x, reduce);
+  return sum;
+}
+
+/// Memory for a gradient in `type`.
+struct Held {
+  Held(std::int64_t count, Scalar type) : bytes(static_cast<std::size_t>(count) * bytes_of(type)) {
+    gradient = {{bytes.data(), type, count}, count};
+  }
+  void set(const Values& values) {
+    kernels::cast(kContext, gradient.count, values.data(), Scalar::f64, bytes.data(), gradient.values.type);
+  }
+  Values get() const {
+    Values values(static_cast<std::size_t>(gradient.count));
+    kernels::cast(kContext, gradient.count, bytes.data(), gradient.values.type, values.data(), Scalar::f64);
+    return values;
+  }
+  std::vector<std::byte> bytes;
+  Gradient gradient;
+};
+
+struct Formats {
+  Scalar gradient, reduce;
+};
+
+class ShardSums : public ::testing::TestWithParam<Formats> {};
+
+TEST_P(ShardSums, EqualTheTreeOfTheirDefinition) {
+  const auto [type, reduce] = GetParam();
+  std::mt19937 random(7);
+  std::normal_distribution<double> normal;
+  for (std::int64_t shards = 2; shards <= 9; ++shards) {
+    Held large(kCount, type), small(3, type);
+    const std::vector<Gradient> gradients = {large.gradient, small.gradient};
+    ShardSum sum(gradients, shards, reduce);
+    for (int step = 0; step < 2; ++step) {
+      std::vector<Values> large_shards, small_shards;
+      for (std::int64_t shard = 0; shard < shards; ++shard) {
+        for (Held* g : {&large, &small}) {
+          Values values(static_cast<std::size_t>(g->gradient.count));
+          // Keeps sums of e4m3 below its largest value: NaN does not compare equal.
+          const int most = type == Scalar::e4m3 ? 3 : 11;
+          for (double& x : values)
+            x = normal(random) * std::ldexp(1.0, most - static_cast<int>(random() % 24));
+          g->set(values);
+          (g == &large ? large_shards : small_shards).push_back(g->get());
+        }
+        sum.add(kContext, gradients, shard);
+      }
+      for (const auto& [g, of] : {std::pair(&large, &large_shards), std::pair(&small, &small_shards)}) {
+        Values expected = tree(*of, 0, of->size(), reduce);
+        for (double& x : expected) x = round_to(x, type);
+        EXPECT_EQ(g->get(), expected) << shards << " shards, step " << step;
+      }
+    }
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(
+    Formats, ShardSums,
+    ::testing::Values(Formats{Scalar::f32, Scalar::f32}, Formats{Scalar::f32, Scalar::bf16},
+                      Formats{Scalar::f32, Scalar::f16}, Formats{Scalar::f32, Scalar::tf32},
+                      Formats{Scalar::f32, Scalar::e5m2}, Formats{Scalar::bf16, Scalar::f32},
+                      Formats{Scalar::bf16, Scalar::bf16}, Formats{Scalar::f16, Scalar::bf16},
+                      Formats{Scalar::tf32, Scalar::f32}, Formats{Scalar::e5m2, Scalar::f32},
+                      Formats{Scalar::e4m3, Scalar::e4m3}, Formats{Scalar::f64, Scalar::f64}),
+    [](const auto& i) {
+      return std::string(name(i.param.gradient)) + "_in_" + std::string(name(i.param.reduce));
+    });
+
+TEST(ShardSum, OneShardStaysUnchanged) {
+  Held g(kCount, Scalar::f32);
+  g.set(Values(kCount, 1.0 / 3));
+  const std::vector<std::byte> before = g.bytes;
+  const std::vector<Gradient> gradients = {g.gradient};
+  ShardSum(gradients, 1, Scalar::e5m2).add(kContext, gradients, 0);
+  EXPECT_EQ(g.bytes, before);
+  EXPECT_EQ(shard_sum_bytes(kCount, 1, Scalar::f32), 0U);
+}
+
+TEST(ShardSum, AnInterruptedStepDoesNotAffectTheNext) {
+  Held g(3, Scalar::f32);
+  const std::vector<Gradient> gradients = {g.gradient};
+  ShardSum sum(gradients, 4, Scalar::f32);
+  for (const int shards : {3, 4}) {
+    for (std::int64_t shard = 0; shard < shards; ++shard) {
+      g.set(Values(3, static_cast<double>(shard + 1)));
+      sum.add(kContext, gradients, shard);
+    }
+  }
+  EXPECT_EQ(g.get(), Values(3, 10.0));
+}
+
+TEST(ShardSum, WaitingSumsAreTheOnesOfABinaryCounter) {
+  for (std::int64_t shards = 1; shards <= 64; ++shards) {
+    int most = 0;
+    for (std::uint64_t done = 1; done < static_cast<std::uint64_t>(shards); ++done)
+      most = std::max(most, std::popcount(done));
+    EXPECT_EQ(waiting_sums(shards), most) << shards;
+  }
+}
+
+/// Half of the least e5m2 is 2^-17. Values and sums below it become zero, at every rounding of the tree.
+TEST(ShardSum, CountsWhatItsRoundingsLose) {
+  constexpr std::int64_t kShards = 4;
+  Held gradient(kCount, Scalar::f32);
+  const std::vector<Gradient> gradients = {gradient.gradient};
+  ShardSum sum(gradients, kShards, Scalar::e5m2);
+  std::vector<ValueCounts> counts(1);
+  for (std::int64_t shard = 0; shard < kShards; ++shard) {
+    Values values(kCount);
+    for (std::size_t i = 0; i < values.size(); ++i)
+      values[i] = i % 4 == 0 ? 0x1p-18 : i % 4 == 1 ? 0x1p17 : 0.25;
+    gradient.set(values);
+    sum.add(kContext, gradients, shard, counts);
+  }
+  const std::uint64_t quarter = kCount / 4;
+  // Each of the four gradients, and three sums of two of them; those of zeros lose nothing more.
+  EXPECT_EQ(counts[0].count, 7U * kCount);
+  EXPECT_EQ(counts[0].flushed, 4 * quarter);
+  EXPECT_EQ(counts[0].overflowed, 4 * quarter) << "sums of infinities were not finite before";
+  const Values result = gradient.get();
+  EXPECT_EQ(result[0], 0);
+  EXPECT_EQ(result[2], 1);
+}
+
+}  // namespace
+}  // namespace mantissa::comm

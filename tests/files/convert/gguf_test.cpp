@@ -1,0 +1,235 @@
+// Models through GGUF files and back.
+#include <algorithm>
+#include <cmath>
+
+#include "files/convert/gguf_testing.h"
+#include "mantissa/core/base/error.h"
+#include "mantissa/files/convert/inspect.h"
+#include "mantissa/files/convert/origin.h"
+#include "mantissa/files/gguf/gguf_file.h"
+#include "mantissa/files/io/model_path.h"
+
+namespace mantissa::convert {
+namespace {
+
+using nlohmann::json;
+using test::message_of;
+
+std::string model_name(const ::testing::TestParamInfo<SmallModel>& info) {
+  return info.param.name;
+}
+
+class GgufRoundTrip : public GgufModel, public ::testing::WithParamInterface<SmallModel> {};
+
+TEST_P(GgufRoundTrip, EveryFormatKeepsEveryBit) {
+  for (const Scalar format : {Scalar::f32, Scalar::bf16, Scalar::f16}) {
+    write(GetParam().config, format);
+    convert_to_gguf();
+    convert_back();
+    const io::WeightFiles before(in()), after(back());
+    ASSERT_EQ(before.tensors().size(), after.tensors().size());
+    for (const io::TensorInfo& tensor : before.tensors()) {
+      ASSERT_NE(after.find(tensor.name), nullptr) << tensor.name;
+      EXPECT_EQ(after.find(tensor.name)->shape, tensor.shape) << tensor.name;
+      EXPECT_EQ(values_of(before, tensor.name), values_of(after, tensor.name)) << tensor.name;
+    }
+    EXPECT_EQ(json_of(back() / "config.json")["torch_dtype"], io::torch_name(io::dtype_of(format)));
+  }
+}
+
+TEST_P(GgufRoundTrip, TheConfigDescribesTheSameModel) {
+  write(GetParam().config);
+  convert_to_gguf();
+  convert_back();
+  const auto canonical = [](const json& config) {
+    json all = model::to_json(model::parse_model_config(config, "config.json"), "float32");
+    // What GGUF files do not hold, and what is null or absent.
+    for (const char* key : {"bos_token_id", "eos_token_id", "pad_token_id", "initializer_range",
+                            "layer_types", "hidden_act", "hidden_activation", "mlp_bias", "attention_bias"})
+      all.erase(key);
+    if (all.contains("rope_scaling") && all["rope_scaling"].is_object()) {
+      all["rope_scaling"].erase("beta_fast");  // written with its default
+      all["rope_scaling"].erase("beta_slow");
+    }
+    for (auto it = all.begin(); it != all.end();) it = it->is_null() ? all.erase(it) : std::next(it);
+    return all;
+  };
+  json expected = canonical(GetParam().config), got = canonical(json_of(back() / "config.json"));
+  if (std::string(GetParam().name) == "Gemma2") {  // defaults that the file states
+    got.erase("attn_logit_softcapping");
+    got.erase("final_logit_softcapping");
+  }
+  EXPECT_EQ(got, expected);
+}
+
+INSTANTIATE_TEST_SUITE_P(Models, GgufRoundTrip, ::testing::ValuesIn(small_models()), model_name);
+
+const json& llama() {
+  static const std::vector<SmallModel> models = small_models();
+  return models.front().config;
+}
+
+TEST_F(GgufModel, LlamaRowsOfQueriesAndKeysAreInterleaved) {
+  write(llama());
+  convert_to_gguf();
+  const gguf::GgufFile foreign(file());
+  const io::WeightFiles files(in());
+  const std::vector<float> q = values_of(files, "model.layers.0.self_attn.q_proj.weight");
+  const gguf::FileTensor& stored = *foreign.find("blk.0.attn_q.weight");
+  std::vector<float> rows(stored.count());
+  std::ranges::copy(foreign.data(stored), std::as_writable_bytes(std::span(rows)).begin());
+  const auto row = [](const std::vector<float>& m, std::size_t r) {
+    return std::vector<float>(m.begin() + static_cast<std::ptrdiff_t>(32 * r),
+                              m.begin() + static_cast<std::ptrdiff_t>(32 * (r + 1)));
+  };
+  // Heads of 8 rows: 0 4 1 5 2 6 3 7.
+  EXPECT_EQ(row(rows, 1), row(q, 4));
+  EXPECT_EQ(row(rows, 8 + 2), row(q, 8 + 1));
+}
+
+TEST_F(GgufModel, MatricesHaveTheAskedFormatAndVectorsAreF32) {
+  write(llama());
+  convert_to_gguf({Scalar::bf16});
+  const gguf::GgufFile foreign(file());
+  for (const gguf::FileTensor& tensor : foreign.tensors())
+    EXPECT_STREQ(tensor.type->name, tensor.shape.size() > 1 ? "BF16" : "F32") << tensor.name;
+  const auto mentions_vectors = [](const Result& result) {
+    return std::ranges::any_of(result.notes, [](const std::string& note) {
+      return note.find("vectors were written as F32, which is what llama.cpp reads") != std::string::npos;
+    });
+  };
+  convert({io::open_model(in()), back(), {Scalar::bf16}, true}, {});
+  const Result widened = *convert({io::open_model(back()), file(), {}, true, Layout::gguf, false}, {});
+  EXPECT_TRUE(mentions_vectors(widened));
+  EXPECT_FALSE(mentions_vectors(convert_to_gguf()));
+}
+
+TEST_F(GgufModel, QuantisedWeightsAreWithinHalfAStepAndTheirOriginIsKept) {
+  write(llama());
+  const Result result = convert_to_gguf({}, true);
+  EXPECT_TRUE(result.warnings.empty());
+  convert_back();
+  const io::WeightFiles before(in()), after(back());
+  EXPECT_EQ(after.metadata().at(kRoundedToKey), "q8_0");
+  for (const io::TensorInfo& tensor : before.tensors()) {
+    const std::vector<float> a = values_of(before, tensor.name), b = values_of(after, tensor.name);
+    // Values are below 2. The step is their largest / 127, and the f16 scale adds 2^-11 of the value.
+    const double bound = tensor.shape.size() == 1 ? 0 : 2.0 / 127 / 2 + std::ldexp(2.0, -11);
+    for (std::size_t i = 0; i < a.size(); ++i) ASSERT_LE(std::abs(a[i] - b[i]), bound) << tensor.name;
+  }
+  // A wider format does not hide it, either.
+  convert({io::open_model(back()), folder / "wide", {Scalar::f64}, false}, {});
+  EXPECT_EQ(io::WeightFiles(folder / "wide").metadata().at(kRoundedToKey), "q8_0");
+  EXPECT_NE(inspect(file(), {}).origin.find("q8_0"), std::string::npos);
+}
+
+TEST_F(GgufModel, InspectListsTheTypes) {
+  write(llama());
+  convert_to_gguf({}, true);
+  const Inspection seen = inspect(file(), {});
+  ASSERT_FALSE(seen.types.empty());
+  EXPECT_STREQ(seen.types.front().type->name, "Q8_0");
+  EXPECT_NE(to_text(seen).find("blk.0.attn_q.weight"), std::string::npos);
+  const json report = json::parse(to_json(seen));
+  EXPECT_EQ(report["types"][0]["bits"], 8.5);
+  EXPECT_EQ(report["tensors"].back()["dtype"], seen.tensors.back().type());
+}
+
+TEST_F(GgufModel, ValuesBeyondTheFormatAreReported) {
+  write(llama());
+  {
+    const std::vector<float> large(32 * 64, 1e6F);
+    std::vector<io::TensorToWrite> tensors;
+    const io::WeightFiles files(in());
+    std::vector<std::vector<std::byte>> bytes;
+    for (const io::TensorInfo& t : files.tensors()) {
+      bytes.emplace_back(t.end - t.begin);
+      files.read(t.name, bytes.back());
+      if (t.name == "lm_head.weight")
+        std::ranges::copy(std::as_bytes(std::span(large)), bytes.back().begin());
+      tensors.push_back({t.name, t.dtype, t.shape, {}, {}});
+    }
+    for (std::size_t i = 0; i < bytes.size(); ++i) tensors[i].bytes = bytes[i];
+    io::write_safetensors(in() / "model.safetensors", tensors);
+  }
+  const Result result = convert_to_gguf({Scalar::f16});
+  ASSERT_EQ(result.warnings.size(), 1U);
+  EXPECT_NE(result.warnings.front().find("output.weight became inf"), std::string::npos);
+  EXPECT_TRUE(convert_to_gguf({}, true).warnings.empty());  // 1e6 is in the range of Q8_0
+}
+
+struct Refused {
+  const char* name;
+  const char* model_type;
+  json change;
+  const char* message;
+};
+
+std::string refused_name(const ::testing::TestParamInfo<Refused>& info) {
+  return info.param.name;
+}
+
+class GgufRefused : public GgufModel, public ::testing::WithParamInterface<Refused> {};
+
+TEST_P(GgufRefused, IsOneMessage) {
+  json config = llama();
+  config["rope_scaling"] = nullptr;
+  config["model_type"] = GetParam().model_type;
+  config.update(GetParam().change);
+  write(config);
+  const std::string message = message_of<ConfigError>([&] { convert_to_gguf(); });
+  EXPECT_NE(message.find(GetParam().message), std::string::npos) << message;
+  EXPECT_FALSE(std::filesystem::exists(file()));
+}
+
+const Refused kRefused[] = {
+    {"DynamicRope", "llama", {{"rope_scaling", {{"rope_type", "dynamic"}, {"factor", 2.0}}}}, "dynamic RoPE"},
+    {"OtherFamily", "mistral", {{"sliding_window", nullptr}}, "mistral are not supported"},
+    {"Windows",
+     "qwen2",
+     {{"use_sliding_window", true}, {"sliding_window", 4}, {"max_window_layers", 1}},
+     "window"},
+    {"ScaleOfScores",
+     "gemma2",
+     {{"query_pre_attn_scalar", 99}, {"tie_word_embeddings", true}},
+     "query_pre_attn_scalar"},
+};
+
+INSTANTIATE_TEST_SUITE_P(Models, GgufRefused, ::testing::ValuesIn(kRefused), refused_name);
+
+TEST_F(GgufModel, AMissingTensorIsNamed) {
+  write(llama());
+  convert_to_gguf();
+  std::string bytes = test::contents_of(file());
+  bytes.replace(bytes.find("blk.1.ffn_up.weight"), 19, "blk.1.ffn_xx.weight");
+  test::put(file(), bytes);
+  EXPECT_NE(message_of<FileError>([&] { convert_back(); }).find("\"blk.1.ffn_up.weight\" is missing"),
+            std::string::npos);
+}
+
+TEST_F(GgufModel, AnUnknownTensorIsNamed) {
+  json config = llama();
+  config["tie_word_embeddings"] = true;
+  write(config);
+  convert_to_gguf();
+  std::string bytes = test::contents_of(file());
+  // The factors of RoPE are the only tensor that is not a weight.
+  bytes.replace(bytes.find("rope_freqs.weight"), 17, "soap_freqs.weight");
+  test::put(file(), bytes);
+  EXPECT_NE(message_of<FileError>([&] { convert_back(); }).find("\"soap_freqs.weight\" is not a weight"),
+            std::string::npos);
+}
+
+TEST_F(GgufModel, AnUnknownArchitectureIsInspectedButNotConverted) {
+  write(llama());
+  convert_to_gguf();
+  std::string bytes = test::contents_of(file());
+  const std::string from = std::string("\5\0\0\0\0\0\0\0llama", 13);
+  bytes.replace(bytes.find(from) + 8, 5, "other");
+  test::put(file(), bytes);
+  EXPECT_NE(message_of<FileError>([&] { convert_back(); }).find("architecture \"other\""), std::string::npos);
+  EXPECT_FALSE(inspect(file(), {}).tensors.empty());
+}
+
+}  // namespace
+}  // namespace mantissa::convert

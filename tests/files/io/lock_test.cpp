@@ -1,0 +1,70 @@
+#include "mantissa/files/io/lock.h"
+
+#include <gtest/gtest.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <csignal>
+#include <optional>
+
+#include "files/io/temporary.h"
+#include "mantissa/core/base/error.h"
+
+namespace mantissa::io {
+namespace {
+
+using test::message_of;
+
+class Lock : public test::TemporaryFolder {};
+
+TEST_F(Lock, RejectsASecondHolderAndNamesTheFirst) {
+  const RunLock first(folder);
+  EXPECT_TRUE(first.held());
+  const std::string message = message_of<FileError>([&] { RunLock second(folder); });
+  EXPECT_NE(
+      message.find(folder.string() + ": process " + std::to_string(::getpid()) + " is writing this run"),
+      std::string::npos)
+      << message;
+  EXPECT_NE(message.find("--out"), std::string::npos);
+}
+
+TEST_F(Lock, ReleasesTheLockAndRemovesItsFile) {
+  std::optional<RunLock> lock(std::in_place, folder);
+  lock.reset();
+  EXPECT_TRUE(std::filesystem::is_empty(folder));
+  EXPECT_NO_THROW(RunLock again(folder));
+}
+
+TEST_F(Lock, AFailedAttemptKeepsTheLock) {
+  const RunLock first(folder);
+  EXPECT_THROW(RunLock second(folder), FileError);
+  EXPECT_THROW(RunLock third(folder), FileError);
+}
+
+TEST_F(Lock, RejectsAMissingDirectory) {
+  EXPECT_THROW(RunLock lock(folder / "none"), FileError);
+}
+
+TEST_F(Lock, AKilledProcessReleasesTheLock) {
+  int ready[2];
+  ASSERT_EQ(::pipe(ready), 0);
+  const pid_t child = ::fork();
+  ASSERT_GE(child, 0);
+  if (child == 0) {
+    const RunLock lock(folder);
+    if (::write(ready[1], "x", 1) != 1) ::_exit(1);
+    for (;;) ::pause();
+  }
+  char byte = 0;
+  ASSERT_EQ(::read(ready[0], &byte, 1), 1);
+  EXPECT_NE(message_of<FileError>([&] { RunLock lock(folder); }).find(std::to_string(child)),
+            std::string::npos);
+  ASSERT_EQ(::kill(child, SIGKILL), 0);
+  ASSERT_EQ(::waitpid(child, nullptr, 0), child);
+  EXPECT_NO_THROW(RunLock lock(folder));
+  ::close(ready[0]);
+  ::close(ready[1]);
+}
+
+}  // namespace
+}  // namespace mantissa::io

@@ -1,0 +1,147 @@
+// SentencePiece models: ids, special tokens, settings beside the file, and damaged files.
+#include <fmt/format.h>
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <cstring>
+#include <filesystem>
+
+#include "mantissa/core/base/error.h"
+#include "mantissa/text/tokenizer/tokenizer.h"
+#include "text/rows/temp_files.h"
+#include "text/tokenizer/streams.h"
+
+namespace mantissa::tokenizer {
+namespace {
+
+using text::error_of;
+using text::has;
+using Ids = std::vector<std::int32_t>;
+
+enum class Type : char { normal = 1, unknown = 2, control = 3, byte = 6 };
+
+/// Returns field `number` of a protobuf message: its bytes, at most 127.
+std::string field(int number, const std::string& bytes) {
+  return std::string{static_cast<char>(number << 3 | 2), static_cast<char>(bytes.size())} + bytes;
+}
+
+/// Returns a piece: its text, score and type.
+std::string piece(const std::string& text, float score, Type type = Type::normal) {
+  std::string bits(4, '\0');
+  std::memcpy(bits.data(), &score, 4);
+  return field(
+      1, field(1, text) + std::string{2 << 3 | 5} + bits + std::string{3 << 3, static_cast<char>(type)});
+}
+
+/// Returns a unigram model without normalisation.
+std::string model() {
+  return piece("<unk>", 0, Type::unknown) + piece("<s>", 0, Type::control) + piece("</s>", 0, Type::control) +
+         piece("\xE2\x96\x81", -3) + piece("a", -3) + piece("b", -3) +
+         piece(
+             "\xE2\x96\x81"
+             "ab",
+             -1) +
+         field(2, "") + field(3, field(1, "identity"));
+}
+
+/// The same with all byte pieces, and with the settings of a normalizer.
+std::string model_with_bytes(const std::string& normalizer) {
+  std::string pieces = model();
+  pieces.erase(pieces.rfind(field(2, "")));
+  for (unsigned byte = 0; byte < 256; ++byte)
+    pieces += piece(fmt::format("<0x{:02X}>", byte), -9, Type::byte);
+  return pieces + field(2, "\x98\x02\x01") + field(3, field(1, "identity") + normalizer);
+}
+
+TEST(SentencePiece, StreamsOfAnyIdsJoinToTheirText) {
+  text::TempFiles files;
+  // add_dummy_prefix, remove_extra_whitespaces: fields 3 and 4
+  for (const std::string& normalizer :
+       {std::string(), std::string{3 << 3, 0}, std::string{4 << 3, 0}, std::string{3 << 3, 0, 4 << 3, 0}}) {
+    const auto tokenizer = make_tokenizer(files.write("small.model", model_with_bytes(normalizer)));
+    expect_streams_join(*tokenizer, "small.model");
+    TextStream stream(*tokenizer);
+    std::vector<std::string> parts;
+    for (const char* token : {"a", "<0xE2>", "<0x82>", "<0xAC>", "b"})
+      parts.push_back(stream.push(*tokenizer->id_of(token)));
+    EXPECT_EQ(parts, (std::vector<std::string>{"a", "", "", "", "€b"}));
+    EXPECT_EQ(stream.finish(), "");
+  }
+}
+
+TEST(SentencePiece, EncodesAndDecodesByTheLibrary) {
+  text::TempFiles files;
+  const auto tokenizer = make_tokenizer(files.write("small.model", model()));
+  EXPECT_EQ(tokenizer->vocabulary(), 7);
+  EXPECT_EQ(tokenizer->encode("ab ba"), (Ids{6, 3, 5, 4}));
+  EXPECT_EQ(tokenizer->encode_with_template("ab"), (Ids{6}));
+  EXPECT_EQ(tokenizer->encode(""), Ids());
+  EXPECT_EQ(tokenizer->decode(Ids{6, 3, 5, 4}), "ab ba");
+  EXPECT_EQ(tokenizer->encode(std::string(100'000, 'b')).size(), 100'001U);
+  EXPECT_EQ(tokenizer->bos(), 1);
+  EXPECT_EQ(tokenizer->eos(), 2);
+  EXPECT_EQ(tokenizer->separator(), 2);
+  EXPECT_EQ(tokenizer->id_of("a"), 4);
+  EXPECT_EQ(tokenizer->id_of("z"), std::nullopt);
+  EXPECT_TRUE(tokenizer->special(1));
+  EXPECT_FALSE(tokenizer->special(4));
+}
+
+TEST(SentencePiece, ShowsControlSymbolsButDoesNotRecogniseThemInText) {
+  text::TempFiles files;
+  const auto tokenizer = make_tokenizer(files.write("small.model", model()));
+  EXPECT_EQ(tokenizer->decode(Ids{1, 6, 2, 6, 2}), "<s>ab</s>ab</s>");
+  const Ids ids = tokenizer->encode("<s>");
+  EXPECT_EQ(std::count(ids.begin(), ids.end(), 1), 0);
+}
+
+TEST(SentencePiece, AddsTheIdsThatTheSettingsBesideTheFileName) {
+  text::TempFiles files;
+  const std::string file = files.write("tokenizer.model", model());
+  files.write("tokenizer_config.json", R"({"add_bos_token": true, "add_eos_token": true})");
+  EXPECT_EQ(make_tokenizer(file)->encode_with_template("ab"), (Ids{1, 6, 2}));
+  EXPECT_EQ(make_tokenizer(file)->encode("ab"), (Ids{6}));
+  files.write("tokenizer_config.json", R"({"add_bos_token": true, "add_eos_token": false})");
+  const std::string directory = std::filesystem::path(file).parent_path().string();
+  EXPECT_EQ(make_tokenizer(directory)->encode_with_template("ab"), (Ids{1, 6}));
+}
+
+TEST(SentencePiece, CountsABytePieceAsOneByte) {
+  std::string bytes =
+      piece("<unk>", 0, Type::unknown) + piece("<s>", 0, Type::control) + piece("</s>", 0, Type::control);
+  for (int byte = 0; byte < 256; ++byte) bytes += piece(fmt::format("<0x{:02X}>", byte), 0, Type::byte);
+  bytes += piece("▁", -3) + piece("a", -3);
+  const std::string byte_fallback = {'\x98', '\x02', '\x01'};  // field 35
+  bytes += field(2, byte_fallback) + field(3, field(1, "identity"));
+  text::TempFiles files;
+  const auto tokenizer = make_tokenizer(files.write("bytes.model", bytes));
+  const std::string text = "a größer a";
+  const Ids ids = tokenizer->encode(text);
+  ASSERT_EQ(tokenizer->decode(ids), text);
+  for (std::size_t cut = 0; cut <= ids.size(); ++cut) {
+    EXPECT_EQ(added_bytes(*tokenizer, std::span(ids).first(cut), 0) + added_bytes(*tokenizer, ids, cut),
+              static_cast<std::int64_t>(text.size()))
+        << cut;
+  }
+  EXPECT_EQ(added_bytes(*tokenizer, Ids{1, 0xE6 + 3, 0x97 + 3, 2}, 0), 2);
+}
+
+TEST(SentencePiece, OfADamagedFileIsOneErrorWithItsName) {
+  text::TempFiles files;
+  for (const std::string& bytes : {std::string("junk"), model().substr(0, 9), model().substr(0, 90)}) {
+    const std::string file = files.write("bad.model", bytes);
+    EXPECT_TRUE(has(error_of<FileError>([&] { make_tokenizer(file); }),
+                    file + ": is not a SentencePiece model, or is truncated. Fix: "));
+  }
+  const std::string empty = files.write("empty.model", "");
+  EXPECT_TRUE(has(error_of<FileError>([&] { make_tokenizer(empty); }), empty + ": is empty. Fix: "));
+  EXPECT_TRUE(has(error_of<FileError>([] { make_tokenizer("/nowhere/a.model"); }), "/nowhere/a.model"));
+  const auto tokenizer = make_tokenizer(files.write("small.model", model()));
+  for (const std::int32_t bad : {-1, 7}) {
+    const std::string error = error_of<ConfigError>([&] { tokenizer->decode(Ids{4, bad}); });
+    EXPECT_TRUE(has(error, std::to_string(bad)) && has(error, "position 1")) << error;
+  }
+}
+
+}  // namespace
+}  // namespace mantissa::tokenizer
