@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Makes tests/golden/blocks.safetensors: what other implementations make of blocks under scales.
 
-    golden_blocks.py MICROXCALING AO TRANSFORMER_ENGINE [FILE]
+    golden_blocks.py MICROXCALING AO TRANSFORMER_ENGINE [FILE] [--only mx|text|nv]
 
 The first three are source trees of microsoft/microxcaling, pytorch/ao and NVIDIA/TransformerEngine. Nothing of them is
 built: the parts that are used are plain PyTorch. All tensors are f32, [blocks, 32].
@@ -17,14 +17,16 @@ built: the parts that are used are plain PyTorch. All tensors are f32, [blocks, 
     nv.nvfp4             element times e4m3 scale, the tensor's scale left out, by Transformer Engine's reference
 
 Each is held against a second implementation before it is written: microxcaling against torchao, Transformer Engine
-against torchao where the scale of a block is above torchao's smallest, 2^-6.
+against torchao where the scale of a block is above torchao's smallest, 2^-6. With --only, the tensors
+of the other groups stay as they are in the file.
 """
 import ast
 import pathlib
 import sys
 
 import torch
-from safetensors.torch import save_file
+
+from golden import GOLDEN, parser, save_case
 
 SEED = 20260601
 EACH = 10
@@ -141,8 +143,11 @@ def expect_equal(what, a, b, rows=slice(None)):
 
 
 def main():
-    trees, file = sys.argv[1:4], sys.argv[4:]
-    file = pathlib.Path(file[0]) if file else pathlib.Path(__file__).parent.parent / "tests/golden/blocks.safetensors"
+    options = parser(__doc__, ["mx", "text", "nv"])
+    options.add_argument("trees", nargs=3, type=pathlib.Path)
+    options.add_argument("file", nargs="?", type=pathlib.Path, default=GOLDEN / "blocks.safetensors")
+    args = options.parse_args()
+    trees = args.trees
     ours, (mx, nv), engine = microxcaling(trees[0]), torchao(trees[1]), transformer_engine(trees[2])
     made = kinds(torch.Generator().manual_seed(SEED))
 
@@ -164,7 +169,7 @@ def main():
         got, scales = nv(row, scale)
         expect_equal("nvfp4", got, want, scales > 2.0**-6)
     tensors["nv.nvfp4"] = tensors["nv.nvfp4"].reshape(len(rows), -1)
-    save_file({name: t.contiguous() for name, t in tensors.items()}, file)
+    save_case({name: t.contiguous() for name, t in tensors.items()}, args.file, args.only)
 
 
 if __name__ == "__main__":

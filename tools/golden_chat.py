@@ -1,21 +1,23 @@
 #!/usr/bin/env python3
 """Writes the golden values of tests/chat: what transformers' apply_chat_template gives.
 
-usage: golden_chat.py OUT_DIR [--templates DIR]   (OUT_DIR is usually tests/golden/chat)
+usage: golden_chat.py [OUT_DIR] [--templates DIR] [--only expressions|conversations]   (OUT_DIR: by default tests/golden/chat)
 
 expressions.json holds templates over one context with their text, or "error" where Jinja fails, or "raised" with the message of
 raise_exception. conversations.json holds conversations with the text of each built-in template, from the formats written here
 in Python. With --templates DIR, the formats are compared with the models' own templates in DIR (llama3.jinja, qwen.jinja, …).
+With --only, only that file is written.
 Needs transformers and Jinja2; the tests do not.
 """
 import copy
 import datetime
 import json
 import pathlib
-import sys
 
 import jinja2
 import transformers.utils.chat_template_utils as chat_template_utils
+
+from golden import GOLDEN, parser
 
 
 class FixedTime(datetime.datetime):
@@ -211,22 +213,35 @@ def conversation_rows(templates):
     return rows
 
 
-def main():
-    out = pathlib.Path(sys.argv[1])
-    out.mkdir(parents=True, exist_ok=True)
+def write_expressions(path):
     rows = []
     for template in dict.fromkeys(templates()):
         result = render(template, copy.deepcopy(CONTEXT))  # indent changes a list in place
         if result is not None:
             rows.append({"template": template, **result})
-    with open(out / "expressions.json", "w", encoding="utf-8") as file:
+    with open(path, "w", encoding="utf-8") as file:
         file.write(json.dumps({"context": CONTEXT}, ensure_ascii=False)[:-1] + ',\n"rows": [\n')
         file.write(",\n".join(json.dumps(row, ensure_ascii=False) for row in rows) + "\n]}\n")
-    own = pathlib.Path(sys.argv[3]) if len(sys.argv) > 3 else None
-    conversation = conversation_rows(own)
-    with open(out / "conversations.json", "w", encoding="utf-8") as file:
-        file.write("[\n" + ",\n".join(json.dumps(row, ensure_ascii=False) for row in conversation) + "\n]\n")
-    print(len(rows), "expressions,", len(conversation), "conversations")
+    print(len(rows), "expressions")
+
+
+def write_conversations(path, templates):
+    rows = conversation_rows(templates)
+    with open(path, "w", encoding="utf-8") as file:
+        file.write("[\n" + ",\n".join(json.dumps(row, ensure_ascii=False) for row in rows) + "\n]\n")
+    print(len(rows), "conversations")
+
+
+def main():
+    options = parser(__doc__, ["expressions", "conversations"])
+    options.add_argument("out", nargs="?", type=pathlib.Path, default=GOLDEN / "chat")
+    options.add_argument("--templates", type=pathlib.Path)
+    args = options.parse_args()
+    args.out.mkdir(parents=True, exist_ok=True)
+    if args.only != "conversations":
+        write_expressions(args.out / "expressions.json")
+    if args.only != "expressions":
+        write_conversations(args.out / "conversations.json", args.templates)
 
 
 if __name__ == "__main__":

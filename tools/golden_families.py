@@ -2,7 +2,7 @@
 """Makes tests/golden/families: tiny models of every family and what transformers computes with them, so that tests need
 no Python.
 
-    golden_families.py [DIRECTORY]
+    golden_families.py [DIRECTORY] [--only CASE]
 
     tokens.safetensors   input_ids [2, 17] and labels (-100: ignored)
     CASE/                a Hugging Face directory, and
@@ -12,17 +12,16 @@ no Python.
                                value
 
 Sequences are longer than the windows and than the original contexts of scaled positions. Weights of the cases named "tied" are
-stored in bf16.
+stored in bf16. With --only, only the folder of that case is written.
 """
 import json
-import pathlib
-import sys
 
 import torch
 import transformers
 from safetensors.torch import save_file
 
 from families import IGNORED, AllF64, distance, make, trace, widened
+from golden import arguments
 from golden_trace import sample, short
 
 VOCABULARY, LENGTH, ROWS = 29, 17, 2
@@ -94,16 +93,17 @@ def write_case(directory, config_class, fields, ids, labels):
 
 
 def main():
-    default = pathlib.Path(__file__).parent.parent / "tests/golden/families"
-    root = pathlib.Path(sys.argv[1]) if len(sys.argv) > 1 else default
+    root, only = arguments(__doc__, "families", [name for name, _, _ in cases()])
     transformers.utils.logging.disable_progress_bar()
     generator = torch.Generator().manual_seed(17)
     ids = torch.randint(0, VOCABULARY, (ROWS, LENGTH), generator=generator)
     labels = torch.where(torch.rand(ids.shape, generator=generator) < 0.2, IGNORED, ids)
     root.mkdir(parents=True, exist_ok=True)
-    save_file({"input_ids": ids, "labels": labels}, root / "tokens.safetensors")
+    if only is None:
+        save_file({"input_ids": ids, "labels": labels}, root / "tokens.safetensors")
     for name, config_class, fields in cases():
-        write_case(root / name, config_class, fields, ids, labels)
+        if only in (None, name):
+            write_case(root / name, config_class, fields, ids, labels)
 
 
 if __name__ == "__main__":

@@ -5,14 +5,16 @@ The values are those of the pip package gguf, whose f32 arithmetic gives the sam
 products are exact). Blocks are random bytes, with scales that are ordinary, the largest of f16, subnormal,
 and negative. Usage: tools/golden_gguf.py > tests/files/gguf/golden_quants.h
 
-With a folder, writes small models there instead: tools/golden_gguf.py fuzz/corpus/gguf
+With a folder, writes small models there instead: tools/golden_gguf.py fuzz/corpus/gguf [--only MODEL]
+With --only, only that model is written; llama_q4_1 includes the two damaged files that are made from it.
 """
 
 import pathlib
-import sys
 
 import numpy as np
 from gguf import GGML_QUANT_SIZES, GGMLQuantizationType, GGUFWriter, TokenType, quants
+
+from golden import parser
 
 # Name of the enumerator, and the offsets of f16 values in a block.
 TYPES = {
@@ -129,21 +131,29 @@ def write_model(path, arch, qtype, kind):
     writer.close()
 
 
-def write_corpus(folder):
-    models = {"llama_q4_1": ("llama", GGMLQuantizationType.Q4_1, "gpt2"),
-              "llama_spm": ("llama", GGMLQuantizationType.Q8_0, "llama"),
-              "gemma3": ("gemma3", GGMLQuantizationType.Q5_0, "llama"),
-              "gpt2": ("gpt2", GGMLQuantizationType.Q5_1, "gpt2")}
-    for name, arguments in models.items():
-        write_model(folder / f"{name}.gguf", *arguments)
+MODELS = {"llama_q4_1": ("llama", GGMLQuantizationType.Q4_1, "gpt2"),
+          "llama_spm": ("llama", GGMLQuantizationType.Q8_0, "llama"),
+          "gemma3": ("gemma3", GGMLQuantizationType.Q5_0, "llama"),
+          "gpt2": ("gpt2", GGMLQuantizationType.Q5_1, "gpt2")}
+
+
+def write_corpus(folder, only):
+    for name, arguments in MODELS.items():
+        if only in (None, name):
+            write_model(folder / f"{name}.gguf", *arguments)
+    if only not in (None, "llama_q4_1"):
+        return
     whole = (folder / "llama_q4_1.gguf").read_bytes()
     (folder / "cut.gguf").write_bytes(whole[:1000])
     (folder / "huge_count.gguf").write_bytes(whole[:8] + b"\0" * 7 + b"\x80" + whole[16:64])
 
 
 def main():
-    if len(sys.argv) > 1:
-        return write_corpus(pathlib.Path(sys.argv[1]))
+    options = parser(__doc__, MODELS)
+    options.add_argument("folder", nargs="?", type=pathlib.Path)
+    args = options.parse_args()
+    if args.folder:
+        return write_corpus(args.folder, args.only)
     rng = np.random.default_rng(11)
     print("// Written by tools/golden_gguf.py.")
     print("#pragma once\n\n#include <array>\n#include <cstdint>\n#include <vector>\n")

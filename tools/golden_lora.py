@@ -2,16 +2,15 @@
 """Makes tests/golden/adapters: adapters of the tiny models in tests/golden/families, written by peft, and what peft
 computes with them, so that tests need no Python.
 
-    golden_lora.py [DIRECTORY]
+    golden_lora.py [DIRECTORY] [--only CASE]
 
     CASE/adapter_config.json, adapter_model.safetensors   as PeftModel.save_pretrained writes them, without defaults of other methods
     CASE/expected.safetensors   logits, loss and the gradient of every tensor of the adapter, in f64, for families/tokens.safetensors
 
-The model of CASE is BASES[CASE]. A and B are random, magnitudes are not the norms of the weights.
+The model of CASE is BASES[CASE]. A and B are random, magnitudes are not the norms of the weights. With --only, only the
+folder of that case is written.
 """
 import json
-import pathlib
-import sys
 
 import torch
 import transformers
@@ -19,6 +18,7 @@ from peft import LoraConfig, get_peft_model
 from safetensors.torch import load_file, save_file
 
 from families import IGNORED, AllF64, widened
+from golden import GOLDEN, arguments
 
 BASES = {"lora": "mistral", "lora-in-out": "gpt2", "rslora-merged": "phi3", "dora": "llama-tied", "dora-in-out": "gpt2-tied",
          "patterns": "qwen3"}
@@ -69,10 +69,9 @@ def make(case, families, to):
 
 
 def main():
-    golden = pathlib.Path(__file__).parent.parent / "tests/golden"
-    target = pathlib.Path(sys.argv[1]) if len(sys.argv) > 1 else golden / "adapters"
-    for case in BASES:
-        make(case, golden / "families", target / case)
+    target, only = arguments(__doc__, "adapters", BASES)
+    for case in [only] if only else BASES:
+        make(case, GOLDEN / "families", target / case)
 
 
 if __name__ == "__main__":

@@ -4,13 +4,13 @@
 Needs torch, numpy and safetensors.
 
   tools/golden_objective.py                             writes tests/golden/objective/*.safetensors
+  tools/golden_objective.py --only ppo-1                writes only that file of them
   tools/golden_objective.py --check build/mantissa      compares the program with hundreds of random cases
 
 The formulas are those of docs/numerics.md, "Objectives of post-training", written on whole tensors and independently of the
 C++ code. A golden file holds the input tensors of a case, the expected output as "expected.NAME", and the objective and its
 settings as metadata.
 """
-import argparse
 import json
 import math
 import subprocess
@@ -22,12 +22,15 @@ import numpy as np
 import torch
 from safetensors.torch import load_file, save_file
 
+from golden import GOLDEN, parser
+
 DEFAULTS = {
     "clip_low": 0.2, "clip_high": 0.2, "dual_clip": 0.0, "gamma": 1.0, "lambda": 1.0, "whiten": "auto", "value_clip": 0.5,
     "value_coef": 0.5, "entropy_coef": 0.0, "kl": "k3", "kl_in": "loss", "kl_coef": 0.001, "loss_mean": "token",
     "max_new_tokens": 256, "importance": "token", "importance_cap": 0.0}
 DPO_DEFAULTS = {"beta": 0.1, "label_smoothing": 0.0, "loss": "sigmoid", "nll_coef": 0.0}
 POLICY = ("ppo", "grpo", "dr-grpo", "reinforce++", "reinforce++-baseline", "rloo")
+OBJECTIVES, CASES = POLICY + ("dpo", "reward"), 4
 GROUPED = ("grpo", "dr-grpo", "reinforce++-baseline", "rloo")
 
 
@@ -337,14 +340,16 @@ def golden_settings(name, i, settings):
     return settings | ({"loss": "ipo"} if name == "dpo" and i == 1 else {})
 
 
-def write_golden(folder, seed):
+def write_golden(folder, seed, only):
     folder.mkdir(parents=True, exist_ok=True)
     rng = np.random.default_rng(seed)
-    for name in POLICY + ("dpo", "reward"):
-        for i in range(4):
+    for name in OBJECTIVES:
+        for i in range(CASES):
             x = {}
             while len(next(iter(x.values()), [])) < 6:  # rows
                 drawn, x = random_case(rng, name)
+            if only not in (None, f"{name}-{i}"):
+                continue
             settings = golden_settings(name, i, drawn)
             if name in POLICY and (DEFAULTS | settings)["kl"] != "none":
                 x.setdefault("ref_log_probs", x["old_log_probs"] - 0.25)
@@ -368,7 +373,7 @@ def check(binary, cases, seed):
     with tempfile.TemporaryDirectory() as folder:
         source, result = Path(folder) / "in.safetensors", Path(folder) / "out.safetensors"
         for i in range(cases):
-            name = (POLICY + ("dpo", "reward"))[i % 8]
+            name = OBJECTIVES[i % len(OBJECTIVES)]
             settings, x = random_case(rng, name)
             save_file(apart(x), source)
             arguments = [a for o in overrides(name, settings) for a in ("--set", o)]
@@ -398,14 +403,14 @@ def check(binary, cases, seed):
 
 
 def main():
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--check", metavar="BINARY", help="compare this program with random cases")
-    parser.add_argument("--cases", type=int, default=400)
-    parser.add_argument("--seed", type=int, default=1)
-    args = parser.parse_args()
+    made = parser(__doc__, [f"{name}-{i}" for name in OBJECTIVES for i in range(CASES)])
+    made.add_argument("--check", metavar="BINARY", help="compare this program with random cases")
+    made.add_argument("--cases", type=int, default=400)
+    made.add_argument("--seed", type=int, default=1)
+    args = made.parse_args()
     if args.check:
         sys.exit(0 if check(args.check, args.cases, args.seed) else 1)
-    write_golden(Path(__file__).parent.parent / "tests/golden/objective", args.seed)
+    write_golden(GOLDEN / "objective", args.seed, args.only)
 
 
 if __name__ == "__main__":

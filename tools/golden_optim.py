@@ -4,13 +4,14 @@
 Needs torch and safetensors. Every case runs 40 steps in double over four parameters, by torch.optim where it has the
 optimizer, else by the formula. Weights begin, and gradients are, as start() and gradient() say: exact in f32. Weights are
 kept after steps 1, 5 and 40 as "CASE.PARAMETER.STEP".
+
+usage: golden_optim.py [FILE] [--only CASE]      --only replaces the tensors of one case in the file
 """
-import argparse
 import math
-from pathlib import Path
 
 import torch
-from safetensors.torch import save_file
+
+from golden import arguments, save_case
 
 STEPS, KEPT = 40, (1, 5, 40)
 SHAPES = {"tall": (12, 5), "wide": (5, 12), "embedding": (11, 4), "vector": (9,)}
@@ -113,11 +114,11 @@ CASES = {
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--out", type=Path, default=Path(__file__).parent.parent / "tests/golden/optimizers.safetensors")
-    args = parser.parse_args()
+    path, only = arguments(__doc__, "optimizers.safetensors", CASES)
     tensors = {}
     for case, make in CASES.items():
+        if only not in (None, case):
+            continue
         for p, (name, shape) in enumerate(SHAPES.items()):
             n = math.prod(shape)
             optimizer = make(start(p, n).reshape(shape), name)
@@ -125,8 +126,8 @@ def main() -> None:
                 optimizer.step(gradient(p, n, t).reshape(shape), rate(t))
                 if t in KEPT:
                     tensors[f"{case}.{name}.{t}"] = optimizer.w.clone().contiguous()
-    save_file(tensors, args.out)
-    print(f"{args.out}: {len(tensors)} tensors, {args.out.stat().st_size} bytes")
+    save_case(tensors, path, only)
+    print(f"{path}: {len(tensors)} tensors written, {path.stat().st_size} bytes")
 
 
 if __name__ == "__main__":

@@ -1,18 +1,20 @@
 #!/usr/bin/env python3
 """Writes checkpoints of PyTorch, each beside a safetensors file with the same tensors.
 
-Needs torch and safetensors. Usage: tools/golden_pth.py tests/files/io/pth fuzz/corpus/pth
+Needs torch and safetensors. Usage: tools/golden_pth.py tests/files/io/pth fuzz/corpus/pth [--only CASE]
+With --only, only the files of that case are written: dtypes, views, nested, old, negative, conjugate or command.
 """
 
 import collections
 import io
 import pathlib
 import pickle
-import sys
 import zipfile
 
 import torch
 from safetensors.torch import save_file
+
+from golden import parser
 
 DTYPES = (
     "float64 float32 bfloat16 float16 float8_e4m3fn float8_e5m2 int64 int32 int16 int8 uint8 bool uint64 uint32 uint16 "
@@ -61,7 +63,15 @@ class Command:
 
 
 def main() -> None:
-    tests, corpus = (pathlib.Path(p) for p in sys.argv[1:3])
+    options = parser(__doc__, ["dtypes", "views", "nested", "old", "negative", "conjugate", "command"])
+    options.add_argument("tests", type=pathlib.Path)
+    options.add_argument("corpus", type=pathlib.Path)
+    args = options.parse_args()
+    tests, corpus = args.tests, args.corpus
+
+    def wanted(case: str) -> bool:
+        return args.only in (None, case)
+
     for folder in (tests, corpus):
         folder.mkdir(parents=True, exist_ok=True)
     dtypes = {name: random(name, [2, 3]) for name in DTYPES}
@@ -72,20 +82,26 @@ def main() -> None:
     flat["layers.1.bias"] = dtypes["float16"]
     files = {"dtypes": (dtypes, dtypes), "views": (views(), views()), "nested": (nested, flat)}
     for name, (saved, expected) in files.items():
+        if not wanted(name):
+            continue
         for protocol in (2, 5):
             path = tests / f"{name}_{protocol}.pth"
             torch.save(saved, path, pickle_protocol=protocol)
             (corpus / path.name).write_bytes(path.read_bytes())
         save_file(contiguous(expected), tests / f"{name}.safetensors")
-    torch.save(dtypes["float32"], tests / "old.pth", _use_new_zipfile_serialization=False)
+    if wanted("old"):
+        torch.save(dtypes["float32"], tests / "old.pth", _use_new_zipfile_serialization=False)
     numbers = torch.complex(dtypes["float32"], dtypes["float32"])
     for name, tensor in (("negative", numbers.conj().imag), ("conjugate", numbers.conj())):
+        if not wanted(name):
+            continue
         torch.save({"layer": {"weight": tensor}}, tests / f"{name}.pth")
         (corpus / f"{name}.pth").write_bytes((tests / f"{name}.pth").read_bytes())
-    for protocol in (0, 2, 4):
+    for protocol in (0, 2, 4) if wanted("command") else ():
         (corpus / f"command_{protocol}.pth").write_bytes(archive(pickle.dumps(Command(), protocol)))
-    whole = (tests / "views_2.pth").read_bytes()
-    (corpus / "cut.pth").write_bytes(whole[: len(whole) // 2])
+    if wanted("views"):
+        whole = (tests / "views_2.pth").read_bytes()
+        (corpus / "cut.pth").write_bytes(whole[: len(whole) // 2])
 
 
 if __name__ == "__main__":

@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Makes tests/golden/quants.safetensors: matrices that bitsandbytes quantised to int8 and nf4 on a CPU.
 
-    golden_quants.py [FILE]
+    golden_quants.py [FILE] [--only nf4|double|int8]
 
     values                [32, 640] f32: normal rows of several magnitudes, outliers, zeros, ties of nf4
     nf4.codes             [32, 320] u8, nf4.scales [320]: quantize_4bit(blocksize=64)
@@ -13,15 +13,14 @@
 
 bitsandbytes' CPU library finds codes of the scales in a table that is coarser than the data type, so some are not the
 nearest. The codes here are the nearest ones, as on a GPU; they differ from the library's by at most one. The mean is
-summed in f64.
+summed in f64. With --only, the tensors of the other groups stay as they are in the file.
 """
 import copy
-import pathlib
-import sys
 
 import bitsandbytes.functional as F
 import torch
-from safetensors.torch import save_file
+
+from golden import arguments, save_case
 
 SEED = 20261123
 ROWS, WIDTH, SHOWN = 32, 640, 8
@@ -41,6 +40,7 @@ def make_values():
 
 
 def main():
+    path, only = arguments(__doc__, "quants.safetensors", ["nf4", "double", "int8"])
     x = make_values()
     codes, state = F.quantize_4bit(x, blocksize=64, quant_type="nf4", compress_statistics=False)
     shown = F.dequantize_4bit(codes, state)[:SHOWN].clone()
@@ -78,8 +78,7 @@ def main():
         "int8.absmax": absmax,
         "int8.values": F.int8_vectorwise_dequant(eight, absmax)[:SHOWN].clone(),
     }
-    default = pathlib.Path(__file__).parent.parent / "tests/golden/quants.safetensors"
-    save_file(tensors, sys.argv[1] if len(sys.argv) > 1 else default)
+    save_case(tensors, path, only)
 
 
 if __name__ == "__main__":

@@ -3,7 +3,9 @@
 vocabularies, normalizers, pre-tokenizers, and added tokens with all flags, among them white space and tokens that a normalizer
 changes or removes. The texts are made of the tokens, white space and other characters.
 
-usage: golden_random_tokenizers.py [FILE] [--cases N] [--seed N] [--only KIND]      needs: tokenizers 0.23
+usage: golden_random_tokenizers.py [FILE] [--cases N] [--seed N] [--kind KIND] [--only CASE]      needs: tokenizers 0.23
+
+Line i of the file, from 0, is the case SEED + i. --kind restricts the models to one kind. --only replaces the line of one case.
 
 A line of the file is a JSON object: `tokenizer`, and `texts`, a list of [text, ids]; ids is null where `tokenizers` cannot encode
 the text, and -1 where it panics or loops, so that there is nothing to compare. tests/text/tokenizer/random_tokenizers_test.cpp reads the file; a
@@ -138,13 +140,21 @@ def main():
     parser.add_argument("file", nargs="?", default="tests/golden/random_tokenizers.jsonl", type=pathlib.Path)
     parser.add_argument("--cases", type=int, default=100)
     parser.add_argument("--seed", type=int, default=1)
-    parser.add_argument("--only", choices=MODELS)
+    parser.add_argument("--kind", choices=MODELS)
+    parser.add_argument("--only", type=int, metavar="CASE", help="write only this line; all others stay as they are")
     args = parser.parse_args()
+    cases = range(args.seed, args.seed + args.cases)
+    if args.only is not None and args.only not in cases:
+        parser.error(f"--only {args.only}: expected a case from {cases[0]} to {cases[-1]}")
+    old = [] if args.only is None else args.file.read_text().splitlines(keepends=True)
     os.dup2(os.open(os.devnull, os.O_WRONLY), 2)  # the messages of panics
     with args.file.open("w") as out:
-        for case in range(args.seed, args.seed + args.cases):
+        for case in cases:
+            if args.only not in (None, case):
+                out.write(old[case - args.seed])
+                continue
             draw = random.Random(case)
-            tokenizer = tokenizer_of(draw, args.only or draw.choice(list(MODELS)))
+            tokenizer = tokenizer_of(draw, args.kind or draw.choice(list(MODELS)))
             texts = [text_of(draw, tokenizer) for _ in range(4)]
 
             def encode():

@@ -1,11 +1,15 @@
 #!/usr/bin/env python3
 """Golden values of the row kernels from PyTorch, as C++ initialisers for tests/kernels/{norm_golden,rope,update}_test.cpp.
 
+usage: golden_rows.py [--only rope|rmsnorm|layernorm|adamw]      --only prints one of the groups
+
 Needs torch. Values are hexadecimal floating-point literals, so that nothing is rounded on the way.
 """
 import math
 
 import torch
+
+from golden import parser
 
 
 def rope() -> None:
@@ -76,7 +80,8 @@ def adamw() -> None:
 
 
 if __name__ == "__main__":
-    rope()
-    rmsnorm()
-    layernorm()
-    adamw()
+    groups = {"rope": rope, "rmsnorm": rmsnorm, "layernorm": layernorm, "adamw": adamw}
+    only = parser(__doc__, groups).parse_args().only
+    for name, write in groups.items():
+        if only in (None, name):
+            write()

@@ -5,16 +5,19 @@ Two small tokenizers (byte-level, and one that changes the text as Llama 2's doe
 the ids and the assistant mask that transformers gives, and one step of a small random Llama over some of the rows: the loss and
 the gradients in f64, with the labels of masked tokens -100. Needs torch, transformers, tokenizers and safetensors.
 
-usage: tools/golden_sft.py [OUT]
+usage: tools/golden_sft.py [OUT] [--only byte_level|llama|step]
+
+--only writes one tokenizer and its rows of rows.jsonl, or the step with its model.
 """
 import json
 import pathlib
-import sys
 
 import torch
 from safetensors.torch import save_file
 from tokenizers import AddedToken, Tokenizer, decoders, models, normalizers, pre_tokenizers, trainers
 from transformers import LlamaConfig, LlamaForCausalLM, PreTrainedTokenizerFast
+
+from golden import arguments
 
 SPECIAL = ["<unk>", "<s>", "</s>", "<|im_start|>", "<|im_end|>", "[INST]", "[/INST]"]
 
@@ -34,6 +37,7 @@ def without_blocks(template: str) -> str:
     return template.replace("{% generation %}", "").replace("{% endgeneration %}", "")
 
 
+TOKENIZERS = ("byte_level", "llama")
 TEMPLATES = {"chatml": CHATML, "chatml_own": without_blocks(CHATML), "inst": INST, "inst_own": without_blocks(INST),
              "plain": PLAIN}
 
@@ -83,9 +87,17 @@ def masked(tokenizer, name, messages):
     return {"ids": out["input_ids"], "mask": out["assistant_masks"], "text": text}
 
 
-def write_texts(out: pathlib.Path):
+def read_rows(out: pathlib.Path, kind):
+    with open(out / "rows.jsonl") as f:
+        return [row for row in map(json.loads, f) if row["tokenizer"] == kind]
+
+
+def write_texts(out: pathlib.Path, only):
     rows = []
-    for kind, make in [("byte_level", byte_level), ("llama", llama)]:
+    for kind, make in zip(TOKENIZERS, (byte_level, llama)):
+        if only not in (None, kind):
+            rows += read_rows(out, kind)
+            continue
         folder = out / kind
         folder.mkdir(parents=True, exist_ok=True)
         fast = PreTrainedTokenizerFast(tokenizer_object=make(), bos_token="<s>", eos_token="</s>", unk_token="<unk>",
@@ -106,11 +118,11 @@ def write_texts(out: pathlib.Path):
     with open(out / "rows.jsonl", "w") as f:
         for row in rows:
             f.write(json.dumps(row) + "\n")
-    (out / "templates.json").write_text(json.dumps(TEMPLATES, indent=1) + "\n")
-    return rows
+    if only is None:
+        (out / "templates.json").write_text(json.dumps(TEMPLATES, indent=1) + "\n")
 
 
-def write_step(out: pathlib.Path, rows):
+def write_step(out: pathlib.Path):
     torch.manual_seed(19)
     config = LlamaConfig(vocab_size=368, hidden_size=32, intermediate_size=48, num_hidden_layers=2, num_attention_heads=4,
                          num_key_value_heads=2, max_position_embeddings=256, tie_word_embeddings=False, initializer_range=0.2)
@@ -121,7 +133,7 @@ def write_step(out: pathlib.Path, rows):
         if path.name not in ("config.json", "model.safetensors"):
             path.unlink()
     model = model.double()
-    step = [r for r in rows if r["tokenizer"] == "byte_level" and r["template"] == "chatml" and any(r["mask"])][:4]
+    step = [r for r in read_rows(out, "byte_level") if r["template"] == "chatml" and any(r["mask"])][:4]
     total = sum(sum(r["mask"][1:]) for r in step)
     loss = 0
     for r in step:  # each row alone: no padding, and the mean over the tokens of all rows
@@ -139,6 +151,9 @@ def write_step(out: pathlib.Path, rows):
 
 
 if __name__ == "__main__":
-    place = pathlib.Path(sys.argv[1]) if len(sys.argv) > 1 else pathlib.Path(__file__).parent.parent / "tests/golden/sft"
+    place, only = arguments(__doc__, "sft", (*TOKENIZERS, "step"))
     place.mkdir(parents=True, exist_ok=True)
-    write_step(place, write_texts(place))
+    if only != "step":
+        write_texts(place, only)
+    if only in (None, "step"):
+        write_step(place)

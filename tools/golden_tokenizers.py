@@ -2,16 +2,18 @@
 """Writes tests/golden/tokenizers/: tiny tokenizers that this script trains, and the ids and texts that the library
 `tokenizers` gives for tricky texts. Writes decoders.json beside this folder: decoders, and the texts of random ids.
 
-usage: golden_tokenizers.py [DIRECTORY]      needs: tokenizers 0.23
+usage: golden_tokenizers.py [DIRECTORY] [--only CASE]      needs: tokenizers 0.23
+
+--only writes one tokenizer, or "decoders"; texts.json and all others stay as they are.
 """
 import json
-import pathlib
 import random
-import sys
 
 from tokenizers import AddedToken, Regex, Tokenizer
 from tokenizers import decoders as D
 from tokenizers import models, normalizers as N, pre_tokenizers as P, processors, trainers
+
+from golden import arguments
 
 CORPUS = """The quick brown fox jumps over the lazy dog. Don't panic: it's 1234 o'clock, we'll see what they've done!
 She said "hello" and left; he'd rather stay. In 2024 there were 12,345,678 reasons (or 3.14) to go on & on.
@@ -105,20 +107,25 @@ def unigram(normalizer=None, pre=None, byte_fallback=False, post=None):
     return j
 
 
-def word_models():
+def word_piece():
     bert = Tokenizer(models.WordPiece(unk_token="[UNK]", max_input_chars_per_word=20))
     bert.normalizer, bert.pre_tokenizer, bert.decoder = N.BertNormalizer(), P.BertPreTokenizer(), D.WordPiece()
     bert.train_from_iterator(CORPUS, trainers.WordPieceTrainer(
         vocab_size=300, special_tokens=["[UNK]", "[CLS]", "[SEP]"], show_progress=False))
     bert.post_processor = processors.BertProcessing(("[SEP]", 2), ("[CLS]", 1))
+    return json.loads(bert.to_str())
+
+
+def word_level():
     words = Tokenizer(models.WordLevel(unk_token="[UNK]"))
     words.pre_tokenizer = P.Whitespace()
     words.train_from_iterator(CORPUS, trainers.WordLevelTrainer(
         vocab_size=150, special_tokens=["[UNK]"], show_progress=False))
-    return {"word_piece": json.loads(bert.to_str()), "word_level": json.loads(words.to_str())}
+    return json.loads(words.to_str())
 
 
 def cases():
+    """Yields (name, function that trains it)."""
     prefix = {"type": "Sequence", "normalizers": [
         {"type": "Prepend", "prepend": "▁"}, {"type": "Replace", "pattern": {"String": " "}, "content": "▁"}]}
     marks = {"type": "Sequence", "normalizers": [
@@ -128,36 +135,37 @@ def cases():
     added = [AddedToken("[L]", lstrip=True, normalized=False), AddedToken("[R]", rstrip=True, special=True),
              AddedToken("[LR]", lstrip=True, rstrip=True, single_word=True, normalized=False),
              AddedToken("thee", single_word=True), AddedToken("  "), AddedToken("    ")]
-    yield "gpt2", byte_level(P.ByteLevel(add_prefix_space=False))
-    yield "gpt2_added_prefix", byte_level(P.ByteLevel(add_prefix_space=True), added=added)
-    yield "gpt2_few_bytes", byte_level(P.ByteLevel(add_prefix_space=False), alphabet=False)
-    yield "cl100k", byte_level(split(CL100K))
-    yield "llama3_ignore_merges", byte_level(split(LLAMA3), ignore_merges=True)
-    yield "qwen2_nfc", byte_level(split(QWEN2), normalizer=N.NFC())
-    yield "possessive", byte_level(split(POSSESSIVE))
-    yield "digits", byte_level(P.Sequence([P.Digits(individual_digits=True), P.ByteLevel(add_prefix_space=False)]))
-    yield "byte_normalizer", byte_level(P.Split(Regex(QWEN2), "isolated"),
+    yield "gpt2", lambda: byte_level(P.ByteLevel(add_prefix_space=False))
+    yield "gpt2_added_prefix", lambda: byte_level(P.ByteLevel(add_prefix_space=True), added=added)
+    yield "gpt2_few_bytes", lambda: byte_level(P.ByteLevel(add_prefix_space=False), alphabet=False)
+    yield "cl100k", lambda: byte_level(split(CL100K))
+    yield "llama3_ignore_merges", lambda: byte_level(split(LLAMA3), ignore_merges=True)
+    yield "qwen2_nfc", lambda: byte_level(split(QWEN2), normalizer=N.NFC())
+    yield "possessive", lambda: byte_level(split(POSSESSIVE))
+    yield "digits", lambda: byte_level(P.Sequence([P.Digits(individual_digits=True), P.ByteLevel(add_prefix_space=False)]))
+    yield "byte_normalizer", lambda: byte_level(P.Split(Regex(QWEN2), "isolated"),
                                         normalizer=N.Sequence([N.NFKC(), N.ByteLevel()]))
     for behavior in ("removed", "isolated", "merged_with_previous", "merged_with_next", "contiguous"):
-        yield "split_" + behavior, byte_level(split(r"[aeiou]|\d+|\W", behavior), alphabet=False)
-    yield "split_inverted", byte_level(split(r"[a-z]+", "removed", invert=True), alphabet=False)
-    yield "llama2", llama(normalizer=prefix)
-    yield "llama_no_bytes", llama(byte_fallback=False, normalizer=prefix)
-    yield "llama_no_fuse", llama(byte_fallback=False, normalizer=prefix, fuse=False)
-    yield "llama_no_unknown", llama(byte_fallback=False, normalizer=prefix, unknown=None)
-    yield "metaspace_first", llama(normalizer=marks, metaspace=metaspace("first"))
-    yield "metaspace_never", llama(metaspace=metaspace("never"))
-    yield "metaspace_whole", llama(metaspace=metaspace("always", False))
-    yield "subword_prefix", llama(byte_fallback=False, normalizer={"type": "NFD"}, pre={"type": "WhitespaceSplit"},
+        yield "split_" + behavior, lambda behavior=behavior: byte_level(split(r"[aeiou]|\d+|\W", behavior), alphabet=False)
+    yield "split_inverted", lambda: byte_level(split(r"[a-z]+", "removed", invert=True), alphabet=False)
+    yield "llama2", lambda: llama(normalizer=prefix)
+    yield "llama_no_bytes", lambda: llama(byte_fallback=False, normalizer=prefix)
+    yield "llama_no_fuse", lambda: llama(byte_fallback=False, normalizer=prefix, fuse=False)
+    yield "llama_no_unknown", lambda: llama(byte_fallback=False, normalizer=prefix, unknown=None)
+    yield "metaspace_first", lambda: llama(normalizer=marks, metaspace=metaspace("first"))
+    yield "metaspace_never", lambda: llama(metaspace=metaspace("never"))
+    yield "metaspace_whole", lambda: llama(metaspace=metaspace("always", False))
+    yield "subword_prefix", lambda: llama(byte_fallback=False, normalizer={"type": "NFD"}, pre={"type": "WhitespaceSplit"},
                                   continuing_subword_prefix="##")
-    yield "word_suffix", llama(byte_fallback=False, normalizer={"type": "Nmt"}, end_of_word_suffix="</w>", pre={
+    yield "word_suffix", lambda: llama(byte_fallback=False, normalizer={"type": "Nmt"}, end_of_word_suffix="</w>", pre={
         "type": "Sequence", "pretokenizers": [{"type": "Whitespace"},
                                               {"type": "Punctuation", "behavior": "MergedWithPrevious"}]})
-    yield "unigram", unigram(post=processors.RobertaProcessing(("</s>", 1), ("<s>", 0)))
-    yield "unigram_bytes", unigram(normalizer=N.NFKC(), byte_fallback=True)
-    yield "unigram_whole", unigram(normalizer=N.Sequence([N.Nmt(), N.NFKC(), N.Replace(Regex(" {2,}"), " ")]),
+    yield "unigram", lambda: unigram(post=processors.RobertaProcessing(("</s>", 1), ("<s>", 0)))
+    yield "unigram_bytes", lambda: unigram(normalizer=N.NFKC(), byte_fallback=True)
+    yield "unigram_whole", lambda: unigram(normalizer=N.Sequence([N.Nmt(), N.NFKC(), N.Replace(Regex(" {2,}"), " ")]),
                                    pre=P.Metaspace(split=False, prepend_scheme="first"))
-    yield from word_models().items()
+    yield "word_piece", word_piece
+    yield "word_level", word_level
 
 
 # Tokens that some decoder rewrites: bytes of "€" and others, byte-level characters, markers, spaces, contractions.
@@ -217,12 +225,15 @@ def write_decoders(path):
 
 
 def main():
-    root = pathlib.Path(sys.argv[1] if len(sys.argv) > 1 else
-                        pathlib.Path(__file__).parent.parent / "tests/golden/tokenizers")
+    root, only = arguments(__doc__, "tokenizers", [*(name for name, _ in cases()), "decoders"])
     root.mkdir(parents=True, exist_ok=True)
     raw = [text.encode() for text in TEXTS] + BROKEN
-    (root / "texts.json").write_text(json.dumps([bytes_.hex() for bytes_ in raw], indent=0) + "\n")
-    for name, spec in cases():
+    if only is None:
+        (root / "texts.json").write_text(json.dumps([bytes_.hex() for bytes_ in raw], indent=0) + "\n")
+    for name, train in cases():
+        if only not in (None, name):
+            continue
+        spec = train()
         tokenizer = Tokenizer.from_str(json.dumps(spec))
         results = []
         for bytes_ in raw:
@@ -234,7 +245,8 @@ def main():
         body = json.dumps({"tokenizer": spec, "results": results}, ensure_ascii=True, separators=(",", ":"))
         (root / f"{name}.json").write_text(body + "\n")
         print(f"{name}: {tokenizer.get_vocab_size()} tokens, {len(body)} bytes")
-    write_decoders(root.parent / "decoders.json")
+    if only in (None, "decoders"):
+        write_decoders(root.parent / "decoders.json")
 
 
 if __name__ == "__main__":

@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Makes tests/golden: two tiny Llamas and what plain PyTorch computes with them, so that tests need no Python.
 
-    golden_trace.py [DIRECTORY]
+    golden_trace.py [DIRECTORY] [--only untied|tied]
 
     tokens.safetensors   input_ids [2, 12] and labels (-100: ignored)      tokens.u16   ids for training, raw
     untied/ tied/        a Hugging Face directory each, weights in f32 and in bf16, and
@@ -13,11 +13,10 @@
       train.toml, losses.json  a run of 40 steps, and loss and grad_norm of every step in f64, f32 and bf16-autocast
 
 The seed is one for which no value lies so near the middle of two bf16 numbers that f32 summation errors decide its rounding:
-an implementation with the right rounding points agrees to f32 accuracy, and one that lacks any of them does not.
+an implementation with the right rounding points agrees to f32 accuracy, and one that lacks any of them does not. With --only,
+only the folder of that model is written.
 """
 import json
-import pathlib
-import sys
 
 import numpy
 import torch
@@ -25,11 +24,13 @@ from safetensors.torch import save_file
 
 import rounding_points
 import torch_llama
+from golden import arguments
 
 SEED = 14
 SAMPLES = 32
 SHAPE = dict(hidden_size=32, num_hidden_layers=2, num_attention_heads=4, num_key_value_heads=2, head_dim=8,
              intermediate_size=48, vocab_size=64)
+MODELS = ("untied", "tied")
 RUN = """\
 [run]
 name = "golden"
@@ -58,12 +59,11 @@ warmup_steps = 5
 """
 
 
-def write_model(directory, tied, generator):
-    directory.mkdir(parents=True, exist_ok=True)
+def write_model(directory, tied, generator, write=True):
+    """Draws the weights of a model, and writes it unless `write` is false."""
     config = SHAPE | dict(architectures=["LlamaForCausalLM"], model_type="llama", hidden_act="silu", rms_norm_eps=1e-5,
                           rope_theta=10000.0, max_position_embeddings=64, initializer_range=0.02, attention_bias=False,
                           mlp_bias=False, tie_word_embeddings=tied, torch_dtype="bfloat16" if tied else "float32")
-    (directory / "config.json").write_text(json.dumps(config, indent=2) + "\n")
     h, i, v = SHAPE["hidden_size"], SHAPE["intermediate_size"], SHAPE["vocab_size"]
     kv = SHAPE["num_key_value_heads"] * SHAPE["head_dim"]
     shapes = {"model.embed_tokens.weight": (v, h), "model.norm.weight": (h,)} | ({} if tied else {"lm_head.weight": (v, h)})
@@ -79,13 +79,19 @@ def write_model(directory, tied, generator):
         noise = torch.randn(shape, generator=generator)
         w = 1 + 0.2 * noise if len(shape) == 1 else 0.15 * noise
         weights[name] = w.bfloat16() if tied else w
+    if not write:
+        return
+    directory.mkdir(parents=True, exist_ok=True)
+    (directory / "config.json").write_text(json.dumps(config, indent=2) + "\n")
     save_file(weights, directory / "model.safetensors", {"format": "pt"})
 
 
-def write_tokens(root, generator):
+def write_tokens(root, generator, write=True):
     vocabulary = SHAPE["vocab_size"]
     ids = torch.randint(0, vocabulary, (2, 12), generator=generator)
     labels = torch.where(torch.rand(ids.shape, generator=generator) < 0.2, torch_llama.IGNORED, ids)
+    if not write:
+        return ids, labels
     save_file({"input_ids": ids, "labels": labels}, root / "tokens.safetensors")
     # A walk with noise: something to learn. 49 sequences of 12, so that batches of 4 wrap within a batch.
     noise = torch.randint(0, vocabulary, (600,), generator=generator)
@@ -132,17 +138,17 @@ def write_golden(directory, ids, labels):
     (directory / "losses.json").write_text(json.dumps(losses) + "\n")
 
 
-def write_inputs(root, seed):
+def write_inputs(root, seed, only=None):
     generator = torch.Generator().manual_seed(seed)
-    for name in ("untied", "tied"):
-        write_model(root / name, name == "tied", generator)
-    return write_tokens(root, generator)
+    for name in MODELS:
+        write_model(root / name, name == "tied", generator, only in (None, name))
+    return write_tokens(root, generator, only is None)
 
 
 def main():
-    root = pathlib.Path(sys.argv[1]) if len(sys.argv) > 1 else pathlib.Path(__file__).parent.parent / "tests/golden"
-    ids, labels = write_inputs(root, SEED)
-    for name in ("untied", "tied"):
+    root, only = arguments(__doc__, "", MODELS)
+    ids, labels = write_inputs(root, SEED, only)
+    for name in [only] if only else MODELS:
         write_golden(root / name, ids, labels)
 
 
