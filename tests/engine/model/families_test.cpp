@@ -1,10 +1,7 @@
 // Every family compared with transformers (tools/golden_families.py wrote the files).
 #include <gtest/gtest.h>
 
-#include <set>
-
 #include "engine/model/golden.h"
-#include "mantissa/engine/model/family.h"
 
 namespace mantissa::model::families_test {
 namespace {
@@ -55,18 +52,6 @@ INSTANTIATE_TEST_SUITE_P(Models, GoldenFamily, ::testing::ValuesIn(cases()), [](
   std::ranges::replace(name, '-', '_');
   return name;
 });
-
-TEST(GoldenFamilies, CoverEveryFamilyTiedAndUntied) {
-  std::set<std::pair<std::string, bool>> seen;
-  for (const std::string& name : cases()) {
-    const ModelConfig c = parse_model_config(read_json(kFamilies / name / "config.json"), name);
-    seen.emplace(c.model_type, c.tie_word_embeddings);
-  }
-  for (const Family* family : all_families()) {
-    for (const bool tied : {false, true})
-      EXPECT_TRUE(seen.contains({std::string(family->model_type), tied})) << family->model_type << tied;
-  }
-}
 
 }  // namespace
 }  // namespace mantissa::model::families_test

@@ -32,10 +32,8 @@ using mantissa::testing::Segments;
 constexpr std::int64_t kTokens = 16;
 
 model::ModelConfig gpt2() {
-  const std::vector<mantissa::testing::TinyFamily> families = mantissa::testing::tiny_families();
-  const auto tiny =
-      std::ranges::find_if(families, [](const auto& f) { return f.config["model_type"] == "gpt2"; });
-  return model::parse_model_config(tiny->config, tiny->name);
+  return model::parse_model_config(
+      mantissa::testing::tiny_models(mantissa::testing::facts_of("gpt2")).front().config, "gpt2");
 }
 
 std::size_t count(const Program& p, Duty duty) {

@@ -130,7 +130,7 @@ TEST_P(FamilyNames, OfABareTrunkDoNotMakeAnUntiedModel) {
 
 TEST_P(FamilyNames, MayIncludeATiedHeadAndWhatFollowsFromTheConfig) {
   add("lm_head.weight", {config.vocab_size, config.hidden_size});
-  const std::string layer = config.model_type == "gpt2" ? "transformer.h.1" : "model.layers.1.self_attn";
+  const std::string layer = mantissa::testing::facts_of(config.model_type).layer;
   for (const std::string_view derived : config.family->derived) {
     const std::string dot = derived.starts_with(".") ? "" : ".";
     add(layer + dot + std::string(derived), {1, 1, 3, 3});
