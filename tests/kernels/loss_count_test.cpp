@@ -2,6 +2,7 @@
 // C++.
 #include "mantissa/kernels/loss_count.h"
 
+#include <fmt/format.h>
 #include <gtest/gtest.h>
 
 #include <array>
@@ -82,7 +83,12 @@ INSTANTIATE_TEST_SUITE_P(Formats, Losses,
                          ::testing::Values(Case{Scalar::bf16, Rounding::nearest, 1e-3},
                                            Case{Scalar::bf16, Rounding::stochastic, 1e-3},
                                            Case{Scalar::f16, Rounding::nearest, 1e-4},
-                                           Case{Scalar::f32, Rounding::nearest, 1e-8}));
+                                           Case{Scalar::f32, Rounding::nearest, 1e-8}),
+                         [](const auto& i) {
+                           return fmt::format(
+                               "{}_{}", name(i.param.master),
+                               i.param.rounding == Rounding::nearest ? "nearest" : "stochastic");
+                         });
 
 TEST(GradientLosses, AreThoseOfTheRoundedSums) {
   constexpr std::int64_t kCount = 5003;

@@ -2,6 +2,7 @@
 // instruction set and thread count.
 #include "mantissa/kernels/pointwise.h"
 
+#include <fmt/format.h>
 #include <gtest/gtest.h>
 
 #include <array>
@@ -211,7 +212,8 @@ TEST_P(PointwiseShapes, BroadcastARowToAllRows) {
 INSTANTIATE_TEST_SUITE_P(All, PointwiseShapes,
                          ::testing::Values(std::pair{1, 1}, std::pair{1, 16}, std::pair{37, 1},
                                            std::pair{700, 5}, std::pair{3, 512}, std::pair{5, 513},
-                                           std::pair{9, 1040}, std::pair{2, 9001}));
+                                           std::pair{9, 1040}, std::pair{2, 9001}),
+                         [](const auto& i) { return fmt::format("{}x{}", i.param.first, i.param.second); });
 
 TEST(Pointwise, AcceptsAnEmptyRange) {
   pointwise({.simd = best_simd()}, swiglu(), 0, 8, std::array<PointwiseInput, 2>{},

@@ -2,6 +2,7 @@
 // and thread count.
 #include "mantissa/kernels/reduce.h"
 
+#include <fmt/format.h>
 #include <gtest/gtest.h>
 
 #include "kernels/row_testing.h"
@@ -115,7 +116,8 @@ TEST_P(Reduces, InTheDocumentedOrderEverywhere) {
 
 INSTANTIATE_TEST_SUITE_P(Shapes, Reduces,
                          ::testing::Values(std::pair<std::int64_t, std::int64_t>{1, 1}, std::pair{1, 9001},
-                                           std::pair{3, 17}, std::pair{700, 33}, std::pair{5000, 3}));
+                                           std::pair{3, 17}, std::pair{700, 33}, std::pair{5000, 3}),
+                         [](const auto& i) { return fmt::format("{}x{}", i.param.first, i.param.second); });
 
 TEST(Reduce, SumsWithoutDividing) {
   const std::vector<double> values = {3, 4};

@@ -1,6 +1,7 @@
 // The norms of an adapted weight's rows: against the reference, and the same bits on every machine.
 #include "mantissa/kernels/row_norms.h"
 
+#include <fmt/format.h>
 #include <gtest/gtest.h>
 
 #include <cmath>
@@ -49,7 +50,12 @@ class RowNormsOf : public ::testing::TestWithParam<Layer> {
 
 INSTANTIATE_TEST_SUITE_P(Shapes, RowNormsOf,
                          ::testing::Values(Layer{5, 33, 3, false}, Layer{300, 2100, 8, false},
-                                           Layer{33, 5, 3, true}, Layer{1100, 700, 8, true}));
+                                           Layer{33, 5, 3, true}, Layer{1100, 700, 8, true}),
+                         [](const auto& i) {
+                           const Layer& l = i.param;
+                           return fmt::format("{}x{}_rank_{}{}", l.out, l.in, l.rank,
+                                              l.transposed ? "_transposed" : "");
+                         });
 
 TEST_P(RowNormsOf, AreThoseOfTheFormula) {
   const Layer& l = GetParam();

@@ -70,7 +70,8 @@ class GoldenQuants : public ::testing::TestWithParam<SimdTarget> {
 
   io::SafetensorsReader file_{std::filesystem::path(MANTISSA_SOURCE_DIR) / "tests/golden/quants.safetensors"};
 };
-INSTANTIATE_TEST_SUITE_P(On, GoldenQuants, ::testing::ValuesIn(simd_targets()));
+INSTANTIATE_TEST_SUITE_P(On, GoldenQuants, ::testing::ValuesIn(simd_targets()),
+                         [](const auto& i) { return "target" + std::to_string(i.param); });
 
 TEST_P(GoldenQuants, Nf4HasTheCodesScalesAndValuesOfBitsandbytes) {
   const Quantised q = quantised(QuantFormat::nf4);

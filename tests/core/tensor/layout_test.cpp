@@ -1,8 +1,10 @@
 // Sizes and offsets of buffers in plain formats and in packed blocks.
 #include "mantissa/core/tensor/layout.h"
 
+#include <fmt/format.h>
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <set>
 #include <vector>
 
@@ -51,7 +53,14 @@ INSTANTIATE_TEST_SUITE_P(
                       Sizes{{BlockFormat::nvfp4, true}, 17, 3, 17 * 2, 2 * 3},
                       Sizes{{BlockFormat::mxfp8, false}, 2, 31, 2 * 31, 2},
                       Sizes{{BlockFormat::mxfp8_e5m2, true}, 1, 31, 31, 31},
-                      Sizes{{BlockFormat::nvfp4, false}, 0, 16, 0, 0}));
+                      Sizes{{BlockFormat::nvfp4, false}, 0, 16, 0, 0}),
+    [](const auto& i) {
+      const Sizes& s = i.param;
+      std::string name = fmt::format("{}_{}x{}{}", traits(s.blocks.format).name, s.rows, s.width,
+                                     s.blocks.along_rows ? "_along_rows" : "");
+      std::ranges::replace(name, '-', '_');
+      return name;
+    });
 
 TEST(PackedLayout, GivesEveryBlockAScaleOfItsOwn) {
   constexpr std::int64_t kRows = 37, kWidth = 35;

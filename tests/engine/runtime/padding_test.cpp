@@ -2,6 +2,7 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <cctype>
 #include <cstring>
 #include <string>
 
@@ -57,7 +58,14 @@ class Padding : public ::testing::TestWithParam<const char*> {
 };
 
 INSTANTIATE_TEST_SUITE_P(Under, Padding,
-                         ::testing::Values("64-true", "32-true", "bf16-mixed", "bf16-mixed grads=bf16"));
+                         ::testing::Values("64-true", "32-true", "bf16-mixed", "bf16-mixed grads=bf16"),
+                         [](const auto& i) {
+                           std::string name = i.param;
+                           std::ranges::replace_if(
+                               name, [](char c) { return std::isalnum(static_cast<unsigned char>(c)) == 0; },
+                               '_');
+                           return name;
+                         });
 
 const nlohmann::json kSet = {{"pad_token_id", kPadding}};
 

@@ -6,6 +6,7 @@
 
 #include <nlohmann/json.hpp>
 #include <optional>
+#include <string>
 
 #include "mantissa/text/puzzles/kk.h"
 #include "text/puzzles/kk_parse.h"
@@ -168,7 +169,8 @@ TEST_P(KkReasoningOfSize, EachStepFollowsAndTheEndIsTheSolution) {
   }
 }
 
-INSTANTIATE_TEST_SUITE_P(Sizes, KkReasoningOfSize, ::testing::Range(2, 9));
+INSTANTIATE_TEST_SUITE_P(Sizes, KkReasoningOfSize, ::testing::Range(2, 9),
+                         [](const auto& i) { return std::to_string(i.param); });
 
 using Kind = KkStatement::Kind;
 

@@ -4,6 +4,7 @@
 
 #include <nlohmann/json.hpp>
 #include <set>
+#include <string>
 
 #include "mantissa/core/base/error.h"
 #include "mantissa/core/numeric/philox.h"
@@ -79,7 +80,8 @@ TEST_P(KkOfSize, NamesDiffer) {
   }
 }
 
-INSTANTIATE_TEST_SUITE_P(Sizes, KkOfSize, ::testing::Range(2, 9));
+INSTANTIATE_TEST_SUITE_P(Sizes, KkOfSize, ::testing::Range(2, 9),
+                         [](const auto& i) { return std::to_string(i.param); });
 
 // Translates "Zoe is a knave or Max is not a knight" to the form of the field `statements`.
 std::string tuple_of_words(const std::string& words, const std::vector<std::string>& names) {
