@@ -108,8 +108,9 @@ ClassItems posix_class(std::string_view name) {
   const std::string alpha = "\\p{Alphabetic}" + of_category("L") + std::string(kNewerAlphabetic);
   if (name == "alpha") return {alpha};
   if (name == "alnum") return {alpha + of_category("Nd")};
-  if (name == "upper") return {"\\p{Uppercase}" + of_category("Lu")};
-  if (name == "lower") return {"\\p{Lowercase}" + of_category("Ll") + std::string(kNewerLowercase)};
+  if (name == "upper") return {"\\p{Uppercase}" + of_category("Lu"), false, true};
+  if (name == "lower")
+    return {"\\p{Lowercase}" + of_category("Ll") + std::string(kNewerLowercase), false, true};
   if (name == "punct") return {of_category("P") + of_category("S")};
   if (name == "word") return {words()};
   if (name == "cntrl") return {"\\p{Cc}"};
@@ -168,6 +169,8 @@ ClassItems property(std::string_view name) {
     }
   }
   items.negated = items.negated != negated;
+  for (const char* category : {"Lu", "Ll", "Lt"})
+    items.one_case = items.one_case || items.text.starts_with(of_category(category));
   return items;
 }
 

@@ -9,7 +9,8 @@ namespace mantissa::tokenizer {
 /// The inside of a class, without brackets.
 struct ClassItems {
   std::string text;
-  bool negated = false;  // the code points that `text` does not contain
+  bool negated = false;   // the code points that `text` does not contain
+  bool one_case = false;  // letters of one case, such as \p{Lu}
 };
 
 /// Returns a code point as an item.

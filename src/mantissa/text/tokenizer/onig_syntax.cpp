@@ -4,6 +4,7 @@
 
 #include <optional>
 #include <stdexcept>
+#include <utility>
 #include <vector>
 
 #include "mantissa/text/tokenizer/onig_classes.h"
@@ -72,11 +73,11 @@ class Rewriter : OnigReader {
   struct Options {
     std::string letters;
     char end;
-    bool extended;
+    bool extended, caseless;
   };
   std::optional<Options> options() {
     std::size_t i = at_ + 2;
-    Options result{"", '\0', extended_};
+    Options result{"", '\0', extended_, caseless_};
     bool off = false;
     for (; i < in_.size() && in_[i] != ':' && in_[i] != ')'; ++i) {
       const char letter = in_[i];
@@ -85,6 +86,7 @@ class Rewriter : OnigReader {
         result.letters += '-';
       } else if (letter == 'i') {
         result.letters += 'i';
+        result.caseless = !off;
       } else if (letter == 'm') {
         result.letters += 's';
       } else if (letter == 'x') {
@@ -109,10 +111,11 @@ class Rewriter : OnigReader {
       at_ = start;
       return false;
     }
-    const bool before = extended_;
-    extended_ = found->extended;
+    const bool extended = std::exchange(extended_, found->extended);
+    const bool caseless = std::exchange(caseless_, found->caseless);
     out = fmt::format("(?{}:{})", found->letters, alternatives(depth + 1));
-    extended_ = before;
+    extended_ = extended;
+    caseless_ = caseless;
     return true;
   }
 
@@ -121,7 +124,7 @@ class Rewriter : OnigReader {
     for (const std::string_view start : {"(?:", "(?=", "(?!", "(?<=", "(?<!", "(?>"}) {
       if (take(start)) open = start;
     }
-    const bool before = extended_;
+    const bool extended = extended_, caseless = caseless_;
     if (open.empty()) {
       if (peek(1) != '?') {
         ++at_;
@@ -134,13 +137,15 @@ class Rewriter : OnigReader {
       } else if (const std::optional<Options> found = options()) {
         open = fmt::format("(?{}:", found->letters);
         extended_ = found->extended;
+        caseless_ = found->caseless;
       } else {
         fail("an unsupported group");
       }
     }
     std::string out = open + alternatives(depth + 1) + ")";
     if (!take(")")) fail("a group without )");
-    extended_ = before;
+    extended_ = extended;
+    caseless_ = caseless;
     return out;
   }
 
@@ -223,8 +228,10 @@ class Rewriter : OnigReader {
                                             : fmt::format("{{{},{}}}", low, high);
       if (!exact && take("?")) {
         target = {stackable(target) + bounds + "?", false};
-      } else if (target.character && !repeated_ && low <= 1 && peek() == '+') {
-        // A repeat of repeats: x{1,3}+ is x+. Written so, it needs no stack.
+      } else if (target.character && !repeated_ && low <= 1 && peek() == '+' && peek(1) != '?' &&
+                 peek(1) != '+') {
+        // A repeat of repeats: x{1,3}+ is x+. Written so, it needs no stack. +? and ++ are quantifiers of
+        // their own: x{1,3}+? takes three at most.
         ++at_;
         target = {target.text + (low == 0 ? "*" : "+"), false};
       } else {
@@ -284,6 +291,8 @@ class Rewriter : OnigReader {
       others.clear();
     };
     const auto add = [&](const ClassItems& found) {
+      // Oniguruma adds the other case of every letter to a class, PCRE2 only to single letters and ranges.
+      if (caseless_ && found.one_case) fail("a class of letters of one case in [] under (?i)");
       if (found.negated)
         others.push_back(bracketed(found));
       else
@@ -350,7 +359,7 @@ class Rewriter : OnigReader {
     return next_code_point(in_, at_);
   }
 
-  bool extended_ = false;
+  bool extended_ = false, caseless_ = false;
   bool repeated_ = false;  // the target of the next quantifier is itself a repeat
 };
 
