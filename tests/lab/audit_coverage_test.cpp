@@ -198,7 +198,7 @@ INSTANTIATE_TEST_SUITE_P(Planted, Losses,
                          });
 
 /// A constant scale looks for no value, and a dynamic one may not find it in these steps.
-TEST(Coverage, NoAppliedStepIsNoCleanBillOfHealth) {
+TEST(Coverage, ARunWithoutAppliedStepsIsNotHealthy) {
   for (const char* scale : {"loss_scale=1.152921504606847e18", "loss_scale=dynamic:2^60"}) {
     const Audit audit = SmallRun(std::string("16-mixed ") + scale).audit(3);
     ASSERT_FALSE(audit.findings.empty()) << scale << "\n" << audit.verdict;

@@ -201,7 +201,7 @@ INSTANTIATE_TEST_SUITE_P(
       return name;
     });
 
-TEST(Audit, TellsALearningRateFromAPrecision) {
+TEST(Audit, DistinguishesALearningRateFromAPrecision) {
   const Audit audit =
       SmallRun("bf16-mixed", {}, {"optimizer.lr=1e7", "optimizer.max_grad_norm=0"}).audit(8, true);
   ASSERT_FALSE(audit.findings.empty());
@@ -395,7 +395,7 @@ TEST(Audit, BeginsWithAHigherLossScale) {
       << list(audit);
 }
 
-TEST(Audit, TellsThatEveryBatchWasSkipped) {
+TEST(Audit, ReportsThatEveryBatchWasSkipped) {
   const Audit audit = SmallRun("32-true", {}, {"run.skip_batches=1-4"}).audit(4);
   EXPECT_EQ(audit.verdict.find("every step was applied"), std::string::npos) << audit.verdict;
   EXPECT_NE(audit.verdict.find("skips every batch"), std::string::npos) << audit.verdict;

@@ -182,7 +182,7 @@ TEST_F(Metrics, HealthIsReadFromItsFileAndFromMetricsOfEarlierVersions) {
   EXPECT_THROW(compare_runs_of(health("0.5"), "{\n{\n"), FileError);
 }
 
-TEST_F(Metrics, ValidationBelongsToItsStepAndOtherIntervalsAreNoDifference) {
+TEST_F(Metrics, ValidationBelongsToItsStepAndOtherIntervalsAreNotADifference) {
   const std::string all =
       "{\"step\":1,\"loss\":5}\n{\"step\":2,\"loss\":4}\n{\"step\":2,\"validation_loss\":4}\n";
   EXPECT_TRUE(compare(all, "{\"step\":2,\"loss\":4}\n").equal()) << "log.interval = 2";

@@ -34,7 +34,7 @@ void add_gradient(Audit& audit, const std::string& scope, double flushed) {
   audit.weights.push_back({.name = health.name, .steps = {{1, health}}});
 }
 
-TEST(Findings, AreToldOnceForValuesAndTheirParameters) {
+TEST(Findings, AreReportedOnceForValuesAndTheirParameters) {
   Audit audit;
   audit.points.push_back({.step = 1, .loss = 1, .grad_norm = 1, .lr = 1e-3});
   add_gradient(audit, kQuery, 0.9);

@@ -87,7 +87,7 @@ TEST(Judge, ARunThatSkippedEveryStepDivergedForThatReason) {
   EXPECT_NE(c.verdict.find(" It diverged: every step was skipped. "), std::string::npos) << c.verdict;
 }
 
-TEST(Judge, RunsThatDifferOnlyInTheirSeedAreNoComparisonOfPolicies) {
+TEST(Judge, RunsThatDifferOnlyInTheirSeedAreNotAComparisonOfPolicies) {
   Comparison c;
   c.runs = {constant("a", {5, 2})};
   add_seed(c, 0, 2, constant("a, run.seed=2", {5, 3}));
@@ -290,7 +290,7 @@ TEST(Judge, RunsWithOtherHeldOutPromptsAreNotCompared) {
       << c.verdict;
 }
 
-TEST(Judge, TellsThatHeldOutLossesAreOfOtherRows) {
+TEST(Judge, ReportsThatHeldOutLossesAreOfOtherRows) {
   Comparison c;
   c.runs = {constant("a", {5, 2}), constant("b", {5, 2})};
   c.runs[0].held_out = "a.txt";

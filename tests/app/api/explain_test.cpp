@@ -18,7 +18,7 @@ using mantissa::testing::into;
 using mantissa::testing::TemporaryFolder;
 using mantissa::testing::tiny_config;
 
-TEST(Explain, APlanThatDoesNotFitTellsByHowMuchAndHasNoTime) {
+TEST(Explain, APlanThatDoesNotFitStatesByHowMuchAndHasNoTime) {
   // Some 4 TB of masters.
   const std::vector<std::string> large = {"model.hidden_size=16384", "model.intermediate_size=65536",
                                           "model.num_attention_heads=64", "model.num_hidden_layers=64"};

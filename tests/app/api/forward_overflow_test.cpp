@@ -103,7 +103,7 @@ TEST_F(ForwardOverflow, StopsAfterThreeStepsAndNamesTheRowOfTheWeight) {
       << one.message();
 }
 
-TEST_F(ForwardOverflow, InAnyChunkOfTokensIsToldAsWithoutChunks) {
+TEST_F(ForwardOverflow, InAnyChunkOfTokensIsReportedAsWithoutChunks) {
   // A chunk holds a quarter of a micro-batch, and every row overflows.
   const auto message = [&](const std::string& chunk) {
     return stopped("chunks-" + chunk, 2, "16-mixed",

@@ -136,7 +136,7 @@ TEST(Resume, ARunOnPuzzlesAndAFileMayBecomeLonger) {
   EXPECT_EQ(train(of_steps(300), again).steps, 300);
 }
 
-TEST(Resume, TellsOfChangedGroupsAndOfTheFieldsOfAnotherModel) {
+TEST(Resume, ReportsChangedGroupsAndTheFieldsOfAnotherModel) {
   const TemporaryFolder folder;
   const std::string config = tiny_config(8, "32-true");
   train(Config::parse(config), into(folder / "run"));

@@ -333,7 +333,7 @@ TEST_F(ModelTokenizer, MayHaveMoreEntriesThanTheModelIfTheTextHasNone) {
   EXPECT_EQ(read_all(next / "tokenizer.json"), read_all(model / "tokenizer.json"));
 }
 
-TEST_F(ModelTokenizer, MayHaveFewerEntriesThanTheModelWhoseOtherIdsAreNoText) {
+TEST_F(ModelTokenizer, MayHaveFewerEntriesThanTheModelWhoseOtherIdsAreNotText) {
   const std::filesystem::path model = trained();
   json smaller = shifted_bytes();
   for (int byte = 0; byte < 256; ++byte) smaller["model"]["vocab"].erase(fmt::format("<0x{:02X}>", byte));

@@ -60,7 +60,7 @@ TEST(CompareProgram, TrainsWithThreeSeedsByDefault) {
   EXPECT_EQ(nlohmann::json::parse(r.out)["runs"][1]["paired"]["seeds"], nlohmann::json::parse("[5, 6, 7]"));
 }
 
-TEST(CompareProgram, SeedsAreNoSettingsToCompare) {
+TEST(CompareProgram, SeedsAreNotSettingsToCompare) {
   const TemporaryFolder folder;
   write(folder / "run.toml", tiny_config(3, "32-true"));
   const Result alone = mantissa(folder, "compare run.toml --vary run.seed=1,2,3");

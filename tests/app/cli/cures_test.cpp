@@ -165,7 +165,7 @@ TEST(Cures, OfAnAuditOfAConfigKeepAnEarlierRun) {
 }
 
 /// The data are the cause, and not the precision.
-TEST(Audit, TellsOfRowsWithoutLabels) {
+TEST(Audit, ReportsRowsWithoutLabels) {
   const TemporaryFolder folder;
   write(folder / "run.toml",
         "[run]\nsteps = 4\n[model]\nhidden_size = 32\nintermediate_size = 48\nnum_hidden_layers = 1\n"

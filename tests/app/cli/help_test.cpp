@@ -78,7 +78,7 @@ TEST(Help, OfAnAliasNamesAllOfItsKeys) {
   EXPECT_TRUE(has(*help_on_key("all-linear"), "\nadapter.target = "));
 }
 
-TEST(Help, OfAKeyTellsItsTypeDefaultsValuesAndCommands) {
+TEST(Help, OfAKeyHasItsTypeDefaultsValuesAndCommands) {
   for (const api::ConfigKeyHelp& key : api::config_keys()) {
     const std::optional<std::string> text = help_on_key(key.name());
     ASSERT_TRUE(text) << key.name();

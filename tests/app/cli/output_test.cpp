@@ -207,7 +207,7 @@ TEST_P(Interrupt, OfGenerateKeepsTheCompletedTokens) {
   EXPECT_EQ(json["ids"].size(), json["log_probs"].size());
 }
 
-TEST_P(Interrupt, OfEvalTellsThatTheLossIsPartial) {
+TEST_P(Interrupt, OfEvalReportsThatTheLossIsPartial) {
   const Result r = interrupted("eval r --data long.txt --json", has_mapped_weights);
   EXPECT_EQ(r.err.find(reason()), 0U) << r.err;
   EXPECT_EQ(std::count(r.err.begin(), r.err.end(), '\n'), 1) << r.err;

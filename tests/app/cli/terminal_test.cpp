@@ -160,7 +160,7 @@ TEST(StepTable, HasALineNowAndThenAndMoreWhereTheyAreSlow) {
   EXPECT_GE(printed(20ms), 2 + 3) << "100 ms with a line at least every 20 ms, one of them late";
 }
 
-TEST(StepTable, TellsThatALongStepIsRunning) {
+TEST(StepTable, ReportsThatALongStepIsRunning) {
   using namespace std::chrono_literals;
   ::testing::internal::CaptureStdout();
   {
@@ -243,7 +243,7 @@ TEST(Train, PrintsThePolicyOnceAndTheStepOfTheFirstLoss) {
   EXPECT_EQ(times(quiet.out, "params=f32 compute=bf16"), 1U) << quiet.out;
 }
 
-TEST(Train, OfACompleteRunTellsSoAndNoSpeed) {
+TEST(Train, OfACompleteRunSaysSoWithoutASpeed) {
   const TemporaryFolder folder;
   write(folder / "run.toml", tiny_config(6, "bf16-mixed checkpoint=bf16"));
   const Result first = mantissa::testing::mantissa(folder, "train run.toml --out r");

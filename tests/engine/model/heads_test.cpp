@@ -113,7 +113,7 @@ TEST(Heads, GiveUnroundedNumbersUnderEveryPolicy) {
   }
 }
 
-TEST(Heads, AreNoHiddenMatricesForMuon) {
+TEST(Heads, AreNotHiddenMatricesForMuon) {
   for (const optim::Parameter& p :
        optim::trained_parameters(build_scores(reward_model(tiny_llama(true)), 8, 8, true)))
     EXPECT_EQ(p.hidden_matrix, p.name.ends_with("proj.weight")) << p.name;

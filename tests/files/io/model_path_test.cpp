@@ -75,7 +75,7 @@ TEST_F(OpenModel, DirectoryInPeftsLayoutIsAnAdapter) {
   expect(folder / "a", Kind::adapter, "a", "a");
 }
 
-TEST_F(OpenModel, NamesWhatIsNoModel) {
+TEST_F(OpenModel, NamesWhatIsNotAModel) {
   expect_refused(
       folder / "nowhere",
       "not found; expected a model directory, a run, an adapter, or a file of weights (safetensors, "

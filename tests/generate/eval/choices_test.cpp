@@ -69,7 +69,7 @@ TEST_F(Choices, ALongContextLosesItsBeginning) {
   EXPECT_EQ(questions[0].passages[1].word, static_cast<std::size_t>(kTinyPositions) + 1 - 3);
 }
 
-TEST_F(Choices, RowsThatAreNoQuestionsAreNamed) {
+TEST_F(Choices, RowsThatAreNotQuestionsAreNamed) {
   EXPECT_TRUE(has(refused("{\"query\": 1}"), "q.jsonl:2: no string field \"query\" or \"context\""));
   EXPECT_TRUE(has(refused("{\"query\": \"a\"}"), "no field \"choices\""));
   EXPECT_TRUE(has(refused("{\"query\": \"a\", \"choices\": [\"b\"], \"gold\": 0}"), "at least two strings"));

@@ -320,7 +320,7 @@ TEST(Config, AConstantLossScaleAndItsReciprocalAreNumbersOfF32) {
   }
 }
 
-TEST(Config, ALossScaleOfTheFileIsNoErrorIfTheCommandLineReplacesThePolicy) {
+TEST(Config, ALossScaleOfTheFileIsNotAnErrorIfTheCommandLineReplacesThePolicy) {
   const std::string text =
       std::string(kSmallest) + "[precision]\npolicy = \"16\"\n[precision.loss_scale]\nhysteresis = 3\n";
   EXPECT_EQ(scaler_options(parse_config(text, "run.toml"))->hysteresis, 3);

@@ -236,7 +236,7 @@ TEST_F(Rules, TruncationOnTheRightKeepsTheBeginning) {
   EXPECT_EQ(encoder().counts().masked, 1) << "the answer is beyond the end";
 }
 
-TEST_F(Rules, CountsAreToldInOneLine) {
+TEST_F(Rules, CountsAreReportedInOneLine) {
   rules.truncate = "left";
   rules.sequence_length = 40;
   add(talk({{"user", "a"}}));

@@ -220,7 +220,7 @@ TEST_F(Shards, AreAllFilesOfTheirDirectoryButTheirDescription) {
   EXPECT_EQ(text::expand_files({files.path("out/*.json")}).size(), 1U) << "named by the glob alone";
 }
 
-TEST_F(Shards, OfEarlierVersionsAreToldApartByTheirVocabulary) {
+TEST_F(Shards, OfEarlierVersionsAreDistinguishedByTheirVocabulary) {
   write_shards(options());
   const std::string path = files.path("out/shard-00000.bin");
   std::fstream shard(path, std::ios::in | std::ios::out | std::ios::binary);

@@ -286,7 +286,7 @@ TEST_F(GgufWeights, DamagedFilesAreOneErrorThatNamesTheFile) {
   EXPECT_NE(message.find("model.gguf: "), std::string::npos) << message;
 }
 
-TEST_F(GgufWeights, APathThatIsNoModelIsAnError) {
+TEST_F(GgufWeights, APathThatIsNotAModelIsAnError) {
   test::put(folder / "notes.txt", "no model");
   const auto message = [&](const char* name) {
     return message_of<FileError>([&] { find_model(folder / name); });

@@ -89,7 +89,7 @@ TEST(ChatTemplate, TheContextGivesReasoningBothNames) {
   EXPECT_THROW(chat_context({"text"}, true, {}), ConfigError);
 }
 
-TEST(ChatTemplate, ATemplateTellsWhichNamesItUses) {
+TEST(ChatTemplate, ATemplateListsTheNamesThatItUses) {
   const Template chat = Template::parse("{{ tools }}", "t");
   EXPECT_TRUE(chat.mentions("tools"));
   EXPECT_FALSE(chat.mentions("documents"));

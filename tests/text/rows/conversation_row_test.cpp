@@ -5,9 +5,9 @@
 #include <fstream>
 
 #include "mantissa/core/base/error.h"
-#include "mantissa/text/rows/logic_rl.h"
 #include "mantissa/text/puzzles/kk.h"
 #include "mantissa/text/puzzles/kk_reward.h"
+#include "mantissa/text/rows/logic_rl.h"
 #include "text/rows/temp_files.h"
 
 namespace mantissa::text {
@@ -95,7 +95,7 @@ TEST(ConversationRow, OfIdsHasTheirLabels) {
   EXPECT_EQ(all.tokens.value().labels, all.tokens.value().ids);
 }
 
-TEST(ConversationRow, IsToldApartFromADocument) {
+TEST(ConversationRow, IsDistinguishedFromADocument) {
   EXPECT_TRUE(is_conversation(Json::parse(R"({"messages": []})")));
   EXPECT_TRUE(is_conversation(Json::parse(R"({"prompt": "a", "completion": "b"})")));
   EXPECT_FALSE(is_conversation(Json::parse(R"({"text": "a", "prompt": "b"})")));

@@ -50,7 +50,7 @@ TEST(Watch, IsSilentIfTheScaleRisesInBetween) {
   }
 }
 
-TEST(Watch, TellsThatSeveralOpsOverflow) {
+TEST(Watch, ReportsThatSeveralOpsOverflow) {
   Watch watch;
   double scale = 512;
   std::vector<Warning> said;
