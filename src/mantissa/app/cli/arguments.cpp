@@ -4,7 +4,6 @@
 
 #include <algorithm>
 #include <cctype>
-#include <charconv>
 #include <cmath>
 
 #include "mantissa/app/cli/unknown.h"
@@ -168,21 +167,16 @@ std::vector<std::string> Arguments::texts(std::string_view option) const {
 
 std::int64_t Arguments::integer(std::string_view option, std::int64_t least, std::int64_t most) const {
   const std::string value = text(option);
-  std::int64_t number = 0;
-  const auto [end, error] = std::from_chars(value.data(), value.data() + value.size(), number);
-  if (error != std::errc() || end != value.data() + value.size() || number < least || number > most) {
-    refuse(*command_, fmt::format("{} {}: must be a whole number from {} to {}", option, value, least, most));
-  }
-  return number;
+  const auto number = number_in<std::int64_t>(value);
+  if (number && *number >= least && *number <= most) return *number;
+  refuse(*command_, fmt::format("{} {}: must be a whole number from {} to {}", option, value, least, most));
 }
 
 double Arguments::number(std::string_view option) const {
   const std::string value = text(option);
-  double number = 0;
-  const auto [end, error] = std::from_chars(value.data(), value.data() + value.size(), number);
-  if (error != std::errc() || end != value.data() + value.size() || !std::isfinite(number))
-    refuse(*command_, fmt::format("{} {}: must be a number", option, value));
-  return number;
+  const auto number = number_in<double>(value);
+  if (number && std::isfinite(*number)) return *number;
+  refuse(*command_, fmt::format("{} {}: must be a number", option, value));
 }
 
 std::uint64_t Arguments::seed() const {

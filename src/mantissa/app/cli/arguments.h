@@ -1,7 +1,9 @@
 // A command line, parsed by the tables of table.h.
 #pragma once
 
+#include <charconv>
 #include <cstdint>
+#include <optional>
 #include <span>
 #include <string>
 #include <string_view>
@@ -12,6 +14,14 @@
 #include "mantissa/core/base/error.h"
 
 namespace mantissa::cli {
+
+/// Returns the number that `text` is, or null for another text.
+template <class Number>
+std::optional<Number> number_in(std::string_view text) {
+  Number number = 0;
+  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), number);
+  return error == std::errc() && end == text.data() + text.size() ? std::optional(number) : std::nullopt;
+}
 
 class Arguments {
  public:

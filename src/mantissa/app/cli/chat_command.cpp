@@ -27,20 +27,10 @@ constexpr std::string_view kChatCommands =
     "Ctrl-D         end\n";
 
 api::ChatOptions options_of(const Arguments& a) {
-  constexpr std::int64_t kMany = std::int64_t{1} << 40;
   api::ChatOptions options;
   options.chat_template = a.text("--template");
   options.system = a.text("--system");
-  options.max_new_tokens = a.integer("--max-new-tokens", 1, std::int64_t{1} << 24);
-  options.temperature = a.number("--temperature");
-  options.top_k = a.integer("--top-k", 0, kMany);
-  options.top_p = a.number("--top-p");
-  options.min_p = a.number("--min-p");
-  options.repetition_penalty = a.number("--repetition-penalty");
-  options.stop = a.texts("--stop");
-  options.seed = a.seed();
-  options.precision = precision_of(a);
-  options.hardware = hardware_of(a);
+  read_sampling(a, options);
   return options;
 }
 
@@ -159,8 +149,6 @@ class Dialog {
   int code_ = 0;
 };
 
-}  // namespace
-
 int chat(const Arguments& a) {
   tell_policy(a);
   tell_model(a);
@@ -170,6 +158,30 @@ int chat(const Arguments& a) {
   if (signals->token().stop_requested()) return report_interrupt(*signals, "no message was answered");
   signals.reset();
   return dialog.run();
+}
+
+}  // namespace
+
+Commands chat_commands() {
+  return {{.name = "chat",
+           .summary = "talk to a model by its chat template",
+           .positionals = {{"MODEL", "a Hugging Face directory, a GGUF file, or a run"}},
+           .details =
+               "Each line of standard input is a message. /reset begins again, /system TEXT sets the system "
+               "message, /save FILE writes the messages as JSON; Ctrl-C stops an answer, Ctrl-D ends.",
+           .options =
+               {kSampling,
+                kSeed,
+                kAdapter,
+                {"--template", one, "NAME|FILE",
+                 "the model's own chat template, a built-in one (chatml, llama3, qwen, mistral, gemma), or a "
+                 "Jinja file",
+                 "auto"},
+                {"--system", one, "TEXT", "system message"},
+                {"--show-prompt", "print the rendered prompt before each answer, to standard error"},
+                {"--max-new-tokens", one, "N", "largest number of tokens of an answer", "512"}},
+           .groups = {kPrecision, kRules, kHardware, kResults},
+           .run = chat}};
 }
 
 }  // namespace mantissa::cli

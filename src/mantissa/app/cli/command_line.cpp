@@ -1,4 +1,4 @@
-// Runs commands, and converts errors to messages and exit codes.
+// mantissa help, version, completion, manual. Runs all commands; converts errors to exit codes.
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -58,45 +58,10 @@ int print_help(const Arguments& a) {
 
 /// Runs the command that `a` names, and returns its exit code.
 int run_command(const Arguments& a) {
-  using Run = int (*)(const Arguments&);
-  static constexpr std::pair<std::string_view, Run> kRuns[] = {
-      {"init", init},
-      {"train", train},
-      {"rl", rl},
-      {"generate", generate},
-      {"chat", chat},
-      {"eval", eval},
-      {"trace", trace},
-      {"explain", explain},
-      {"audit", audit},
-      {"compare", compare},
-      {"inspect", inspect},
-      {"diff", diff},
-      {"convert", convert},
-      {"merge", merge},
-      {"loss-scale", loss_scale},
-      {"objective", objective},
-      {"reward", reward},
-      {"data kk", data_kk},
-      {"data inspect", data_inspect},
-      {"data shard", data_shard},
-      {"tokenizer encode", tokenizer_encode},
-      {"tokenizer decode", tokenizer_decode},
-      {"tokenizer info", tokenizer_info},
-      {"tokenizer train", tokenizer_train},
-      {"doctor", doctor},
-      {"help", print_help},
-      {"version", [](const Arguments&) { return print(fmt::format("mantissa {}\n", api::version())); }},
-      {"completion", [](const Arguments& all) { return print(completion(all.at(0))); }},
-      {"manual", [](const Arguments&) { return print(manual()); }},
-  };
   use_color(color_of(a.text("--color")));
   if (a.has("--help"))
     return print_sections(a.group().empty() ? help(a.command()) : help_on_group(a.group()));
-  for (const auto& [name, runs] : kRuns) {
-    if (name == a.command().name) return runs(a);
-  }
-  throw InternalError(fmt::format("the command {} has no implementation", a.command().name));
+  return a.command().run(a);
 }
 
 /// Does the same, and writes out all output. Throws ResourceError if standard output cannot be written.
@@ -112,6 +77,28 @@ int run(const Arguments& a) {
 }
 
 }  // namespace
+
+Commands program_commands() {
+  return {
+      {.name = "help",
+       .summary = "print help on a command or a key of a config, or the list of commands",
+       .positionals = {{"[COMMAND|KEY]",
+                        "the command; or a key, such as optimizer.lr, a section, or keys for all of them"}},
+       .run = print_help},
+      {.name = "version",
+       .summary = "print the version",
+       .run = [](const Arguments& /*a*/) { return print(fmt::format("mantissa {}\n", api::version())); }},
+      {.name = "completion",
+       .summary = "print a completion script for a shell",
+       .positionals = {{"bash|zsh|fish", "the shell"}},
+       .details = "bash: eval \"$(mantissa completion bash)\" in ~/.bashrc; zsh: the same in ~/.zshrc after "
+                  "compinit; fish: mantissa completion fish | source.",
+       .run = [](const Arguments& a) { return print(completion(a.at(0))); }},
+      {.name = "manual",
+       .summary = "print the manual page (roff)",
+       .details = "To view it, run: mantissa manual | man -l -",
+       .run = [](const Arguments& /*a*/) { return print(manual()); }}};
+}
 
 int run_command_line(int argc, const char* const* argv) {
   if (argc < 2) {

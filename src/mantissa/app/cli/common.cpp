@@ -53,6 +53,12 @@ int report_interrupt(const SignalStop& signals, std::string_view result) {
   return kInterrupted;
 }
 
+void refuse_given(const Arguments& a, std::initializer_list<const char*> options, std::string_view message) {
+  for (const char* option : options) {
+    if (a.has(option)) throw ConfigError(fmt::format(fmt::runtime(message), option));
+  }
+}
+
 bool is_config(const std::filesystem::path& path) {
   return path.extension() == ".toml";
 }

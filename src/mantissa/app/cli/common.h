@@ -1,13 +1,15 @@
-// The commands, and their common parts: the policy, hardware and notes of a command line.
+// Common parts of the commands: the policy, hardware and notes of a command line.
 #pragma once
 
 #include <filesystem>
+#include <initializer_list>
 #include <string>
 #include <string_view>
 #include <vector>
 
 #include "mantissa/app/api/mantissa.h"
 #include "mantissa/app/cli/arguments.h"
+#include "mantissa/app/cli/option_groups.h"
 #include "mantissa/app/cli/signal_stop.h"
 
 namespace mantissa::cli {
@@ -21,6 +23,22 @@ void tell_model(const Arguments& a);
 /// Reads --threads, --simd and --device.
 api::Hardware hardware_of(const Arguments& a);
 
+/// Reads the options of generate and chat: those of kSampling, the policy, the machine, …
+template <class SamplingOptions>
+void read_sampling(const Arguments& a, SamplingOptions& options) {
+  constexpr std::int64_t kMany = std::int64_t{1} << 40;
+  options.max_new_tokens = a.integer("--max-new-tokens", 1, std::int64_t{1} << 24);
+  options.temperature = a.number("--temperature");
+  options.top_k = a.integer("--top-k", 0, kMany);
+  options.top_p = a.number("--top-p");
+  options.min_p = a.number("--min-p");
+  options.repetition_penalty = a.number("--repetition-penalty");
+  options.stop = a.texts("--stop");
+  options.seed = a.seed();
+  options.precision = precision_of(a);
+  options.hardware = hardware_of(a);
+}
+
 /// Prints notes and warnings on standard error, unless --quiet.
 void tell(const Arguments& a, const std::vector<std::string>& notes,
           const std::vector<std::string>& warnings);
@@ -31,6 +49,9 @@ inline constexpr int kInterrupted = 130;  // the exit code
 /// Prints on standard error which signal ended a command, and the state of its result. Returns the exit code.
 int report_interrupt(const SignalStop& signals, std::string_view result);
 
+/// Throws ConfigError for the first of `options` that was given. "{0}" in `message` stands for its name.
+void refuse_given(const Arguments& a, std::initializer_list<const char*> options, std::string_view message);
+
 /// Returns true if `path` names a config.
 bool is_config(const std::filesystem::path& path);
 
@@ -38,33 +59,8 @@ bool is_config(const std::filesystem::path& path);
 /// it.
 std::string name_of_run(const std::filesystem::path& path);
 
-// Each function runs a command and returns the exit code.
-int init(const Arguments& a);
-int train(const Arguments& a);
-int rl(const Arguments& a);
-int generate(const Arguments& a);
-int chat(const Arguments& a);
-int eval(const Arguments& a);
+/// Runs eval --needle.
 int eval_needle(const Arguments& a);
-int trace(const Arguments& a);
-int explain(const Arguments& a);
-int audit(const Arguments& a);
-int compare(const Arguments& a);
-int inspect(const Arguments& a);
-int diff(const Arguments& a);
-int convert(const Arguments& a);
-int merge(const Arguments& a);
-int loss_scale(const Arguments& a);
-int objective(const Arguments& a);
-int reward(const Arguments& a);
-int data_kk(const Arguments& a);
-int data_inspect(const Arguments& a);
-int data_shard(const Arguments& a);
-int tokenizer_encode(const Arguments& a);
-int tokenizer_decode(const Arguments& a);
-int tokenizer_info(const Arguments& a);
-int tokenizer_train(const Arguments& a);
-int doctor(const Arguments& a);
 
 /// Parses and runs a command line. Converts every error to one message and an exit code: 0 success, 1 stopped
 /// for the reason in the message, 2 invalid usage, config or input, 130 interrupted.

@@ -62,15 +62,10 @@ api::CompareReport train_runs(const Arguments& a, const SignalStop& signals) {
 }
 
 api::CompareReport read_runs(const Arguments& a) {
-  for (const char* option :
-       {"--precision", "--vary", "--rule", "--set", "--deepspeed", "--steps", "--seeds"}) {
-    if (a.has(option))
-      throw ConfigError(fmt::format("compare: {} needs a config; runs are compared as they are", option));
-  }
+  refuse_given(a, {"--precision", "--vary", "--rule", "--set", "--deepspeed", "--steps", "--seeds"},
+               "compare: {0} needs a config; runs are compared as they are");
   return api::compare(std::vector<std::filesystem::path>(a.given().begin(), a.given().end()), hardware_of(a));
 }
-
-}  // namespace
 
 int compare(const Arguments& a) {
   const std::filesystem::path what = a.at(0);
@@ -87,13 +82,38 @@ int compare(const Arguments& a) {
   }
   io::write_files_atomic(
       out, {{"compare.json", report.json}, {"compare.csv", report.csv}, {"report.html", report.html}});
-  if (a.has("--json")) {
-    fmt::print("{}\n", report.json);
-  } else {
-    fmt::print("{}\nreport  {}\n", report.text, (out / "report.html").string());
-  }
+  const std::string text = fmt::format("{}\nreport  {}", report.text, (out / "report.html").string());
+  fmt::print("{}\n", a.has("--json") ? report.json : text);
   if (report.interrupted) return report_interrupt(signals, "the report has the runs that had ended");
   return 0;
+}
+
+}  // namespace
+
+Commands compare_commands() {
+  return {
+      {.name = "compare",
+       .summary =
+           "run policies or settings side by side with the same seeds, and report loss, speed and memory",
+       .positionals = {{"CONFIG|RUN", "a run's config (.toml), or a run directory, the reference"},
+                       {"[RUN…]", "more run directories"}},
+       .details = "A config is trained with each seed for each policy and setting; nothing of this is "
+                  "kept. Runs are compared from their directories. Writes report.html, compare.json and "
+                  "compare.csv into --out.",
+       .options = {{"--precision", each, "A,B,…",
+                    "policies, the first of which is the reference; default: the config's own; repeatable"},
+                   {"--vary", each, "KEY=A,B,…",
+                    "values of a key of the config; one run for each combination; repeatable"},
+                   {"--steps", one, "N", "steps from the beginning of each run; default: all of run.steps"},
+                   {"--seeds", one, "N",
+                    "seeds with which every run is trained; 1 is fast, but gives no verdict", "3"},
+                   {"--out", one, "DIR",
+                    "directory of the report; default: the name of CONFIG or RUN with -compare"},
+                   {"--rule", list, "RULE",
+                    "'SCOPE: field=value …' for a part of the model, in all runs; repeatable"},
+                   {"--deepspeed", one, "FILE", "DeepSpeed JSON, as in train, for all runs"}},
+       .groups = {kSet, kHardware, kResults},
+       .run = compare}};
 }
 
 }  // namespace mantissa::cli

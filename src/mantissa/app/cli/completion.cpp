@@ -72,10 +72,7 @@ std::vector<std::string> words_of_help() {
 
 std::string names_of(const Command& command) {
   std::vector<std::string> names;
-  for (const Option* option : options_of(command)) {
-    std::string name(option->name);
-    if (std::ranges::find(names, name) == names.end()) names.push_back(std::move(name));
-  }
+  for (const Option* option : options_of(command)) names.emplace_back(option->name);
   return fmt::format("{}", fmt::join(names, " "));
 }
 

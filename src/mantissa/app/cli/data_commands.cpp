@@ -136,8 +136,6 @@ class Progress {
   std::chrono::steady_clock::time_point start_ = std::chrono::steady_clock::now(), last_ = start_;
 };
 
-}  // namespace
-
 int data_kk(const Arguments& a) {
   const std::string split = a.text("--split"), out = a.text("--out");
   if (split != "train" && split != "test")
@@ -162,18 +160,15 @@ int data_kk(const Arguments& a) {
 int data_inspect(const Arguments& a) {
   const std::int64_t samples = a.integer("--samples", 0, 1000);
   const bool config = is_config(a.at(0));
-  for (const char* option :
-       {"--tokenizer", "--format", "--id-type", "--sequence-length", "--packing", "--vocab-size"}) {
-    if (config && a.has(option))
-      throw ConfigError(fmt::format("{}: a config has its own data; use --set, or give files", option));
-  }
-  if (!config && a.has("--set"))
-    throw ConfigError("--set: files have no config; give CONFIG.toml, or remove it");
-  if (config && a.given().size() > 1) throw ConfigError("data inspect: give one config, or files");
   api::DataDescription d;
   if (config) {
+    refuse_given(a,
+                 {"--tokenizer", "--format", "--id-type", "--sequence-length", "--packing", "--vocab-size"},
+                 "{0}: a config has its own data; use --set, or give files");
+    if (a.given().size() > 1) throw ConfigError("data inspect: give one config, or files");
     d = api::inspect_data(api::Config::load(a.at(0), a.texts("--set")), samples);
   } else {
+    refuse_given(a, {"--set"}, "{0}: files have no config; give CONFIG.toml, or remove it");
     api::InspectOptions options;
     options.files = files_of(a);
     options.format = a.text("--format");
@@ -186,11 +181,8 @@ int data_inspect(const Arguments& a) {
     d = api::inspect_data(options);
   }
   tell(a, d.notes, {});
-  if (a.has("--json")) {
-    fmt::print("{}\n", to_json(d).dump(1, ' ', false, nlohmann::json::error_handler_t::replace));
-  } else {
-    fmt::print("{}", to_text(d));
-  }
+  const auto json = [&] { return to_json(d).dump(1, ' ', false, nlohmann::json::error_handler_t::replace); };
+  fmt::print("{}", a.has("--json") ? json() + "\n" : to_text(d));
   return 0;
 }
 
@@ -222,6 +214,55 @@ int data_shard(const Arguments& a) {
                options.out.string());
   }
   return 0;
+}
+
+constexpr Option kTokenizer = {"--tokenizer", one, "TOKENIZER",
+                               "byte, a tokenizer file, or a directory or GGUF file with one"};
+
+}  // namespace
+
+Commands data_commands() {
+  return {{.name = "data kk",
+           .summary = "write Knights-and-Knaves puzzles as JSONL",
+           .options = {{"--count", one, "N", "number of puzzles", "10"},
+                       {"--people-min", one, "N", "fewest people in a puzzle", "2"},
+                       {"--people-max", one, "N", "most people in a puzzle, up to 8", "8"},
+                       {"--split", one, "train|test", "test is disjoint from every training set", "train"},
+                       {"--style", one, "short|logic-rl", "style of the text", "short"},
+                       {"--seed", one, "S", "seed of the puzzles", "1"},
+                       {"--out", one, "FILE", "file to write; default: standard output"},
+                       {"--overwrite", "replace an existing file"}},
+           .groups = {kResults},
+           .run = data_kk},
+          {.name = "data inspect",
+           .summary = "describe data: documents, rows, masked tokens, vocabulary, samples",
+           .positionals = {{"CONFIG|FILE",
+                            "a run's config (.toml), or a file or glob of text, JSON lines or token ids"},
+                           {"[FILE…]", "more files"}},
+           .details =
+               "A config is described by the rows of its [data]; files by rows of --sequence-length tokens.",
+           .options = {kIdType,
+                       kTokenizer,
+                       {"--format", one, "auto|text|jsonl|tokens", "format of the files", "auto"},
+                       {"--sequence-length", one, "T", "tokens per row", "256"},
+                       {"--packing", "rows of several documents"},
+                       {"--vocab-size", one, "N", "entries of the model; default: those of the tokenizer"},
+                       {"--samples", one, "N", "rows whose beginning is printed", "3"}},
+           .groups = {kSet, kResults},
+           .run = data_inspect},
+          {.name = "data shard",
+           .summary = "tokenize text files, and write token files for data larger than memory",
+           .positionals = {{"FILE", "a file or glob of text or JSON lines, also compressed (.gz, .zst)"},
+                           {"[FILE…]", "more files"}},
+           .details = "Requires --tokenizer and --out. The files are those of llm.c: a header of 256 int32, "
+                      "and uint16 or uint32 ids. The directory appears complete or not at all.",
+           .options = {kTokenizer,
+                       {"--format", one, "auto|text|jsonl", "format of the files", "auto"},
+                       {"--out", one, "DIR", "directory to write"},
+                       {"--shard-tokens", one, "N", "largest number of ids in a shard", "100000000"},
+                       {"--overwrite", "replace a directory of shards"}},
+           .groups = {kThreads, kResults},
+           .run = data_shard}};
 }
 
 }  // namespace mantissa::cli

@@ -87,18 +87,12 @@ class Subject {
     if (a.has("--stride") && !a.has("--window")) throw ConfigError("--stride: requires --window W");
     Notes notes(a);
     if (is_config(what) || run) {
-      for (const char* option : {"--adapter", "--base"}) {
-        if (!a.has(option)) continue;
-        throw ConfigError(fmt::format(
-            "{}: a run has its own adapter and base; give a model directory, or remove {}", option, option));
-      }
-      for (const char* option :
-           {"--data", "--last-word", "--multiple-choice", "--window", "--documents", "--people-min",
-            "--people-max", "--template", "--max-new-tokens", "--id-type"}) {
-        if (!a.has(option)) continue;
-        throw ConfigError(fmt::format("{}: a config has its own data; give a model directory, or remove {}",
-                                      option, option));
-      }
+      refuse_given(a, {"--adapter", "--base"},
+                   "{0}: a run has its own adapter and base; give a model directory, or remove {0}");
+      refuse_given(a,
+                   {"--data", "--last-word", "--multiple-choice", "--window", "--documents", "--people-min",
+                    "--people-max", "--template", "--max-new-tokens", "--id-type"},
+                   "{0}: a config has its own data; give a model directory, or remove {0}");
       std::vector<std::string> set = a.texts("--set");
       if (run) set.insert(set.begin(), "run.out=" + what.string());
       for (const api::Precision& precision : precisions) {
@@ -147,11 +141,8 @@ class Subject {
     }
     if (a.has("--documents")) {
       if (options_.data.empty()) throw ConfigError("--documents: requires --data FILES");
-      for (const char* option : {"--stride", "--sequence-length", "--template", "--puzzles"}) {
-        if (!a.has(option)) continue;
-        throw ConfigError(fmt::format(
-            "{}: --documents has its own rows, of --window W tokens; remove one of them", option));
-      }
+      refuse_given(a, {"--stride", "--sequence-length", "--template", "--puzzles"},
+                   "{0}: --documents has its own rows, of --window W tokens; remove one of them");
       options_.documents = true;
     }
     if (a.has("--limit")) options_.passage_limit = a.integer("--limit", 1, kMany);
@@ -244,18 +235,62 @@ int evaluate_policies(const Arguments& a, const Subject& subject,
   return interrupted ? report_stop(a, signals, !results.empty()) : code;
 }
 
-}  // namespace
-
 int eval(const Arguments& a) {
   if (a.has("--needle")) return eval_needle(a);
-  for (const char* option : {"--lengths", "--depths", "--trials", "--haystack", "--page"}) {
-    if (a.has(option)) throw ConfigError(fmt::format("{}: requires --needle", option));
-  }
+  refuse_given(a, {"--lengths", "--depths", "--trials", "--haystack", "--page"}, "{0}: requires --needle");
   const SignalStop signals;
   const std::vector<api::Precision> precisions = precisions_of(a);
   const Subject subject(a, precisions);
   return precisions.size() == 1 ? evaluate_one(a, subject, precisions.front(), signals)
                                 : evaluate_policies(a, subject, precisions, signals);
+}
+
+}  // namespace
+
+Commands eval_commands() {
+  return {
+      {.name = "eval",
+       .summary = "measure loss, bits per byte, last words and puzzles, under one or several policies",
+       .positionals = {{"MODEL|CONFIG", "a model directory, a GGUF file, a run, or a run's config (.toml)"}},
+       .details = "A config, and a run without --data and --last-word, are measured over the held-out rows "
+                  "of the config's data, a model over --data, the passages of --last-word and the "
+                  "questions of --multiple-choice. Several policies give one table, with the changes from "
+                  "the first and their standard errors.",
+       .options =
+           {kAdapter,
+            kData,
+            kDataFormat,
+            kIdType,
+            {"--last-word", one, "FILE",
+             "passages whose last word is predicted, as in LAMBADA: JSON lines with \"text\", or plain "
+             "lines (.txt)"},
+            {"--template", one, "NAME|FILE",
+             "chat template of conversations, of which only the answers count: auto, none, a built-in one, "
+             "or a Jinja file"},
+            {"--multiple-choice", one, "FILE",
+             "questions: JSON lines with \"query\", \"choices\" and \"gold\", scored as in "
+             "lm-evaluation-harness"},
+            {"--limit", one, "N", "only the first N passages and questions"},
+            {"--window", one, "W", "perplexity by a sliding window of W tokens, instead of rows"},
+            {"--stride", one, "S", "tokens between the beginnings of windows; default: half a window"},
+            {"--documents",
+             "each document alone, in parts of W tokens, as lm-evaluation-harness measures texts"},
+            {"--precision", each, "A,B,…", "one or several policies; changes are from the first; repeatable"},
+            {"--needle", "whether the model finds a number in a long text, by length and depth"},
+            {"--lengths", one, "L,L,…", "tokens of the prompts of --needle", "256,512,1024"},
+            {"--depths", one, "D,D,…", "shares of the text before the number", "0,0.25,0.5,0.75,1"},
+            {"--trials", one, "N", "prompts for each length and depth", "4"},
+            {"--haystack", one, "FILE", "the long text; default: a short one, repeated"},
+            {"--page", one, "FILE", "write the heat map of --needle as HTML"},
+            {"--puzzles", one, "N",
+             "puzzles to answer: held-out ones (kk), or rows of Logic-RL in the files, if N is given", "20"},
+            {"--people-min", one, "N", "fewest people in these puzzles, for a model; default: 2 for kk"},
+            {"--people-max", one, "N", "most people in these puzzles, for a model; default: 3 for kk"},
+            {"--max-new-tokens", one, "N", "largest number of tokens of an answer to a puzzle", "768"},
+            {"--sequence-length", one, "T",
+             "tokens per row of the data; default: 256, and for conversations the model's positions"}},
+       .groups = {kRules, kSet, kHardware, kResults},
+       .run = eval}};
 }
 
 }  // namespace mantissa::cli

@@ -1,4 +1,4 @@
-// mantissa inspect, diff, convert, merge, loss-scale, objective
+// mantissa inspect, diff, convert, merge, loss-scale, objective, reward
 #include <fmt/format.h>
 
 #include <cstdio>
@@ -39,8 +39,6 @@ api::LossScaleOptions scaler_of(const Arguments& a) {
   o.metrics = a.text("--from");
   return o;
 }
-
-}  // namespace
 
 int inspect(const Arguments& a) {
   const api::Inspection i = api::inspect(a.at(0), hardware_of(a));
@@ -162,6 +160,121 @@ int loss_scale(const Arguments& a) {
     fmt::print("{:>6} {:>10} {:>11}\n", i + 1, power_text(r.scales[i]), r.hysteresis[i]);
   if (!r.error.empty()) fmt::print("{}\n", r.error);
   return 0;
+}
+
+int reward(const Arguments& a) {
+  const std::string file = a.text("--responses");
+  if (file.empty())
+    throw ConfigError("reward: requires --responses FILE, JSON lines with \"response\" and the row's fields");
+  api::RewardOptions options;
+  options.timeout = a.number("--timeout");
+  if (!(options.timeout > 0)) throw ConfigError("--timeout: must be above 0");
+  const SignalStop signals;
+  const api::Rewards rewards = api::score_responses(a.at(0), file, options, signals.token());
+  if (rewards.interrupted) return report_interrupt(signals, "no reward is printed");
+  if (!a.has("--json")) {
+    for (const api::Reward& r : rewards.all) fmt::print("{}\n", r.total);
+    return 0;
+  }
+  auto totals = nlohmann::ordered_json::array(), parts = nlohmann::ordered_json::array();
+  for (const api::Reward& r : rewards.all) {
+    totals.push_back(r.total);
+    auto& of = parts.emplace_back(nlohmann::ordered_json::object());
+    for (const auto& [name, value] : r.parts) of[name] = value;
+  }
+  fmt::print("{}\n", nlohmann::ordered_json{{"rewards", totals}, {"parts", parts}}.dump());
+  return 0;
+}
+
+}  // namespace
+
+Commands file_commands() {
+  return {
+      {.name = "inspect",
+       .summary = "describe a checkpoint: ranges, origin, outliers, and the loss of a cast to each format",
+       .positionals = {{"PATH", "a safetensors, PyTorch or GGUF file, a model directory, a state, or a run"}},
+       .groups = {kHardware, kResults},
+       .run = inspect},
+      {.name = "diff",
+       .summary = "find the first step, op or tensor that differs between two runs, checkpoints or traces",
+       .positionals = {{"A", "a run, a state, a model directory, a safetensors or PyTorch file, or a trace"},
+                       {"B", "another one of the same kind as A"}},
+       .details = "Exit code 0: equal; 1: different; 2: A or B cannot be read, or they cannot be compared.",
+       .options = {{"--bitwise", "compare bytes instead of values, and print one line"},
+                   {"--limit", one, "N", "largest number of tensors in the text", "6"}},
+       .groups = {kHardware, kResults},
+       .run = diff},
+      {.name = "convert",
+       .summary = "rewrite a checkpoint in another format, and report the errors",
+       .positionals = {{"IN", "a safetensors, PyTorch or GGUF file, a model directory, a state, or a run"},
+                       {"OUT", "the file or directory to write"}},
+       .options =
+           {kData,
+            {"--dtype", one, "FORMAT",
+             "f64, f32, tf32, bf16, f16, e4m3, e5m2, mxfp8, mxfp8-e5m2, mxfp4 or nvfp4, or q8_0 for a GGUF "
+             "file; default: tensors keep their formats"},
+            {"--format", one, "hf|pth|gguf",
+             "layout of the output: safetensors, PyTorch, or one GGUF file; default: gguf or pth if OUT "
+             "ends in .gguf, .pth, .pt or .bin, else hf"},
+            {"--rounding", one, "nearest|stochastic|toward-zero", "rounding of the values", "nearest"},
+            {"--saturate", "values beyond the range become the largest of the format"},
+            {"--allow-overflow", "no warning for values that become inf or NaN"},
+            {"--overwrite", "replace an existing file or model at OUT"},
+            {"--seed", one, "S", "seed of stochastic rounding", "1"},
+            {"--data-format", one, "auto|text|jsonl|tokens", "format of the data files", "auto"},
+            {"--sequence-length", one, "T", "tokens per row of the data", "256"}},
+       .groups = {kPrecision, kRules, kHardware, kResults},
+       .run = convert},
+      {.name = "merge",
+       .summary = "add an adapter into its base, and report what rounding lost",
+       .positionals = {{"MODEL", "the base, a model directory"},
+                       {"ADAPTER", "a directory of peft, or a run with an adapter"},
+                       {"OUT", "the directory to write"}},
+       .options = {kBase,
+                   {"--dtype", one, "FORMAT",
+                    "f64, f32, bf16, f16 or another plain format for all weights; default: those of MODEL"},
+                   {"--overwrite", "replace an existing model at OUT"}},
+       .groups = {kHardware, kResults},
+       .run = merge},
+      {.name = "loss-scale",
+       .summary = "replay overflows, and print the loss scale after every step",
+       .details = "Give exactly one of --overflows and --from.",
+       .options = {{"--overflows", one, "BITS", "a 1 for every step that overflows, else 0"},
+                   {"--from", one, "FILE", "read the overflows from a run's metrics.jsonl"},
+                   {"--torch", "PyTorch's rule: no hysteresis, no minimum, window 2000"},
+                   {"--initial-scale-power", one, "P", "the initial scale is 2 to this power", "16"},
+                   {"--window", one, "W", "clean steps before the scale doubles", "1000"},
+                   {"--hysteresis", one, "H", "overflows before the scale halves", "2"},
+                   {"--consecutive-hysteresis", "a clean step resets the count of overflows"},
+                   {"--min-scale", one, "M", "smallest scale", "1"},
+                   {"--no-raise-error-at-min-scale", "stay at the minimum instead of stopping"},
+                   {"--deepspeed", one, "FILE", "DeepSpeed JSON with the loss scaler to replay"}},
+       .groups = {kResults},
+       .run = loss_scale},
+      {.name = "objective",
+       .summary = "compute a post-training objective and its gradients from saved tensors, for comparison",
+       .positionals = {{"ppo|grpo|dr-grpo|reinforce++|reinforce++-baseline|rloo|dpo|reward",
+                        "the objective"}},
+       .details = "Requires --in and --out. Tensors of [N, T]: log_probs, old_log_probs, ref_log_probs, "
+                  "mask, values, old_values, rewards (or [N]); groups [N]. dpo: rows 2i are chosen, rows "
+                  "2i + 1 rejected. reward: scores [N] in such pairs, margin [N/2].",
+       .options = {{"--in", one, "FILE", "safetensors file with the input tensors"},
+                   {"--out", one, "FILE", "safetensors file to write"},
+                   {"--overwrite", "replace an existing file that is not a result of objective"},
+                   {"--set", list, "KEY=VALUE", "set a key of [rl], or of [dpo] for dpo; repeatable"}},
+       .groups = {kResults},
+       .run = objective},
+      {.name = "reward",
+       .summary = "score responses by a rule, and print one reward for each row",
+       .positionals = {{"RULE", "kk, exact, regex:PATTERN or program:COMMAND, as in rl.reward"}},
+       .details = "kk needs \"solution_text_format\", and the response contains \"Assistant:\" or the chat "
+                  "marker. exact and a {answer} in a pattern need \"answer\", \"completion\" or "
+                  "\"solution\". A program reads JSON lines and writes one with \"reward\" for each.",
+       .options = {{"--responses", one, "FILE",
+                    "JSON lines with \"response\" and the fields of the data row"},
+                   {"--timeout", one, "SECONDS", "time that a program may take for 256 responses", "600"}},
+       .groups = {kResults},
+       .run = reward}};
 }
 
 }  // namespace mantissa::cli

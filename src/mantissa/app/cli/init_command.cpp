@@ -49,8 +49,6 @@ std::string needs_of(const api::ConfigTask& task, const std::string& model, cons
   return text;
 }
 
-}  // namespace
-
 int init(const Arguments& a) {
   if (a.given().empty()) {
     if (a.has("--out") || a.has("--model") || a.has("--data"))
@@ -79,6 +77,20 @@ int init(const Arguments& a) {
                told("", run));
   }
   return 0;
+}
+
+}  // namespace
+
+Commands init_commands() {
+  return {{.name = "init",
+           .summary = "write a config for a task, with comments, or list the tasks",
+           .positionals = {{"[TASK]", "pretrain, continue, finetune, lora, dpo, reward, rl or long-context"}},
+           .details = "Never replaces a file. Prints what to provide, and the next two commands.",
+           .options = {{"--model", one, "MODEL", "the model to begin with: a directory or a GGUF file"},
+                       {"--data", one, "FILES", "the data: a file, a glob, or kk for generated puzzles"},
+                       {"--out", one, "FILE", "file to write; default: TASK.toml"}},
+           .groups = {kResults},
+           .run = init}};
 }
 
 }  // namespace mantissa::cli

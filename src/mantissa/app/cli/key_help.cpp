@@ -65,14 +65,13 @@ std::string fact(std::string_view name, std::string_view text) {
 }
 
 /// Returns the commands that take the key, by their --set.
-std::vector<std::string> commands_with(const api::ConfigKeyHelp& key) {
+std::vector<std::string> takers_of(const api::ConfigKeyHelp& key) {
   std::vector<std::string> found;
-  for (const Command& command : commands()) {
-    if (find_option(command, "--set") == nullptr) continue;
+  for (const std::string& name : commands_with("--set")) {
     const bool of_rl = key.section == "rl", of_dpo = key.section == "dpo";
-    if (command.name == "objective" && !of_rl && !of_dpo) continue;
-    if ((command.name == "train" && of_rl) || (command.name == "rl" && of_dpo)) continue;
-    found.emplace_back(command.name);
+    if (name == "objective" && !of_rl && !of_dpo) continue;
+    if ((name == "train" && of_rl) || (name == "rl" && of_dpo)) continue;
+    found.push_back(name);
   }
   return found;
 }
@@ -86,7 +85,7 @@ std::string text_of(const api::ConfigKeyHelp& key) {
   for (const auto& [objective, value] : key.defaults)
     defaults += fmt::format("; {} under {}", value, objective);
   if (!key.default_value.empty() || !key.defaults.empty()) text += fact("default", defaults);
-  text += fact("commands", list_of(commands_with(key)));
+  text += fact("commands", list_of(takers_of(key)));
   text += fact("set it", fmt::format("[{}] of the config, or --set {}=…", key.section, key.name()));
   if (!key.spellings.empty()) text += fact("elsewhere", fmt::format("{}", fmt::join(key.spellings, ", ")));
   return text;

@@ -82,8 +82,6 @@ void check_replays(const Arguments& a) {
   }
 }
 
-}  // namespace
-
 int audit(const Arguments& a) {
   const std::filesystem::path what = a.at(0);
   check_replays(a);
@@ -120,14 +118,33 @@ int audit(const Arguments& a) {
   if (report.interrupted && report.steps == 0)
     return report_interrupt(signals, "no step was completed, and no report was written");
   io::write_files_atomic(out, {{"audit.json", report.json}, {"report.html", report.html}});
-  if (a.has("--json")) {
-    fmt::print("{}\n", report.json);
-  } else {
-    fmt::print("{}\nreport  {}\n", report.text, (out / "report.html").string());
-  }
+  const std::string text = fmt::format("{}\nreport  {}", report.text, (out / "report.html").string());
+  fmt::print("{}\n", a.has("--json") ? report.json : text);
   if (!report.interrupted) return 0;
   return report_interrupt(signals, fmt::format("the report has {} of {}", report.steps,
                                                counted(static_cast<std::uint64_t>(options.steps), "step")));
+}
+
+}  // namespace
+
+Commands audit_commands() {
+  return {{.name = "audit",
+           .summary = "run a few steps under observation, and report what the precision did",
+           .positionals = {{"CONFIG|RUN|MODEL",
+                            "a run's config (.toml), a run directory, a model directory, or a GGUF file"}},
+           .details =
+               "A model is trained for a few steps at a low learning rate, by default under 16-mixed. Writes "
+               "report.html, a page to read, and audit.json into --out. Trains nothing that is kept.",
+           .options = {{"--steps", one, "N", "steps from the beginning of the run; 3 for a model", "20"},
+                       {"--out", one, "DIR",
+                        "directory of the report; default: the name of CONFIG, RUN or MODEL with -audit"},
+                       {"--from-step", one, "N|last-good",
+                        "replay a run from a step, or from its newest state", "last-good"},
+                       {"--no-cures", "do not replay the steps with each cure"},
+                       kData,
+                       kDataFormat},
+           .groups = {kPrecision, kRules, kSet, kHardware, kResults},
+           .run = audit}};
 }
 
 }  // namespace mantissa::cli

@@ -11,32 +11,21 @@
 namespace mantissa::cli {
 namespace {
 
-double number_of(const char* option, const std::string& word) {
-  std::size_t end = 0;
-  double value = 0;
-  try {
-    value = std::stod(word, &end);
-  } catch (const std::logic_error&) {
-    end = 0;
-  }
-  if (end == 0 || end != word.size())
-    throw ConfigError(fmt::format("{}: {} is not a number; write 1,2,3", option, in_quotes(word)));
-  return value;
-}
-
 std::vector<double> numbers_of(const Arguments& a, const char* option) {
   std::vector<double> numbers;
   const std::string text = a.text(option);
-  for (const std::string_view word : split_words(text, ", "))
-    numbers.push_back(number_of(option, std::string(word)));
+  for (const std::string_view word : split_words(text, ", ")) {
+    const auto number = number_in<double>(word);
+    if (!number)
+      throw ConfigError(fmt::format("{}: {} is not a number; write 1,2,3", option, in_quotes(word)));
+    numbers.push_back(*number);
+  }
   return numbers;
 }
 
 api::NeedleOptions needle_options(const Arguments& a) {
-  for (const char* option : {"--data", "--last-word", "--multiple-choice", "--window", "--set"}) {
-    if (a.has(option))
-      throw ConfigError(fmt::format("{}: --needle is measured alone; remove one of them", option));
-  }
+  refuse_given(a, {"--data", "--last-word", "--multiple-choice", "--window", "--set"},
+               "{0}: --needle is measured alone; remove one of them");
   if (a.texts("--precision").size() > 1)
     throw ConfigError("--needle: takes one policy; give --precision once");
   api::NeedleOptions o;

@@ -9,6 +9,7 @@
 #include "mantissa/app/cli/output.h"
 
 namespace mantissa::cli {
+namespace {
 
 int explain(const Arguments& a) {
   const std::filesystem::path what = a.at(0);
@@ -67,6 +68,39 @@ int doctor(const Arguments& a) {
   const api::Doctor d = api::doctor(hardware_of(a));
   fmt::print("{}\n", a.has("--json") ? d.json : fit(d.text, terminal_columns()));
   return 0;
+}
+
+}  // namespace
+
+Commands plan_commands() {
+  return {
+      {.name = "trace",
+       .summary = "write the tensors of one forward (and backward) pass, for comparison",
+       .positionals = {{"MODEL", "a Hugging Face directory, a GGUF file, or a run"}},
+       .options = {kAdapter,
+                   {"--tokens", one, "FILE", "safetensors file with input_ids [B, T] and optional labels"},
+                   {"--out", one, "FILE", "safetensors file to write"},
+                   {"--overwrite", "replace an existing file that is not a trace"},
+                   {"--grads", "also write the gradients of all weights"},
+                   {"--values", one, "GLOB", "also write these values of the plan"},
+                   {"--unconverted", each, "NAME",
+                    "keep these tensors in the format they were rounded to; repeatable"}},
+       .groups = {kPrecision, kRules, kHardware, kResults},
+       .run = trace},
+      {.name = "explain",
+       .summary = "print the precision plan, memory and time without running",
+       .positionals = {{"CONFIG|MODEL", "a run's config (.toml), a model directory, a GGUF file, or a run"}},
+       .details =
+           "A config is explained as training; a model as generation or, with --deepspeed, as training.",
+       .groups = {kPrecision, kRules, kSet, kTarget, kHardware, kResults},
+       .run = explain}};
+}
+
+Commands doctor_commands() {
+  return {{.name = "doctor",
+           .summary = "describe this machine, the cost of each format, and a suitable preset",
+           .groups = {kHardware, kResults},
+           .run = doctor}};
 }
 
 }  // namespace mantissa::cli

@@ -2,7 +2,6 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <charconv>
 #include <nlohmann/json.hpp>
 
 #include "mantissa/app/api/error.h"
@@ -12,8 +11,6 @@
 
 namespace mantissa::cli {
 namespace {
-
-constexpr std::int64_t kMany = std::int64_t{1} << 40;
 
 /// Parses "1,2,3".
 std::vector<std::int32_t> ids_of(const std::string& text) {
@@ -27,12 +24,11 @@ std::vector<std::int32_t> ids_of(const std::string& text) {
     if (words.empty())
       throw ConfigError(fmt::format("--prompt-ids {}: a token id is missing; write 1,2,3", in_quotes(text)));
     for (const std::string_view word : words) {
-      std::int32_t id = 0;
-      const auto [end, error] = std::from_chars(word.data(), word.data() + word.size(), id);
-      if (error != std::errc() || end != word.data() + word.size())
+      const auto id = number_in<std::int32_t>(word);
+      if (!id)
         throw ConfigError(
             fmt::format("--prompt-ids {}: {} is not a token id; write 1,2,3", text, in_quotes(word)));
-      ids.push_back(id);
+      ids.push_back(*id);
     }
     at = comma + 1;
   }
@@ -104,24 +100,13 @@ bool print_token(const api::Token& token) {
   return true;
 }
 
-}  // namespace
-
 int generate(const Arguments& a) {
   const std::vector<api::Prompt> prompts = prompts_of(a);
   api::GenerateOptions options;
   options.samples = a.integer("--samples", 1, std::int64_t{1} << 20);
   options.streams = a.integer("--streams", 1, 1024);
-  options.max_new_tokens = a.integer("--max-new-tokens", 1, std::int64_t{1} << 24);
-  options.temperature = a.number("--temperature");
-  options.top_k = a.integer("--top-k", 0, kMany);
-  options.top_p = a.number("--top-p");
-  options.min_p = a.number("--min-p");
-  options.repetition_penalty = a.number("--repetition-penalty");
-  options.stop = a.texts("--stop");
+  read_sampling(a, options);
   if (a.has("--best")) options.best = a.integer("--best", 1, options.samples);
-  options.seed = a.seed();
-  options.precision = precision_of(a);
-  options.hardware = hardware_of(a);
   const bool stream = a.has("--stream");
   if (stream && (prompts.size() > 1 || options.samples > 1 || a.has("--json")))
     throw ConfigError(
@@ -139,6 +124,31 @@ int generate(const Arguments& a) {
     print_text(made, options.best > 0);
   }
   return made.interrupted ? report_interrupt(signals, "the text ends at the last complete token") : 0;
+}
+
+}  // namespace
+
+Commands generate_commands() {
+  return {{.name = "generate",
+           .summary = "generate text, with the log-probability of each token",
+           .positionals = {{"MODEL", "a Hugging Face directory, a GGUF file, or a run"}},
+           .details = "Give exactly one of --prompt, --prompt-file, --prompts and --prompt-ids.",
+           .options = {{"--prompt", each, "TEXT", "text to continue; repeatable"},
+                       {"--prompt-file", each, "FILE", "file with a prompt, read byte for byte; repeatable"},
+                       {"--prompts", one, "FILE",
+                        "prompts, one per line: JSON lines with \"prompt\", or plain lines (.txt)"},
+                       {"--prompt-ids", each, "IDS", "token ids of a prompt: 1,2,3; repeatable"},
+                       {"--max-new-tokens", one, "N", "largest number of new tokens", "128"},
+                       kSampling,
+                       {"--samples", one, "N", "continuations of each prompt", "1"},
+                       {"--best", one, "K", "print only the K most likely samples of each prompt"},
+                       {"--stream", "print the text while it is made"},
+                       {"--streams", one, "N", "largest number of sequences decoded at once; changes no bit",
+                        "16"},
+                       kSeed,
+                       kAdapter},
+           .groups = {kPrecision, kRules, kHardware, kResults},
+           .run = generate}};
 }
 
 }  // namespace mantissa::cli

@@ -37,8 +37,6 @@ std::string token_text(const api::Tokenizer& tokenizer, std::optional<std::int32
   return token ? fmt::format("{} ({})", *id, printable(*token)) : fmt::format("{}", *id);
 }
 
-}  // namespace
-
 int tokenizer_encode(const Arguments& a) {
   const api::Tokenizer tokenizer(a.at(0));
   const std::string text = input_of(a, "--text-file");
@@ -101,6 +99,43 @@ int tokenizer_train(const Arguments& a) {
                trained.bytes);
   }
   return 0;
+}
+
+}  // namespace
+
+Commands tokenizer_commands() {
+  return {
+      {.name = "tokenizer encode",
+       .summary = "print the token ids of a text",
+       .positionals = {{"TOKENIZER", "byte, a tokenizer file, or a model directory or GGUF file with one"}},
+       .details = "Special tokens in the text are recognised if the tokenizer is a tokenizer.json, and the "
+                  "ids that its post-processor adds are included. Nothing else is added.",
+       .options = {{"--text-file", one, "FILE", "file with the text; default: standard input"}},
+       .groups = {kResults},
+       .run = tokenizer_encode},
+      {.name = "tokenizer decode",
+       .summary = "write the text of token ids to standard output, with special tokens",
+       .positionals = {{"TOKENIZER", "byte, a tokenizer file, or a model directory or GGUF file with one"}},
+       .options = {{"--ids-file", one, "FILE",
+                    "the ids: JSON of tokenizer encode, a JSON array, or numbers; default: standard input"}},
+       .groups = {kResults},
+       .run = tokenizer_decode},
+      {.name = "tokenizer info",
+       .summary = "describe a tokenizer: entries, and tokens that begin and end a text",
+       .positionals = {{"TOKENIZER", "byte, a tokenizer file, or a model directory or GGUF file with one"}},
+       .groups = {kResults},
+       .run = tokenizer_info},
+      {.name = "tokenizer train",
+       .summary = "train byte-level BPE on text files, and write tokenizer.json",
+       .positionals = {{"FILE", "a text file"}, {"[FILE…]", "more text files"}},
+       .details = "The file is one of Hugging Face's library tokenizers, with the end token <|endoftext|>, "
+                  "and the merges are those of its trainer. The result depends only on the text and the "
+                  "number of entries.",
+       .options = {{"--vocab-size", one, "N", "largest number of entries", "32000"},
+                   {"--out", one, "DIR", "directory for tokenizer.json"},
+                   {"--overwrite", "replace the tokenizer in the directory"}},
+       .groups = {kThreads, kResults},
+       .run = tokenizer_train}};
 }
 
 }  // namespace mantissa::cli

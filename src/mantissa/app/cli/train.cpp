@@ -1,12 +1,12 @@
 // mantissa train
 #include <fmt/ranges.h>
 
-#include <charconv>
 #include <nlohmann/json.hpp>
 
 #include "mantissa/app/api/error.h"
 #include "mantissa/app/cli/common.h"
 #include "mantissa/app/cli/fit.h"
+#include "mantissa/app/cli/output.h"
 #include "mantissa/app/cli/terminal.h"
 #include "mantissa/core/base/counted.h"
 #include "mantissa/core/base/words.h"
@@ -105,9 +105,8 @@ std::optional<std::int64_t> resume_step(const Arguments& a) {
   if (!a.has("--resume")) return std::nullopt;
   const std::string text = a.text("--resume");
   if (text.empty() || text == "latest") return 0;
-  std::int64_t step = 0;
-  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), step);
-  if (error != std::errc() || end != text.data() + text.size() || step < 1)
+  const auto step = number_in<std::int64_t>(text);
+  if (!step || *step < 1)
     throw ConfigError(fmt::format("--resume={}: must be the step of a state, such as --resume=100", text));
   return step;
 }
@@ -251,14 +250,45 @@ int run(const Arguments& a, bool online) {
   return summary.interrupted ? kInterrupted : 0;
 }
 
-}  // namespace
-
 int train(const Arguments& a) {
   return run(a, false);
 }
 
 int rl(const Arguments& a) {
   return run(a, true);
+}
+
+constexpr Option kOptions[] = {
+    {"--out", one, "DIR", "run directory; default: run.out of the config"},
+    {"--resume", maybe, "STEP", "continue from the newest state, or from the state of a step"},
+    {"--overwrite", "start from the beginning in a directory that contains a state"},
+    {"--on-nonfinite", one, "stop|skip|continue", "as --set run.on_nonfinite=…"},
+    {"--skip-batches", one, "STEPS", "as --set run.skip_batches=…: 7,9-12"},
+    {"--dry-run", "print the plan without training"},
+};
+
+}  // namespace
+
+Commands train_commands() {
+  return {
+      {.name = "train",
+       .summary = "train by a config, and write a run directory",
+       .positionals = {{"CONFIG", "the run's config, a TOML file"}},
+       .details = "A run directory that contains a state is overwritten only with --overwrite. Ctrl-C ends "
+                  "the run after writing its state; the same command with --resume continues it and ends "
+                  "with the same bytes.",
+       .options = {kOptions},
+       .groups = {kPrecision, kRules, kSet, kTarget, kHardware, kResults},
+       .run = train},
+      {.name = "rl",
+       .summary = "train by reinforcement learning: sample responses, reward them by a rule, and optimize "
+                  "the policy",
+       .positionals = {{"CONFIG", "the run's config, a TOML file with [rl]"}},
+       .details = "Like train, with samples.jsonl in the run directory: the responses of every rollout and "
+                  "their rewards.",
+       .options = {kOptions},
+       .groups = {kPrecision, kRules, kSet, kTarget, kHardware, kResults},
+       .run = rl}};
 }
 
 }  // namespace mantissa::cli

@@ -14,94 +14,50 @@
 namespace mantissa::cli {
 namespace {
 
-/// An option of transformers, vLLM, llama.cpp, PyTorch's launchers and others.
+/// Options of transformers, vLLM, llama.cpp, PyTorch's launchers and others.
 struct Foreign {
-  std::string_view name;  // with dashes
-  std::string_view option;
+  std::string_view names;   // with dashes, separated by spaces
+  std::string_view option;  // with or without a value
   std::string_view note = {};
 };
 
 constexpr Foreign kForeign[] = {
-    {"--max-tokens", "--max-new-tokens"},
+    {"--max-tokens --max-gen-len --num-tokens --n-predict --predict -n", "--max-new-tokens"},
     {"--max-length", "--max-new-tokens", "the prompt is not counted"},
-    {"--max-gen-len", "--max-new-tokens"},
-    {"--num-tokens", "--max-new-tokens"},
-    {"--n-predict", "--max-new-tokens"},
-    {"--predict", "--max-new-tokens"},
-    {"-n", "--max-new-tokens"},
-    {"--ctx-size", "--max-new-tokens",
-     "the context contains the prompt and these tokens; its size is not configurable"},
-    {"--context-size", "--max-new-tokens",
-     "the context contains the prompt and these tokens; its size is not configurable"},
-    {"--n-ctx", "--max-new-tokens",
-     "the context contains the prompt and these tokens; its size is not configurable"},
-    {"--max-model-len", "--max-new-tokens",
-     "the context contains the prompt and these tokens; its size is not configurable"},
-    {"-c", "--max-new-tokens",
+    {"--ctx-size --context-size --n-ctx --max-model-len -c", "--max-new-tokens",
      "the context contains the prompt and these tokens; its size is not configurable"},
     {"--temp", "--temperature"},
     {"--topk", "--top-k"},
     {"--topp", "--top-p"},
     {"--do-sample", "--temperature", "above 0 draws"},
     {"--greedy", "--temperature", "0 is greedy"},
-    {"--num-return-sequences", "--samples"},
-    {"--num-samples", "--samples"},
-    {"--n", "--samples"},
+    {"--num-return-sequences --num-samples --n --n-samples", "--samples"},
     {"--best-of", "--best"},
     {"--repeat-penalty", "--repetition-penalty"},
-    {"--stop-strings", "--stop"},
-    {"--stop-sequences", "--stop"},
-    {"--n-samples", "--samples"},
-    {"--batch-size", "--streams"},
-    {"--batch-size", "--set", "batch.global_batch_size=N"},
-    {"--parallel", "--streams"},
-    {"--max-num-seqs", "--streams"},
-    {"--text", "--prompt"},
-    {"-p", "--prompt"},
-    {"--input", "--prompt-file"},
-    {"--file", "--prompt-file"},
-    {"-f", "--prompt-file"},
+    {"--stop-strings --stop-sequences", "--stop"},
+    {"--batch-size --parallel --max-num-seqs", "--streams"},
+    {"--batch-size", "--set batch.global_batch_size=N"},
+    {"--text -p", "--prompt"},
+    {"--input --file -f", "--prompt-file"},
     {"--input-ids", "--prompt-ids"},
-    {"--random-seed", "--seed"},
-    {"-s", "--seed"},
-    {"--dataset", "--data"},
-    {"--data-path", "--data"},
-    {"--seq-len", "--sequence-length"},
-    {"--seq-length", "--sequence-length"},
-    {"--max-seq-length", "--sequence-length"},
-    {"--block-size", "--sequence-length"},
-    {"--dtype", "--precision"},
-    {"--torch-dtype", "--precision"},
-    {"--mixed-precision", "--precision", "bf16-mixed"},
-    {"--bf16", "--precision", "bf16-mixed"},
-    {"--fp16", "--precision", "16-mixed"},
-    {"--half", "--precision", "16-mixed"},
-    {"--tf32", "--precision", "tf32"},
-    {"--policy", "--precision"},
+    {"--random-seed -s", "--seed"},
+    {"--dataset --data-path", "--data"},
+    {"--seq-len --seq-length --max-seq-length --block-size", "--sequence-length"},
+    {"--dtype --torch-dtype --policy", "--precision"},
+    {"--mixed-precision --bf16", "--precision bf16-mixed"},
+    {"--fp16 --half", "--precision 16-mixed"},
+    {"--tf32", "--precision tf32"},
     {"--deepspeed-config", "--deepspeed"},
-    {"--num-threads", "--threads"},
-    {"--n-threads", "--threads"},
-    {"-t", "--threads"},
-    {"-j", "--threads"},
-    {"--gpu", "--device"},
-    {"--cuda", "--device"},
-    {"--device-map", "--device"},
+    {"--num-threads --n-threads -t -j", "--threads"},
+    {"--gpu --cuda --device-map", "--device"},
     {"--hardware", "--target"},
-    {"--output", "--out"},
-    {"--output-dir", "--out"},
-    {"--out-dir", "--out"},
-    {"--save-dir", "--out"},
-    {"-o", "--out"},
-    {"--resume-from-checkpoint", "--resume"},
-    {"--continue", "--resume"},
-    {"--force", "--overwrite"},
-    {"--overwrite-output-dir", "--overwrite"},
-    {"--to", "--dtype"},
-    {"--outtype", "--dtype"},
+    {"--output --output-dir --out-dir --save-dir -o", "--out"},
+    {"--resume-from-checkpoint --continue", "--resume"},
+    {"--force --overwrite-output-dir", "--overwrite"},
+    {"--to --outtype", "--dtype"},
     {"--loss-scale-window", "--window"},
     {"--min-loss-scale", "--min-scale"},
-    {"--silent", "--quiet"},
-    {"-q", "--quiet"},
+    {"--silent -q", "--quiet"},
 };
 
 /// Options that other programs use for the first argument.
@@ -147,11 +103,11 @@ std::string meant_option(const Command& command, std::string_view option, std::s
   const std::string word = with_dashes(option);
   if (word != option && find_option(command, word) != nullptr) return fmt::format("did you mean {}?", word);
   for (const Foreign& foreign : kForeign) {
-    if (foreign.name != word || find_option(command, foreign.option) == nullptr) continue;
-    const bool is_value = foreign.note.find(' ') == std::string_view::npos && !foreign.note.empty();
-    return is_value ? fmt::format("did you mean {} {}?", foreign.option, foreign.note)
-                    : fmt::format("did you mean {}?{}", foreign.option,
-                                  foreign.note.empty() ? "" : fmt::format(" ({})", foreign.note));
+    const std::vector<std::string_view> names = split_words(foreign.names, " ");
+    const std::string_view taken = foreign.option.substr(0, foreign.option.find(' '));
+    if (std::ranges::find(names, word) == names.end() || find_option(command, taken) == nullptr) continue;
+    const std::string note = foreign.note.empty() ? "" : fmt::format(" ({})", foreign.note);
+    return fmt::format("did you mean {}?{}", foreign.option, note);
   }
   const bool subject = std::ranges::find(kSubjects, word) != kSubjects.end();
   if (subject && !command.positionals.empty()) {
@@ -165,9 +121,8 @@ std::string meant_option(const Command& command, std::string_view option, std::s
   for (const Option* known : options_of(command)) names.emplace_back(known->name);
   if (const std::optional<std::string> near = nearest(word, names))
     return fmt::format("did you mean {}?", *near);
-  if (const Option* elsewhere = find_option(word))
-    return fmt::format("it is an option of {}", elsewhere->commands);
-  return {};
+  const std::vector<std::string> takers = commands_with(word);
+  return takers.empty() ? "" : fmt::format("it is an option of {}", list_of(takers));
 }
 
 }  // namespace
