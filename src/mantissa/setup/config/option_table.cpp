@@ -1,0 +1,350 @@
+// The table of a config's keys: one row for each.
+#include <algorithm>
+#include <functional>
+#include <initializer_list>
+#include <iterator>
+#include <limits>
+#include <utility>
+
+#include "mantissa/setup/config/optimizer.h"
+#include "mantissa/setup/config/options.h"
+
+namespace mantissa::config {
+namespace {
+
+constexpr double kMany = 9007199254740992;  // 2^53: every smaller whole number is exact in f64
+constexpr double kLong = 16777216;  // 2^24: the product of a row's tokens and a batch's rows cannot overflow
+constexpr double kInfinite = std::numeric_limits<double>::infinity();
+
+/// The values that a key accepts.
+struct Valid {
+  Range range = {};
+  std::vector<std::string> choices = {}, later = {};
+  bool path = false;
+};
+
+Valid from(double min, double max = kInfinite) {
+  return {.range = {.min = min, .max = max}};
+}
+Valid above(double min, double max = kInfinite) {
+  return {.range = {.min = min, .max = max, .above = true}};
+}
+Valid words(std::vector<std::string> choices, std::vector<std::string> later = {}) {
+  return {.choices = std::move(choices), .later = std::move(later)};
+}
+/// A path, or one of `words`.
+Valid path(std::vector<std::string> words = {}) {
+  return {.choices = std::move(words), .path = true};
+}
+
+std::vector<std::string> optimizer_names() {
+  std::vector<std::string> names;
+  for (const optim::Optimizer* optimizer : optim::all_optimizers()) names.emplace_back(optimizer->name);
+  return names;
+}
+
+template <class Section>
+struct Key {
+  template <class Value>
+  Key(std::string_view key, Value Section::*member, std::string description, Valid valid = {})
+      : key(key),
+        slot([member](Section& section) -> Slot { return &(section.*member); }),
+        description(std::move(description)),
+        valid(std::move(valid)) {}
+  std::string_view key;
+  std::function<Slot(Section&)> slot;
+  std::string description;
+  Valid valid;
+};
+
+/// Appends the keys of the section that `get` returns of a config.
+template <class Section, class Get>
+void add(std::vector<Option>& table, std::string_view section, Get get,
+         std::initializer_list<Key<Section>> keys) {
+  for (const Key<Section>& k : keys) {
+    const auto slot = [get, of_section = k.slot](RunConfig& c) { return of_section(std::invoke(get, c)); };
+    table.push_back(
+        {section, k.key, slot, k.description, k.valid.range, k.valid.choices, k.valid.later, k.valid.path});
+  }
+}
+
+void add_model_and_data(std::vector<Option>& table) {
+  add<RunSection>(
+      table, "run", &RunConfig::run,
+      {
+          {"name", &RunSection::name, "name of the run; default: the name of the config file"},
+          {"out", &RunSection::out, "run directory, relative to the current directory; default: runs/NAME"},
+          {"seed", &RunSection::seed, "seed of the initial weights and of the data order", from(0)},
+          {"steps", &RunSection::steps, "number of optimizer steps", from(1, kMany)},
+          {"threads", &RunSection::threads, "number of threads, 0: all cores; changes no bit", from(0, 1024)},
+          {"on_nonfinite", &RunSection::on_nonfinite,
+           "a step with an inf or NaN that no loss scale cures: stop the run, skip the step, or continue "
+           "with it",
+           words({"stop", "skip", "continue"})},
+          {"skip_batches", &RunSection::skip_batches, "steps whose batch is skipped, such as \"7,9-12\""},
+      });
+  add<ModelSection>(
+      table, "model", &RunConfig::model,
+      {
+          {"path", &ModelSection::path,
+           "Hugging Face directory or GGUF file with the config and weights of the model", path()},
+          {"config", &ModelSection::config, "config.json of the model; weights are initialised from the seed",
+           path()},
+      });
+  add<DataSection>(
+      table, "data", &RunConfig::data,
+      {
+          {"source", &DataSection::source,
+           "\"kk\" (Knights-and-Knaves puzzles), or files and globs; \"kk\" among files requires "
+           "data.weights",
+           path({"kk"})},
+          {"format", &DataSection::format, "file format: auto (by file name), text, jsonl or tokens",
+           words({"auto", "text", "jsonl", "tokens"}, {"binidx"})},
+          {"id_type", &DataSection::id_type,
+           "type of the ids in token files without a header: auto (uint16 if model.vocab_size is below "
+           "65,536, else uint32), uint16 or uint32",
+           words({"auto", "uint16", "uint32"})},
+          {"tokenizer", &DataSection::tokenizer,
+           "\"byte\", \"model\" (the tokenizer next to the weights), or a tokenizer file",
+           path({"byte", "model"})},
+          {"sequence_length", &DataSection::sequence_length,
+           "tokens per sequence; 0 under rl, its default: those of the longest prompt and its response",
+           from(0, kLong)},
+          {"people_min", &DataSection::people_min, "fewest people in a puzzle, if source is \"kk\"",
+           from(2, 8)},
+          {"people_max", &DataSection::people_max, "most people in a puzzle, if source is \"kk\"",
+           from(2, 8)},
+          {"shuffle", &DataSection::shuffle, "shuffle the sequences differently in every epoch"},
+          {"validation", &DataSection::validation,
+           "held-out share of the sequences (the last ones), or files",
+           Valid{.range = {.min = 0, .max = 1, .below = true}, .path = true}},
+          {"packing", &DataSection::packing,
+           "pack several documents (or rows of sft) per row; attention and positions restart in each"},
+          {"weights", &DataSection::weights,
+           "shares of the rows, one number for each entry of source; without them the sources form one "
+           "stream",
+           above(0)},
+          {"separator", &DataSection::separator,
+           "id that ends a document in token files, for packing; -1: the one in the file's header",
+           from(-1, 2147483647)},
+          {"template", &DataSection::chat_template,
+           "chat template of conversations: auto (the tokenizer's own), a built-in one (chatml, llama3, "
+           "qwen, mistral, gemma), a Jinja file, or none (prompt and completion as they are)",
+           path({"auto", "none", "chatml", "llama3", "qwen", "mistral", "gemma"})},
+          {"train_on", &DataSection::train_on,
+           "messages that sft and dpo train: assistant (every answer), last (the last answer), or all "
+           "(every token)",
+           words({"assistant", "last", "all"})},
+          {"truncate", &DataSection::truncate,
+           "conversations longer than a row: refuse (stop with an error), skip, or drop tokens from the "
+           "left or right",
+           words({"refuse", "skip", "left", "right"})},
+          {"masked_rows", &DataSection::masked_rows,
+           "rows of sft or pairs with nothing to train: skip, or refuse (stop with an error)",
+           words({"skip", "refuse"})},
+          {"empty_answers", &DataSection::empty_answers,
+           "rows of sft or pairs with an empty answer: skip, train the end of the turn, or refuse (stop "
+           "with an error)",
+           words({"skip", "train", "refuse"})},
+      });
+  add<TrainSection>(
+      table, "train", &RunConfig::train,
+      {
+          {"objective", &TrainSection::objective,
+           "training objective: pretrain (every token), sft (the answers of conversations), reward or dpo "
+           "(pairs of answers), or rl (`mantissa rl`)",
+           words({"pretrain", "sft", "reward", "dpo", "rl"})},
+      });
+  add<AdapterSection>(
+      table, "adapter", &RunConfig::adapter,
+      {
+          {"kind", &AdapterSection::kind,
+           "what to train: none (all weights), or lora (low-rank adapters of linear layers, on frozen "
+           "weights)",
+           words({"none", "lora"})},
+          {"rank", &AdapterSection::rank, "rank of the adapters", from(1, kLong)},
+          {"alpha", &AdapterSection::alpha, "adapters are multiplied by alpha / rank", above(0)},
+          {"target", &AdapterSection::target, "scopes of the adapted linear layers, as in rules"},
+          {"rslora", &AdapterSection::rslora, "multiply by alpha / √rank instead (rsLoRA)"},
+          {"dora", &AdapterSection::dora, "train the magnitude of each row of the weights too (DoRA)"},
+          {"base", &AdapterSection::base,
+           "format of the frozen weights in memory: f32, bf16, f16, or params (that of the policy); int8, "
+           "nf4 or nf4-double for those of linear layers (QLoRA)",
+           words({"params", "f32", "bf16", "f16", "int8", "nf4", "nf4-double"})},
+          {"path", &AdapterSection::path,
+           "directory of an adapter of peft to continue from, with its rank, alpha, layers, rslora and dora",
+           path()},
+      });
+}
+
+void add_optimization(std::vector<Option>& table) {
+  add<BatchSection>(
+      table, "batch", &RunConfig::batch,
+      {
+          {"global_batch_size", &BatchSection::global_batch_size, "sequences per optimizer step",
+           from(1, kLong)},
+          {"micro_batch_size", &BatchSection::micro_batch_size,
+           "sequences per micro-batch; changes memory, but no bit; default: 8, or the largest smaller "
+           "divisor of the batch",
+           from(1, kLong)},
+          {"leaf", &BatchSection::leaf, "sequences per leaf, whose gradients are one term of the sum",
+           from(1, kLong)},
+          {"shards", &BatchSection::shards,
+           "gradient groups, added as data-parallel ranks would, in a fixed tree", from(1, kLong)},
+          {"recompute", &BatchSection::recompute,
+           "activations to recompute in the backward pass instead of keeping them: none, attention or "
+           "block; changes memory and time, but no bit",
+           words({"none", "attention", "block"})},
+          {"chunk_tokens", &BatchSection::chunk_tokens,
+           "tokens at a time of layers that treat tokens separately, such as the feed-forward: a multiple "
+           "of 256, or 0 for all at once; changes memory, but no bit",
+           from(0, kLong)},
+      });
+  add<OptimizerSection>(table, "optimizer", &RunConfig::optimizer,
+                        {
+                            {"name", &OptimizerSection::name, "update rule", words(optimizer_names())},
+                            {"lr", &OptimizerSection::lr, "peak learning rate", above(0)},
+                        });
+  std::ranges::move(optimizer_options(), std::back_inserter(table));  // those of the update rules
+  add<OptimizerSection>(table, "optimizer", &RunConfig::optimizer,
+                        {
+                            {"max_grad_norm", &OptimizerSection::max_grad_norm,
+                             "largest gradient norm, enforced by clipping; 0: no clipping", from(0)},
+                        });
+  add<ScheduleSection>(
+      table, "schedule", &RunConfig::schedule,
+      {
+          {"name", &ScheduleSection::name, "decay of the learning rate after warm-up",
+           words({"cosine", "constant", "linear"})},
+          {"warmup_steps", &ScheduleSection::warmup_steps,
+           "steps of linear warm-up; default: 20, or all steps of a shorter run", from(0, kMany)},
+          {"min_lr_ratio", &ScheduleSection::min_lr_ratio, "final learning rate as a share of the peak",
+           from(0, 1)},
+      });
+  add<RunConfig>(
+      table, "precision", std::identity{},
+      {
+          {"deepspeed", &RunConfig::deepspeed, "DeepSpeed JSON file, as for --deepspeed", path()},
+          {"native_only", &RunConfig::native_only,
+           "reject a run that needs a format without native support on the machine; changes no bit"},
+      });
+  add<LossScaleSection>(
+      table, "precision.loss_scale", &RunConfig::loss_scale,
+      {
+          {"rule", &LossScaleSection::rule,
+           "update rule of the scale: deepspeed, or torch (default window 2000)",
+           words({"deepspeed", "torch"})},
+          {"loss_scale", &LossScaleSection::loss_scale, "0: dynamic; otherwise the constant scale", from(0)},
+          {"initial_scale_power", &LossScaleSection::initial_scale_power,
+           "the initial scale is 2 to this power", from(0, 127)},
+          {"loss_scale_window", &LossScaleSection::loss_scale_window, "clean steps before the scale doubles",
+           from(1, kMany)},
+          {"hysteresis", &LossScaleSection::hysteresis, "overflows before the scale halves", from(1, kMany)},
+          {"consecutive_hysteresis", &LossScaleSection::consecutive_hysteresis,
+           "a clean step resets the count of overflows"},
+          {"min_loss_scale", &LossScaleSection::min_loss_scale, "smallest scale", above(0)},
+          {"raise_error_at_min_scale", &LossScaleSection::raise_error_at_min_scale,
+           "stop when the scale would fall below its minimum"},
+          {"forward_overflow_patience", &LossScaleSection::forward_overflow_patience,
+           "stop at this many steps in a row that overflow in the forward pass; 0: never", from(0, kMany)},
+      });
+  add<CheckpointSection>(table, "checkpoint", &RunConfig::checkpoint,
+                         {
+                             {"interval", &CheckpointSection::interval,
+                              "steps between saved states; 0: only at the end", from(0, kMany)},
+                             {"keep", &CheckpointSection::keep, "number of states to keep", from(1, kMany)},
+                         });
+  add<LogSection>(table, "log", &RunConfig::log,
+                  {
+                      {"interval", &LogSection::interval,
+                       "steps between lines of metrics.jsonl and TensorBoard", from(1, kMany)},
+                      {"tensorboard", &LogSection::tensorboard, "write TensorBoard events"},
+                      {"health_interval", &LogSection::health_interval,
+                       "steps between measurements of what roundings lose; 0: none", from(0, kMany)},
+                      {"observe", &LogSection::observe,
+                       "values whose statistics are logged: \"SCOPE; SCOPE: op=softmax pass=backward\""},
+                      {"observe_interval", &LogSection::observe_interval, "steps between these observations",
+                       from(1, kMany)},
+                  });
+}
+
+void add_post_training(std::vector<Option>& table) {
+  add<DpoSection>(
+      table, "dpo", &RunConfig::dpo,
+      {
+          {"beta", &DpoSection::beta, "strength of the tie to the reference model", above(0)},
+          {"label_smoothing", &DpoSection::label_smoothing,
+           "assumed share of pairs in the wrong order (cDPO); only for the sigmoid loss", from(0, 0.5)},
+          {"loss", &DpoSection::loss, "sigmoid (DPO), or ipo", words({"sigmoid", "ipo"})},
+          {"nll_coef", &DpoSection::nll_coef,
+           "share of the negative log-likelihood of the chosen answers in the loss", from(0)},
+          {"reference", &DpoSection::reference,
+           "model directory of the reference; empty: the starting weights", path()},
+      });
+  add<RlSection>(
+      table, "rl", &RunConfig::rl,
+      {
+          {"algorithm", &RlSection::algorithm, "estimator of the advantages",
+           words({"grpo", "dr-grpo", "ppo", "reinforce++", "reinforce++-baseline", "rloo"})},
+          {"reward", &RlSection::reward,
+           "kk (Knights and Knaves), exact, \"regex:PATTERN\", or \"program:COMMAND\""},
+          {"prompts_per_step", &RlSection::prompts_per_step, "prompts of a rollout", from(1, kLong)},
+          {"samples_per_prompt", &RlSection::samples_per_prompt, "responses to each prompt", from(1, kLong)},
+          {"epochs", &RlSection::epochs, "passes over the responses of a rollout", from(1, kLong)},
+          {"minibatches", &RlSection::minibatches,
+           "optimizer steps of a pass; a rollout serves epochs × minibatches steps", from(1, kLong)},
+          {"temperature", &RlSection::temperature, "temperature of the sampling", above(0)},
+          {"top_p", &RlSection::top_p,
+           "probability of the most likely tokens among which responses are sampled", above(0, 1)},
+          {"max_new_tokens", &RlSection::max_new_tokens, "longest response", from(1, kLong)},
+          {"clip_low", &RlSection::clip_low, "the ratio is clipped below 1 − clip_low", from(0, 1)},
+          {"clip_high", &RlSection::clip_high, "the ratio is clipped above 1 + clip_high", from(0)},
+          {"dual_clip", &RlSection::dual_clip,
+           "bound of the loss of tokens with a negative advantage, as a factor above 1; 0: none", from(0)},
+          {"gamma", &RlSection::gamma, "discount of later rewards, in ppo and reinforce++", from(0, 1)},
+          {"lambda", &RlSection::lambda, "λ of generalized advantage estimation, in ppo", from(0, 1)},
+          {"whiten", &RlSection::whiten,
+           "advantages are whitened over the tokens of a rollout; auto: in ppo, reinforce++ and "
+           "reinforce++-baseline",
+           words({"auto", "batch", "none"})},
+          {"value_clip", &RlSection::value_clip,
+           "largest change of a value that lowers its loss, in ppo; 0: none", from(0)},
+          {"value_coef", &RlSection::value_coef, "share of the value loss, in ppo", from(0)},
+          {"entropy_coef", &RlSection::entropy_coef, "share of the mean entropy that the loss subtracts",
+           from(0)},
+          {"kl", &RlSection::kl, "estimator of the divergence from the reference",
+           words({"none", "k1", "k2", "k3"})},
+          {"kl_in", &RlSection::kl_in, "the divergence is a part of the loss, or of the reward",
+           words({"loss", "reward"})},
+          {"kl_coef", &RlSection::kl_coef, "its coefficient", from(0)},
+          {"loss_mean", &RlSection::loss_mean,
+           "mean over the tokens of the batch, mean over sequences of their means, or sum / (rows · "
+           "max_new_tokens)",
+           words({"token", "sequence", "constant"})},
+          {"importance", &RlSection::importance,
+           "importance weights of samples of another policy (importance_cap): of each token, or of sequences",
+           words({"token", "sequence"})},
+          {"importance_cap", &RlSection::importance_cap, "largest importance weight; 0: no weights", from(0)},
+          {"rollout_precision", &RlSection::rollout_precision,
+           "another policy for sampling; empty: that of training, which gives equal log-probabilities"},
+          {"reference", &RlSection::reference,
+           "model directory of the reference, or none; empty: the starting weights", path({"none"})},
+          {"reward_timeout", &RlSection::reward_timeout,
+           "seconds that a reward program may take for the samples of a rollout", above(0, kMany)},
+      });
+}
+
+}  // namespace
+
+std::span<const Option> option_table() {
+  static const std::vector<Option> table = [] {
+    std::vector<Option> all;
+    add_model_and_data(all);
+    add_optimization(all);
+    add_post_training(all);
+    return all;
+  }();
+  return table;
+}
+
+}  // namespace mantissa::config
