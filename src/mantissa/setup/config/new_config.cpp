@@ -12,6 +12,12 @@
 namespace mantissa::config {
 namespace {
 
+constexpr std::string_view kFirstLines =
+    "# {about}\n# mantissa help KEY explains a key, such as optimizer.lr; mantissa help keys lists all.\n";
+constexpr std::string_view kPrecisionSection = R"([precision]
+policy = "bf16-mixed"         # mantissa doctor recommends one for this machine
+# rules = ["lm_head: compute=f32"]      another format for a part; mantissa explain shows what it changes)";
+
 /// Returns `text` for a string of TOML in double quotes.
 std::string in_toml(std::string_view text) {
   std::string out;
@@ -43,11 +49,13 @@ std::string new_config(const ConfigTask& task, const NewConfig& o) {
   about.front() = static_cast<char>(about.front() - 'a' + 'A');
   const std::pair<std::string_view, std::string> values[] = {
       {"{about}", about + "."},
+      {"{precision}", std::string(kPrecisionSection)},
       {"{name}", in_toml(o.name)},
       {"{model}", in_toml(o.model.empty() ? kUnknownModel : std::string_view(o.model))},
       {"{source}", in_toml(o.source.empty() ? task.source : std::string_view(o.source))}};
+  const std::string all = std::string(kFirstLines) + std::string(task.text);
   std::string text;
-  for (std::string_view rest = task.text; !rest.empty();) {
+  for (std::string_view rest = all; !rest.empty();) {
     const auto* const value =
         std::ranges::find_if(values, [&](const auto& v) { return rest.starts_with(v.first); });
     const bool place = value != std::end(values);

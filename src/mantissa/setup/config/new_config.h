@@ -14,7 +14,7 @@ struct ConfigTask {
   std::string_view data;     // a row of the data as a line of a file; empty: any text, or generated puzzles
   std::string_view source;   // the default of NewConfig::source; "kk" needs no files
   bool has_model = false;    // it begins with a model's weights
-  std::string_view text;     // with {about}, {name}, {model} and {source} to fill in
+  std::string_view text;     // of the config, without its first lines; new_config() fills it in
 };
 
 /// Returns all tasks.

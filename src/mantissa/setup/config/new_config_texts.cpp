@@ -1,4 +1,5 @@
-// The texts of the configs that mantissa init writes. {about}, {name}, {model} and {source} are filled in.
+// The texts of the configs that mantissa init writes. new_config() adds their first lines, and fills in
+// {name}, {model}, {source} and {precision}.
 #include <array>
 
 #include "mantissa/setup/config/new_config.h"
@@ -10,9 +11,7 @@ constexpr std::string_view kConversation =
     R"({"messages": [{"role": "user", "content": "…"}, {"role": "assistant", "content": "…"}]})";
 constexpr std::string_view kPair = R"({"prompt": "…", "chosen": "…", "rejected": "…"})";
 
-constexpr std::string_view kPretrain = R"(# {about}
-# mantissa help KEY explains a key, such as optimizer.lr; mantissa help keys lists all.
-[run]
+constexpr std::string_view kPretrain = R"([run]
 name = "{name}"
 steps = 1000
 
@@ -48,17 +47,13 @@ name = "cosine"
 warmup_steps = 50
 min_lr_ratio = 0.1
 
-[precision]
-policy = "bf16-mixed"         # mantissa doctor recommends one for this machine
-# rules = ["lm_head: compute=f32"]      another format for a part; mantissa explain shows what it changes
+{precision}
 
 [checkpoint]
 interval = 250                # steps between states, from which --resume continues
 )";
 
-constexpr std::string_view kContinue = R"(# {about}
-# mantissa help KEY explains a key, such as optimizer.lr; mantissa help keys lists all.
-[run]
+constexpr std::string_view kContinue = R"([run]
 name = "{name}"
 steps = 200
 
@@ -87,17 +82,13 @@ name = "cosine"
 warmup_steps = 20
 min_lr_ratio = 0.1
 
-[precision]
-policy = "bf16-mixed"         # mantissa doctor recommends one for this machine
-# rules = ["lm_head: compute=f32"]      another format for a part; mantissa explain shows what it changes
+{precision}
 
 [checkpoint]
 interval = 100                # steps between states, from which --resume continues
 )";
 
-constexpr std::string_view kFinetune = R"(# {about}
-# mantissa help KEY explains a key, such as optimizer.lr; mantissa help keys lists all.
-[run]
+constexpr std::string_view kFinetune = R"([run]
 name = "{name}"
 steps = 200
 
@@ -130,17 +121,13 @@ name = "cosine"
 warmup_steps = 10
 min_lr_ratio = 0.1
 
-[precision]
-policy = "bf16-mixed"         # mantissa doctor recommends one for this machine
-# rules = ["lm_head: compute=f32"]      another format for a part; mantissa explain shows what it changes
+{precision}
 
 [checkpoint]
 interval = 50                 # steps between states, from which --resume continues
 )";
 
-constexpr std::string_view kLora = R"(# {about}
-# mantissa help KEY explains a key, such as optimizer.lr; mantissa help keys lists all.
-[run]
+constexpr std::string_view kLora = R"([run]
 name = "{name}"
 steps = 200
 
@@ -180,17 +167,13 @@ name = "cosine"
 warmup_steps = 10
 min_lr_ratio = 0.1
 
-[precision]
-policy = "bf16-mixed"         # mantissa doctor recommends one for this machine
-# rules = ["lm_head: compute=f32"]      another format for a part; mantissa explain shows what it changes
+{precision}
 
 [checkpoint]
 interval = 50                 # steps between states, from which --resume continues
 )";
 
-constexpr std::string_view kDpo = R"(# {about}
-# mantissa help KEY explains a key, such as optimizer.lr; mantissa help keys lists all.
-[run]
+constexpr std::string_view kDpo = R"([run]
 name = "{name}"
 steps = 200
 
@@ -225,17 +208,13 @@ name = "cosine"
 warmup_steps = 10
 min_lr_ratio = 0.1
 
-[precision]
-policy = "bf16-mixed"         # mantissa doctor recommends one for this machine
-# rules = ["lm_head: compute=f32"]      another format for a part; mantissa explain shows what it changes
+{precision}
 
 [checkpoint]
 interval = 50                 # steps between states, from which --resume continues
 )";
 
-constexpr std::string_view kReward = R"(# {about}
-# mantissa help KEY explains a key, such as optimizer.lr; mantissa help keys lists all.
-[run]
+constexpr std::string_view kReward = R"([run]
 name = "{name}"
 steps = 200
 
@@ -267,17 +246,13 @@ name = "cosine"
 warmup_steps = 10
 min_lr_ratio = 0.1
 
-[precision]
-policy = "bf16-mixed"         # mantissa doctor recommends one for this machine
-# rules = ["lm_head: compute=f32"]      another format for a part; mantissa explain shows what it changes
+{precision}
 
 [checkpoint]
 interval = 50                 # steps between states, from which --resume continues
 )";
 
-constexpr std::string_view kRl = R"(# {about}
-# mantissa help KEY explains a key, such as optimizer.lr; mantissa help keys lists all.
-[run]
+constexpr std::string_view kRl = R"([run]
 name = "{name}"
 steps = 40
 
@@ -314,17 +289,13 @@ name = "cosine"
 warmup_steps = 4
 min_lr_ratio = 0.1
 
-[precision]
-policy = "bf16-mixed"         # mantissa doctor recommends one for this machine
-# rules = ["lm_head: compute=f32"]      another format for a part; mantissa explain shows what it changes
+{precision}
 
 [checkpoint]
 interval = 10                 # steps between states, from which --resume continues
 )";
 
-constexpr std::string_view kLongContext = R"(# {about}
-# mantissa help KEY explains a key, such as optimizer.lr; mantissa help keys lists all.
-[run]
+constexpr std::string_view kLongContext = R"([run]
 name = "{name}"
 
 # The stages run one after the other in one run.
@@ -373,9 +344,7 @@ lr = 1e-3
 name = "constant"
 warmup_steps = 2
 
-[precision]
-policy = "bf16-mixed"         # mantissa doctor recommends one for this machine
-# rules = ["lm_head: compute=f32"]      another format for a part; mantissa explain shows what it changes
+{precision}
 
 [checkpoint]
 interval = 20                 # steps between states, from which --resume continues
