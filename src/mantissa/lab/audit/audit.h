@@ -126,14 +126,14 @@ struct Finding {
   std::vector<std::int64_t> rows = {};  // data rows of that batch
   double share = 0;                     // of elements
   std::map<std::string, double> evidence = {};
-  std::optional<std::string> rule = {};        // that --rule takes
-  std::optional<Cure> cure = {};               // Cure::tested: it was replayed, and the finding was gone
+  std::optional<std::string> rule = {};             // that --rule takes
+  std::optional<Cure> cure = {};                    // Cure::tested: it was replayed, and the finding was gone
   std::vector<std::vector<std::string>> more = {};  // arguments of other cures to try
-  std::vector<Alternative> alternatives = {};  // to the cure, in order of memory and time
-  std::string command = {};                    // the cure as a whole command, if the program knows it
-  std::string remark = {};                     // if no cure works: which ones were tried
-  std::string text;                            // one sentence
-  double severity = 0;                         // findings are sorted by it, the worst first
+  std::vector<Alternative> alternatives = {};       // to the cure, in order of memory and time
+  std::string command = {};                         // the cure as a whole command, if the program knows it
+  std::string remark = {};                          // if no cure works: which ones were tried
+  std::string text;                                 // one sentence
+  double severity = 0;                              // findings are sorted by it, the worst first
   std::string parameters_op =
       {};  // `op` of a finding about several parameters that counts these elements too
 };

@@ -10,8 +10,8 @@
 #include "mantissa/setup/config/run_config.h"
 #include "mantissa/setup/data/answers.h"
 #include "mantissa/setup/data/chat_format.h"
-#include "mantissa/text/rows/conversation_row.h"
 #include "mantissa/text/puzzles/kk.h"
+#include "mantissa/text/rows/conversation_row.h"
 #include "mantissa/text/rows/row.h"
 #include "mantissa/text/tokenizer/tokenizer.h"
 

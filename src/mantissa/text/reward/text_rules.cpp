@@ -2,9 +2,9 @@
 #include <fmt/format.h>
 
 #include "mantissa/core/base/error.h"
+#include "mantissa/text/puzzles/kk_reward.h"
 #include "mantissa/text/reward/reference.h"
 #include "mantissa/text/reward/rules.h"
-#include "mantissa/text/puzzles/kk_reward.h"
 
 namespace mantissa::reward {
 namespace {

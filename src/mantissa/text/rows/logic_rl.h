@@ -5,8 +5,8 @@
 #include <string>
 #include <vector>
 
-#include "mantissa/text/rows/conversation_row.h"
 #include "mantissa/text/puzzles/kk_statement.h"
+#include "mantissa/text/rows/conversation_row.h"
 
 namespace mantissa::text {
 

@@ -123,7 +123,8 @@ HealthFinding HealthWatch::finding(const Found& f, std::string kind, std::string
           f.worst,         f.part / f.of, {std::move(text), std::move(cures)},
           f.worst_share,   f.absmax,      f.gradient,
           at_.lr,          at_.first,     at_.last,
-          f.master,        f.arithmetic,  f.vectors,     f.names};
+          f.master,        f.arithmetic,  f.vectors,
+          f.names};
 }
 
 template <class Loss, class Limit>
