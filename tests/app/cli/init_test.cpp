@@ -82,6 +82,9 @@ TEST(InitTasks, AreListedAndEachHasATest) {
     EXPECT_TRUE(has(mantissa(folder, "help init").out, task.name)) << task.name;
   }
   EXPECT_EQ(api::config_tasks().size(), 8U) << "add a new task to the tests above";
+  const json tasks = json::parse(mantissa(folder, "init --json").out);
+  EXPECT_EQ(tasks.size(), 8U);
+  EXPECT_EQ(tasks[0]["task"], api::config_tasks()[0].name);
 }
 
 TEST(InitTasks, FillInModelAndDataRelativeToTheFile) {

@@ -24,8 +24,8 @@ TEST(Groups, TheLastMatchThatHasAKeyGivesIt) {
   EXPECT_FALSE(norm.freeze);
   EXPECT_TRUE(settings_of(groups, kNames[2]).freeze);
   EXPECT_FALSE(settings_of(groups, kNames[3]).freeze);
-  EXPECT_EQ(settings_of(groups, kNames[2]).quantised(), QuantFormat::nf4);
-  EXPECT_EQ(settings_of(groups, kNames[3]).quantised(), std::nullopt);  // trained after all
+  EXPECT_EQ(settings_of(groups, kNames[2]).held_in(), QuantFormat::nf4);
+  EXPECT_EQ(settings_of(groups, kNames[3]).held_in(), std::nullopt);  // trained after all
   EXPECT_EQ(settings_of(groups, kNames[4]).lr_scale, 0.5);
   EXPECT_EQ(settings_of({}, kNames[4]).weight_decay, std::nullopt);
 }

@@ -53,7 +53,14 @@ int init(const Arguments& a) {
   if (a.given().empty()) {
     if (a.has("--out") || a.has("--model") || a.has("--data"))
       throw ConfigError("init: TASK is missing; mantissa init lists the tasks");
-    print_with_headings(list_of_tasks());
+    if (a.has("--json")) {
+      nlohmann::ordered_json tasks = nlohmann::ordered_json::array();
+      for (const api::ConfigTask& task : api::config_tasks())
+        tasks.push_back({{"task", task.name}, {"summary", task.summary}, {"command", task.command}});
+      fmt::print("{}\n", tasks.dump());
+    } else {
+      print_with_headings(list_of_tasks());
+    }
     return 0;
   }
   const api::ConfigTask task = api::config_task(a.at(0));

@@ -32,7 +32,7 @@ struct GroupSettings {
   std::optional<QuantFormat> quantize = {};  // null: the policy's formats
 
   /// Returns the format in which the weight of a linear layer is held, or null for the policy's.
-  std::optional<QuantFormat> quantised() const { return freeze ? quantize : std::nullopt; }
+  std::optional<QuantFormat> held_in() const { return freeze ? quantize : std::nullopt; }
 };
 GroupSettings settings_of(std::span<const Group> groups, std::string_view parameter);
 

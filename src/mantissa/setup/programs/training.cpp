@@ -45,7 +45,7 @@ graph::Graph training_graph(const config::RunConfig& config, const model::ModelC
 plan::QuantisedSlots quantised_slots(const config::RunConfig& config, const model::ModelConfig& model) {
   if (model.adapter != nullptr) return model::held_in_blocks(model);
   return [groups = std::span<const optim::Group>(config.optimizer.groups)](std::string_view name) {
-    return optim::settings_of(groups, name).quantised();
+    return optim::settings_of(groups, name).held_in();
   };
 }
 
