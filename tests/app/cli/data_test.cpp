@@ -47,6 +47,9 @@ TEST_F(DataCommands, ShardsAreWrittenDescribedAndTrainedOn) {
   for (json* description : {&ids, &text}) (*description)["sources"][0].erase("name");
   EXPECT_EQ(ids, text);
   EXPECT_EQ(text["sample_ids"][0][0], 'd');
+  EXPECT_TRUE(
+      has(text["samples"][0].get<std::string>(), "document 4"));  // whole, as nothing in the pack is masked
+  EXPECT_FALSE(has(text["samples"][0].get<std::string>(), "[["));
   EXPECT_EQ(text["documents"], 300);
   EXPECT_EQ(text["tokens"], shards["tokens"]);
   write(folder / "run.toml", tiny_config(3, "32-true"));

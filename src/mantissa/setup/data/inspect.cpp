@@ -6,7 +6,9 @@
 #include <cmath>
 #include <memory>
 #include <numeric>
+#include <span>
 #include <utility>
+#include <vector>
 
 #include "mantissa/core/base/error.h"
 #include "mantissa/setup/config/stages.h"
@@ -33,23 +35,36 @@ Lengths lengths_of(std::vector<std::int64_t> lengths) {
           sum / static_cast<double>(lengths.size())};
 }
 
-/// Returns the beginning of a row as text, or as ids. Parts that are not predicted are in brackets if the
-/// rest of the row is.
+/// Returns for each id of the rows whether it is not predicted. Nothing predicts the first id of a row, so it
+/// counts as the one after it.
+std::vector<bool> masked_ids(const text::StepData& rows) {
+  std::vector<bool> masked(rows.ids.size());
+  if (!rows.weighted()) return masked;
+  std::size_t id = 0;
+  for (std::int64_t r = 0; r < rows.rows; ++r) {
+    const std::span targets = rows.targets_of(r);
+    const std::span weights = rows.weights_of(r);
+    for (std::size_t t = 0; t <= targets.size(); ++t, ++id) {
+      const std::size_t target = std::max<std::size_t>(t, 1) - 1;
+      masked[id] = targets.empty() || targets[target] < 0 || weights[target] == 0;
+    }
+  }
+  return masked;
+}
+
+/// Returns the beginning of a row, or of the rows of a pack, as text, or as ids. Parts that are not predicted
+/// are in brackets if the rest of the row is.
 std::string beginning(const text::StepData& row, const tokenizer::Tokenizer* tokenizer) {
   // Of a conversation the beginnings of all parts, so that an answer is shown after a long prompt.
   constexpr std::size_t kOfPart = 24;
   const std::size_t count =
       row.weighted() ? row.ids.size() : std::min<std::size_t>(kShownTokens, row.ids.size());
-  // Nothing predicts the first id, so it counts as the one after it.
-  const auto masked = [&](std::size_t t) {
-    const std::size_t target = std::max<std::size_t>(t, 1) - 1;
-    return row.weighted() && (row.targets[target] < 0 || row.weights[target] == 0);
-  };
-  const bool marks = row.predicted() + 1 < static_cast<std::int64_t>(row.ids.size());
+  const std::vector<bool> masked = masked_ids(row);
+  const bool marks = row.predicted() + row.rows < static_cast<std::int64_t>(row.ids.size());
   std::string text;
   for (std::size_t begin = 0; begin < count;) {
     std::size_t end = begin + 1;
-    while (end < count && masked(end) == masked(begin)) ++end;
+    while (end < count && masked[end] == masked[begin]) ++end;
     const bool cut = marks && end - begin > kOfPart;
     std::vector<std::int32_t> ids(row.ids.begin() + static_cast<std::ptrdiff_t>(begin),
                                   row.ids.begin() + static_cast<std::ptrdiff_t>(cut ? begin + kOfPart : end));
@@ -61,7 +76,7 @@ std::string beginning(const text::StepData& row, const tokenizer::Tokenizer* tok
       part = tokenizer->decode(ids);
     }
     if (cut) part += "…";
-    text += marks && masked(begin) ? "[[" + part + "]]" : part;
+    text += marks && masked[begin] ? "[[" + part + "]]" : part;
     begin = end;
   }
   return text;
