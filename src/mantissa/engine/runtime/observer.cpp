@@ -336,26 +336,34 @@ void Observer::take(const std::function<void(const ObservedValue&)>& see) {
 
 std::size_t observer_bytes(const plan::Program& program,
                            const std::function<bool(const plan::Step&)>& wanted) {
-  std::size_t values = 0, inside = 0;
-  std::vector<std::size_t> outputs;  // the largest of each index, as computed again
-  std::size_t kept = 0;
-  for_each_step(program, wanted, [&](const plan::Step& step, std::span<const ObservedValue> of) {
-    if (of.empty()) return;
-    values += of.size();
-    if (std::ranges::any_of(of, &ObservedValue::is_inside)) inside = 1;
-    outputs.resize(std::max(outputs.size(), step.outputs.size()));
-    std::size_t before = 0;
+  std::size_t values = 0, kept = 0;
+  // The largest output of each index, as computed again without its rounding, and without one inside the
+  // step.
+  std::vector<std::size_t> wide, inside;
+  const auto grow = [&](std::vector<std::size_t>& largest, const plan::Step& step) {
+    largest.resize(std::max(largest.size(), step.outputs.size()));
     for (std::size_t o = 0; o < step.outputs.size(); ++o) {
-      const plan::Buffer& out = program.buffer(step.outputs[o]);
-      outputs[o] = std::max(
-          outputs[o], static_cast<std::size_t>(out.held_shape().count()) * bytes_of(program.arithmetic));
+      const auto count = static_cast<std::size_t>(program.buffer(step.outputs[o]).held_shape().count());
+      largest[o] = std::max(largest[o], count * bytes_of(program.arithmetic));
+    }
+  };
+  for_each_step(program, wanted, [&](const plan::Step& step, std::span<const ObservedValue> of) {
+    values += of.size();
+    const auto rounds = [](const ObservedValue& v) { return v.rounds && !v.is_operand(); };
+    if (std::ranges::any_of(of, rounds)) grow(wide, step);
+    if (std::ranges::any_of(of, &ObservedValue::is_inside)) grow(inside, step);
+    std::size_t before = 0;
+    for (const plan::BufferId id : step.outputs) {
+      const plan::Buffer& out = program.buffer(id);
       // Steps overwrite what they continue: a sum, a gradient or a state.
       if (step.op->alias >= 0 || out.home != plan::Home::activation) before += out.stored_bytes();
     }
-    kept = std::max(kept, before);
+    if (!of.empty()) kept = std::max(kept, before);
   });
-  const std::size_t again = std::accumulate(outputs.begin(), outputs.end(), std::size_t{0});
-  return values * sizeof(ObservedValue) + (1 + inside) * again + kept;
+  const auto sum = [](const std::vector<std::size_t>& all) {
+    return std::accumulate(all.begin(), all.end(), std::size_t{0});
+  };
+  return values * sizeof(ObservedValue) + sum(wide) + sum(inside) + kept;
 }
 
 }  // namespace mantissa::runtime
