@@ -88,5 +88,15 @@ TEST_F(OpenModel, NamesWhatIsNotAModel) {
   expect_refused(folder / "loop", "cannot be read: Too many levels of symbolic links");
 }
 
+TEST_F(OpenModel, WhatCannotBeReadIsNotAbsent) {
+  for (const char* name : {"config.json", "adapter_config.json", "state"}) {
+    const fs::path run = folder / (std::string("of_") + name);
+    fs::create_directories(run);
+    fs::create_symlink(name, run / name);  // a loop
+    const std::string message = test::message_of<FileError>([&] { open_model(run); });
+    EXPECT_EQ(message, (run / name).string() + ": cannot be read: Too many levels of symbolic links");
+  }
+}
+
 }  // namespace
 }  // namespace mantissa::io

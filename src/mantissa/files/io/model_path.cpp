@@ -9,6 +9,7 @@
 
 #include "mantissa/core/base/error.h"
 #include "mantissa/files/io/checkpoint.h"
+#include "mantissa/files/io/file.h"
 #include "mantissa/files/io/state.h"
 
 namespace mantissa::io {
@@ -54,11 +55,10 @@ ModelPath open_file(const fs::path& path) {
 }
 
 ModelPath open_directory(const fs::path& path) {
-  std::error_code error;  // what cannot be looked up in a directory is not there
-  const auto has = [&](const char* name) { return fs::exists(path / name, error); };
+  const auto has = [&](const char* name) { return io::exists(path / name); };
   if (has("config.json") || has_usual_weights(path)) return directory(path);
   if (has(kStateTensors)) return state(path);
-  if (fs::is_directory(path / "model", error)) return directory(path / "model");
+  if (has("model") && fs::is_directory(path / "model")) return directory(path / "model");
   if (const fs::path adapter = adapter_folder(path); !adapter.empty())
     return {ModelPath::Kind::adapter, adapter, adapter};
   const std::vector<FoundState> states = find_states(path);
@@ -74,9 +74,8 @@ ModelPath open_model(const fs::path& path) {
 }
 
 fs::path adapter_folder(const fs::path& path) {
-  std::error_code error;  // an inaccessible file does not exist
   for (const fs::path& folder : {path, path / kAdapterFolder}) {
-    if (fs::exists(folder / kAdapterConfig, error)) return folder;
+    if (io::exists(folder / kAdapterConfig)) return folder;
   }
   return {};
 }

@@ -29,7 +29,7 @@ struct ModelPath {
 ModelPath open_model(const std::filesystem::path& path);
 
 /// Returns the directory in PEFT's layout that `path` names: itself or, of a run, its adapter; "" if there is
-/// none.
+/// none. Throws FileError for what cannot be read.
 std::filesystem::path adapter_folder(const std::filesystem::path& path);
 
 /// Returns true for a file that begins as GGUF files do, or has their suffix.

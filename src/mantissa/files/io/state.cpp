@@ -10,6 +10,7 @@
 #include "mantissa/core/base/error.h"
 #include "mantissa/core/numeric/scaled.h"
 #include "mantissa/files/io/atomic.h"
+#include "mantissa/files/io/file.h"
 #include "mantissa/files/io/hash.h"
 #include "mantissa/files/io/json.h"
 #include "mantissa/files/io/safetensors_stream.h"
@@ -111,8 +112,11 @@ void remove_partial(const fs::path& states) {
 
 std::vector<FoundState> find_states(const fs::path& run) {
   std::vector<FoundState> states;
+  if (!io::exists(run / "state")) return states;
   std::error_code none;
-  for (const fs::directory_entry& entry : fs::directory_iterator(run / "state", none)) {
+  fs::directory_iterator entries(run / "state", none);
+  if (none) throw FileError(fmt::format("{}: cannot be read: {}", (run / "state").string(), none.message()));
+  for (const fs::directory_entry& entry : entries) {
     const std::optional<std::int64_t> step = step_of(entry.path());
     if (step && entry.is_directory(none)) states.push_back({*step, entry.path()});
   }

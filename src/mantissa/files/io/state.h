@@ -49,7 +49,8 @@ struct FoundState {
   std::filesystem::path path;
 };
 
-/// Returns the states of run directory `run`, oldest first; none if the directory does not exist.
+/// Returns the states of run directory `run`, oldest first; none if the directory does not exist. Throws
+/// FileError for what cannot be read.
 std::vector<FoundState> find_states(const std::filesystem::path& run);
 
 /// Writes the state of header.step atomically. Then keeps the newest `keep` (at least 1) states up to this
