@@ -2,7 +2,7 @@
 #include "files/convert/gguf_testing.h"
 #include "mantissa/core/base/error.h"
 #include "mantissa/files/gguf/gguf_file.h"
-#include "mantissa/setup/data/rows.h"
+#include "mantissa/setup/data/file_rows.h"
 #include "mantissa/setup/data/tokenizer.h"
 #include "text/rows/temp_files.h"
 

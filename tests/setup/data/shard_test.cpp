@@ -9,8 +9,8 @@
 
 #include "mantissa/core/base/error.h"
 #include "mantissa/setup/config/run_config.h"
+#include "mantissa/setup/data/file_rows.h"
 #include "mantissa/setup/data/inspect.h"
-#include "mantissa/setup/data/rows.h"
 #include "mantissa/text/rows/corpus.h"
 #include "mantissa/text/rows/shard_header.h"
 #include "mantissa/text/rows/sources.h"

@@ -12,7 +12,7 @@
 #include "mantissa/engine/plan/rules.h"
 #include "mantissa/files/io/model_path.h"
 #include "mantissa/generate/eval/row_model.h"
-#include "mantissa/setup/data/rows.h"
+#include "mantissa/setup/data/file_rows.h"
 #include "mantissa/setup/programs/evaluation.h"
 
 namespace mantissa::eval {

@@ -13,7 +13,7 @@
 #include "mantissa/generate/eval/puzzles.h"
 #include "mantissa/precision/policy/policy.h"
 #include "mantissa/setup/config/run_config.h"
-#include "mantissa/setup/data/rows.h"
+#include "mantissa/setup/data/file_rows.h"
 #include "mantissa/setup/weights/model_files.h"
 #include "mantissa/text/rows/dataset.h"
 

@@ -12,6 +12,9 @@
 
 namespace mantissa::data {
 
+/// The name of generated puzzles in messages.
+inline constexpr const char* kPuzzles = "the puzzles of kk";
+
 /// Returns true for {"kk"}.
 bool names_puzzles(const std::vector<std::string>& source);
 /// Returns true if "kk" is among the entries of a mixture.

@@ -3,7 +3,6 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <functional>
 #include <map>
 #include <memory>
 #include <optional>
@@ -17,7 +16,6 @@
 #include "mantissa/text/rows/known_ids.h"
 #include "mantissa/text/rows/readers.h"
 #include "mantissa/text/rows/sources.h"
-#include "mantissa/text/tokenizer/characters.h"
 #include "mantissa/text/tokenizer/kinds.h"
 
 namespace mantissa::data {
@@ -36,8 +34,6 @@ std::vector<std::int32_t> enough_puzzles(const config::RunConfig& config,
     if (static_cast<std::int64_t>(ids.size()) > tokens) return ids;
   }
 }
-
-constexpr const char* kPuzzles = "the puzzles of kk";
 
 /// The values that the stages of a run share: the tokens that they need together, and the ids of their
 /// sources.
@@ -220,21 +216,6 @@ text::StepData all_rows(const text::Dataset& set) {
   return set.step(1, set.training_rows());
 }
 
-/// Splits a stream into rows of `sequence_length`. A shorter text becomes one short row.
-text::StepData stream_rows(std::vector<std::int32_t> ids, std::int64_t sequence_length,
-                           const std::string& name) {
-  text::Dataset::Options options;
-  options.sequence_length = std::min(sequence_length, static_cast<std::int64_t>(ids.size()) - 1);
-  if (options.sequence_length < 1)
-    throw ConfigError(fmt::format("{}: fewer than two tokens, so nothing can be predicted", name));
-  options.shuffle = false;
-  return all_rows({std::move(ids), options, "--data"});
-}
-
-}  // namespace
-
-namespace {
-
 /// Returns the rows of one stage, or of a run without stages.
 text::Dataset stage_set(const config::RunConfig& config, const model::ModelConfig& model, Memory memory,
                         text::Dataset::Options options, Stages& stages, std::vector<std::string>* notes) {
@@ -361,186 +342,14 @@ void add_notes(const config::RunConfig& config, const model::ModelConfig& model,
                   kByteEntries - 1, model.vocab_size - kByteEntries, model.vocab_size));
 }
 
-namespace {
-
-/// Returns the tokenizer of files, or of held-out puzzles, for a model without a config.
-std::unique_ptr<tokenizer::Tokenizer> tokenizer_for(const weights::ModelSource& source,
-                                                    const std::vector<std::string>& files,
-                                                    const text::FileFormat& format) {
-  const bool text = names_puzzles(files) || text::holds_text(files, format.name);
-  // Ids need no tokenizer, so a file that cannot be read does not matter.
-  std::unique_ptr<tokenizer::Tokenizer> tokenizer =
-      text ? tokenizer_of(source) : tokenizer::make_tokenizer("byte");
-  if (tokenizer == nullptr) {
-    throw ConfigError(
-        fmt::format("--data {}: {}. Encode the text with the model's tokenizer, and give files of ids with "
-                    "the format tokens",
-                    files.front(), why_no_tokenizer(source)));
-  }
-  return tokenizer;
-}
-
-/// Returns the stream of files, or of held-out puzzles, for a model without a config.
-std::vector<std::int32_t> file_tokens(const weights::ModelSource& source,
-                                      const std::vector<std::string>& files, const text::FileFormat& format) {
-  const std::unique_ptr<tokenizer::Tokenizer> tokenizer = tokenizer_for(source, files, format);
-  const std::int64_t vocabulary = source.config.vocab_size;
-  if (!names_puzzles(files)) {
-    check_shards(
-        files, format, [&] { return tokenizer_of(source); }, "the model's tokenizer");
-    return text::read_tokens(files, format, *tokenizer, vocabulary);
-  }
-  std::vector<std::int32_t> ids = puzzle_tokens(held_out_puzzles(), *tokenizer);
-  text::check_known_ids(ids, *tokenizer, vocabulary, kPuzzles);
-  return ids;
-}
-
-/// Appends the parts of a document of data::document_rows().
-void add_parts(std::span<const std::int32_t> ids, std::int64_t window, std::vector<text::Row>& rows) {
-  const std::int64_t size = std::ssize(ids);
-  for (std::int64_t predicted = 1; predicted < size;) {
-    const std::int64_t end = std::min(predicted + window, size),
-                       begin = std::max<std::int64_t>(0, end - window - 1);
-    text::Row& row = rows.emplace_back();
-    row.ids.assign(ids.begin() + begin, ids.begin() + end);
-    row.labels = row.ids;
-    std::fill_n(row.labels.begin(), predicted - begin, text::kIgnoredLabel);
-    predicted = end;
-  }
-}
-
-/// Returns the number of parts between white space, at least 1.
-std::int64_t count_words(std::string_view text) {
-  std::int64_t words = 1;
-  bool in_space = false;
-  for (std::size_t at = 0; at < text.size();) {
-    const bool space = text::is_space(text::decode_utf8(text, at));
-    if (space && !in_space) ++words;
-    in_space = space;
-  }
-  return words;
-}
-
-}  // namespace
-
-text::StepData file_rows(const weights::ModelSource& source, const std::vector<std::string>& files,
-                         const text::FileFormat& format, std::int64_t sequence_length) {
-  return stream_rows(file_tokens(source, files, format), sequence_length, files.front());
-}
-
-text::StepData file_windows(const weights::ModelSource& source, const std::vector<std::string>& files,
-                            const text::FileFormat& format, std::int64_t window, std::int64_t stride) {
-  return windows_of(file_tokens(source, files, format), window, stride, files.front());
-}
-
-text::StepData windows_of(std::span<const std::int32_t> ids, std::int64_t window, std::int64_t stride,
-                          const std::string& name) {
-  if (window < 2 || stride < 1 || stride > window) {
-    throw ConfigError(
-        fmt::format("--window {} --stride {}: the window has at least 2 tokens, and the stride is "
-                    "between 1 and the window",
-                    window, stride));
-  }
-  const std::int64_t size = std::ssize(ids);
-  if (size < 2)
+text::StepData stream_rows(std::vector<std::int32_t> ids, std::int64_t sequence_length,
+                           const std::string& name) {
+  text::Dataset::Options options;
+  options.sequence_length = std::min(sequence_length, static_cast<std::int64_t>(ids.size()) - 1);
+  if (options.sequence_length < 1)
     throw ConfigError(fmt::format("{}: fewer than two tokens, so nothing can be predicted", name));
-  const std::int64_t length = std::min(window, size);
-  const std::int64_t count = 1 + (size - length + stride - 1) / stride;
-  text::StepData data = text::empty_step(count, length - 1);
-  std::int64_t predicted = 1;  // ids before this one are predicted already
-  for (std::int64_t w = 0; w < count; ++w) {
-    const std::int64_t begin = w * stride, end = std::min(begin + length, size);
-    text::Row row;
-    row.ids.assign(ids.begin() + begin, ids.begin() + end);
-    row.labels = row.ids;
-    const std::int64_t known = std::clamp<std::int64_t>(predicted - begin, 0, end - begin);
-    std::fill_n(row.labels.begin(), known, text::kIgnoredLabel);
-    predicted = end;
-    text::append_row(row, w, data);
-  }
-  return data;
-}
-
-text::StepData document_rows(const weights::ModelSource& source, const std::vector<std::string>& files,
-                             const text::FileFormat& format, std::int64_t window, std::int64_t& words) {
-  if (names_puzzles(files) || !text::holds_text(files, format.name))
-    throw ConfigError(fmt::format("--documents: {} holds no text", files.front()));
-  const std::unique_ptr<tokenizer::Tokenizer> tokenizer = tokenizer_for(source, files, format);
-  const text::Corpus corpus = text::read_corpus(files, format, *tokenizer, source.config.vocab_size);
-  const std::int32_t separator = tokenizer->separator();
-  std::vector<text::Row> rows;
-  std::int64_t begin = 0, longest = 0;
-  for (const std::int64_t length : corpus.document_lengths()) {
-    std::vector<std::int32_t> ids(static_cast<std::size_t>(length) + 1, tokenizer->bos().value_or(separator));
-    corpus.read(begin, std::span(ids).subspan(1));
-    begin += length;
-    if (ids.back() == separator) ids.pop_back();
-    if (ids.size() < 2) continue;  // an empty document
-    words += count_words(tokenizer->decode(std::span(ids).subspan(1)));
-    add_parts(ids, window, rows);
-  }
-  if (rows.empty()) throw ConfigError(fmt::format("{}: all documents are empty", files.front()));
-  for (const text::Row& row : rows) longest = std::max(longest, std::ssize(row.ids) - 1);
-  text::StepData data = text::empty_step(std::ssize(rows), longest);
-  for (std::size_t r = 0; r < rows.size(); ++r) text::append_row(rows[r], static_cast<std::int64_t>(r), data);
-  return data;
-}
-
-bool holds_conversations(const std::vector<std::string>& files, const std::string& format) {
-  if (names_puzzles(files) || (format != "auto" && format != "jsonl")) return false;
-  const std::string first = text::expand_files(files).front();
-  if (format == "auto" && !text::is_jsonl(first)) return false;
-  bool found = false;
-  text::read_json_lines(first, [&](const nlohmann::ordered_json& row, std::int64_t) {
-    found = text::is_conversation(row);
-    return false;
-  });
-  return found;
-}
-
-namespace {
-
-/// Returns as answer_rows() the rows that `encode` makes.
-text::StepData encoded_answers(const weights::ModelSource& source, const std::string& name,
-                               const std::string& template_name, std::int64_t sequence_length,
-                               std::vector<std::string>& notes,
-                               const std::function<std::vector<text::Row>(SftEncoder&)>& encode) {
-  const std::unique_ptr<tokenizer::Tokenizer> tokenizer = tokenizer_of(source);
-  if (tokenizer == nullptr) throw ConfigError(fmt::format("--data {}: {}", name, why_no_tokenizer(source)));
-  std::optional<ChatFormat> format;
-  if (template_name != "none") {
-    format.emplace(source, template_name, "--template", *tokenizer);
-    format->fix_date();
-  }
-  constexpr std::int64_t kUnlimited = std::int64_t{1} << 24;
-  const std::int64_t positions = source.config.max_position_embeddings;
-  SftRules rules;
-  rules.truncate = "left";
-  rules.sequence_length = sequence_length > 0 ? sequence_length : positions > 0 ? positions : kUnlimited;
-  SftEncoder encoder(rules, format ? &*format : nullptr, *tokenizer, source.config.vocab_size);
-  const std::vector<text::Row> rows = encode(encoder);
-  notes.push_back(describe(encoder.counts(), rules, name));
-  if (rows.empty()) throw ConfigError(fmt::format("--data {}: no row has an answer to predict", name));
-  text::StepData data = text::empty_step(static_cast<std::int64_t>(rows.size()), encoder.counts().longest);
-  for (std::size_t r = 0; r < rows.size(); ++r) text::append_row(rows[r], static_cast<std::int64_t>(r), data);
-  data.sequence_length = data.longest();
-  return data;
-}
-
-}  // namespace
-
-text::StepData answer_rows(const weights::ModelSource& source, const std::vector<std::string>& files,
-                           const std::string& template_name, std::int64_t sequence_length,
-                           std::vector<std::string>& notes) {
-  return encoded_answers(source, files.front(), template_name, sequence_length, notes,
-                         [&](SftEncoder& e) { return encode_all(e, files, held_out_puzzles()); });
-}
-
-text::StepData answer_rows(const weights::ModelSource& source, const std::vector<PlacedConversation>& rows,
-                           const std::string& name, const std::string& template_name,
-                           std::int64_t sequence_length, std::vector<std::string>& notes) {
-  return encoded_answers(source, name, template_name, sequence_length, notes,
-                         [&](SftEncoder& e) { return encode_all(e, rows); });
+  options.shuffle = false;
+  return all_rows({std::move(ids), options, "--data"});
 }
 
 text::StepData memory_rows(const model::ModelConfig& model, Memory memory, std::int64_t sequence_length) {
