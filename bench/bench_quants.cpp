@@ -1,4 +1,4 @@
-// Products with weights in quantised blocks next to the same weights in bf16: y = x·Wᵀ and dx = dy·W, with
+// Products with weights in quantized blocks next to the same weights in bf16: y = x·Wᵀ and dx = dy·W, with
 // factors in bf16. bench_quants [THREADS]
 #include <fmt/format.h>
 
@@ -38,7 +38,7 @@ Storage in_bf16(const std::vector<float>& values) {
   return storage;
 }
 
-/// A weight [kRows, kWidth] in a quantised format, or in bf16.
+/// A weight [kRows, kWidth] in a quantized format, or in bf16.
 struct Weight {
   std::string_view name = "bf16";
   std::optional<QuantFormat> format;

@@ -8,7 +8,7 @@ built: the parts that are used are plain PyTorch. All tensors are f32, [blocks, 
 
     mx.values            blocks of many kinds, ten of each
     mx.mxfp8, mx.mxfp8-e5m2, mx.mxfp4
-                         microxcaling's quantisation of them: rounding "even", shared exponent "max", no custom_cuda
+                         microxcaling's quantization of them: rounding "even", shared exponent "max", no custom_cuda
     text.values          blocks where microxcaling departs from the OCP text (docs/numerics.md, "Formats")
     text.mxfp8, .mxfp8-e5m2, .mxfp4
                          torchao's to_mx of them, scaling mode FLOOR
@@ -120,7 +120,7 @@ def torchao(tree):
 
 
 def transformer_engine(tree):
-    """The reference quantiser of its recipes: the method alone, as the rest of the file needs the built package."""
+    """The reference quantizer of its recipes: the method alone, as the rest of the file needs the built package."""
     file = pathlib.Path(tree) / "transformer_engine/pytorch/custom_recipes/reference_nvfp4.py"
     needed = ("cast_to_fp4x2", "_quantize_blockwise_reference")
     found = [node for node in ast.walk(ast.parse(file.read_text())) if isinstance(node, ast.FunctionDef) and node.name in needed]

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Writes tests/files/gguf/golden_quants.h: blocks of every quantised type of GGUF files, and their values.
+"""Writes tests/files/gguf/golden_quants.h: blocks of every quantized type of GGUF files, and their values.
 
 The values are those of the pip package gguf, whose f32 arithmetic gives the same bits as ggml-quants.c (all
 products are exact). Blocks are random bytes, with scales that are ordinary, the largest of f16, subnormal,

@@ -1,12 +1,12 @@
 #!/usr/bin/env python3
-"""Makes tests/golden/quants.safetensors: matrices that bitsandbytes quantised to int8 and nf4 on a CPU.
+"""Makes tests/golden/quants.safetensors: matrices that bitsandbytes quantized to int8 and nf4 on a CPU.
 
     golden_quants.py [FILE] [--only nf4|double|int8]
 
     values                [32, 640] f32: normal rows of several magnitudes, outliers, zeros, ties of nf4
     nf4.codes             [32, 320] u8, nf4.scales [320]: quantize_4bit(blocksize=64)
     nf4.values            [8, 640]: dequantize_4bit of the first rows
-    double.mean           [1], double.groups [2], double.codes [320] u8: the scales under double quantisation
+    double.mean           [1], double.groups [2], double.codes [320] u8: the scales under double quantization
     double.values         [8, 640]: dequantize_4bit of the first rows with these scales
     int8.codes            [32, 640] u8 (two's complement), int8.absmax [32]: int8_vectorwise_quant
     int8.values           [8, 640]: int8_vectorwise_dequant of the first rows

@@ -1,5 +1,5 @@
-// Matrices in quantised blocks: products, look-ups and log-probabilities have the bits of those of their
-// dequantised values, and nothing after a matrix is read.
+// Matrices in quantized blocks: products, look-ups and log-probabilities have the bits of those of their
+// dequantized values, and nothing after a matrix is read.
 #include "mantissa/core/numeric/quants.h"
 
 #include <fmt/format.h>
@@ -43,9 +43,9 @@ class LastBytes {
 };
 
 /// A matrix of random codes, scales and minima, zeros and subnormal f16 numbers among them.
-class Quantised {
+class Quantized {
  public:
-  Quantised(QuantFormat f, std::int64_t r, std::int64_t w, std::mt19937& random)
+  Quantized(QuantFormat f, std::int64_t r, std::int64_t w, std::mt19937& random)
       : format(f), rows(r), width(w), blocks_(bytes()) {
     std::uint8_t* const all = blocks_.data();
     for (std::size_t i = 0; i < bytes(); ++i) all[i] = static_cast<std::uint8_t>(random());
@@ -98,7 +98,7 @@ class Quantised {
     o.scales = view().scales;
     return o;
   }
-  /// The dequantised values, rounded to `type`.
+  /// The dequantized values, rounded to `type`.
   Tensor values(Scalar type) const {
     const auto w = static_cast<std::size_t>(width);
     std::vector<float> wide(static_cast<std::size_t>(rows) * w);
@@ -148,7 +148,7 @@ const Reading kReadings[] = {
 
 TEST_P(Quants, PartsOfARowHaveTheBitsOfTheWholeRow) {
   std::mt19937 random(kSeed);
-  const Quantised matrix(GetParam(), 1, 192, random);
+  const Quantized matrix(GetParam(), 1, 192, random);
   const std::vector<double> want = matrix.values(Scalar::f32).values();
   for (const SimdTarget target : simd_targets()) {
     for (std::size_t begin = 0; begin < 192; begin += 7) {
@@ -166,7 +166,7 @@ TEST_P(Quants, PartsOfARowHaveTheBitsOfTheWholeRow) {
 TEST_P(Quants, MultiplyEveryNumberOfFewRowsWithTheBitsOfTheirValues) {
   std::mt19937 random(kSeed);
   const std::int64_t depth = whole(GetParam(), 544);
-  const Quantised matrix(GetParam(), 53, depth, random);
+  const Quantized matrix(GetParam(), 53, depth, random);
   for (const Reading& reading : {kReadings[0], kReadings[1]}) {
     const Tensor values = matrix.values(reading.type);
     std::vector<std::int64_t> counts(33);
@@ -191,7 +191,7 @@ TEST_P(Quants, MultiplyEveryNumberOfFewRowsWithTheBitsOfTheirValues) {
 TEST_P(BlockQuants, AreMultipliedInterleavedWithTheBitsOfTheirValues) {
   std::mt19937 random(kSeed);
   for (const std::int64_t n : {1, 16, 24, 53, 112}) {
-    const Quantised matrix(GetParam(), n, 544, random);
+    const Quantized matrix(GetParam(), n, 544, random);
     const Storage copy(interleaved_bytes(n, 544, GetParam()));
     interleave(best(), n, 544, GetParam(), reinterpret_cast<const std::byte*>(matrix.data()), copy.data());
     const LastBytes nothing(matrix.bytes());
@@ -225,7 +225,7 @@ TEST_P(Quants, MultiplyInEveryFormatAndOrientationWithTheBitsOfTheirValues) {
     for (const bool along : {true, false}) {
       const std::int64_t n = along ? size.n : whole(GetParam(), size.n),
                          k = along ? whole(GetParam(), size.k) : size.k;
-      const Quantised matrix(GetParam(), along ? n : k, along ? k : n, random);
+      const Quantized matrix(GetParam(), along ? n : k, along ? k : n, random);
       for (const Reading& reading : kReadings) {
         const Tensor values = matrix.values(reading.type);
         Case x({size.m, n, k}, kF32, 2);
@@ -249,7 +249,7 @@ TEST_P(Quants, TinyScalesKeepTheirBits) {
   // Scales down to the smallest f16, and factors of A for which products are subnormal: units that drop
   // subnormal numbers must not be used.
   std::mt19937 random(kSeed);
-  Quantised matrix(GetParam(), 48, 64, random);
+  Quantized matrix(GetParam(), 48, 64, random);
   const bool apart = traits(GetParam()).apart;
   if (apart) matrix.set_scales(random, -149);
   for (std::size_t b = 0; !apart && b < matrix.bytes(); b += traits(GetParam()).bytes) {
@@ -286,7 +286,7 @@ TEST_P(Quants, TinyScalesKeepTheirBits) {
 TEST_P(BlockQuants, RowsThatAreLookedUpHaveTheBitsOfTheirValues) {
   std::mt19937 random(kSeed);
   const std::vector<std::int32_t> ids = {4, 0, 18, 4, 7};
-  const Quantised table(GetParam(), 19, 1056, random);
+  const Quantized table(GetParam(), 19, 1056, random);
   for (const Scalar type : {Scalar::f32, Scalar::bf16}) {
     for (const Scalar to : {Scalar::f64, Scalar::f32, Scalar::bf16, Scalar::f16}) {
       Tensor want(to, 5, 1056, 3);
@@ -303,7 +303,7 @@ TEST_P(BlockQuants, RowsThatAreLookedUpHaveTheBitsOfTheirValues) {
 TEST_P(BlockQuants, LogProbabilitiesHaveTheBitsOfTheirValues) {
   constexpr std::int64_t kTokens = 5, kChannels = 64, kEntries = kVocabularyChunk + 37;
   std::mt19937 random(kSeed);
-  const Quantised weight(GetParam(), kEntries, kChannels, random);
+  const Quantized weight(GetParam(), kEntries, kChannels, random);
   const testing::Batch batch({kTokens});
   const std::vector<std::int32_t> ids = {3, -1, 1060, 0, 512};
   for (const Reading& reading : {kReadings[0], kReadings[1]}) {
@@ -335,7 +335,7 @@ TEST_P(BlockQuants, LogProbabilitiesHaveTheBitsOfTheirValues) {
 
 TEST(QuantTables, WithScalesApartAreErrors) {
   std::mt19937 random(kSeed);
-  const Quantised table(QuantFormat::nf4, 3, 64, random);
+  const Quantized table(QuantFormat::nf4, 3, 64, random);
   Tensor to(Scalar::f32, 1, 64);
   const std::int32_t id = 1;
   EXPECT_THROW(gather(best(), 1, 64, table.matrix(Scalar::f32), &id, to, QuantFormat::nf4), DtypeError);
@@ -343,7 +343,7 @@ TEST(QuantTables, WithScalesApartAreErrors) {
 
 TEST_P(BlockQuants, BlocksWithScalesThatAreNotFiniteAreFound) {
   std::mt19937 random(kSeed);
-  const Quantised matrix(GetParam(), 3, 64, random);
+  const Quantized matrix(GetParam(), 3, 64, random);
   std::vector<std::uint8_t> bytes(matrix.data(), matrix.data() + matrix.bytes());
   EXPECT_EQ(first_nonfinite_block(GetParam(), bytes), 6U);
   for (const std::size_t place : {0, 2}) {
@@ -358,7 +358,7 @@ TEST_P(BlockQuants, BlocksWithScalesThatAreNotFiniteAreFound) {
 
 TEST_P(Quants, ReferenceProductsAreThoseOfTheirValues) {
   std::mt19937 random(kSeed);
-  const Quantised matrix(GetParam(), 9, 64, random);
+  const Quantized matrix(GetParam(), 9, 64, random);
   for (const Scalar type : {Scalar::f32, Scalar::bf16}) {
     const Tensor values = matrix.values(type);
     Case x({4, 9, 64}, kF32, 2);
@@ -373,7 +373,7 @@ TEST_P(Quants, ReferenceProductsAreThoseOfTheirValues) {
 TEST(QuantFactors, Int8MultipliesRowsOfAnyWidth) {
   std::mt19937 random(kSeed);
   for (const std::int64_t width : {1, 31, 45, 100, 257}) {
-    const Quantised matrix(QuantFormat::int8, 19, width, random);
+    const Quantized matrix(QuantFormat::int8, 19, width, random);
     for (const Reading& reading : {kReadings[0], kReadings[1]}) {
       const Tensor values = matrix.values(reading.type);
       for (const std::int64_t m : {1, 7, 40}) {
@@ -394,7 +394,7 @@ TEST(QuantFactors, Int8MultipliesRowsOfAnyWidth) {
 
 TEST(QuantFactors, AreErrorsInF64AndInRowsOfPartsOfBlocks) {
   std::mt19937 random(kSeed);
-  const Quantised b(QuantFormat::q8_0, 2, 32, random);
+  const Quantized b(QuantFormat::q8_0, 2, 32, random);
   const Tensor a(Scalar::f64, 2, 32);
   Tensor c(Scalar::f64, 2, 2);
   Gemm g;

@@ -10,7 +10,7 @@
 #include <vector>
 
 #include "kernels/row_testing.h"
-#include "mantissa/kernels/quantise_matrix.h"
+#include "mantissa/kernels/quantize_matrix.h"
 #include "mantissa/kernels/reference/row_norms.h"
 
 namespace mantissa::kernels {
@@ -76,14 +76,14 @@ TEST_P(RowNormsOf, HaveTheSameBitsForThreadsAndInstructionSets) {
   for (const Context& ctx : testing::contexts()) EXPECT_EQ(norms(ctx), expected) << testing::describe(ctx);
 }
 
-TEST_P(RowNormsOf, HaveTheBitsOfTheDequantisedWeight) {
+TEST_P(RowNormsOf, HaveTheBitsOfTheDequantizedWeight) {
   Layer l = GetParam();
   l.in = l.in / 64 * 64;
   if (l.in == 0) return;
   const auto out = static_cast<std::size_t>(l.out), in = static_cast<std::size_t>(l.in);
   for (const QuantFormat format : {QuantFormat::int8, QuantFormat::nf4, QuantFormat::nf4_double}) {
     std::vector<std::uint8_t> blocks(quant_bytes(format, out, in));
-    quantise_matrix({}, {format, out, in, blocks.data()}, std::span(w).first(out * in), l.transposed);
+    quantize_matrix({}, {format, out, in, blocks.data()}, std::span(w).first(out * in), l.transposed);
     const QuantRows rows = quant_rows(format, blocks.data(), out, in);
     std::vector<float> values(out * in), output(in);
     for (std::size_t o = 0; o < out; ++o) {
@@ -103,7 +103,7 @@ TEST_P(RowNormsOf, HaveTheBitsOfTheDequantisedWeight) {
     n.norms = {expected.data(), Scalar::f32, l.out};
     row_norms({}, n);
     n.weight.data = blocks.data();
-    n.quants = QuantisedMatrix{format, l.transposed};
+    n.quants = QuantizedMatrix{format, l.transposed};
     n.norms.data = got.data();
     for (const Context& ctx : testing::contexts()) {
       row_norms(ctx, n);

@@ -15,8 +15,8 @@ namespace mantissa::kernels {
 /// y[i] = table[ids[i]], converted exactly or rounded once. table: [entries, width]; y: [count, width]; ids
 /// in [0, entries).
 ///
-/// With `quants` the table's rows are quantised blocks with their scales, and width is a multiple of 32.
-/// Values are dequantised to f32 and rounded to table.type before they are rounded to y.type. Throws
+/// With `quants` the table's rows are quantized blocks with their scales, and width is a multiple of 32.
+/// Values are dequantized to f32 and rounded to table.type before they are rounded to y.type. Throws
 /// DtypeError for a format whose scales lie apart.
 void gather(const Context& ctx, std::int64_t count, std::int64_t width, ConstMatrix table,
             const std::int32_t* ids, Matrix y, std::optional<QuantFormat> quants = {});

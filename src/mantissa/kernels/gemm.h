@@ -23,8 +23,8 @@ namespace mantissa::kernels {
 /// (core/tensor/layout.h). They are decoded to f32, multiplied by `unscale`, and rounded by `operand` unless
 /// its format is matrix.type or has more bits. Requires f32 arithmetic and operands in one part.
 ///
-/// With `quants`, matrix.data holds rows of quantised blocks (core/numeric/quants.h), matrix.ld elements
-/// each, and `scales` the scales of a format whose scales lie apart. The blocks are dequantised to f32,
+/// With `quants`, matrix.data holds rows of quantized blocks (core/numeric/quants.h), matrix.ld elements
+/// each, and `scales` the scales of a format whose scales lie apart. The blocks are dequantized to f32,
 /// rounded to nearest in matrix.type, and read on like values stored in that format. Requires f32 arithmetic.
 ///
 /// `interleaved`, for B, is the same matrix again as interleave() writes it (kernels/interleave.h), or null.

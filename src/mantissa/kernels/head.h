@@ -27,7 +27,7 @@ struct LogProb {
   std::int64_t channels = 0;
   std::int64_t vocabulary = 0;
   GemmOperand x;       // not transposed
-  GemmOperand weight;  // [vocabulary, channels], as stored, or rows of quantised blocks
+  GemmOperand weight;  // [vocabulary, channels], as stored, or rows of quantized blocks
   const std::int32_t* ids = nullptr;
   Matrix log_prob, lse, entropy;
   Accumulator accumulator = {};  // of the logits

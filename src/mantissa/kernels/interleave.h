@@ -33,7 +33,7 @@ constexpr std::size_t interleaved_bytes(std::int64_t rows, std::int64_t width, S
   return static_cast<std::size_t>(groups * kInterleaved * interleaved_width(width, type)) * bytes_of(type);
 }
 
-/// Returns true for quantised formats that can be interleaved: those with scales in their blocks. A group
+/// Returns true for quantized formats that can be interleaved: those with scales in their blocks. A group
 /// then holds for every two blocks of 32 elements of its rows, of which the last may be missing:
 /// - the words with their scales: the two scales of a row, or each with its minimum if there is one;
 /// - for each block, the words with the fifth bits of the codes, if there are any, and those of the codes.

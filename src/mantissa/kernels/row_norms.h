@@ -15,14 +15,14 @@ namespace mantissa::kernels {
 /// each element, from W on, with scale·B (scale·A if transposed) rounded first. Squares are summed over 16
 /// virtual lanes, an FMA chain in each; if transposed, as one FMA chain per block of 256 inputs, and the
 /// blocks in order. The norm of a row of zeros is the smallest normal number, so that quotients are finite.
-/// With `quants`, weight.data holds W in quantised blocks whose rows are the outputs, and weight.type is the
+/// With `quants`, weight.data holds W in quantized blocks whose rows are the outputs, and weight.type is the
 /// format to which their values are rounded. Such norms are f32.
 struct RowNorms {
   std::int64_t out = 0, in = 0, rank = 0;
   double scale = 1;
   bool transposed = false;
   ConstMatrix weight, a, b;
-  std::optional<QuantisedMatrix> quants = {};
+  std::optional<QuantizedMatrix> quants = {};
   Matrix norms;
 };
 void row_norms(const Context& ctx, const RowNorms& n);

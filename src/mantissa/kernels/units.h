@@ -18,7 +18,7 @@ enum class ProductKernel : std::uint8_t {
   packed,       // gemm(): both operands are packed into panels
   strips,       // gemm() with few rows: B is read in place and not packed
   thin,         // the same with so few rows that reading B takes the time
-  thin_blocks,  // the same with B in quantised blocks, whose decoding takes the time
+  thin_blocks,  // the same with B in quantized blocks, whose decoding takes the time
   attention,    // products of attention with operands in one part and many rows
   in_place,     // other products of attention
 };
@@ -68,7 +68,7 @@ std::string_view why(const Unit& unit, Simd simd);
 inline constexpr std::int64_t kThinRows = 64, kStripRows = 8;
 
 /// Returns the kernel of gemm() for a product with `rows` rows. `in_place` means that the rows of A and the
-/// columns of B are contiguous, and that C is not added to; `blocks`, that B is in a quantised format with
+/// columns of B are contiguous, and that C is not added to; `blocks`, that B is in a quantized format with
 /// scales in its blocks.
 constexpr ProductKernel kernel_of(const Product& p, std::int64_t rows, bool in_place, bool blocks) {
   if (rows > kThinRows || !in_place || p.a.parts > 1 || p.accumulator.rounds()) return ProductKernel::packed;

@@ -54,7 +54,7 @@ TEST_F(ConvertedModel, RunInEveryFormatAndTheLossIsThatOfEval) {
   }
 }
 
-TEST_F(ConvertedModel, OfAGgufFileIsComparedWithItsDequantisedValues) {
+TEST_F(ConvertedModel, OfAGgufFileIsComparedWithItsDequantizedValues) {
   // Rows of 32 values are whole blocks of q8_0.
   const std::vector<std::string> sizes = {"model.hidden_size=32", "model.intermediate_size=32"};
   const std::filesystem::path run = folder / "wide";
@@ -63,17 +63,17 @@ TEST_F(ConvertedModel, OfAGgufFileIsComparedWithItsDequantisedValues) {
   o.in = run;
   o.format = "gguf";
   const double before = loss(run / "model");
-  const api::Conversion quantised = api::convert(o);
-  ASSERT_TRUE(quantised.effect);
-  EXPECT_EQ(quantised.effect->loss, before);
-  EXPECT_GT(quantised.effect->kl, 0);
-  // Without --dtype, the directory has the dequantised values.
+  const api::Conversion quantized = api::convert(o);
+  ASSERT_TRUE(quantized.effect);
+  EXPECT_EQ(quantized.effect->loss, before);
+  EXPECT_GT(quantized.effect->kl, 0);
+  // Without --dtype, the directory has the dequantized values.
   o = options("", "back");
   o.in = folder / "model.gguf";
   const api::Conversion back = api::convert(o);
   ASSERT_TRUE(back.effect);
   EXPECT_EQ(back.effect->loss, loss(folder / "back"));
-  EXPECT_EQ(back.effect->loss, quantised.effect->converted_loss);
+  EXPECT_EQ(back.effect->loss, quantized.effect->converted_loss);
   EXPECT_EQ(back.effect->converted_loss, back.effect->loss);
   EXPECT_EQ(back.effect->kl, 0);
   o = options("bf16", "bf16");

@@ -1,5 +1,5 @@
 // Runs whose frozen weights are held in int8 or nf4: they have the bits of runs whose weights are the
-// dequantised ones, resume exactly, and need the memory of the blocks.
+// dequantized ones, resume exactly, and need the memory of the blocks.
 #include <gtest/gtest.h>
 
 #include <nlohmann/json.hpp>
@@ -82,12 +82,12 @@ INSTANTIATE_TEST_SUITE_P(Of, FrozenBase,
                            return name;
                          });
 
-TEST_P(FrozenBase, TrainsWithTheBitsOfItsDequantisedWeights) {
+TEST_P(FrozenBase, TrainsWithTheBitsOfItsDequantizedWeights) {
   const TemporaryFolder folder;
   const auto& [model, format, policy] = GetParam();
   const Summary start = run(folder / "start", config(model, 2, "32-true", ""));
   const Summary held = run(folder / "held", config(at(start.model), 4, policy, frozen(format)));
-  // The frozen weights that a run writes are the dequantised ones.
+  // The frozen weights that a run writes are the dequantized ones.
   auto weights = std::make_shared<Weights>(*start.weights);
   for (std::size_t i = 0; i < weights->tensors.size(); ++i) {
     const Tensor& after = held.weights->tensors[i];
@@ -138,7 +138,7 @@ TEST(FrozenBaseRuns, ResumeWithTheSameBytesFromStatesWithoutTheBase) {
   for (std::size_t i = 0; i < a.size(); ++i) EXPECT_TRUE(a[i].bytes == b[i].bytes) << a[i].name;
 }
 
-TEST(FrozenBaseRuns, SayWhatQuantisationLosesAndCountTheBlocks) {
+TEST(FrozenBaseRuns, SayWhatQuantizationLosesAndCountTheBlocks) {
   const TemporaryFolder folder;
   const Summary start = run(folder / "start", config(kLlama, 2, "32-true", ""));
   // Four matrices [64, 64] and three of 128 · 64: a half byte a weight, and 4 bytes for 64.
@@ -156,7 +156,7 @@ TEST(FrozenBaseRuns, SayWhatQuantisationLosesAndCountTheBlocks) {
   }));
 }
 
-TEST(FrozenBaseRuns, RefuseWhatCannotBeQuantised) {
+TEST(FrozenBaseRuns, RefuseWhatCannotBeQuantized) {
   const TemporaryFolder folder;
   const auto out = folder / "run";
   EXPECT_TRUE(has(refused(out, config(kLlama, 2, "32-true", frozen("nf4"))),

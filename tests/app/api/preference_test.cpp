@@ -182,7 +182,7 @@ TEST(Dpo, OfAnAdapterBeginsAtLog2AndSharesTheBase) {
   }
 }
 
-TEST(Dpo, OfAQuantisedBaseBeginsAtLog2) {
+TEST(Dpo, OfAQuantizedBaseBeginsAtLog2) {
   const TemporaryFolder folder;
   // Blocks of nf4 have 64 weights of a row.
   run(folder, "start",

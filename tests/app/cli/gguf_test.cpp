@@ -115,7 +115,7 @@ TEST_F(GgufCommands, ExplainTheFilesBytesAndOrigin) {
   ASSERT_EQ(file.code, 0) << file.err;
   const json plan = json::parse(file.out), wide = json::parse(run("explain back --json").out);
   const std::string notes = plan["notes"].dump();
-  EXPECT_NE(notes.find("quantised to q8_0"), std::string::npos) << notes;
+  EXPECT_NE(notes.find("quantized to q8_0"), std::string::npos) << notes;
   EXPECT_EQ(plan["ops"], wide["ops"]);
   // Nearly all weights are in matrices, whose values have 8.5 bits instead of 32.
   EXPECT_LT(plan["memory"]["weights"].get<double>(), 0.3 * wide["memory"]["weights"].get<double>());

@@ -112,15 +112,15 @@ TEST_P(PeakMemory, OfAProcessIsWithinTwoPercentOfThePlans) {
   EXPECT_NEAR(nlohmann::json::parse(plan.out)["memory"]["peak"].get<double>(), measured, 0.02 * measured);
 }
 
-/// Runs `command` and expects its predicted peak within 2 % of what the kernel counted, and `more` bytes.
-void expect_predicted(const TemporaryFolder& folder, const std::string& command, const std::string& out,
-                      std::size_t more = 0) {
+/// Runs `command` and expects its predicted peak within 2 % of what the kernel counted, and the error of that
+/// count, which for processes of some 50 MB is as large (nine runs of one command: 48.9 to 49.8 MB).
+void expect_predicted(const TemporaryFolder& folder, const std::string& command, const std::string& out) {
   const testing::Ended ended = testing::wait_for(testing::start(folder, command));
   ASSERT_EQ(ended.status, 0) << command << "\n" << read_all(folder / "err");
   const auto measured = static_cast<double>(ended.peak_bytes);
   const auto summary = nlohmann::json::parse(read_all(folder / (out + "/summary.json")));
   EXPECT_NEAR(summary["predicted_peak_bytes"].get<double>(), measured,
-              0.02 * measured + static_cast<double>(more))
+              0.02 * measured + static_cast<double>(counting_error()))
       << command;
 }
 
@@ -172,8 +172,7 @@ TEST_F(PeakMemoryOfABase, IsThatOfTheStepsAlsoOfASmallRunOfManyKindsOfProducts) 
       "tokenizer = \"byte\"\nsequence_length = 320\nvalidation = 0\n[batch]\nglobal_batch_size = 4\n"
       "micro_batch_size = 4\n[schedule]\nwarmup_steps = 1\n[precision]\npolicy = \"bf16-mixed\"\n");
   for (const std::string options : {"optimizer.name=muon", "optimizer.name=adafactor", "'log.observe=\"*\"'"})
-    expect_predicted(folder, "train small.toml --quiet --overwrite --out s --set " + options, "s",
-                     counting_error());
+    expect_predicted(folder, "train small.toml --quiet --overwrite --out s --set " + options, "s");
 }
 
 TEST_F(PeakMemoryOfABase, OfAnAdapterInAResumedStageIsWithinTwoPercentOfThePlans) {

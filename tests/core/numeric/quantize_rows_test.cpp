@@ -1,4 +1,4 @@
-// Quantisation to int8 and nf4, against bitsandbytes (tools/golden_quants.py writes the file) and by
+// Quantization to int8 and nf4, against bitsandbytes (tools/golden_quants.py writes the file) and by
 // definition.
 #include "mantissa/core/numeric/quantize_rows.h"
 
@@ -17,10 +17,10 @@
 namespace mantissa::quantize_rows_test {
 namespace {
 
-/// A matrix quantised on one instruction set.
-class Quantised {
+/// A matrix quantized on one instruction set.
+class Quantized {
  public:
-  Quantised(QuantFormat f, std::size_t rows, std::size_t width, const std::vector<float>& values,
+  Quantized(QuantFormat f, std::size_t rows, std::size_t width, const std::vector<float>& values,
             SimdTarget target, std::size_t step = 0)
       : memory(quant_bytes(f, rows, width), 0xab), to{f, rows, width, memory.data()} {
     if (step == 0) step = rows;
@@ -58,8 +58,8 @@ class GoldenQuants : public ::testing::TestWithParam<SimdTarget> {
     file_.read(*info, std::as_writable_bytes(std::span(values)));
     return values;
   }
-  Quantised quantised(QuantFormat f) const { return {f, kRows, kWidth, read<float>("values"), GetParam()}; }
-  void expect_rows(const Quantised& q, const std::string& name) const {
+  Quantized quantized(QuantFormat f) const { return {f, kRows, kWidth, read<float>("values"), GetParam()}; }
+  void expect_rows(const Quantized& q, const std::string& name) const {
     const std::vector<float> want = read<float>(name);
     for (std::size_t r = 0; r < kShown; ++r) {
       const std::vector<float> got = q.row(r, GetParam());
@@ -74,7 +74,7 @@ INSTANTIATE_TEST_SUITE_P(On, GoldenQuants, ::testing::ValuesIn(simd_targets()),
                          [](const auto& i) { return "target" + std::to_string(i.param); });
 
 TEST_P(GoldenQuants, Nf4HasTheCodesScalesAndValuesOfBitsandbytes) {
-  const Quantised q = quantised(QuantFormat::nf4);
+  const Quantized q = quantized(QuantFormat::nf4);
   EXPECT_EQ(q.codes(), read<std::uint8_t>("nf4.codes"));
   const std::vector<float> scales = read<float>("nf4.scales");
   for (std::size_t i = 0; i < scales.size(); ++i)
@@ -82,8 +82,8 @@ TEST_P(GoldenQuants, Nf4HasTheCodesScalesAndValuesOfBitsandbytes) {
   expect_rows(q, "nf4.values");
 }
 
-TEST_P(GoldenQuants, DoubleQuantisationHasTheValuesOfBitsandbytes) {
-  const Quantised q = quantised(QuantFormat::nf4_double);
+TEST_P(GoldenQuants, DoubleQuantizationHasTheValuesOfBitsandbytes) {
+  const Quantized q = quantized(QuantFormat::nf4_double);
   EXPECT_EQ(q.codes(), read<std::uint8_t>("nf4.codes"));
   const std::vector<std::uint8_t> codes = read<std::uint8_t>("double.codes");
   const std::vector<float> groups = read<float>("double.groups"), mean = read<float>("double.mean");
@@ -99,7 +99,7 @@ TEST_P(GoldenQuants, DoubleQuantisationHasTheValuesOfBitsandbytes) {
 }
 
 TEST_P(GoldenQuants, Int8HasTheCodesOfBitsandbytesAndItsValuesUpToRoundings) {
-  const Quantised q = quantised(QuantFormat::int8);
+  const Quantized q = quantized(QuantFormat::int8);
   const std::vector<std::uint8_t> codes = read<std::uint8_t>("int8.codes");
   const std::vector<float> values = read<float>("values"), absmax = read<float>("int8.absmax"),
                            want = read<float>("int8.values");
@@ -128,10 +128,10 @@ const QuantFormat kFormats[] = {QuantFormat::int8, QuantFormat::nf4, QuantFormat
 TEST(QuantizeRows, GivesTheSameBytesInPartsAndOnEveryInstructionSet) {
   const std::vector<float> values = normal(std::size_t{21} * 192, 7);
   for (const QuantFormat f : kFormats) {
-    const Quantised want(f, 21, 192, values, kBestTarget);
+    const Quantized want(f, 21, 192, values, kBestTarget);
     for (const SimdTarget target : simd_targets()) {
       for (const std::size_t step : {1, 4, 20}) {
-        const Quantised got(f, 21, 192, values, target, step);
+        const Quantized got(f, 21, 192, values, target, step);
         EXPECT_EQ(got.memory.size(), want.memory.size());
         // Bytes between the codes and the scales are not written.
         EXPECT_EQ(got.memory, want.memory) << traits(f).name;
@@ -143,10 +143,10 @@ TEST(QuantizeRows, GivesTheSameBytesInPartsAndOnEveryInstructionSet) {
 TEST(QuantizeRows, Int8TakesAnyWidth) {
   for (const std::size_t width : {1, 7, 33, 250}) {
     const std::vector<float> values = normal(5 * width, 3);
-    const Quantised q(QuantFormat::int8, 5, width, values, kBestTarget);
+    const Quantized q(QuantFormat::int8, 5, width, values, kBestTarget);
     EXPECT_EQ(q.memory.size(), (5 * width + 63) / 64 * 64 + 5 * sizeof(float));
     for (const SimdTarget target : simd_targets()) {
-      EXPECT_EQ(Quantised(QuantFormat::int8, 5, width, values, target).memory, q.memory);
+      EXPECT_EQ(Quantized(QuantFormat::int8, 5, width, values, target).memory, q.memory);
       for (std::size_t r = 0; r < 5; ++r) {
         const std::vector<float> got = q.row(r, target);
         float most = 0;
@@ -165,7 +165,7 @@ TEST(QuantizeRows, RowsOfZerosAndOfTheSmallestNumbersStayFinite) {
   for (std::size_t i = 0; i < 64; ++i) values[64 + i] = (i % 2 == 0 ? 1.0F : -1.0F) * 0x1p-149F;
   for (std::size_t i = 0; i < 64; ++i) values[128 + i] = static_cast<float>(i) * 1e36F;
   for (const QuantFormat f : kFormats) {
-    const Quantised q(f, 3, 64, values, kBestTarget);
+    const Quantized q(f, 3, 64, values, kBestTarget);
     for (std::size_t r = 0; r < 3; ++r) {
       for (const float x : q.row(r, kBestTarget)) {
         EXPECT_TRUE(std::isfinite(x)) << traits(f).name;
@@ -182,7 +182,7 @@ TEST(QuantizeRows, RowsOfZerosAndOfTheSmallestNumbersStayFinite) {
 TEST(QuantizeRows, Nf4LosesTwentyDecibelsOfNormalWeights) {
   const std::vector<float> values = normal(std::size_t{256} * 1024, 11);
   for (const QuantFormat f : {QuantFormat::nf4, QuantFormat::nf4_double}) {
-    const Quantised q(f, 256, 1024, values, kBestTarget);
+    const Quantized q(f, 256, 1024, values, kBestTarget);
     double signal = 0, noise = 0;
     for (std::size_t r = 0; r < 256; ++r) {
       const std::vector<float> got = q.row(r, kBestTarget);

@@ -99,7 +99,7 @@ TEST(ModelConfig, RefusalsNameTheFileTheKeyAndTheCure) {
       {"attention_bias", 1, "must be true or false"},
       {"partial_rotary_factor", 0.5, "every head is rotated completely"},
       {"sliding_window", 128, "Llama attends to the whole prefix"},
-      {"quantization_config", json::object(), "dequantise 8-bit"},
+      {"quantization_config", json::object(), "dequantize 8-bit"},
       {"rope_scaling", {{"type", "longrope"}, {"factor", 2.0}}, "supported: default, linear"},
       {"rope_scaling", {{"type", "linear"}, {"factor", 0.5}}, "must be at least 1"},
       {"rope_parameters", {{"rope_type", "llama3"}}, "\"factor\" is missing"},

@@ -37,7 +37,7 @@ void expect_refusal(const json& config, const Refusal& refusal) {
 }
 
 TEST(FamilyRefusals, NameTheFileAndTheField) {
-  const Refusal of_all[] = {{R"({"quantization_config": {"bits": 4}})", "quantization_config", "quantised"},
+  const Refusal of_all[] = {{R"({"quantization_config": {"bits": 4}})", "quantization_config", "quantized"},
                             {R"({"vocab_size": 0})", "vocab_size", "must be between 1 and"},
                             {R"({"tie_word_embeddings": "yes"})", "tie_word_embeddings", "true or false"},
                             {R"({"eos_token_id": "end"})", "eos_token_id", "an id or a list of ids"}};

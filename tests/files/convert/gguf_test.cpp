@@ -104,7 +104,7 @@ TEST_F(GgufModel, MatricesHaveTheAskedFormatAndVectorsAreF32) {
   EXPECT_FALSE(mentions_vectors(convert_to_gguf()));
 }
 
-TEST_F(GgufModel, QuantisedWeightsAreWithinHalfAStepAndTheirOriginIsKept) {
+TEST_F(GgufModel, QuantizedWeightsAreWithinHalfAStepAndTheirOriginIsKept) {
   write(llama());
   const Result result = convert_to_gguf({}, true);
   EXPECT_TRUE(result.warnings.empty());

@@ -1,4 +1,4 @@
-// Dequantisation against golden values, and Q8_0 against golden codes.
+// Dequantization against golden values, and Q8_0 against golden codes.
 #include "mantissa/files/gguf/quants.h"
 
 #include <gtest/gtest.h>
@@ -24,9 +24,9 @@ std::string type_name(const ::testing::TestParamInfo<GoldenBlocks>& info) {
   return lower_name(traits(info.param.type));
 }
 
-class Dequantise : public ::testing::TestWithParam<GoldenBlocks> {};
+class Dequantize : public ::testing::TestWithParam<GoldenBlocks> {};
 
-TEST_P(Dequantise, GivesTheBitsOfGgml) {
+TEST_P(Dequantize, GivesTheBitsOfGgml) {
   const GoldenBlocks& golden = GetParam();
   const TypeTraits& type = traits(golden.type);
   const std::size_t blocks = golden.stored.size() / type.bytes;
@@ -40,10 +40,10 @@ TEST_P(Dequantise, GivesTheBitsOfGgml) {
   EXPECT_EQ(fnv(values), golden.hash);
 }
 
-TEST_P(Dequantise, OfProductsGivesTheSameBits) {
+TEST_P(Dequantize, OfProductsGivesTheSameBits) {
   const GoldenBlocks& golden = GetParam();
   const std::optional<QuantFormat> format = quant_format(golden.type);
-  if (!format) GTEST_SKIP() << "this type is dequantised when it is loaded";
+  if (!format) GTEST_SKIP() << "this type is dequantized when it is loaded";
   const TypeTraits& type = mantissa::gguf::traits(golden.type);
   const QuantTraits product = mantissa::traits(*format);
   EXPECT_EQ(product.name, lower_name(type));
@@ -57,7 +57,7 @@ TEST_P(Dequantise, OfProductsGivesTheSameBits) {
   }
 }
 
-INSTANTIATE_TEST_SUITE_P(Types, Dequantise, ::testing::ValuesIn(kGoldenBlocks), type_name);
+INSTANTIATE_TEST_SUITE_P(Types, Dequantize, ::testing::ValuesIn(kGoldenBlocks), type_name);
 
 TEST(Q8, CodesAndScalesAreThoseOfGgml) {
   std::vector<float> values;

@@ -1,5 +1,5 @@
 // GGUF files as models: their logits and answers have the bits of those of the converted directory, and their
-// matrices stay in quantised blocks.
+// matrices stay in quantized blocks.
 #include "mantissa/files/gguf/gguf_file.h"
 
 #include <cstring>
@@ -29,11 +29,11 @@ class GgufWeights : public convert::GgufModel {
   void write_both(const nlohmann::json& config, TensorType type) const {
     write(config);
     convert_to_gguf({}, true);
-    requantise(type);
+    requantize(type);
     convert_back();
   }
 
-  void requantise(TensorType type) const {
+  void requantize(TensorType type) const {
     const gguf::GgufFile old(file());
     gguf::HeaderWriter header;
     for (const auto& [key, value] : old.header().metadata) {
@@ -173,10 +173,10 @@ TEST_P(GgufLogits, ReadMatricesInTheirBlocks) {
     for (const plan::Slot& slot : program.slots) {
       std::vector<plan::BufferId> all = slot.copies;
       all.push_back(slot.master_buffer);
-      const bool quantised = std::ranges::any_of(
+      const bool quantized = std::ranges::any_of(
           all, [&](plan::BufferId id) { return weights.quants(program, id).has_value(); });
-      kept += quantised ? 1 : 0;
-      for (const plan::BufferId id : all) others += quantised ? 0 : aligned(program.buffer(id).bytes);
+      kept += quantized ? 1 : 0;
+      for (const plan::BufferId id : all) others += quantized ? 0 : aligned(program.buffer(id).bytes);
     }
     // Weights that GPT-2 reads as positions, or that have no whole blocks, are F32 in the file.
     EXPECT_EQ(kept, blocks) << policy;
@@ -192,7 +192,7 @@ TEST_F(GgufWeights, FixedOnesAreHashedAsTheBlocksThatAreRead) {
     const auto hash = [&] { return hash_of_fixed(open_weights(program, source(), device)); };
     const runtime::WeightSet weights = open_weights(program, source(), device);
     io::Hash64 want;
-    std::size_t quantised = 0;
+    std::size_t quantized = 0;
     for (const plan::Slot& slot : program.slots) {
       const std::byte* data = weights.find(program, slot.master_buffer);
       if (data == nullptr) continue;
@@ -202,9 +202,9 @@ TEST_F(GgufWeights, FixedOnesAreHashedAsTheBlocksThatAreRead) {
       want.update(std::as_bytes(std::span(title)));
       const auto elements = static_cast<std::size_t>(slot.shape.count());
       want.update({data, blocks ? elements / 32 * gguf::traits(type).bytes : elements * sizeof(float)});
-      quantised += blocks ? 1 : 0;
+      quantized += blocks ? 1 : 0;
     }
-    ASSERT_GT(quantised, 5U);
+    ASSERT_GT(quantized, 5U);
     EXPECT_EQ(hash(), io::hex(want.digest()));
     // The last byte of a matrix counts.
     const std::string before = hash();
@@ -234,7 +234,7 @@ TEST_F(GgufWeights, StreamsAreChosenByTheMemoryOfTheBlocks) {
   EXPECT_EQ(streams(1, source()), 1) << "at least one";
 }
 
-TEST_F(GgufWeights, ThatTrainStartFromDequantisedValuesWithANote) {
+TEST_F(GgufWeights, ThatTrainStartFromDequantizedValuesWithANote) {
   write_both(convert::small_models().front().config, TensorType::q4_1);
   const ModelSource model = source();
   const plan::Program program = program_of(model, "32-true");
@@ -243,7 +243,7 @@ TEST_F(GgufWeights, ThatTrainStartFromDequantisedValuesWithANote) {
   const std::vector<std::string> notes = load_weights(got, model);
   load_weights(want, converted());
   ASSERT_EQ(notes.size(), 1U);
-  EXPECT_NE(notes.front().find("quantised to q4_1"), std::string::npos) << notes.front();
+  EXPECT_NE(notes.front().find("quantized to q4_1"), std::string::npos) << notes.front();
   for (std::size_t i = 0; i < program.slots.size(); ++i) {
     const auto bytes = static_cast<std::size_t>(program.slots[i].shape.count()) * sizeof(float);
     EXPECT_EQ(std::memcmp(got.master(i).data, want.master(i).data, bytes), 0) << program.slots[i].name;

@@ -204,7 +204,7 @@ TEST_F(LoadWeights, RejectsIntegersAndBooleans) {
               "model.embed_tokens.weight: is " + std::string(io::safetensors_name(dtype)) + " in " +
                   (folder / "model.safetensors").string() +
                   ", but policy \"bf16-mixed\" keeps f32 here; save it as a floating-point tensor (in "
-                  "PyTorch weight.to(torch.float32)), or load the weights before quantisation");
+                  "PyTorch weight.to(torch.float32)), or load the weights before quantization");
   }
 }
 
@@ -216,8 +216,8 @@ TEST_F(LoadWeights, RejectsCodesWithoutTheirScales) {
                       {{name, io::Dtype::f32, {1}, std::as_bytes(std::span(&scale, 1)), nullptr}}),
               "model.embed_tokens.weight: is F8_E4M3 in " + (folder / "model.safetensors").string() +
                   " with its scale in \"" + name +
-                  "\", but policy \"bf16-true\" keeps bf16 here; dequantise them with mantissa convert IN "
-                  "OUT --dtype bf16, or load the weights before quantisation");
+                  "\", but policy \"bf16-true\" keeps bf16 here; dequantize them with mantissa convert IN "
+                  "OUT --dtype bf16, or load the weights before quantization");
   }
 }
 

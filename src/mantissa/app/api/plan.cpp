@@ -97,8 +97,8 @@ Plan explain_model(const std::filesystem::path& model, const Precision& precisio
     const auto rounded_to = origin.find("mantissa.rounded_to");
     if (rounded_to != origin.end() && !parse_scalar(rounded_to->second)) {
       told.notes.push_back(fmt::format(
-          "origin: the weights were quantised to {}; steps read matrices of Q4_0, Q4_1, Q5_0, Q5_1 "
-          "and Q8_0 in their blocks, and dequantised ones of other types",
+          "origin: the weights were quantized to {}; steps read matrices of Q4_0, Q4_1, Q5_0, Q5_1 "
+          "and Q8_0 in their blocks, and dequantized ones of other types",
           rounded_to->second));
     }
   }

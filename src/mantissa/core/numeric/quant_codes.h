@@ -1,4 +1,4 @@
-// The numbers of the codes of nf4, and of the codes of its scales under double quantisation.
+// The numbers of the codes of nf4, and of the codes of its scales under double quantization.
 #pragma once
 
 #include <algorithm>

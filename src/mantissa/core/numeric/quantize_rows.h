@@ -1,4 +1,4 @@
-// Quantisation of weights to int8 and nf4 (core/numeric/quants.h).
+// Quantization of weights to int8 and nf4 (core/numeric/quants.h).
 #pragma once
 
 #include <cstddef>
@@ -16,7 +16,7 @@ struct QuantMatrix {
   std::uint8_t* data = nullptr;  // quant_bytes(format, rows, width)
 };
 
-/// Quantises rows [first, first + rows) of a matrix. `values` holds these rows, which are finite. Writes
+/// Quantizes rows [first, first + rows) of a matrix. `values` holds these rows, which are finite. Writes
 /// their codes, and of int8 and nf4 their scales. All operations are in f32 and round to nearest even.
 ///
 /// - int8: m = max(largest |x| of the row, 2^-120); code = round(x · (127 / m)), scale = m / 127.
@@ -26,7 +26,7 @@ struct QuantMatrix {
 ///   the lower one of two; scale = m. These are the codes and scales of bitsandbytes' quantize_4bit().
 ///
 /// With nf4_double, the scales are written to `scales`, one for every 64 elements, from that of the first row
-/// on; quantize_scales() then writes those of all rows. Rows may be quantised in any order and in parallel.
+/// on; quantize_scales() then writes those of all rows. Rows may be quantized in any order and in parallel.
 void quantize_rows(const QuantMatrix& to, std::size_t first, std::size_t rows, const float* values,
                    float* scales = nullptr, SimdTarget target = kBestTarget);
 

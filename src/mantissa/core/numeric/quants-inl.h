@@ -1,4 +1,4 @@
-// Decodes rows of quantised blocks (core/numeric/quants.h). Included once per instruction set (Highway's
+// Decodes rows of quantized blocks (core/numeric/quants.h). Included once per instruction set (Highway's
 // -inl.h idiom).
 #if defined(MANTISSA_NUMERIC_QUANTS_INL_H_) == defined(HWY_TARGET_TOGGLE)
 #ifdef MANTISSA_NUMERIC_QUANTS_INL_H_

@@ -1,4 +1,4 @@
-// Matrices in quantised blocks: those of GGUF files, and int8 and nf4, in which a training run holds frozen
+// Matrices in quantized blocks: those of GGUF files, and int8 and nf4, in which a training run holds frozen
 // weights.
 //
 // Sources: ggml-quants.h and ggml-quants.c of ggml (github.com/ggml-org/ggml); LLM.int8(), arXiv:2208.07339;
@@ -51,7 +51,7 @@ inline constexpr QuantFormat kQuantFormats[] = {QuantFormat::q4_0, QuantFormat::
 /// Elements of a block of formats with scales in their blocks. Kernels read codes of other formats in pieces
 /// of as many.
 inline constexpr std::size_t kQuantBlock = 32;
-/// Elements that share a scale of nf4, and scales that share a group under double quantisation.
+/// Elements that share a scale of nf4, and scales that share a group under double quantization.
 inline constexpr std::size_t kNormalFloatBlock = 64, kScaleGroup = 256;
 
 constexpr QuantTraits traits(QuantFormat f) {
@@ -103,7 +103,7 @@ constexpr std::size_t quant_bytes(QuantFormat f, std::size_t rows, std::size_t w
   return begin + sizeof(float) * (1 + (scales + kScaleGroup - 1) / kScaleGroup) + scales;
 }
 
-/// Rows of a matrix in quantised blocks.
+/// Rows of a matrix in quantized blocks.
 struct QuantRows {
   QuantFormat format = QuantFormat::q8_0;
   std::size_t width = 0;                 // elements of a row

@@ -14,12 +14,12 @@ std::int64_t blocks_of(BlockFormat format, std::int64_t elements) {
 
 }  // namespace
 
-std::size_t QuantisedMatrix::bytes(std::int64_t rows, std::int64_t width) const {
+std::size_t QuantizedMatrix::bytes(std::int64_t rows, std::int64_t width) const {
   if (transposed) std::swap(rows, width);
   return quant_bytes(format, static_cast<std::size_t>(rows), static_cast<std::size_t>(width));
 }
 
-QuantRows QuantisedMatrix::rows_of(const void* data, std::int64_t rows, std::int64_t width) const {
+QuantRows QuantizedMatrix::rows_of(const void* data, std::int64_t rows, std::int64_t width) const {
   if (transposed) std::swap(rows, width);
   return quant_rows(format, data, static_cast<std::size_t>(rows), static_cast<std::size_t>(width));
 }

@@ -21,8 +21,8 @@ struct Blocks {
   friend bool operator==(const Blocks&, const Blocks&) = default;
 };
 
-/// A matrix in quantised blocks (core/numeric/quants.h). Its rows follow one another.
-struct QuantisedMatrix {
+/// A matrix in quantized blocks (core/numeric/quants.h). Its rows follow one another.
+struct QuantizedMatrix {
   QuantFormat format = QuantFormat::q8_0;
   bool transposed = false;  // rows of blocks are columns of the matrix
 
@@ -31,7 +31,7 @@ struct QuantisedMatrix {
   std::size_t bytes(const Shape& shape) const { return bytes(shape.leading(), shape.last()); }
   /// Returns the rows of blocks of a matrix [rows, width] at `data`.
   QuantRows rows_of(const void* data, std::int64_t rows, std::int64_t width) const;
-  friend bool operator==(const QuantisedMatrix&, const QuantisedMatrix&) = default;
+  friend bool operator==(const QuantizedMatrix&, const QuantizedMatrix&) = default;
 };
 
 /// The layout of a matrix [rows, width] whose rows follow one another.

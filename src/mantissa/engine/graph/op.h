@@ -57,8 +57,8 @@ struct Argument {
   TensorScale* scale = nullptr;       // for scaled tensors
   std::optional<Blocks> blocks = {};  // packed in blocks (core/tensor/layout.h); null: elements of `type`
   /// A weight that is read in the blocks of a file; `type` is the format that its values are rounded to. Only
-  /// ops that OpDef::quantised names read such inputs.
-  std::optional<QuantisedMatrix> quants = {};
+  /// ops that OpDef::quantized names read such inputs.
+  std::optional<QuantizedMatrix> quants = {};
   const std::byte* interleaved = nullptr;  // the same weight as kernels/interleave.h stores it; null: none
   bool weight = false;                     // true for a master
   RandomUse random = RandomUse::rounding;  // outputs of updates: their random stream
@@ -191,7 +191,7 @@ struct OpDef {
   // the names in rules of the inputs that are factors of products
   std::vector<std::string_view> operands = {};
   Strided strided = {};
-  std::int32_t quantised = kNone;  // the input that its kernel can read in quantised blocks (QuantisedMatrix)
+  std::int32_t quantized = kNone;  // the input that its kernel can read in quantized blocks (QuantizedMatrix)
   bool takes_addend = false;       // its kernel can add a sum (by its row stride) before the last rounding
   bool rounds_before_addend = false;  // its kernel can also round its own result before that
   /// The names of the values that it computes itself and multiplies, rounded to the policy's compute format

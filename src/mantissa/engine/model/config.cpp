@@ -104,8 +104,8 @@ ModelConfig parse_model_config(const json& object, const std::string& where) {
   c.model_type = fields.text("model_type", "llama");
   c.family = &family_of(fields, c.model_type);
   fields.refuse("quantization_config",
-                "the weights are quantised codes with separate scales; dequantise 8-bit floating-point "
-                "formats with mantissa convert IN OUT --dtype bf16, or load the weights before quantisation");
+                "the weights are quantized codes with separate scales; dequantize 8-bit floating-point "
+                "formats with mantissa convert IN OUT --dtype bf16, or load the weights before quantization");
   c.initializer_range = fields.number("initializer_range", 0.02);
   check_end_of_text(fields);
   c.network = c.family->read(fields, c);

@@ -138,7 +138,7 @@ Program completed(Program program, const CompileOptions& options, const kernels:
                   bool in_chunks) {
   recompute(program, options.recompute, in_chunks);
   if (options.views && !options.keep_values) view_columns(program);
-  hold_quantised(program, options.quantised);
+  hold_quantized(program, options.quantized);
   if (in_chunks) chunk_tokens(program, options.chunk_tokens, options.longest_leaf);
   estimate_costs(program, options, ctx);
   lay_out_memory(program, options.keep_values);

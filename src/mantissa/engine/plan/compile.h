@@ -26,7 +26,7 @@ enum class Recompute : std::uint8_t {
 Recompute parse_recompute(std::string_view name);
 
 /// Returns the format in which a frozen parameter is held, or null for the policy's formats.
-using QuantisedSlots = std::function<std::optional<QuantFormat>(std::string_view)>;
+using QuantizedSlots = std::function<std::optional<QuantFormat>(std::string_view)>;
 
 struct CompileOptions {
   std::int64_t longest_row = 0;   // tokens of the longest sequence, including cached positions
@@ -41,8 +41,8 @@ struct CompileOptions {
   bool one_micro_batch = false;
   // shards of a step's batch, whose gradients are summed in the policy's `reduce` format
   std::int64_t shards = 1;
-  /// Frozen weights of linear layers that are held in quantised blocks. Others that it names are not.
-  QuantisedSlots quantised = {};
+  /// Frozen weights of linear layers that are held in quantized blocks. Others that it names are not.
+  QuantizedSlots quantized = {};
   /// Steps that treat tokens separately run for this many tokens at a time if this saves memory: a
   /// multiple of kSumBlock, or 0 (changes no bit).
   std::int64_t chunk_tokens = 0;
@@ -52,7 +52,7 @@ struct CompileOptions {
   const Program* updates = nullptr;
 };
 
-/// Throws ConfigError if an op does not support the policy, or a weight its quantised format.
+/// Throws ConfigError if an op does not support the policy, or a weight its quantized format.
 Program compile(const graph::Graph& graph, const precision::Policy& policy, const CompileOptions& options,
                 const kernels::Context& ctx);
 

@@ -53,8 +53,8 @@ struct Buffer {
   graph::ValueId value = graph::kNone;  // the value of the graph; kNone for partial results
   std::int32_t slot = -1;               // for masters, copies and kept states: the parameter slot
   std::optional<Quantization> quantization = {};
-  /// A master that is held in quantised blocks, whose values steps round to `type`; it has no copies.
-  std::optional<QuantisedMatrix> quants = {};
+  /// A master that is held in quantized blocks, whose values steps round to `type`; it has no copies.
+  std::optional<QuantizedMatrix> quants = {};
   /// The policy field that determines the type of a step's result, or "".
   std::string_view field = {};
   RandomUse random = RandomUse::rounding;  // the random stream for its rounding in updates

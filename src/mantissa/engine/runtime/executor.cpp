@@ -6,7 +6,7 @@
 
 #include "mantissa/core/base/error.h"
 #include "mantissa/engine/runtime/interleaved.h"
-#include "mantissa/engine/runtime/quantised.h"
+#include "mantissa/engine/runtime/quantized.h"
 
 namespace mantissa::runtime {
 
@@ -102,8 +102,8 @@ void Executor::find_next_weights() {
     const plan::Step& s = steps[i % steps.size()];
     if (s.phase != graph::Phase::forward) continue;
     next_weights_[i % steps.size()] = next;
-    if (s.op->kind != graph::OpKind::product || s.op->quantised < 0) continue;
-    const BufferId id = s.inputs[static_cast<std::size_t>(s.op->quantised)].buffer;
+    if (s.op->kind != graph::OpKind::product || s.op->quantized < 0) continue;
+    const BufferId id = s.inputs[static_cast<std::size_t>(s.op->quantized)].buffer;
     const Buffer& b = program_->buffer(id);
     const Binding& of = bindings_[static_cast<std::size_t>(id)];
     if (of.memory == nullptr || (b.home != Home::master && b.home != Home::copy)) continue;
@@ -155,9 +155,9 @@ Matrix Executor::buffer(BufferId id) const {
   const Buffer& b = program_->buffer(id);
   std::byte* memory = this->memory(id);
   if (const auto& quants = bindings_[static_cast<std::size_t>(id)].quants; quants) {
-    std::vector<std::byte>& elements = dequantised_[id];
+    std::vector<std::byte>& elements = dequantized_[id];
     if (elements.empty())
-      elements = quantised_elements(ctx_, memory, *quants, b.type, b.shape.leading(), b.shape.last());
+      elements = quantized_elements(ctx_, memory, *quants, b.type, b.shape.leading(), b.shape.last());
     memory = elements.data();
   }
   return {memory, b.type, program_->row_stride(b)};

@@ -46,7 +46,7 @@ class Executor {
   void place(plan::BufferId id, std::byte* memory);
 
   /// Returns the memory of a buffer, or of the input, constant, state or output called `name`. A weight in
-  /// quantised blocks is dequantised at the first call. Throws InternalError for an unknown name.
+  /// quantized blocks is dequantized at the first call. Throws InternalError for an unknown name.
   Matrix buffer(std::string_view name) const;
   Matrix buffer(plan::BufferId id) const;
 
@@ -98,12 +98,12 @@ class Executor {
   struct Binding {
     std::byte* memory = nullptr;  // of weights and placed buffers
     TensorScale* scale = nullptr;
-    std::optional<QuantisedMatrix> quants = {};  // of weights
+    std::optional<QuantizedMatrix> quants = {};  // of weights
     const std::byte* interleaved = nullptr;      // of weights: InterleavedWeights
   };
   void bind_weights(const WeightSet& weights);
   void describe_buffers();
-  /// Returns the elements of a buffer, or the blocks of a quantised weight.
+  /// Returns the elements of a buffer, or the blocks of a quantized weight.
   std::byte* memory(plan::BufferId id) const;
   /// Finds for each step the beginning of the weight that the next product of its phase reads.
   void find_next_weights();
@@ -139,7 +139,7 @@ class Executor {
   Arena* arena_;
   std::vector<Binding> bindings_;           // by buffer
   std::vector<graph::Argument> arguments_;  // by buffer, without memory and extent
-  mutable std::map<plan::BufferId, std::vector<std::byte>> dequantised_;  // those that buffer() returned
+  mutable std::map<plan::BufferId, std::vector<std::byte>> dequantized_;  // those that buffer() returned
   std::vector<std::span<const std::byte>> next_weights_;                  // by step
   std::vector<Operands> operands_;                                        // by step
   std::vector<std::size_t> joint_;  // by step: the end of the joint products that begin there

@@ -27,12 +27,12 @@ std::vector<Weight> multiplied_as_stored(const plan::Program& program, const Wei
   for (const plan::Step& step : program.steps) {
     if (step.phase != graph::Phase::forward || step.op->kind != graph::OpKind::product) continue;
     const std::optional<plan::StepProduct> product = plan::product_of(program, step);
-    if (!product || step.op->quantised != 1 || step.op->sums_tokens || product->stored.b_across) continue;
+    if (!product || step.op->quantized != 1 || step.op->sums_tokens || product->stored.b_across) continue;
     const plan::BufferId id = step.inputs[1].buffer;
     const plan::Buffer& b = program.buffer(id);
     const bool weight = b.home == plan::Home::master || b.home == plan::Home::copy;
     if (!weight || !kernels::interleaves(b.type) || b.layout().blocks) continue;
-    const std::optional<QuantisedMatrix> quants = weights.quants(program, id);
+    const std::optional<QuantizedMatrix> quants = weights.quants(program, id);
     if (quants && (quants->transposed || !kernels::interleaves(quants->format) || b.type == Scalar::f16))
       continue;
     if (!step.inputs[1].operand.plain() || !holds(product->stored.product.b.format, b.type)) continue;

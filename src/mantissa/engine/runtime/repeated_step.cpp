@@ -3,7 +3,7 @@
 #include <algorithm>
 
 #include "mantissa/engine/runtime/packed.h"
-#include "mantissa/engine/runtime/quantised.h"
+#include "mantissa/engine/runtime/quantized.h"
 #include "mantissa/kernels/columns.h"
 
 namespace mantissa::runtime {
@@ -23,7 +23,7 @@ std::vector<double> widened(const graph::Argument& a, const kernels::Context& ct
   const Matrix to{wide.data(), Scalar::f64, a.width};
   if (a.quants) {
     const std::vector<std::byte> elements =
-        quantised_elements(ctx, a.data, *a.quants, a.type, a.rows, a.width);
+        quantized_elements(ctx, a.data, *a.quants, a.type, a.rows, a.width);
     kernels::copy_columns(ctx, a.rows, a.width, {elements.data(), a.type, a.width}, to);
     return wide;
   }

@@ -82,15 +82,15 @@ const plan::ScaleSlot* scale_of(const plan::Program& program, const plan::Buffer
 
 }  // namespace
 
-std::vector<QuantisedReads> quantised_reads(const plan::Program& program) {
-  std::vector<QuantisedReads> reads(program.buffers.size(), {true, true});
+std::vector<QuantizedReads> quantized_reads(const plan::Program& program) {
+  std::vector<QuantizedReads> reads(program.buffers.size(), {true, true});
   const auto refuse = [&](BufferId id) {
     if (id != plan::kNoBuffer) reads[static_cast<std::size_t>(id)] = {};
   };
   for (const plan::Step& s : program.steps) {
     for (std::size_t i = 0; i < s.inputs.size(); ++i) {
       const BufferId id = s.inputs[i].buffer;
-      if (static_cast<std::int32_t>(i) != s.op->quantised) {
+      if (static_cast<std::int32_t>(i) != s.op->quantized) {
         refuse(id);
       } else if (s.op->kind == graph::OpKind::lookup) {
         reads[static_cast<std::size_t>(id)].transposed = false;
@@ -134,7 +134,7 @@ WeightSet::WeightSet(const plan::Program& program, std::vector<View> views, cons
   for (const View& v : views_) own[static_cast<std::size_t>(v.buffer)] = false;
   allocate([&](const plan::Buffer& b) { return own[static_cast<std::size_t>(&b - program.buffers.data())]; });
   const auto place_view = [&](const plan::Buffer* buffer, std::byte*& data,
-                              std::optional<QuantisedMatrix>& quants) {
+                              std::optional<QuantizedMatrix>& quants) {
     for (const View& v : views_) {
       if (&program.buffer(v.buffer) != buffer) continue;
       data = const_cast<std::byte*>(v.data);
@@ -237,7 +237,7 @@ std::byte* WeightSet::find(const plan::Program& program, BufferId id) const {
   return place(program, id).data;
 }
 
-std::optional<QuantisedMatrix> WeightSet::quants(const plan::Program& program, BufferId id) const {
+std::optional<QuantizedMatrix> WeightSet::quants(const plan::Program& program, BufferId id) const {
   return place(program, id).quants;
 }
 
@@ -249,7 +249,7 @@ Matrix WeightSet::master(std::size_t slot) const {
   const Parameter& p = parameters_.at(slot);
   if (p.master == nullptr)
     throw InternalError(fmt::format("no step of the program reads the master of \"{}\"", p.slot->name));
-  if (p.quants) throw InternalError(fmt::format("the master of \"{}\" is quantised", p.slot->name));
+  if (p.quants) throw InternalError(fmt::format("the master of \"{}\" is quantized", p.slot->name));
   return {p.master, p.slot->master, p.slot->shape.last()};
 }
 
@@ -257,7 +257,7 @@ Matrix WeightSet::copy(std::size_t slot, std::size_t c) const {
   const Copy& copy = parameters_.at(slot).copies.at(c);
   if (copy.data == nullptr)
     throw InternalError(fmt::format("no step of the program reads \"{}\"", copy.buffer->name));
-  if (copy.quants) throw InternalError(fmt::format("\"{}\" is quantised", copy.buffer->name));
+  if (copy.quants) throw InternalError(fmt::format("\"{}\" is quantized", copy.buffer->name));
   return {copy.data, copy.buffer->type, copy.buffer->shape.last()};
 }
 
@@ -272,7 +272,7 @@ void WeightSet::draw(std::size_t parameter, std::uint64_t seed) {
   const kernels::Context& ctx = device_->host();
   const Parameter& p = parameters_.at(parameter);
   const Slot& slot = *p.slot;
-  if (p.quants) throw InternalError(fmt::format("\"{}\" is quantised, so it has a source", slot.name));
+  if (p.quants) throw InternalError(fmt::format("\"{}\" is quantized, so it has a source", slot.name));
   const RandomStream stream(seed, RandomUse::initial_weights, hash_name(slot.name), 0);
   const std::int64_t count = slot.shape.count();
   kernels::parallel_for(ctx, (count + kPart - 1) / kPart, [&](std::int64_t part, int) {

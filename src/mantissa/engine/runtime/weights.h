@@ -27,12 +27,12 @@ std::vector<bool> read_weights(const plan::Program& program);
 /// reads, and all of parameters that are not fixed.
 std::vector<bool> held_weights(const plan::Program& program);
 
-/// Returns for each buffer whether it is a weight that all steps can read in quantised blocks. `transposed`
+/// Returns for each buffer whether it is a weight that all steps can read in quantized blocks. `transposed`
 /// says whether rows of blocks may be its columns.
-struct QuantisedReads {
+struct QuantizedReads {
   bool rows = false, transposed = false;
 };
-std::vector<QuantisedReads> quantised_reads(const plan::Program& program);
+std::vector<QuantizedReads> quantized_reads(const plan::Program& program);
 
 /// The weights of one model for any number of programs. A program finds its slots by name, so training,
 /// log-probabilities and decoding can share one set. The programs and the device must outlive the set.
@@ -52,9 +52,9 @@ class WeightSet {
     plan::BufferId buffer = plan::kNoBuffer;
     const std::byte* data = nullptr;
     std::shared_ptr<const void> keep;  // keeps `data` alive
-    /// `data` holds quantised blocks, whose values are those of the buffer after rounding to its type.
-    /// Requires quantised_reads().
-    std::optional<QuantisedMatrix> quants = {};
+    /// `data` holds quantized blocks, whose values are those of the buffer after rounding to its type.
+    /// Requires quantized_reads().
+    std::optional<QuantizedMatrix> quants = {};
     /// Takes the pages of a part of `data` out of memory until the next access. Null: it cannot.
     std::function<void(std::span<const std::byte>)> release = {};
   };
@@ -66,7 +66,7 @@ class WeightSet {
   std::byte* find(const plan::Program& program, plan::BufferId id) const;
   /// Returns the blocks in which the set has that master or copy, or null if it has its elements. A parameter
   /// that the first program holds in blocks (plan::Buffer::quants) has them for all programs.
-  std::optional<QuantisedMatrix> quants(const plan::Program& program, plan::BufferId id) const;
+  std::optional<QuantizedMatrix> quants(const plan::Program& program, plan::BufferId id) const;
   /// Returns scale `i` of `program`, found by the name of its tensor, or null if the set does not have it.
   TensorScale* scale(const plan::Program& program, std::int32_t i) const;
 
@@ -122,7 +122,7 @@ class WeightSet {
     const plan::ScaleSlot* scale = nullptr;  // null: none
     bool derived = false;                    // not written by the first program's update
     std::byte* data = nullptr;
-    std::optional<QuantisedMatrix> quants = {};
+    std::optional<QuantizedMatrix> quants = {};
     /// Returns true if this copy has the contents of `b`, a copy of any program with the scale `its_scale`.
     bool holds(const plan::Buffer& b, const plan::ScaleSlot* its_scale) const;
   };
@@ -131,13 +131,13 @@ class WeightSet {
     const plan::Buffer* master_buffer = nullptr;
     std::byte* master = nullptr;
     std::vector<Copy> copies;
-    std::optional<QuantisedMatrix> quants = {};  // of the master
+    std::optional<QuantizedMatrix> quants = {};  // of the master
     bool fixed = false;                          // filled by the set's creator and never written
   };
   /// Memory of a master or copy.
   struct Place {
     std::byte* data = nullptr;
-    std::optional<QuantisedMatrix> quants = {};
+    std::optional<QuantizedMatrix> quants = {};
   };
 
   /// Adds the parameters and copies of `program` that the set does not have.

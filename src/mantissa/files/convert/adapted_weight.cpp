@@ -8,7 +8,7 @@
 #include "mantissa/core/base/error.h"
 #include "mantissa/core/numeric/convert.h"
 #include "mantissa/files/convert/pieces.h"
-#include "mantissa/kernels/quantise_matrix.h"
+#include "mantissa/kernels/quantize_matrix.h"
 
 namespace mantissa::convert {
 namespace {
@@ -47,7 +47,7 @@ AdaptedWeight::AdaptedWeight(const model::LinearLayer& layer, const model::Adapt
       columns_(static_cast<std::uint64_t>(layer.in_out ? layer.out : layer.in)),
       format_(blocks),
       outputs_are_columns_(layer.in_out) {
-  if (format_) quantise(base, name, ctx);
+  if (format_) quantize(base, name, ctx);
   if (adapter.find(layer.scope) == nullptr) return;
   read_adapter(layer, adapter, tensors);
   if (!adapter.dora) return;
@@ -91,7 +91,7 @@ void AdaptedWeight::read_adapter(const model::LinearLayer& layer, const model::A
   for (double& x : left_) x *= s;
 }
 
-void AdaptedWeight::quantise(const io::WeightFiles& base, const std::string& name,
+void AdaptedWeight::quantize(const io::WeightFiles& base, const std::string& name,
                              const kernels::Context& ctx) {
   const std::vector<double> stored = read(base, name);
   const std::vector<float> values(stored.begin(), stored.end());
@@ -104,7 +104,7 @@ void AdaptedWeight::quantise(const io::WeightFiles& base, const std::string& nam
         name, traits(*format_).name, inputs, traits(*format_).name, traits(*format_).scaled));
   }
   blocks_.resize(quant_bytes(*format_, outputs, inputs));
-  kernels::quantise_matrix(ctx, {*format_, outputs, inputs, blocks_.data()}, values, outputs_are_columns_);
+  kernels::quantize_matrix(ctx, {*format_, outputs, inputs, blocks_.data()}, values, outputs_are_columns_);
 }
 
 void AdaptedWeight::hold(std::uint64_t first, std::size_t n, double* values) const {

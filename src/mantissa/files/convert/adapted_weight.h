@@ -1,5 +1,5 @@
 // The weight of a linear layer with its adapter added (engine/model/adapter.h), and of one whose base was
-// held in quantised blocks.
+// held in quantized blocks.
 #pragma once
 
 #include <cstddef>
@@ -16,7 +16,7 @@
 namespace mantissa::convert {
 
 /// W' = W + s·B·A, for DoRA with each row times m / ‖W + s·B·A‖, in f64. W is the weight of the file, or its
-/// value in quantised blocks.
+/// value in quantized blocks.
 class AdaptedWeight {
  public:
   /// Reads the adapter of `layer` from `tensors`, named as the graph's parameters, if it has one. For DoRA
@@ -38,7 +38,7 @@ class AdaptedWeight {
   void add(std::uint64_t first, std::size_t n, double* values) const;
   void read_adapter(const model::LinearLayer& layer, const model::Adapter& adapter,
                     const io::WeightFiles& tensors);
-  void quantise(const io::WeightFiles& base, const std::string& name, const kernels::Context& ctx);
+  void quantize(const io::WeightFiles& base, const std::string& name, const kernels::Context& ctx);
 
   std::uint64_t rows_ = 1, columns_ = 1;  // of the weight as it is stored
   std::size_t rank_ = 0;                  // 0: no adapter

@@ -202,16 +202,16 @@ class Converter {
   /// a head that is tied to another tensor.
   std::vector<Part> parts_of(const io::WeightFiles& files, const io::TensorSource& in) {
     const bool applies = request_.change.format && io::bytes_of(io::dtype_of(*request_.change.format)) > 1;
-    const bool quantised =
+    const bool quantized =
         applies && std::any_of(files.tensors().begin(), files.tensors().end(), [&](const io::TensorInfo& t) {
           return io::scalar_of(t.dtype) && io::bytes_of(t.dtype) == 1 && files.scale_of(t.name) != nullptr;
         });
     std::vector<Part> parts;
     for (const io::TensorInfo& tensor : in.tensors()) {
-      if (quantised && is_scale_name(tensor.name)) continue;
+      if (quantized && is_scale_name(tensor.name)) continue;
       if (is_tied_head(in, tensor)) continue;
       Part part{&tensor, tensor.name};
-      if (quantised && io::scalar_of(tensor.dtype)) part.scale = WeightScale::of(files, tensor, block_);
+      if (quantized && io::scalar_of(tensor.dtype)) part.scale = WeightScale::of(files, tensor, block_);
       scaled_ += part.scale != nullptr ? 1 : 0;
       if (const auto found = request_.adapters.find(tensor.name); found != request_.adapters.end())
         part.adapter = found->second;

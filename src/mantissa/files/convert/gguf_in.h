@@ -11,7 +11,7 @@
 namespace mantissa::convert {
 
 /// Opens the model of a GGUF file. Its metadata records the types that the weights were stored in, so that
-/// dequantised weights do not pass for unrounded ones.
+/// dequantized weights do not pass for unrounded ones.
 gguf::ForeignModel open_gguf(const std::filesystem::path& path);
 
 /// Writes the model to `request.out`, whose place has been checked. Returns null if `stop` was requested.

@@ -46,7 +46,7 @@ struct Inspection {
 };
 
 /// Reads every tensor of a safetensors, PyTorch or GGUF file, a model directory, or a run. Ranges and casts
-/// of quantised tensors are those of the dequantised values. Throws FileError.
+/// of quantized tensors are those of the dequantized values. Throws FileError.
 Inspection inspect(const std::filesystem::path& path, const kernels::Context& ctx);
 
 std::string to_text(const Inspection& inspection);

@@ -57,7 +57,7 @@ void check_weight(const io::WeightFiles& files, const io::TensorInfo& tensor, co
     throw DtypeError(fmt::format(
         "{}: tensor \"{}\" is {}{}, to which nothing can be added; {}", files.path_of(tensor.name).string(),
         tensor.name, io::safetensors_name(tensor.dtype), scaled ? " with a separate scale" : "",
-        scaled ? "write other numbers, such as --dtype bf16" : "load the weights before quantisation"));
+        scaled ? "write other numbers, such as --dtype bf16" : "load the weights before quantization"));
   }
 }
 

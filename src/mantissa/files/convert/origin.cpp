@@ -82,7 +82,7 @@ Metadata metadata_after(Metadata before, std::span<const Part> parts, const Chan
   if (!narrowest) return before;
   const auto known = before.find(kRoundedToKey);
   if (known != before.end() && !parse_scalar(known->second))
-    return before;  // a block format or a quantised type, narrower than any plain format
+    return before;  // a block format or a quantized type, narrower than any plain format
   const std::optional<Scalar> last = known == before.end() ? std::nullopt : parse_scalar(known->second);
   if (!last || mantissa::bytes_of(*narrowest) < mantissa::bytes_of(*last))
     before[kRoundedToKey] = name(*narrowest);
@@ -90,12 +90,12 @@ Metadata metadata_after(Metadata before, std::span<const Part> parts, const Chan
 }
 
 std::string config_with_dtype(const std::string& text, const std::filesystem::path& file, io::Dtype stored,
-                              bool dequantised) {
+                              bool dequantized) {
   io::parse_json(text, file);  // checks the text; the second parse keeps the order of the keys
   nlohmann::ordered_json config = nlohmann::ordered_json::parse(text);
   if (!config.is_object()) return text;
   set_dtype(config, std::string(io::torch_name(stored)), true);
-  if (dequantised) config.erase("quantization_config");
+  if (dequantized) config.erase("quantization_config");
   return config.dump(2) + "\n";
 }
 

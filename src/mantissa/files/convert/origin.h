@@ -29,9 +29,9 @@ std::optional<std::string> described(std::span<const Part> parts, const Change& 
 Metadata metadata_after(Metadata before, std::span<const Part> parts, const Change& change);
 
 /// Returns the config.json text `text` with `stored` in "torch_dtype" or "dtype", whichever exists, also in
-/// the parts of a composed model. Removes "quantization_config" if `dequantised`. Messages name `file`.
+/// the parts of a composed model. Removes "quantization_config" if `dequantized`. Messages name `file`.
 /// Throws FileError if `text` is not JSON.
 std::string config_with_dtype(const std::string& text, const std::filesystem::path& file, io::Dtype stored,
-                              bool dequantised = false);
+                              bool dequantized = false);
 
 }  // namespace mantissa::convert

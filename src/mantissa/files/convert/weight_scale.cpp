@@ -53,7 +53,7 @@ std::shared_ptr<const WeightScale> WeightScale::of(const io::WeightFiles& files,
   const auto refuse = [&] {
     throw ShapeError(
         fmt::format("{}: is [{}], and its scale \"{}\" [{}] fits neither the tensor, its rows nor its "
-                    "blocks; download the model again, or use the unquantised weights",
+                    "blocks; download the model again, or use the unquantized weights",
                     weight.name, fmt::join(w, ", "), scale->name, fmt::join(s, ", ")));
   };
   if (scale->count() == 1) {

@@ -39,7 +39,7 @@ class WeightScale {
   std::uint64_t across_ = 1;  // scales per row of blocks
 };
 
-/// True if `name` names a tensor that only a quantised model has: a scale of weights or activations.
+/// True if `name` names a tensor that only a quantized model has: a scale of weights or activations.
 bool is_scale_name(std::string_view name);
 
 }  // namespace mantissa::convert

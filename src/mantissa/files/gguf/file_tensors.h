@@ -1,4 +1,4 @@
-// The tensors of any GGUF file under their own names, with dequantised values.
+// The tensors of any GGUF file under their own names, with dequantized values.
 #pragma once
 
 #include <memory>
@@ -8,7 +8,7 @@
 
 namespace mantissa::gguf {
 
-/// Tensors of types that cannot be dequantised appear as U8 with one element per byte, so that they can be
+/// Tensors of types that cannot be dequantized appear as U8 with one element per byte, so that they can be
 /// listed. They are in the order of the file.
 class FileTensors final : public io::TensorSource {
  public:

@@ -97,13 +97,13 @@ std::span<const std::byte> ModelWeights::in_memory(const io::TensorInfo& tensor)
   return file_->data(*p.from);
 }
 
-std::optional<io::QuantisedTensor> ModelWeights::quantised(const io::TensorInfo& tensor) const {
+std::optional<io::QuantizedTensor> ModelWeights::quantized(const io::TensorInfo& tensor) const {
   const Place& p = place(tensor);
   const std::optional<QuantFormat> format = quant_format(static_cast<TensorType>(p.from->type->number));
   if (!format || p.from->shape.size() != 2 || p.transform == Transform::plus_one) return std::nullopt;
   const std::span<const std::byte> stored = file_->data(*p.from);
-  if (p.transform == Transform::none) return io::QuantisedTensor{{*format, false}, stored};
-  if (p.transform == Transform::transposed) return io::QuantisedTensor{{*format, true}, stored};
+  if (p.transform == Transform::none) return io::QuantizedTensor{{*format, false}, stored};
+  if (p.transform == Transform::transposed) return io::QuantizedTensor{{*format, true}, stored};
   const auto rows = static_cast<std::uint64_t>(p.from->shape.front());
   const std::uint64_t row_bytes = stored.size() / rows;
   const HeadRows order(rows, static_cast<std::uint64_t>(p.heads));
@@ -111,7 +111,7 @@ std::optional<io::QuantisedTensor> ModelWeights::quantised(const io::TensorInfo&
   for (std::uint64_t r = 0; r < rows; ++r)
     std::memcpy(copy->data() + r * row_bytes, stored.data() + order.interleaved(r) * row_bytes, row_bytes);
   release(stored);  // only the copy is read
-  return io::QuantisedTensor{{*format, false}, *copy, copy};
+  return io::QuantizedTensor{{*format, false}, *copy, copy};
 }
 
 void ModelWeights::read_heads(const Place& from, const io::TensorInfo& tensor, std::span<std::byte> out,

@@ -30,7 +30,7 @@ class ModelWeights final : public io::TensorSource {
 
   std::span<const std::byte> in_memory(const io::TensorInfo& tensor) const override;
   /// Matrices of Q4_0, Q4_1, Q5_0, Q5_1 and Q8_0. Those of heads are copied, with their rows in order.
-  std::optional<io::QuantisedTensor> quantised(const io::TensorInfo& tensor) const override;
+  std::optional<io::QuantizedTensor> quantized(const io::TensorInfo& tensor) const override;
 
   /// Returns the tensor of the file that holds a weight.
   const FileTensor& stored(const io::TensorInfo& tensor) const { return *place(tensor).from; }

@@ -23,7 +23,7 @@ std::map<std::string, std::string> origin_of(const GgufFile& file) {
   std::string& history = metadata[kHistoryKey];
   if (!history.empty()) history += "; ";
   history +=
-      fmt::format("GGUF file with {}{}", types_text(type_counts(file)), plain ? "" : ", dequantised to f32");
+      fmt::format("GGUF file with {}{}", types_text(type_counts(file)), plain ? "" : ", dequantized to f32");
   // A file that was written here may have been rounded to a narrower type before.
   if (narrowest != nullptr) metadata.emplace(kRoundedToKey, lower_name(*narrowest));
   return metadata;

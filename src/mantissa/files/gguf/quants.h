@@ -1,4 +1,4 @@
-// Quantised rows as ggml defines them: blocks of codes with f16 scales, computed in f32.
+// Quantized rows as ggml defines them: blocks of codes with f16 scales, computed in f32.
 //
 // Every type is x = scale · code, or scale · code + minimum (for K types scale · code − minimum). The scale
 // of a K type is itself an f16 value times a code of 4, 6 or 8 bits. All products are exact in f32: an f16

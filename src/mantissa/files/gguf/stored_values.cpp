@@ -12,7 +12,7 @@
 namespace mantissa::gguf {
 namespace {
 
-constexpr std::uint64_t kMostBlocks = 128;  // dequantised at a time
+constexpr std::uint64_t kMostBlocks = 128;  // dequantized at a time
 
 TensorType type_of(const FileTensor& tensor) {
   return static_cast<TensorType>(tensor.type->number);

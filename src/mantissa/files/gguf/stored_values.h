@@ -10,8 +10,8 @@
 
 namespace mantissa::gguf {
 
-/// Returns the dtype of the values that read_values() writes: that of a plain type, and f32 for a quantised
-/// one. Throws FileError, naming tensor and type, if the type cannot be dequantised.
+/// Returns the dtype of the values that read_values() writes: that of a plain type, and f32 for a quantized
+/// one. Throws FileError, naming tensor and type, if the type cannot be dequantized.
 io::Dtype value_dtype(const GgufFile& file, const FileTensor& tensor);
 
 /// Writes the elements that start at `first` to `out`, stored as value_dtype(). `out` may begin and end

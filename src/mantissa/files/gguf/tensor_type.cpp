@@ -8,7 +8,7 @@
 namespace mantissa::gguf {
 namespace {
 
-// Sizes are those of ggml's block structures. Types that cannot be dequantised are listed so that a file with
+// Sizes are those of ggml's block structures. Types that cannot be dequantized are listed so that a file with
 // them can be checked and described.
 constexpr TypeTraits kTypes[] = {
     {0, "F32", 1, 4, true, true},           {1, "F16", 1, 2, true, true},

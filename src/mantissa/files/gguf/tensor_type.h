@@ -1,4 +1,4 @@
-// The tensor types of GGUF files. Quantised types store blocks of elements of a row with shared scales.
+// The tensor types of GGUF files. Quantized types store blocks of elements of a row with shared scales.
 #pragma once
 
 #include <cstdint>
@@ -34,12 +34,12 @@ struct TypeTraits {
   std::uint64_t block = 1;   // elements of a block
   std::uint64_t bytes = 0;   // of a block
   bool readable = false;     // a TensorType: dequantize() accepts it
-  bool plain = false;        // F64, F32, F16 or BF16: not quantised
+  bool plain = false;        // F64, F32, F16 or BF16: not quantized
 
   double bits() const { return 8 * static_cast<double>(bytes) / static_cast<double>(block); }
 };
 
-/// Returns the traits of a type's number in a file, also of types that cannot be dequantised here, or null
+/// Returns the traits of a type's number in a file, also of types that cannot be dequantized here, or null
 /// if ggml has no such type.
 const TypeTraits* find_type(std::uint32_t number);
 const TypeTraits& traits(TensorType type);

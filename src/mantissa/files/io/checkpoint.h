@@ -65,7 +65,7 @@ class WeightFiles {
   /// Reads the tensors of `source`, such as those of a file of another layout.
   explicit WeightFiles(std::shared_ptr<const TensorSource> source);
 
-  /// Returns the tensor with the scale of the 8-bit weight `weight`, by the names used in quantised
+  /// Returns the tensor with the scale of the 8-bit weight `weight`, by the names used in quantized
   /// checkpoints ("…weight_scale_inv", "…weight_scale"), or nullptr.
   const TensorInfo* scale_of(std::string_view weight) const;
   /// Returns the tensors of all shards: shards in order of their names, and within a shard by offset.
@@ -99,8 +99,8 @@ class WeightFiles {
     std::function<void(std::span<const std::byte>)> release = {};
   };
   Mapped map(std::string_view name);
-  /// Returns the tensor in quantised blocks, if its source stores it so, or null.
-  std::optional<QuantisedTensor> quantised(std::string_view name) const;
+  /// Returns the tensor in quantized blocks, if its source stores it so, or null.
+  std::optional<QuantizedTensor> quantized(std::string_view name) const;
 
   /// Returns the path of the weight file that contains the tensor.
   const std::filesystem::path& path_of(std::string_view name) const;

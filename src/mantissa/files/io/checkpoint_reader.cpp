@@ -226,9 +226,9 @@ WeightFiles::Mapped WeightFiles::map(std::string_view name) {
           [mapping](std::span<const std::byte> part) { mapping->release(part); }};
 }
 
-std::optional<QuantisedTensor> WeightFiles::quantised(std::string_view name) const {
+std::optional<QuantizedTensor> WeightFiles::quantized(std::string_view name) const {
   if (source_ == nullptr) return std::nullopt;
-  std::optional<QuantisedTensor> found = source_->quantised(tensors_[place(name).tensor]);
+  std::optional<QuantizedTensor> found = source_->quantized(tensors_[place(name).tensor]);
   if (found && found->keep == nullptr) found->keep = source_;
   return found;
 }

@@ -32,7 +32,7 @@ struct StateHeader {
   std::int64_t forward_overflows = 0;  // skipped steps in a row, up to `step`, that overflowed in the
                                        // forward pass; only with a scaler
   // Hashes of what a state does not contain, "" if there is none or an older version wrote the state: frozen
-  // weights in quantised blocks, other frozen weights in the formats of `policy`, and the rows of the data.
+  // weights in quantized blocks, other frozen weights in the formats of `policy`, and the rows of the data.
   std::string frozen_xxh64 = {};
   std::string fixed_xxh64 = {};
   std::string data_xxh64 = {};

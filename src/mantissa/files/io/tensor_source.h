@@ -17,9 +17,9 @@
 
 namespace mantissa::io {
 
-/// A matrix in quantised blocks, row after row. `keep` keeps the bytes alive.
-struct QuantisedTensor {
-  QuantisedMatrix layout;
+/// A matrix in quantized blocks, row after row. `keep` keeps the bytes alive.
+struct QuantizedTensor {
+  QuantizedMatrix layout;
   std::span<const std::byte> bytes;
   std::shared_ptr<const void> keep = nullptr;
 };
@@ -41,9 +41,9 @@ class TensorSource {
   /// Takes the pages of a part of in_memory(), if they are of a mapped file, out of memory until the next
   /// access. Others stay.
   virtual void release(std::span<const std::byte> /*part*/) const {}
-  /// Returns a tensor that is stored in quantised blocks as such, or null. read() returns its dequantised
+  /// Returns a tensor that is stored in quantized blocks as such, or null. read() returns its dequantized
   /// values.
-  virtual std::optional<QuantisedTensor> quantised(const TensorInfo& /*tensor*/) const {
+  virtual std::optional<QuantizedTensor> quantized(const TensorInfo& /*tensor*/) const {
     return std::nullopt;
   }
   /// Returns the file that contains the tensor.

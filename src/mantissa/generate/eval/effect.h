@@ -19,7 +19,7 @@ namespace mantissa::eval {
 class EffectRows {
  public:
   /// Reads `files` with the tokenizer of `in`: a model directory, a state, or a GGUF file, whose model has
-  /// the dequantised weights. Throws ConfigError for any other file, and otherwise as evaluate_model() does.
+  /// the dequantized weights. Throws ConfigError for any other file, and otherwise as evaluate_model() does.
   EffectRows(const io::ModelPath& in, precision::Policy policy, const Files& files);
 
   /// Runs both models row by row. Both are in memory at the same time, except for mapped files. Returns null

@@ -26,7 +26,7 @@ std::vector<Values> load_rows(ConstMatrix x, std::int64_t rows, std::int64_t col
   return all;
 }
 
-/// Loads the rows of an operand, which may be in quantised blocks.
+/// Loads the rows of an operand, which may be in quantized blocks.
 std::vector<Values> load_operand(const GemmOperand& o, std::int64_t rows, std::int64_t columns) {
   if (!o.quants) return load_rows(o.matrix, rows, columns, o.operand.format);
   const QuantRows blocks(*o.quants, static_cast<std::size_t>(o.matrix.ld), o.matrix.data, o.scales);

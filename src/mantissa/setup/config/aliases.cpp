@@ -32,7 +32,7 @@ std::optional<std::string> no_dropout(const toml::node& value, const std::string
 }
 
 /// Lit-GPT's names of bitsandbytes' formats, and the names here.
-std::optional<std::string> quantised_base(const toml::node& value, const std::string& where) {
+std::optional<std::string> quantized_base(const toml::node& value, const std::string& where) {
   struct Format {
     std::string_view name, base;
   };
@@ -94,7 +94,7 @@ const std::vector<Alias>& aliases() {
       {"lora_alpha", {"adapter.alpha"}},
       {"lora_dropout", {}, no_dropout},
       {"target_modules", {"adapter.target"}, scopes},
-      {"quantize", {"adapter.base"}, quantised_base},
+      {"quantize", {"adapter.base"}, quantized_base},
       {"clip_eps", {"rl.clip_low", "rl.clip_high"}},
       {"eps_clip", {"rl.clip_low", "rl.clip_high"}},
       {"generate_max_len", {"rl.max_new_tokens"}},

@@ -16,7 +16,7 @@
 
 namespace mantissa::forecast {
 
-/// Bytes by purpose. `frozen` are weights in quantised blocks and those of an adapter's base, of which a run
+/// Bytes by purpose. `frozen` are weights in quantized blocks and those of an adapter's base, of which a run
 /// holds what steps read; mapped files count. `reference` are the weights of other models, `observer` is what
 /// log.observe takes. `peak` is the peak
 /// memory of the process, including its code and the data.

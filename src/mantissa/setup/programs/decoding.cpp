@@ -20,7 +20,7 @@ std::shared_ptr<const plan::Program> compile_decode(const model::ModelConfig& co
   plan::CompileOptions options;
   options.longest_row = capacity;
   options.longest_leaf = tokens;
-  options.quantised = model::held_in_blocks(config);
+  options.quantized = model::held_in_blocks(config);
   return runtime::compile(model::build_decode(config, tokens, streams, capacity), policy, options, device);
 }
 

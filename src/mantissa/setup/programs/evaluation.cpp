@@ -10,7 +10,7 @@ namespace {
 /// Returns the options of one row of up to `length` tokens at a time.
 plan::CompileOptions row_options(const model::ModelConfig& config, std::int64_t length) {
   plan::CompileOptions options;
-  options.quantised = model::held_in_blocks(config);
+  options.quantized = model::held_in_blocks(config);
   options.longest_row = options.longest_leaf = length;
   options.chunk_tokens = config::BatchSection{}.chunk_tokens;
   return options;
@@ -40,7 +40,7 @@ std::shared_ptr<const plan::Program> compile_selected_logits(const model::ModelC
   plan::CompileOptions options;
   options.longest_row = sizes.longest;
   options.longest_leaf = sizes.tokens;
-  options.quantised = model::held_in_blocks(config);
+  options.quantized = model::held_in_blocks(config);
   return runtime::compile(model::build_selected_logits(config, sizes.tokens, sizes.longest, sizes.rows),
                           policy, options, device);
 }
@@ -50,7 +50,7 @@ std::shared_ptr<const plan::Program> compile_trace(const model::ModelConfig& con
                                                    const TraceNeeds& needs, const runtime::Device& device) {
   plan::CompileOptions options;
   options.longest_row = options.longest_leaf = length;
-  options.quantised = model::held_in_blocks(config);
+  options.quantized = model::held_in_blocks(config);
   // The bits are the same.
   options.keep_values = needs.keep_values;
   options.fold = needs.fold && !needs.keep_values;

@@ -42,7 +42,7 @@ graph::Graph training_graph(const config::RunConfig& config, const model::ModelC
 }
 
 /// Returns the formats of the blocks that hold frozen weights: those of an adapter's base, or of groups.
-plan::QuantisedSlots quantised_slots(const config::RunConfig& config, const model::ModelConfig& model) {
+plan::QuantizedSlots quantized_slots(const config::RunConfig& config, const model::ModelConfig& model) {
   if (model.adapter != nullptr) return model::held_in_blocks(model);
   return [groups = std::span<const optim::Group>(config.optimizer.groups)](std::string_view name) {
     return optim::settings_of(groups, name).held_in();
@@ -101,7 +101,7 @@ plan::Program compile_alone(const config::RunConfig& config, const model::ModelC
   options.chunk_tokens = config.batch.chunk_tokens;
   options.fold = fold;
   options.fuse = fuse;
-  options.quantised = quantised_slots(config, model);
+  options.quantized = quantized_slots(config, model);
   options.join_head = fuse && objective::seeds_known(config.train.objective);
   const precision::Policy policy = config::adapted_policy(config.policy.at_step(step), config.adapter);
   return plan::compile(training_graph(config, model, rows), policy, options, device.host());
@@ -122,7 +122,7 @@ plan::Program compile_log_probs(const config::RunConfig& config, const model::Mo
   const std::int64_t length = config.data.sequence_length;
   plan::CompileOptions options;
   options.longest_row = options.longest_leaf = length;
-  options.quantised = model::held_in_blocks(model);
+  options.quantized = model::held_in_blocks(model);
   options.chunk_tokens = config.batch.chunk_tokens;
   const precision::Policy policy = config::adapted_policy(config.policy.at_step(step), config.adapter);
   const graph::Graph graph = model::build_log_prob(model, tokens_of(config, config.batch.micro_batch_size),

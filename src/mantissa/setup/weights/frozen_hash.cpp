@@ -21,7 +21,7 @@ class FrozenHash {
     const std::byte* data = weights_.find(weights_.program(), id);
     if (data == nullptr) return;
     any_ = true;
-    const std::optional<QuantisedMatrix> quants = weights_.quants(weights_.program(), id);
+    const std::optional<QuantizedMatrix> quants = weights_.quants(weights_.program(), id);
     const std::string_view format = quants ? traits(quants->format).name : traits(buffer.type).name;
     const std::string name = fmt::format("{} {}\n", buffer.name, format);
     hash_.update(std::as_bytes(std::span(name)));
@@ -45,7 +45,7 @@ class FrozenHash {
 
 }  // namespace
 
-std::string hash_of_quantised(const runtime::WeightSet& weights) {
+std::string hash_of_quantized(const runtime::WeightSet& weights) {
   FrozenHash hash(weights);
   for (const plan::Slot& slot : weights.program().slots) {
     if (weights.program().buffer(slot.master_buffer).quants) hash.add(slot.master_buffer);

@@ -23,8 +23,8 @@
 #include "mantissa/setup/weights/any_nonfinite.h"
 #include "mantissa/setup/weights/model_files.h"
 #include "mantissa/setup/weights/model_scales.h"
-#include "mantissa/setup/weights/quantise_frozen.h"
-#include "mantissa/setup/weights/quantised.h"
+#include "mantissa/setup/weights/quantize_frozen.h"
+#include "mantissa/setup/weights/quantized.h"
 
 namespace mantissa::weights {
 namespace {
@@ -81,13 +81,13 @@ void check_dtype(const Slot& slot, const io::TensorInfo& tensor, const io::Weigh
       fmt::format("but policy \"{}\" keeps {} here", program.policy.preset(), name(slot.master));
   if (floating) {
     throw DtypeError(
-        fmt::format("{} with its scale in \"{}\", {}; dequantise them with mantissa convert IN OUT --dtype "
-                    "bf16, or load the weights before quantisation",
+        fmt::format("{} with its scale in \"{}\", {}; dequantize them with mantissa convert IN OUT --dtype "
+                    "bf16, or load the weights before quantization",
                     what, scale->name, where));
   }
   throw DtypeError(
       fmt::format("{}, {}; save it as a floating-point tensor (in PyTorch weight.to(torch.float32)), or load "
-                  "the weights before quantisation",
+                  "the weights before quantization",
                   what, where));
 }
 
@@ -128,7 +128,7 @@ const io::TensorInfo& tensor_of(const Slot& slot, const io::WeightFiles& files, 
     throw FileError(fmt::format("{}: tensor \"{}\" is missing; the model has {} weights and needs this one{}",
                                 where.string(), slot.name, program.slots.size(),
                                 source.state ? ". States do not contain frozen weights that the run held in "
-                                               "quantised blocks: use the model that the run wrote"
+                                               "quantized blocks: use the model that the run wrote"
                                              : ""));
   }
   if (info->shape != slot.shape.sizes()) {
@@ -288,16 +288,16 @@ class TensorLoad {
   Scalar stored_, wide_;
 };
 
-/// Reads the tensor of a slot that is held in blocks, and quantises it.
-void load_quantised(runtime::WeightSet& weights, std::size_t i, const io::WeightFiles& files,
-                    const io::TensorInfo& tensor, QuantisationErrors& errors) {
+/// Reads the tensor of a slot that is held in blocks, and quantizes it.
+void load_quantized(runtime::WeightSet& weights, std::size_t i, const io::WeightFiles& files,
+                    const io::TensorInfo& tensor, QuantizationErrors& errors) {
   Slot wide = weights.program().slots[i];
   wide.master = Scalar::f32;
   std::vector<float> values(static_cast<std::size_t>(wide.shape.count()));
   TensorLoad load(files, tensor, wide);
   load.master = {values.data(), Scalar::f32, wide.shape.last()};
   load.run(weights.device());
-  quantise_frozen(weights, i, values, errors);
+  quantize_frozen(weights, i, values, errors);
 }
 
 /// Returns the weight files of `source`.
@@ -317,9 +317,9 @@ void read_scales(runtime::WeightSet& weights, const io::WeightFiles& files, cons
   read_amax(weights.scales(), metadata, source.weights);
 }
 
-/// Returns the quantised type of a GGUF file, or the block format, that the values were last rounded to, or
+/// Returns the quantized type of a GGUF file, or the block format, that the values were last rounded to, or
 /// "".
-std::string quantised_origin(const io::WeightFiles& files) {
+std::string quantized_origin(const io::WeightFiles& files) {
   const auto found = files.metadata().find("mantissa.rounded_to");
   if (found == files.metadata().end() || parse_scalar(found->second)) return {};
   return found->second;
@@ -333,7 +333,7 @@ std::vector<std::string> load_weights(runtime::WeightSet& weights, const ModelSo
   const plan::Program& program = weights.program();
   check_names(program, files, source.config, source.weights);
   std::size_t narrowest = 8;  // bytes per stored value
-  QuantisationErrors errors;
+  QuantizationErrors errors;
   for (std::size_t i = 0; i < program.slots.size(); ++i) {
     const Slot& slot = program.slots[i];
     if (is_new_head(slot) && files.find(slot.name) == nullptr) {
@@ -341,8 +341,8 @@ std::vector<std::string> load_weights(runtime::WeightSet& weights, const ModelSo
       continue;
     }
     const io::TensorInfo& tensor = tensor_of(slot, files, program, source);
-    if (is_quantised(weights, i)) {
-      load_quantised(weights, i, files, tensor, errors);
+    if (is_quantized(weights, i)) {
+      load_quantized(weights, i, files, tensor, errors);
       continue;
     }
     TensorLoad load(files, tensor, slot);
@@ -357,9 +357,9 @@ std::vector<std::string> load_weights(runtime::WeightSet& weights, const ModelSo
   weights.refresh_derived();
   std::vector<std::string> notes = files.notes();
   std::ranges::move(errors.notes(), std::back_inserter(notes));
-  if (const std::string origin = quantised_origin(files); !origin.empty()) {
+  if (const std::string origin = quantized_origin(files); !origin.empty()) {
     notes.push_back(
-        fmt::format("{}: the weights were quantised to {}; the masters start from dequantised values",
+        fmt::format("{}: the weights were quantized to {}; the masters start from dequantized values",
                     source.weights.string(), origin));
   } else if (narrowest < 4) {
     notes.push_back(
@@ -417,7 +417,7 @@ runtime::WeightSet open_weights(const plan::Program& program, const ModelSource&
         "of them with adapter.kind = \"none\"");
   }
   SlotTensors tensors(program, source);
-  const QuantisedViews quantised(program);
+  const QuantizedViews quantized(program);
   constexpr std::size_t kLeastMapped = 4096;  // a page
   const std::vector<bool> read = runtime::read_weights(program);
   std::vector<runtime::WeightSet::View> views;
@@ -426,13 +426,13 @@ runtime::WeightSet open_weights(const plan::Program& program, const ModelSource&
     const Slot& slot = program.slots[i];
     const SlotTensors::Place place = tensors.of(slot);
     if (place.tensor == nullptr) continue;                    // drawn below
-    if (program.buffer(slot.master_buffer).quants) continue;  // quantised below
+    if (program.buffer(slot.master_buffer).quants) continue;  // quantized below
     if (!tensors.is_base(slot)) {
       loads[i].emplace(*place.files, *place.tensor, slot);
       continue;
     }
     // A tensor that is not finite is loaded, which reports its element.
-    if (auto in_blocks = quantised.of(slot, *place.files, place.tensor->name);
+    if (auto in_blocks = quantized.of(slot, *place.files, place.tensor->name);
         !in_blocks.empty() && is_finite(in_blocks.front(), slot.shape.count(), device)) {
       std::ranges::move(in_blocks, std::back_inserter(views));
       continue;
@@ -458,14 +458,14 @@ runtime::WeightSet open_weights(const plan::Program& program, const ModelSource&
   std::vector<bool> own(program.buffers.size(), true);
   for (const auto& v : views) own[static_cast<std::size_t>(v.buffer)] = false;
   runtime::WeightSet weights(program, std::move(views), device);
-  QuantisationErrors errors;
+  QuantizationErrors errors;
   for (std::size_t i = 0; i < program.slots.size(); ++i) {
     const Slot& slot = program.slots[i];
     const SlotTensors::Place place = tensors.of(slot);
     if (place.tensor == nullptr) {
       weights.draw(i, seed);
-    } else if (is_quantised(weights, i)) {
-      load_quantised(weights, i, *place.files, *place.tensor, errors);
+    } else if (is_quantized(weights, i)) {
+      load_quantized(weights, i, *place.files, *place.tensor, errors);
     }
     if (!loads[i]) continue;
     const auto fills = [&](plan::BufferId id) {

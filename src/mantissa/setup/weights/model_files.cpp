@@ -22,7 +22,7 @@
 #include "mantissa/setup/weights/adapted.h"
 #include "mantissa/setup/weights/model_of_file.h"
 #include "mantissa/setup/weights/model_scales.h"
-#include "mantissa/setup/weights/quantise_frozen.h"
+#include "mantissa/setup/weights/quantize_frozen.h"
 #include "mantissa/text/tokenizer/kinds.h"
 
 namespace mantissa::weights {
@@ -83,9 +83,9 @@ std::vector<io::TensorToWrite> tensors_of(const runtime::WeightSet& weights,
     t.name = slot.name;
     t.dtype = io::dtype_of(format);
     t.shape = slot.shape.sizes();
-    if (is_quantised(weights, i)) {
+    if (is_quantized(weights, i)) {
       t.fill = [&weights, i, format](std::uint64_t offset, std::span<std::byte> out) {
-        read_quantised(weights, i, static_cast<std::int64_t>(offset / mantissa::bytes_of(format)), format,
+        read_quantized(weights, i, static_cast<std::int64_t>(offset / mantissa::bytes_of(format)), format,
                        out);
       };
       tensors.push_back(std::move(t));
@@ -242,7 +242,7 @@ std::string checkpoint_loss(const runtime::WeightSet& weights, Scalar format) {
   ErrorStats all;
   for (std::size_t i = 0; i < weights.program().slots.size(); ++i) {
     const Slot& slot = weights.program().slots[i];
-    if (slot.fixed || holds(format, slot.master) || is_quantised(weights, i)) continue;
+    if (slot.fixed || holds(format, slot.master) || is_quantized(weights, i)) continue;
     const std::int64_t count = slot.shape.count();
     std::vector<ErrorStats> parts(static_cast<std::size_t>((count + kPart - 1) / kPart));
     device.parallel_for(static_cast<std::int64_t>(parts.size()), [&](std::int64_t part, int) {

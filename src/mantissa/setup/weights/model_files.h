@@ -62,9 +62,9 @@ std::vector<std::string> load_weights(runtime::WeightSet& weights, const ModelSo
 /// same bits as load_weights(). An adapter without tensors, and all weights of a source without files, are
 /// initialised from `seed`. Weights that a step
 /// reads in the format of the file are used in the mapped file (files/io/mapping.h), unless they are smaller
-/// than a page, and matrices of a GGUF file in their quantised blocks, which steps dequantise while they read
+/// than a page, and matrices of a GGUF file in their quantized blocks, which steps dequantize while they read
 /// them. Weights that no step reads, such as the f32 masters of matrices that are read as bf16, use no
-/// memory. Weights that the program holds in blocks are quantised from the values of the files, and what this
+/// memory. Weights that the program holds in blocks are quantized from the values of the files, and what this
 /// loses is added to `notes`. Checks every value, and throws as load_weights() does.
 runtime::WeightSet open_weights(const plan::Program& program, const ModelSource& source,
                                 const runtime::Device& device, std::uint64_t seed = 0,

@@ -58,19 +58,19 @@ void read_bytes(const Saved& from, const train::Trainer::NamedMemory& m) {
   m.write(0, saved);
 }
 
-/// Throws if the frozen weights in quantised blocks are not those of the run that wrote the state.
+/// Throws if the frozen weights in quantized blocks are not those of the run that wrote the state.
 void check_frozen(const train::Trainer& trainer, const io::StateHeader& header,
                   const std::filesystem::path& folder) {
   const std::string &before = header.frozen_xxh64, &now = trainer.frozen_hash();
   if (before == now) return;
   if (before.empty() || now.empty()) {
     throw ConfigError(
-        fmt::format("{}: the run held {} frozen weights in quantised blocks, and this config holds {}. Fix: "
+        fmt::format("{}: the run held {} frozen weights in quantized blocks, and this config holds {}. Fix: "
                     "resume with the run's own config.toml",
                     folder.string(), before.empty() ? "no" : "its", now.empty() ? "none" : "some"));
   }
   throw FileError(fmt::format(
-      "{}: the frozen weights in quantised blocks have the hash {}, but those made from {} have {}: "
+      "{}: the frozen weights in quantized blocks have the hash {}, but those made from {} have {}: "
       "the model or their format has changed. Fix: resume with the model and the config.toml of the "
       "run",
       folder.string(), before, trainer.source().weights.string(), now));

@@ -51,7 +51,7 @@ void add_task_memory(forecast::MemoryForecast& forecast, const TaskMemory& task,
   forecast.data += task.data;
 }
 
-/// Throws if a weight that has no file is held in quantised blocks.
+/// Throws if a weight that has no file is held in quantized blocks.
 void check_source(const plan::Program& program) {
   for (const plan::Slot& slot : program.slots) {
     const plan::Buffer& master = program.buffer(slot.master_buffer);
@@ -103,7 +103,7 @@ Trainer::Trainer(const config::RunConfig& config, weights::ModelSource source, s
   } else {
     notes_ = weights::load_weights(*weights_, source_, config_.run.seed);
   }
-  frozen_hash_ = weights::hash_of_quantised(*weights_);
+  frozen_hash_ = weights::hash_of_quantized(*weights_);
   notes_.insert(notes_.end(), source_.config.notes.begin(), source_.config.notes.end());
   kept_ = device_.allocate(program().update->memory.kept);
   bind();

@@ -160,12 +160,12 @@ class Trainer {
   const Task& task() const { return *task_; }
   runtime::WeightSet& weights() { return *weights_; }
   const std::vector<std::string>& notes() const { return notes_; }
-  /// Returns the hash of the frozen weights in quantised blocks, which states do not contain
+  /// Returns the hash of the frozen weights in quantized blocks, which states do not contain
   /// (setup/weights/frozen_hash.h).
   const std::string& frozen_hash() const { return frozen_hash_; }
   const runtime::Device& device() const { return device_; }
 
-  /// Memory that a resumable state holds: masters that are not in quantised blocks, moments, compensations
+  /// Memory that a resumable state holds: masters that are not in quantized blocks, moments, compensations
   /// and histories of scales by name. Valid as long as the trainer.
   struct NamedMemory {
     std::string name;
@@ -190,7 +190,7 @@ class Trainer {
   std::vector<comm::Gradient> gradients() const;
   /// Adds the losses of sums over shards to the health of their parameters.
   void add_reduced(std::vector<runtime::ParameterHealth>& health);
-  /// Returns a weight set for the current part. Adds to `notes` what quantising the base of an adapter lost.
+  /// Returns a weight set for the current part. Adds to `notes` what quantizing the base of an adapter lost.
   std::shared_ptr<runtime::WeightSet> allocate_weights(std::vector<std::string>* notes) const;
   /// Creates the session and the update of the current part.
   void bind();

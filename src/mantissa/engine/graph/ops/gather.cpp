@@ -35,8 +35,8 @@ Cost no_flops(const NodeView&, const Sizes&) {
 }
 
 void run_forward(const Call& c) {
-  const std::optional<QuantisedMatrix>& quants = c.inputs[1].quants;
-  if (quants && quants->transposed) throw InternalError("gather reads rows of quantised blocks, not columns");
+  const std::optional<QuantizedMatrix>& quants = c.inputs[1].quants;
+  if (quants && quants->transposed) throw InternalError("gather reads rows of quantized blocks, not columns");
   kernels::gather(c.ctx, c.outputs[0].rows, c.outputs[0].width, c.inputs[1].in(), ids(c.inputs[0]),
                   c.outputs[0].out(), quants ? std::optional(quants->format) : std::nullopt);
 }
@@ -164,7 +164,7 @@ const OpDef kGather = {
     .doc = "rows of the table, read from the masters, rounded to residual",
     .kind = OpKind::lookup,
     .reads = {Read::value},
-    .quantised = 1,
+    .quantized = 1,
     .infer = infer_forward,
     .gradient = gradient_forward,
     .cost = no_flops,

@@ -94,7 +94,7 @@ inline bool LiesAsBfloat(const PackSource& from) {
 /// Returns true if a source holds f32 values that are rounded to bf16, and nothing else.
 inline bool RoundsToBfloat(const PackSource& from) {
   return from.type == Scalar::f32 && from.operand == Factor(Scalar::bf16) && from.unscale == 1 &&
-         !from.InBlocks() && !from.Quantised();
+         !from.InBlocks() && !from.Quantized();
 }
 
 /// Returns true if a source holds packed blocks, whose values are multiplied as they are.

@@ -61,7 +61,7 @@ void check(const Context& ctx, const Gemm& g) {
   for (const GemmOperand* o : {&g.a, &g.b}) {
     if (!o->quants) continue;
     if (arithmetic == Scalar::f64) {
-      throw DtypeError("gemm: quantised blocks are multiplied in f32, got f64 arithmetic");
+      throw DtypeError("gemm: quantized blocks are multiplied in f32, got f64 arithmetic");
     }
     if (!takes_width(*o->quants, static_cast<std::size_t>(o->matrix.ld))) {
       throw ShapeError(fmt::format("gemm: rows in {} have a multiple of {} elements, got {}",

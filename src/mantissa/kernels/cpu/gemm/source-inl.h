@@ -41,7 +41,7 @@ struct PackSource {
   CodedRow packed = {};        // of blocks: the first run; no elements: none
   std::size_t block_runs = 1;  // runs that share a row of scales
   std::size_t scales_per_run = 0;
-  std::size_t quant_block = 0;  // bytes of a quantised block; 0: not quantised
+  std::size_t quant_block = 0;  // bytes of a quantized block; 0: not quantized
   QuantRows quants = {};
 
   PackSource() = default;
@@ -73,14 +73,14 @@ struct PackSource {
     return other;
   }
   bool InBlocks() const { return packed.elements != nullptr; }
-  bool Quantised() const { return quant_block > 0; }
-  /// The place of element `at` of a run; with 4 bits of the byte that contains it, in quantised blocks of the
+  bool Quantized() const { return quant_block > 0; }
+  /// The place of element `at` of a run; with 4 bits of the byte that contains it, in quantized blocks of the
   /// block.
   const std::uint8_t* At(std::size_t run, std::size_t at) const {
     return static_cast<const std::uint8_t*>(data) + run * run_bytes + Bytes(at);
   }
   std::size_t Bytes(std::size_t elements) const {
-    return Quantised() ? elements / kQuantBlock * quant_block : elements * element_bits / 8;
+    return Quantized() ? elements / kQuantBlock * quant_block : elements * element_bits / 8;
   }
   /// A run of packed blocks.
   CodedRow Packed(std::size_t run) const {
@@ -131,7 +131,7 @@ class SourceAhead {
 /// True if elements are multiplied as stored.
 inline bool Unrounded(const PackSource& from) {
   return from.unscale == 1 && from.operand.parts == 1 && !from.operand.flush_subnormals &&
-         holds(from.operand.format, from.type) && !from.InBlocks() && !from.Quantised();
+         holds(from.operand.format, from.type) && !from.InBlocks() && !from.Quantized();
 }
 
 /// Decodes elements [at, at + n) of a run of packed blocks into `buffer`, rounded as an operand.
@@ -147,7 +147,7 @@ inline void DecodeOperandRow(const PackSource& from, std::size_t run, std::size_
     mantissa::HWY_NAMESPACE::FactorRow<float>(buffer, n, from.operand, from.part);
 }
 
-/// The same for a run of quantised blocks.
+/// The same for a run of quantized blocks.
 inline void DequantizeOperandRow(const PackSource& from, std::size_t run, std::size_t at, std::size_t n,
                                  float* HWY_RESTRICT buffer) {
   mantissa::HWY_NAMESPACE::DequantizeRow(from.quants, run, at, n, buffer);
@@ -171,7 +171,7 @@ HWY_NOINLINE void ConvertOperandRow(const PackSource& from, std::size_t run, std
   using mantissa::HWY_NAMESPACE::RewriteRow;
   if constexpr (std::is_same_v<T, float>) {
     if (from.InBlocks()) return DecodeOperandRow(from, run, at, n, buffer);
-    if (from.Quantised()) return DequantizeOperandRow(from, run, at, n, buffer);
+    if (from.Quantized()) return DequantizeOperandRow(from, run, at, n, buffer);
   }
   const std::size_t offset = run * from.ld + at;
   if (Unrounded(from)) return LoadRow<T>(from.data, from.type, offset, n, buffer);

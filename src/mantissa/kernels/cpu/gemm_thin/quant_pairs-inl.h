@@ -1,4 +1,4 @@
-// Products of few rows with a matrix in quantised blocks that is rounded to bf16, by VDPBF16PS: sixteen
+// Products of few rows with a matrix in quantized blocks that is rounded to bf16, by VDPBF16PS: sixteen
 // columns are decoded, rounded and paired in registers, a group of four terms at a time.
 //
 // Two pairs of four terms of sixteen columns fill four vectors. Each holds the terms of a pair side by side,

@@ -1,4 +1,4 @@
-// Thin products (kernels/cpu/gemm_thin/thin-inl.h) with columns in quantised blocks (core/numeric/quants.h):
+// Thin products (kernels/cpu/gemm_thin/thin-inl.h) with columns in quantized blocks (core/numeric/quants.h):
 // a lane holds the next 32 bits of its column's codes, 8 or 4 elements, which are decoded one after the
 // other, so nothing is staged.
 #if defined(MANTISSA_KERNELS_CPU_GEMM_THIN_QUANTS_INL_H_) == defined(HWY_TARGET_TOGGLE)
@@ -36,7 +36,7 @@ inline bool IsRoundedToBf16(const PackSource& b) {
 /// True if ThinQuantBlock can multiply depths [k, k + depth) of columns of `b`: whole blocks, in the usual
 /// order for f32 values or values that are rounded to bf16.
 inline bool IsThinQuant(const PackSource& b, std::size_t k, std::size_t depth, SumOrder order) {
-  if (!b.Quantised() || b.unscale != 1 || !b.operand.plain()) return false;
+  if (!b.Quantized() || b.unscale != 1 || !b.operand.plain()) return false;
   if (k % kQuantBlock != 0 || depth % kQuantBlock != 0) return false;
   if (order == SumOrder::tile) return IsRoundedToBf16(b);
   return holds(factor_of(b.type, b.operand).format, Scalar::f32);

@@ -118,7 +118,7 @@ class ThinRun {
     }
   }
   Pieces Split() const {
-    const std::int64_t unit = interleaved_ && !b_.Quantised()
+    const std::int64_t unit = interleaved_ && !b_.Quantized()
                                   ? kInterleaved
                                   : static_cast<std::int64_t>(std::max(together_, 2 * kThinColumns<T>));
     return {static_cast<std::int64_t>(n_), interleaved_ ? kInterleaved : std::int64_t{kThinColumns<T>}, unit,
@@ -189,13 +189,13 @@ class ThinRun {
   static PackSource SourceOfB(const Gemm& g) {
     PackSource b = Source(g, g.b);
     const bool few = std::is_same_v<T, float> && g.m < kStripRows;
-    if (g.b.interleaved != nullptr && few && b.Quantised() && interleaves(b.quants.format) &&
+    if (g.b.interleaved != nullptr && few && b.Quantized() && interleaves(b.quants.format) &&
         IsThinQuant(b, 0, static_cast<std::size_t>(g.k), g.accumulator.order)) {
       b.data = g.b.interleaved;
       b.run_bytes = interleaved_row_bytes(g.k, b.quants.format);
       return b;
     }
-    if (b.Quantised()) return b;
+    if (b.Quantized()) return b;
     if (g.b.interleaved == nullptr || !few || !interleaves(b.type) || !Unrounded(b)) return b;
     b.data = g.b.interleaved;
     b.ld = static_cast<std::size_t>(interleaved_width(g.k, b.type));
@@ -205,14 +205,14 @@ class ThinRun {
 
   /// Returns the columns that are multiplied at once: several vectors where one would wait for its sums.
   std::size_t Together() const {
-    if (interleaved_ && !b_.Quantised()) return kInterleaved;
+    if (interleaved_ && !b_.Quantized()) return kInterleaved;
     const bool several = std::is_same_v<T, float> && m_ == 1 && !pairs_ &&
                          IsThinQuant(b_, 0, static_cast<std::size_t>(g_.k), g_.accumulator.order);
     return (several ? quant_vectors(b_.quants.format) : 1) * kThinColumns<T>;
   }
   /// The same where `left` columns are left.
   std::size_t Together(std::size_t left) const {
-    if (left >= together_ || (interleaved_ && !b_.Quantised())) return std::min(left, together_);
+    if (left >= together_ || (interleaved_ && !b_.Quantized())) return std::min(left, together_);
     return std::min(left, together_ > 2 * kThinColumns<T> && left >= 2 * kThinColumns<T> ? 2 * kThinColumns<T>
                                                                                          : kThinColumns<T>);
   }
@@ -274,7 +274,7 @@ class ThinRun {
     }
 #endif
     if constexpr (std::is_same_v<T, float>) {
-      if (interleaved_ && b_.Quantised()) {
+      if (interleaved_ && b_.Quantized()) {
         const auto multiply = g_.accumulator.order == SumOrder::tile
                                   ? MultiplyInterleavedQuants<SumOrder::tile>
                                   : MultiplyInterleavedQuants<SumOrder::chain>;

@@ -208,7 +208,7 @@ constexpr bool ThinColumnsCollide(std::size_t bytes) {
 
 /// One block of the columns [column, column + count) of B, count ≤ kThinColumns. Missing columns give sums
 /// that are not read. Columns are read in place, as OperandRow converts them, or, if they collide or are too
-/// few, from a copy; those in packed or quantised blocks are decoded while they are multiplied. Meanwhile as
+/// few, from a copy; those in packed or quantized blocks are decoded while they are multiplied. Meanwhile as
 /// many bytes from `ahead` on are prefetched.
 template <class T>
 class ThinColumns {
@@ -257,7 +257,7 @@ class ThinColumns {
   template <SumOrder kOrder>
   void MultiplyIn(std::size_t rows, const T* a, T* out, std::size_t ld, TileStore store) const {
     if constexpr (std::is_same_v<T, float>) {
-      if (packed_ != nullptr && packed_->Quantised())
+      if (packed_ != nullptr && packed_->Quantized())
         return MultiplyThinQuant<kOrder>(rows, *packed_, column_, k_, depth_, a, ahead_, out, ld, store);
       if (packed_ != nullptr)
         return MultiplyThinPacked<kOrder>(rows, *packed_, column_, k_, depth_, a, ahead_, out, ld, store);
@@ -276,7 +276,7 @@ class ThinColumns {
   SumOrder order_;
   std::size_t depth_;
   const PackSource* packed_ =
-      nullptr;  // columns in packed or quantised blocks, decoded while they are multiplied
+      nullptr;  // columns in packed or quantized blocks, decoded while they are multiplied
   std::size_t column_ = 0, k_ = 0;  // of these
   Scalar type_ = Scalar::f32;       // the format that is read
   const std::uint8_t* first_;

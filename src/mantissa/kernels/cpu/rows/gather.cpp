@@ -42,7 +42,7 @@ void GatherRow(ConstMatrix table, std::size_t entry, Matrix y, std::size_t i, st
                                                      : ConvertRow<float>(table, entry, y, i, width);
 }
 
-/// Row `entry` of a table in quantised blocks.
+/// Row `entry` of a table in quantized blocks.
 void GatherQuants(QuantFormat quants, ConstMatrix table, std::size_t entry, Matrix y, std::size_t i,
                   std::size_t width) {
   alignas(64) float buffer[kPiece];

@@ -1,11 +1,11 @@
-#include "mantissa/engine/runtime/quantised.h"
+#include "mantissa/engine/runtime/quantized.h"
 
 #include "mantissa/kernels/update.h"
 
 namespace mantissa::runtime {
 
-std::vector<std::byte> quantised_elements(const kernels::Context& ctx, const void* blocks,
-                                          const QuantisedMatrix& quants, Scalar type, std::int64_t rows,
+std::vector<std::byte> quantized_elements(const kernels::Context& ctx, const void* blocks,
+                                          const QuantizedMatrix& quants, Scalar type, std::int64_t rows,
                                           std::int64_t width) {
   const auto n = static_cast<std::size_t>(rows * width);
   std::vector<float> values(n);

@@ -1,4 +1,4 @@
-#include "mantissa/setup/weights/quantised.h"
+#include "mantissa/setup/weights/quantized.h"
 
 #include <algorithm>
 #include <atomic>
@@ -23,25 +23,25 @@ bool is_finite(const runtime::WeightSet::View& view, std::int64_t elements, cons
   return finite;
 }
 
-QuantisedViews::QuantisedViews(const plan::Program& program)
+QuantizedViews::QuantizedViews(const plan::Program& program)
     : program_(program),
       read_(runtime::read_weights(program)),
-      quantised_(runtime::quantised_reads(program)) {}
+      quantized_(runtime::quantized_reads(program)) {}
 
 /// A value is rounded once: to the master's format, or to that of a copy of an f32 master. A master with the
 /// range of f32 cannot overflow, which loading would report.
-bool QuantisedViews::takes(const plan::Slot& slot, plan::BufferId id, bool transposed) const {
-  const runtime::QuantisedReads& reads = quantised_[static_cast<std::size_t>(id)];
+bool QuantizedViews::takes(const plan::Slot& slot, plan::BufferId id, bool transposed) const {
+  const runtime::QuantizedReads& reads = quantized_[static_cast<std::size_t>(id)];
   if (!(transposed ? reads.transposed : reads.rows)) return false;
   if (id == slot.master_buffer) return traits(slot.master).max_finite >= traits(Scalar::bf16).max_finite;
   return holds(slot.master, Scalar::f32);
 }
 
-std::vector<runtime::WeightSet::View> QuantisedViews::of(const plan::Slot& slot, const io::WeightFiles& files,
+std::vector<runtime::WeightSet::View> QuantizedViews::of(const plan::Slot& slot, const io::WeightFiles& files,
                                                          std::string_view tensor) const {
   // A program's own blocks are made from the values.
   if (program_.buffer(slot.master_buffer).quants) return {};
-  const std::optional<io::QuantisedTensor> stored = files.quantised(tensor);
+  const std::optional<io::QuantizedTensor> stored = files.quantized(tensor);
   if (!stored) return {};
   std::vector<plan::BufferId> all = slot.copies;
   all.push_back(slot.master_buffer);
@@ -65,9 +65,9 @@ ReadBytes read_bytes(const plan::Program& program, const ModelSource& source) {
   }
   if (source.tensors == nullptr) return bytes;
   const io::WeightFiles files(source.tensors);
-  const QuantisedViews quantised(program);
+  const QuantizedViews quantized(program);
   for (const plan::Slot& slot : program.slots) {
-    const auto views = quantised.of(slot, files, slot.name);
+    const auto views = quantized.of(slot, files, slot.name);
     for (const runtime::WeightSet::View& view : views) {
       std::size_t& of_buffer = bytes.of_buffer[static_cast<std::size_t>(view.buffer)];
       bytes.all -= of_buffer;

@@ -1,4 +1,4 @@
-#include "mantissa/kernels/quantise_matrix.h"
+#include "mantissa/kernels/quantize_matrix.h"
 
 #include <algorithm>
 #include <cstdint>
@@ -7,7 +7,7 @@
 namespace mantissa::kernels {
 namespace {
 
-/// Elements of the rows that one task quantises or reads, about.
+/// Elements of the rows that one task quantizes or reads, about.
 constexpr std::size_t kPart = std::size_t{1} << 16;
 
 /// Returns the transposed matrix of `values` [rows, width].
@@ -23,7 +23,7 @@ std::vector<float> transpose_of(const Context& ctx, std::span<const float> value
 
 }  // namespace
 
-ErrorStats quantise_matrix(const Context& ctx, const QuantMatrix& to, std::span<const float> values,
+ErrorStats quantize_matrix(const Context& ctx, const QuantMatrix& to, std::span<const float> values,
                            bool transposed) {
   std::vector<float> turned;
   if (transposed) {

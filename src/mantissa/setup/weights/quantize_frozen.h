@@ -1,4 +1,4 @@
-// Frozen weights that a program holds in quantised blocks (plan::Buffer::quants): made from the values of the
+// Frozen weights that a program holds in quantized blocks (plan::Buffer::quants): made from the values of the
 // model's files when they are read, one matrix at a time, and read back.
 #pragma once
 
@@ -15,10 +15,10 @@
 namespace mantissa::weights {
 
 /// Returns true if slot `slot` of the first program is held in blocks.
-bool is_quantised(const runtime::WeightSet& weights, std::size_t slot);
+bool is_quantized(const runtime::WeightSet& weights, std::size_t slot);
 
-/// What quantisation lost, by format.
-class QuantisationErrors {
+/// What quantization lost, by format.
+class QuantizationErrors {
  public:
   void add(QuantFormat format, const ErrorStats& errors, std::size_t bytes);
   /// Returns a note for each format, such as "frozen weights in nf4: 4.500 bits per weight, SNR 20.5 dB".
@@ -32,14 +32,14 @@ class QuantisationErrors {
   std::map<QuantFormat, Sum> sums_;
 };
 
-/// Quantises `values`, the matrix of a slot in f32, into the weight set, on all threads. The bytes depend on
+/// Quantizes `values`, the matrix of a slot in f32, into the weight set, on all threads. The bytes depend on
 /// neither these nor the instruction set. Adds the errors to `errors`.
-void quantise_frozen(runtime::WeightSet& weights, std::size_t slot, std::span<const float> values,
-                     QuantisationErrors& errors);
+void quantize_frozen(runtime::WeightSet& weights, std::size_t slot, std::span<const float> values,
+                     QuantizationErrors& errors);
 
 /// Writes elements [first, first + n) of a slot that is held in blocks, rounded to the master's format, as
 /// steps read them, and to `format`; n is the number that fits `out`.
-void read_quantised(const runtime::WeightSet& weights, std::size_t slot, std::int64_t first, Scalar format,
+void read_quantized(const runtime::WeightSet& weights, std::size_t slot, std::int64_t first, Scalar format,
                     std::span<std::byte> out);
 
 }  // namespace mantissa::weights

@@ -1,4 +1,4 @@
-// Holds frozen weights of linear layers in quantised blocks, which the layers read in place of masters and
+// Holds frozen weights of linear layers in quantized blocks, which the layers read in place of masters and
 // copies. The blocks' values are rounded to the master's format and then as factors, so a product has the
 // bits of one with a master of these values.
 #include <fmt/format.h>
@@ -14,7 +14,7 @@ namespace {
 /// The reads of a slot's master and copies.
 struct Reads {
   std::vector<Operand*> operands;
-  bool linear = true;       // all by ops that take quantised blocks of a linear layer's weight
+  bool linear = true;       // all by ops that take quantized blocks of a linear layer's weight
   bool transposed = false;  // the weight is [in, out]
 };
 
@@ -28,7 +28,7 @@ Reads reads_of(Program& p, const Slot& slot) {
       if (!is_weight(s.inputs[i].buffer)) continue;
       reads.operands.push_back(&s.inputs[i]);
       const bool takes = (s.op->kind == graph::OpKind::product || s.op->kind == graph::OpKind::rows) &&
-                         s.op->quantised == static_cast<std::int32_t>(i);
+                         s.op->quantized == static_cast<std::int32_t>(i);
       reads.linear = reads.linear && takes;
       reads.transposed = s.attributes.flag("transposed");
     }
@@ -37,7 +37,7 @@ Reads reads_of(Program& p, const Slot& slot) {
   return reads;
 }
 
-void check(const Program& p, const Slot& slot, const QuantisedMatrix& quants, const Reads& reads) {
+void check(const Program& p, const Slot& slot, const QuantizedMatrix& quants, const Reads& reads) {
   const std::string_view format = traits(quants.format).name;
   const auto refuse = [&](const std::string& why, const std::string& fix) {
     throw ConfigError(fmt::format("{} cannot be held in {}: {}. Fix: {}", slot.name, format, why, fix));
@@ -61,7 +61,7 @@ void check(const Program& p, const Slot& slot, const QuantisedMatrix& quants, co
 
 }  // namespace
 
-void hold_quantised(Program& p, const QuantisedSlots& wanted) {
+void hold_quantized(Program& p, const QuantizedSlots& wanted) {
   if (!wanted) return;
   std::optional<QuantFormat> format;
   bool held = false;
@@ -77,7 +77,7 @@ void hold_quantised(Program& p, const QuantisedSlots& wanted) {
           "policy's formats",
           slot.name, traits(*f).name));
     }
-    const QuantisedMatrix quants{*f, reads.transposed};
+    const QuantizedMatrix quants{*f, reads.transposed};
     check(p, slot, quants, reads);
     for (Operand* o : reads.operands) o->buffer = slot.master_buffer;
     // The copies are not weights any more, and no step uses them.

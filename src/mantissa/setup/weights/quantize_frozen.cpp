@@ -1,11 +1,11 @@
-#include "mantissa/setup/weights/quantise_frozen.h"
+#include "mantissa/setup/weights/quantize_frozen.h"
 
 #include <fmt/format.h>
 
 #include <algorithm>
 #include <cmath>
 
-#include "mantissa/kernels/quantise_matrix.h"
+#include "mantissa/kernels/quantize_matrix.h"
 #include "mantissa/kernels/update.h"
 
 namespace mantissa::weights {
@@ -29,18 +29,18 @@ struct Held {
 
 }  // namespace
 
-bool is_quantised(const runtime::WeightSet& weights, std::size_t slot) {
+bool is_quantized(const runtime::WeightSet& weights, std::size_t slot) {
   const plan::Program& program = weights.program();
   return program.buffer(program.slots[slot].master_buffer).quants.has_value();
 }
 
-void QuantisationErrors::add(QuantFormat format, const ErrorStats& errors, std::size_t bytes) {
+void QuantizationErrors::add(QuantFormat format, const ErrorStats& errors, std::size_t bytes) {
   Sum& sum = sums_[format];
   sum.errors.merge(errors);
   sum.bytes += bytes;
 }
 
-std::vector<std::string> QuantisationErrors::notes() const {
+std::vector<std::string> QuantizationErrors::notes() const {
   std::vector<std::string> notes;
   for (const auto& [format, sum] : sums_) {
     const double relative = sum.errors.relative();
@@ -52,25 +52,25 @@ std::vector<std::string> QuantisationErrors::notes() const {
   return notes;
 }
 
-void quantise_frozen(runtime::WeightSet& weights, std::size_t slot, std::span<const float> values,
-                     QuantisationErrors& errors) {
+void quantize_frozen(runtime::WeightSet& weights, std::size_t slot, std::span<const float> values,
+                     QuantizationErrors& errors) {
   const runtime::Device& device = weights.device();
   const Held held(weights, slot);
-  const QuantisedMatrix& quants = *held.buffer.quants;
+  const QuantizedMatrix& quants = *held.buffer.quants;
   std::vector<std::byte> staging;
   std::byte* memory = device.host_pointer(held.data);
   if (memory == nullptr) {
     staging.resize(held.bytes());
     memory = staging.data();
   }
-  const ErrorStats lost = kernels::quantise_matrix(
+  const ErrorStats lost = kernels::quantize_matrix(
       device.host(), {quants.format, held.rows, held.width, reinterpret_cast<std::uint8_t*>(memory)}, values,
       quants.transposed);
   errors.add(quants.format, lost, held.bytes());
   if (!staging.empty()) device.upload(held.data, staging);
 }
 
-void read_quantised(const runtime::WeightSet& weights, std::size_t slot, std::int64_t first, Scalar format,
+void read_quantized(const runtime::WeightSet& weights, std::size_t slot, std::int64_t first, Scalar format,
                     std::span<std::byte> out) {
   const runtime::Device& device = weights.device();
   const Held held(weights, slot);

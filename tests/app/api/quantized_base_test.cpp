@@ -1,4 +1,4 @@
-// Adapters on a base in int8 or nf4 (QLoRA): they have the bits of adapters on the dequantised base.
+// Adapters on a base in int8 or nf4 (QLoRA): they have the bits of adapters on the dequantized base.
 #include <gtest/gtest.h>
 
 #include <nlohmann/json.hpp>
@@ -64,9 +64,9 @@ struct BaseCase {
   bool dora;
 };
 
-class QuantisedBase : public ::testing::TestWithParam<BaseCase> {};
+class QuantizedBase : public ::testing::TestWithParam<BaseCase> {};
 
-INSTANTIATE_TEST_SUITE_P(Of, QuantisedBase,
+INSTANTIATE_TEST_SUITE_P(Of, QuantizedBase,
                          ::testing::Values(BaseCase{kLlamaBase, "nf4", "32-true", false},
                                            BaseCase{kLlamaBase, "nf4-double", "bf16-mixed", true},
                                            BaseCase{kLlamaBase, "int8", "16-mixed", false},
@@ -81,13 +81,13 @@ INSTANTIATE_TEST_SUITE_P(Of, QuantisedBase,
                            return name;
                          });
 
-TEST_P(QuantisedBase, TrainsAnAdapterWithTheBitsOfTheDequantisedBase) {
+TEST_P(QuantizedBase, TrainsAnAdapterWithTheBitsOfTheDequantizedBase) {
   const TemporaryFolder folder;
   const auto& [model, format, policy, dora] = GetParam();
   TrainOptions o = into(folder / "start");
   o.return_weights = true;
   const Summary start = train(Config::parse(base_config(model, 2, "32-true", "")), o);
-  // The frozen weights that a run writes are the dequantised ones.
+  // The frozen weights that a run writes are the dequantized ones.
   o = into(folder / "frozen");
   o.return_weights = true;
   const Summary frozen =
@@ -111,7 +111,7 @@ TEST_P(QuantisedBase, TrainsAnAdapterWithTheBitsOfTheDequantisedBase) {
   EXPECT_NE(adapter_of(folder / "held"), adapter_of(folder / "original"));
 }
 
-TEST(QuantisedBaseRuns, ResumeWithTheSameBytesAndRefuseAnotherBase) {
+TEST(QuantizedBaseRuns, ResumeWithTheSameBytesAndRefuseAnotherBase) {
   for (const std::string format : {"nf4-double", "params"}) {
     const TemporaryFolder folder;
     TrainOptions o = into(folder / "start");
@@ -140,7 +140,7 @@ TEST(QuantisedBaseRuns, ResumeWithTheSameBytesAndRefuseAnotherBase) {
   }
 }
 
-TEST(QuantisedBaseRuns, HoldLinearLayersInTheirBlocksAlone) {
+TEST(QuantizedBaseRuns, HoldLinearLayersInTheirBlocksAlone) {
   const TemporaryFolder folder;
   const Summary start =
       train(Config::parse(base_config(kLlamaBase, 2, "32-true", "")), into(folder / "start"));
