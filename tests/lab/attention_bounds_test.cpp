@@ -7,7 +7,7 @@
 #include <map>
 #include <random>
 
-#include "files/io/temporary.h"
+#include "core/disk/temporary.h"
 #include "mantissa/core/numeric/round.h"
 #include "mantissa/engine/runtime/device.h"
 #include "mantissa/files/io/safetensors.h"

@@ -5,7 +5,7 @@
 #include <cmath>
 #include <nlohmann/json.hpp>
 
-#include "files/io/temporary.h"
+#include "core/disk/temporary.h"
 #include "lab/small_run.h"
 #include "mantissa/core/base/error.h"
 #include "mantissa/lab/compare/directories.h"

@@ -8,7 +8,7 @@
 #include <nlohmann/json.hpp>
 #include <random>
 
-#include "files/io/temporary.h"
+#include "core/disk/temporary.h"
 #include "mantissa/engine/runtime/device.h"
 #include "mantissa/files/io/safetensors.h"
 #include "mantissa/lab/diff/diff.h"

@@ -8,7 +8,7 @@
 #include <map>
 #include <nlohmann/json.hpp>
 
-#include "files/io/temporary.h"
+#include "core/disk/temporary.h"
 #include "mantissa/core/base/error.h"
 
 namespace mantissa::report {

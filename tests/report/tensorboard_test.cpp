@@ -8,7 +8,7 @@
 #include <limits>
 #include <map>
 
-#include "files/io/temporary.h"
+#include "core/disk/temporary.h"
 #include "mantissa/core/base/error.h"
 
 namespace mantissa::report {

@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "mantissa/core/base/error.h"
+#include "mantissa/core/disk/look.h"
 #include "mantissa/files/io/json.h"
 
 namespace mantissa::lab {
@@ -16,12 +17,7 @@ std::optional<double> number_in(const nlohmann::json& metrics, const char* key) 
   return found->get<double>();
 }
 
-StepLines::StepLines(const std::filesystem::path& path) : path_(path), in_(path, std::ios::binary) {
-  std::error_code error;
-  if (!in_ || !std::filesystem::is_regular_file(path, error))
-    throw FileError(fmt::format("{}: cannot be read. Fix: give a run with its metrics.jsonl", path.string()));
-  ahead_ = read();
-}
+StepLines::StepLines(const std::filesystem::path& path) : lines_(path), ahead_(read()) {}
 
 std::optional<StepLine> StepLines::next() {
   std::optional<StepLine> current = std::exchange(ahead_, std::nullopt);
@@ -31,17 +27,15 @@ std::optional<StepLine> StepLines::next() {
   if (ahead_ && ahead_->step < current->step) {
     throw FileError(
         fmt::format("{}:{}: expected a step after {}, got {}. Fix: give the file as the run wrote it",
-                    path_.string(), number_, current->step, ahead_->step));
+                    lines_.path().string(), lines_.number(), current->step, ahead_->step));
   }
   return current;
 }
 
 std::optional<StepLine> StepLines::read() {
   std::string line;
-  if (!std::getline(in_, line)) return std::nullopt;
-  ++number_;
-  const bool complete = !in_.eof();
-  const std::string where = fmt::format("{}:{}", path_.string(), number_);
+  if (!lines_.next(line)) return std::nullopt;
+  const std::string where = fmt::format("{}:{}", lines_.path().string(), lines_.number());
   try {
     nlohmann::json metrics = io::parse_json(line, where);
     const auto step = metrics.is_object() ? metrics.find("step") : metrics.end();
@@ -49,15 +43,14 @@ std::optional<StepLine> StepLines::read() {
       throw FileError(fmt::format("{}: is not a metrics line: it has no whole number \"step\"", where));
     return StepLine{step->get<std::int64_t>(), std::move(metrics)};
   } catch (const FileError&) {
-    if (complete) throw;
+    if (lines_.is_complete()) throw;
     return std::nullopt;
   }
 }
 
 MetricsFile::MetricsFile(const std::filesystem::path& path, Health health) : metrics_(path) {
   const std::filesystem::path beside = path.parent_path() / "health.jsonl";
-  std::error_code error;
-  if (health == Health::skip || !std::filesystem::exists(beside, error)) return;
+  if (health == Health::skip || !disk::exists(beside)) return;
   health_.emplace(beside);
   next_health_ = health_->next();
 }

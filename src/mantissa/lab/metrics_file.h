@@ -3,9 +3,10 @@
 
 #include <cstdint>
 #include <filesystem>
-#include <fstream>
 #include <nlohmann/json.hpp>
 #include <optional>
+
+#include "mantissa/core/disk/lines.h"
 
 namespace mantissa::lab {
 
@@ -32,9 +33,7 @@ class StepLines {
  private:
   std::optional<StepLine> read();
 
-  std::filesystem::path path_;
-  std::ifstream in_;
-  std::int64_t number_ = 0;  // of the line
+  disk::LineReader lines_;
   std::optional<StepLine> ahead_;
 };
 

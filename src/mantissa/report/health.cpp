@@ -9,6 +9,8 @@
 #include <system_error>
 
 #include "mantissa/core/base/error.h"
+#include "mantissa/core/disk/file.h"
+#include "mantissa/core/disk/look.h"
 #include "mantissa/report/json_number.h"
 #include "mantissa/report/metrics.h"
 
@@ -119,20 +121,21 @@ std::vector<std::pair<std::string, double>> health_scalars(std::span<const Param
 }
 
 HealthWriter::HealthWriter(std::filesystem::path path, std::int64_t resumed_step) : path_(std::move(path)) {
-  std::error_code error;
-  if (!std::filesystem::exists(path_, error)) return;
-  if (resumed_step > 0) {
-    file_ = append_after(path_, resumed_step);
-  } else if (!std::filesystem::remove(path_, error) || error) {
-    throw FileError(fmt::format("{}: cannot be replaced: {}. Fix: choose another place with --out",
-                                path_.string(), error.message()));
-  }
+  if (!disk::has_name(path_)) return;
+  log_ = append_after(path_, resumed_step);
+  if (resumed_step > 0) return;
+  log_.reset();
+  disk::remove_file(path_);
 }
 
 void HealthWriter::write(std::int64_t step, std::span<const ParameterHealth> health) {
   if (health.empty()) return;
-  if (!file_) file_.emplace(path_);
-  file_->write(health_line(step, health) + '\n');
+  if (!log_) log_ = append_after(path_, 0);
+  log_->file.write(health_line(step, health) + '\n');
+}
+
+void HealthWriter::sync() {
+  if (log_) log_->file.sync();
 }
 
 }  // namespace mantissa::report

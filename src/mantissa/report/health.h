@@ -12,7 +12,7 @@
 #include <vector>
 
 #include "mantissa/engine/runtime/health.h"
-#include "mantissa/report/append_file.h"
+#include "mantissa/report/metrics.h"
 
 namespace mantissa::report {
 
@@ -37,10 +37,13 @@ class HealthWriter {
 
   /// Writes nothing if `health` is empty. Throws ResourceError if the disk is full.
   void write(std::int64_t step, std::span<const runtime::ParameterHealth> health);
+  /// Returns when all lines are on the disk.
+  void sync();
+  std::string note() const { return log_ ? log_->note() : ""; }
 
  private:
   std::filesystem::path path_;
-  std::optional<AppendFile> file_;
+  std::optional<StepLog> log_;
 };
 
 }  // namespace mantissa::report

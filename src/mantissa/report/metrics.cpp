@@ -3,10 +3,13 @@
 #include <fmt/format.h>
 
 #include <cmath>
-#include <fstream>
 #include <nlohmann/json.hpp>
 
+#include "mantissa/core/base/counted.h"
 #include "mantissa/core/base/error.h"
+#include "mantissa/core/disk/append_file.h"
+#include "mantissa/core/disk/atomic.h"
+#include "mantissa/core/disk/lines.h"
 #include "mantissa/report/json_number.h"
 
 namespace mantissa::report {
@@ -32,44 +35,64 @@ std::optional<Line> read_line(const std::string& line) {
 
 // The kept part of a file: the lines up to `last_step`. Steps increase, so these lines are contiguous.
 struct Kept {
-  std::uintmax_t bytes = 0;
+  std::uint64_t bytes = 0;
   std::optional<std::int64_t> validated;  // the last step with a validation line
+  std::int64_t damaged = 0;               // lines that are not metrics lines: a crash may leave zeros
 };
 Kept kept_of(const std::filesystem::path& path, std::int64_t last_step) {
-  std::ifstream file(path, std::ios::binary);
+  disk::LineReader lines(path);
   Kept kept;
   std::string line;
-  for (std::int64_t number = 1; std::getline(file, line) && !file.eof(); ++number) {
+  std::uint64_t bytes = 0;
+  std::int64_t damaged = 0;
+  while (lines.next(line) && lines.is_complete()) {
     const std::optional<Line> read = read_line(line);
+    if (read && read->step > last_step) break;
+    bytes += line.size() + 1;
     if (!read) {
-      throw FileError(
-          fmt::format("{}: line {} is not a metrics line; remove it to resume", path.string(), number));
+      ++damaged;
+      continue;
     }
-    if (read->step > last_step) break;
-    kept.bytes += line.size() + 1;
+    kept.bytes = bytes;  // damaged lines at the end are cut
+    kept.damaged = damaged;
     if (read->validation) kept.validated = read->step;
   }
   return kept;
 }
 
-AppendFile open_at(const std::filesystem::path& path, std::int64_t resumed_step,
-                   std::optional<std::int64_t>& validated) {
-  std::error_code error;
-  if (std::filesystem::exists(path, error)) {
-    const Kept kept = resumed_step > 0 ? kept_of(path, resumed_step) : Kept{};
-    validated = kept.validated;
-    std::filesystem::resize_file(path, kept.bytes, error);
-    if (error) {
-      throw FileError(fmt::format("{}: cannot be written: {}; choose another place with --out", path.string(),
-                                  error.message()));
-    }
+/// Writes the first `bytes` bytes of the file again, without damaged lines.
+void remove_damaged(const std::filesystem::path& path, std::uint64_t bytes) {
+  disk::LineReader lines(path);
+  std::string line, text;
+  for (std::uint64_t at = 0; at < bytes && lines.next(line); at += line.size() + 1) {
+    if (read_line(line)) text += line + '\n';
   }
-  return AppendFile(path);
+  disk::write_file_atomic(path, text);
+}
+
+StepLog open_at(const std::filesystem::path& path, std::int64_t resumed_step,
+                std::optional<std::int64_t>& validated) {
+  // First opens the file, which refuses a link or a pipe.
+  StepLog log{disk::AppendFile(path)};
+  const Kept kept = resumed_step > 0 ? kept_of(path, resumed_step) : Kept{};
+  validated = kept.validated;
+  if (kept.damaged > 0) {
+    remove_damaged(path, kept.bytes);
+    return {disk::AppendFile(path), kept.damaged};
+  }
+  log.file.truncate(kept.bytes);
+  return log;
 }
 
 }  // namespace
 
-AppendFile append_after(const std::filesystem::path& path, std::int64_t step) {
+std::string StepLog::note() const {
+  if (damaged == 0) return "";
+  return fmt::format("{}: {} that a crash had damaged {} removed", file.path().string(),
+                     counted(damaged, "line"), damaged == 1 ? "was" : "were");
+}
+
+StepLog append_after(const std::filesystem::path& path, std::int64_t step) {
   std::optional<std::int64_t> validated;
   return open_at(path, step, validated);
 }
@@ -94,26 +117,24 @@ std::string validation_line(std::int64_t step, double loss,
 }
 
 MetricsWriter::MetricsWriter(const std::filesystem::path& path, std::int64_t resumed_step)
-    : file_(open_at(path, resumed_step, validated_)) {}
+    : log_(open_at(path, resumed_step, validated_)) {}
 
 std::vector<bool> read_skipped(const std::filesystem::path& path) {
-  std::ifstream file(path, std::ios::binary);
-  if (!file || std::filesystem::is_directory(path))
-    throw FileError(fmt::format("{}: cannot be read; give a run's metrics.jsonl", path.string()));
+  disk::LineReader lines(path);
   std::vector<bool> skipped;
   std::string line;
-  for (std::int64_t number = 1; std::getline(file, line); ++number) {
+  while (lines.next(line)) {
     const nlohmann::json json = nlohmann::json::parse(line, nullptr, false);
     const std::optional<Line> read = read_line(line);
     if (!read || (!read->validation && !(json.contains("skipped") && json["skipped"].is_boolean())))
-      throw FileError(fmt::format("{}: line {} is not a metrics line", path.string(), number));
+      throw FileError(fmt::format("{}: line {} is not a metrics line", path.string(), lines.number()));
     if (read->validation) continue;
     skipped.push_back(json["skipped"].get<bool>());
     if (read->step != static_cast<std::int64_t>(skipped.size())) {
       throw FileError(
           fmt::format("{}: line {} is step {}, but step {} was expected; a replay needs every step "
                       "(log.interval = 1)",
-                      path.string(), number, read->step, skipped.size()));
+                      path.string(), lines.number(), read->step, skipped.size()));
     }
   }
   if (skipped.empty()) throw FileError(fmt::format("{}: contains no steps", path.string()));
@@ -121,13 +142,13 @@ std::vector<bool> read_skipped(const std::filesystem::path& path) {
 }
 
 void MetricsWriter::write(const StepMetrics& metrics) {
-  file_.write(metrics_line(metrics) + '\n');
+  log_.file.write(metrics_line(metrics) + '\n');
 }
 
 void MetricsWriter::write_validation(std::int64_t step, double loss,
                                      std::span<const std::pair<std::string, double>> more) {
-  if (has_validation(step)) return;
-  file_.write(validation_line(step, loss, more) + '\n');
+  if (validated_ == step) return;
+  log_.file.write(validation_line(step, loss, more) + '\n');
   validated_ = step;
 }
 

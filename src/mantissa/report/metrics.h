@@ -9,7 +9,7 @@
 #include <utility>
 #include <vector>
 
-#include "mantissa/report/append_file.h"
+#include "mantissa/core/disk/append_file.h"
 
 namespace mantissa::report {
 
@@ -35,10 +35,18 @@ std::string metrics_line(const StepMetrics& metrics);
 std::string validation_line(std::int64_t step, double loss,
                             std::span<const std::pair<std::string, double>> more = {});
 
-/// Opens a file of lines with a "step" to append: keeps those up to `step`, or none for 0, and removes a last
-/// line that a crash truncated. Throws FileError if a kept line has no step, or if the file cannot be
-/// written.
-AppendFile append_after(const std::filesystem::path& path, std::int64_t step);
+/// A file of lines with a "step", to append to.
+struct StepLog {
+  disk::AppendFile file;
+  std::int64_t damaged = 0;  // lines without a step, which a crash had damaged, and which were removed
+  /// Returns a sentence about them, or "".
+  std::string note() const;
+};
+
+/// Opens a file of lines with a "step" to append: keeps those up to `step`, or none for 0, and removes lines
+/// that a crash truncated or damaged. Throws FileError if the file cannot be read or written, is a link or
+/// not a regular file.
+StepLog append_after(const std::filesystem::path& path, std::int64_t step);
 
 /// Returns for each step of a metrics.jsonl, in order, whether it was skipped. Throws FileError if a line is
 /// not a metrics line or a step is missing.
@@ -47,8 +55,8 @@ std::vector<bool> read_skipped(const std::filesystem::path& path);
 /// Appends lines, each written immediately.
 class MetricsWriter {
  public:
-  /// Keeps the lines of an existing file up to `resumed_step`, or none for 0: later steps run again. Also
-  /// removes a last line that a crash truncated. Throws FileError if a kept line is not a metrics line.
+  /// Keeps the lines of an existing file up to `resumed_step`, or none for 0: later steps run again. Throws
+  /// like append_after().
   explicit MetricsWriter(const std::filesystem::path& path, std::int64_t resumed_step = 0);
 
   /// Both functions throw ResourceError if the disk is full.
@@ -56,12 +64,13 @@ class MetricsWriter {
   /// Writes nothing if the file already has this step's validation.
   void write_validation(std::int64_t step, double loss,
                         std::span<const std::pair<std::string, double>> more = {});
-  /// Returns true if the last validation in the file is of `step`.
-  bool has_validation(std::int64_t step) const { return validated_ == step; }
+  /// Returns when all lines are on the disk.
+  void sync() { log_.file.sync(); }
+  std::string note() const { return log_.note(); }
 
  private:
   std::optional<std::int64_t> validated_;  // the last step with a validation line
-  AppendFile file_;
+  StepLog log_;
 };
 
 }  // namespace mantissa::report

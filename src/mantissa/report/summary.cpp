@@ -5,7 +5,7 @@
 #include <nlohmann/json.hpp>
 
 #include "mantissa/core/base/error.h"
-#include "mantissa/report/append_file.h"
+#include "mantissa/core/disk/atomic.h"
 
 namespace mantissa::report {
 
@@ -28,15 +28,7 @@ std::string summary_json(const RunSummary& s) {
 }
 
 void write_summary(const std::filesystem::path& path, const RunSummary& summary) {
-  std::filesystem::path beside = path;
-  beside += ".partial";
-  std::error_code error;
-  std::filesystem::remove(beside, error);
-  AppendFile(beside).write(summary_json(summary));
-  std::filesystem::rename(beside, path, error);
-  if (error)
-    throw FileError(fmt::format("{}: cannot be written: {}; choose another place with --out", path.string(),
-                                error.message()));
+  disk::write_file_atomic(path, summary_json(summary));
 }
 
 }  // namespace mantissa::report

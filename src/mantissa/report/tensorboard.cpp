@@ -12,6 +12,8 @@
 #include <vector>
 
 #include "mantissa/core/base/error.h"
+#include "mantissa/core/disk/append_file.h"
+#include "mantissa/core/disk/look.h"
 
 namespace mantissa::report {
 namespace {
@@ -142,7 +144,7 @@ double now() {
 }
 
 // TensorBoard reads the files of a directory in the order of their names, which must be the order of time.
-AppendFile new_event_file(const std::filesystem::path& directory) {
+disk::AppendFile new_event_file(const std::filesystem::path& directory) {
   std::array<char, 256> host{};
   if (::gethostname(host.data(), host.size() - 1) != 0 || host[0] == '\0')
     std::strcpy(host.data(), "localhost");
@@ -150,7 +152,7 @@ AppendFile new_event_file(const std::filesystem::path& directory) {
       fmt::format("events.out.tfevents.{:010}.{}", static_cast<std::int64_t>(now()), host.data());
   for (int number = 0;; ++number) {
     const std::filesystem::path path = directory / fmt::format("{}.{}", stem, number);
-    if (!std::filesystem::exists(path)) return AppendFile(path, AppendFile::Open::must_be_new);
+    if (!disk::exists(path)) return disk::AppendFile(path, disk::AppendFile::Open::must_be_new);
   }
 }
 

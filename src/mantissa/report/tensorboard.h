@@ -12,8 +12,8 @@
 #include <string_view>
 #include <utility>
 
+#include "mantissa/core/disk/append_file.h"
 #include "mantissa/core/numeric/distribution.h"
-#include "mantissa/report/append_file.h"
 #include "mantissa/report/metrics.h"
 
 namespace mantissa::report {
@@ -49,10 +49,12 @@ class TensorBoardWriter {
   void write_histograms(std::int64_t step, std::span<const TaggedDistribution> histograms);
   /// Writes validation_loss.
   void write_scalar(std::int64_t step, std::string_view name, double value);
+  /// Returns when all records are on the disk.
+  void sync() { file_.sync(); }
   const std::filesystem::path& path() const { return file_.path(); }
 
  private:
-  AppendFile file_;
+  disk::AppendFile file_;
 };
 
 }  // namespace mantissa::report

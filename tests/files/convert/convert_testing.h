@@ -9,7 +9,7 @@
 #include <string>
 #include <vector>
 
-#include "files/io/temporary.h"
+#include "core/disk/temporary.h"
 #include "mantissa/files/convert/convert.h"
 #include "mantissa/files/io/checkpoint.h"
 #include "mantissa/files/io/model_path.h"

@@ -10,7 +10,7 @@
 #include <variant>
 #include <vector>
 
-#include "files/io/temporary.h"
+#include "core/disk/temporary.h"
 #include "mantissa/core/numeric/convert.h"
 #include "mantissa/engine/model/graphs.h"
 #include "mantissa/files/convert/convert.h"

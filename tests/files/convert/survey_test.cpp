@@ -6,7 +6,7 @@
 #include <cmath>
 #include <random>
 
-#include "files/io/temporary.h"
+#include "core/disk/temporary.h"
 #include "kernels/row_testing.h"
 #include "mantissa/core/numeric/convert.h"
 #include "mantissa/files/convert/block_rows.h"

@@ -8,7 +8,7 @@
 #include <limits>
 #include <random>
 
-#include "files/io/temporary.h"
+#include "core/disk/temporary.h"
 #include "mantissa/core/numeric/round.h"
 #include "mantissa/files/convert/value_format.h"
 

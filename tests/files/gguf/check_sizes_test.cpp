@@ -7,7 +7,7 @@
 #include <map>
 #include <string>
 
-#include "files/io/temporary.h"
+#include "core/disk/temporary.h"
 #include "mantissa/core/base/error.h"
 #include "mantissa/files/gguf/header_writer.h"
 

@@ -4,7 +4,7 @@
 #include <cstring>
 #include <functional>
 
-#include "files/io/temporary.h"
+#include "core/disk/temporary.h"
 #include "mantissa/core/base/error.h"
 #include "mantissa/files/gguf/gguf_file.h"
 #include "mantissa/files/gguf/header_writer.h"

@@ -3,7 +3,7 @@
 
 #include <nlohmann/json.hpp>
 
-#include "files/io/temporary.h"
+#include "core/disk/temporary.h"
 #include "mantissa/core/base/error.h"
 #include "mantissa/files/gguf/read_tokenizer.h"
 #include "mantissa/files/gguf/sentencepiece_merges.h"

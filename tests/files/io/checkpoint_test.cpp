@@ -1,4 +1,5 @@
 #include "mantissa/files/io/checkpoint.h"
+#include "mantissa/core/disk/owned.h"
 
 #include <gtest/gtest.h>
 #include <xxhash.h>
@@ -10,7 +11,7 @@
 #include <nlohmann/json.hpp>
 #include <set>
 
-#include "files/io/temporary.h"
+#include "core/disk/temporary.h"
 #include "mantissa/core/base/error.h"
 
 namespace mantissa::io {
@@ -43,8 +44,9 @@ class Checkpoint : public test::TemporaryFolder {
   }
   std::set<std::string> files() const {
     std::set<std::string> names;
-    for (const auto& entry : std::filesystem::directory_iterator(directory()))
-      names.insert(entry.path().filename());
+    for (const auto& entry : std::filesystem::directory_iterator(directory())) {
+      if (entry.path().filename() != disk::kOwnedList) names.insert(entry.path().filename());
+    }
     return names;
   }
 

@@ -3,7 +3,7 @@
 
 #include <gtest/gtest.h>
 
-#include "files/io/temporary.h"
+#include "core/disk/temporary.h"
 #include "mantissa/core/base/error.h"
 #include "mantissa/files/io/state.h"
 
@@ -85,7 +85,8 @@ TEST_F(OpenModel, NamesWhatIsNotAModel) {
   expect_refused(folder / "link",
                  "is a link to " + (folder / "gone").string() + ", which does not exist; check the link");
   fs::create_symlink("loop", folder / "loop");
-  expect_refused(folder / "loop", "cannot be read: Too many levels of symbolic links");
+  expect_refused(folder / "loop",
+                 "cannot be read: Too many levels of symbolic links; check its permissions and its disk");
 }
 
 TEST_F(OpenModel, WhatCannotBeReadIsNotAbsent) {
@@ -94,7 +95,9 @@ TEST_F(OpenModel, WhatCannotBeReadIsNotAbsent) {
     fs::create_directories(run);
     fs::create_symlink(name, run / name);  // a loop
     const std::string message = test::message_of<FileError>([&] { open_model(run); });
-    EXPECT_EQ(message, (run / name).string() + ": cannot be read: Too many levels of symbolic links");
+    EXPECT_EQ(message,
+              (run / name).string() +
+                  ": cannot be read: Too many levels of symbolic links; check its permissions and its disk");
   }
 }
 

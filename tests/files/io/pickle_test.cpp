@@ -1,7 +1,7 @@
 // Hostile pickles. None of them runs anything.
 #include <string>
 
-#include "files/io/temporary.h"
+#include "core/disk/temporary.h"
 #include "files/io/torch_testing.h"
 #include "mantissa/core/base/error.h"
 #include "mantissa/files/io/pth/state_dict.h"

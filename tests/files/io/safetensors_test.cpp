@@ -10,7 +10,7 @@
 #include <map>
 #include <numeric>
 
-#include "files/io/temporary.h"
+#include "core/disk/temporary.h"
 #include "mantissa/core/base/error.h"
 
 namespace mantissa::io {

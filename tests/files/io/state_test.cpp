@@ -1,11 +1,12 @@
 #include "mantissa/files/io/state.h"
+#include "mantissa/core/disk/unfinished.h"
 
 #include <gtest/gtest.h>
 
 #include <cstring>
 #include <limits>
 
-#include "files/io/temporary.h"
+#include "core/disk/temporary.h"
 #include "mantissa/core/base/error.h"
 
 namespace mantissa::io {
@@ -127,6 +128,7 @@ TEST_F(State, StepsAreOrderedByNumber) {
 TEST_F(State, IgnoresPartialStatesAndRemovesThemWithTheNextWrite) {
   write(1);
   std::filesystem::copy(state(1), folder / "state" / "step-00000002.partial");
+  disk::mark_directory(folder / "state" / "step-00000002.partial");  // as a killed process leaves it
   EXPECT_EQ(steps(), std::vector<std::int64_t>{1});
   write(3);
   EXPECT_FALSE(std::filesystem::exists(folder / "state" / "step-00000002.partial"));

@@ -4,7 +4,7 @@
 #include <algorithm>
 #include <cstring>
 
-#include "files/io/temporary.h"
+#include "core/disk/temporary.h"
 #include "files/io/torch_testing.h"
 #include "mantissa/core/base/error.h"
 #include "mantissa/files/io/checkpoint.h"

@@ -4,8 +4,8 @@
 #include <cstring>
 #include <nlohmann/json.hpp>
 
+#include "core/disk/temporary.h"
 #include "engine/model/tiny_families.h"
-#include "files/io/temporary.h"
 #include "mantissa/core/base/error.h"
 #include "mantissa/engine/model/config.h"
 #include "mantissa/files/io/model_path.h"

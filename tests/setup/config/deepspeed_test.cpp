@@ -9,7 +9,7 @@
 #include <string>
 #include <vector>
 
-#include "files/io/temporary.h"
+#include "core/disk/temporary.h"
 #include "mantissa/core/base/error.h"
 #include "mantissa/setup/config/run_config.h"
 #include "precision/policy/message.h"

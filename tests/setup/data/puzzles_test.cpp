@@ -6,7 +6,7 @@
 #include <algorithm>
 #include <csignal>
 
-#include "files/io/temporary.h"
+#include "core/disk/temporary.h"
 #include "mantissa/core/base/error.h"
 
 namespace mantissa::data {

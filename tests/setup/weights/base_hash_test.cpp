@@ -3,7 +3,7 @@
 
 #include <gtest/gtest.h>
 
-#include "files/io/temporary.h"
+#include "core/disk/temporary.h"
 #include "mantissa/core/base/error.h"
 
 namespace mantissa::weights::base_hash_test {

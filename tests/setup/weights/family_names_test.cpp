@@ -2,9 +2,9 @@
 // tensors that follow from the config, and shards.
 #include <gtest/gtest.h>
 
+#include "core/disk/temporary.h"
 #include "engine/model/tiny_families.h"
 #include "engine/runtime/device.h"
-#include "files/io/temporary.h"
 #include "mantissa/core/base/error.h"
 #include "mantissa/engine/model/family.h"
 #include "mantissa/engine/model/graphs.h"

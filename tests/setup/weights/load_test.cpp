@@ -5,8 +5,8 @@
 #include <fstream>
 #include <limits>
 
+#include "core/disk/temporary.h"
 #include "engine/runtime/device.h"
-#include "files/io/temporary.h"
 #include "kernels/row_testing.h"
 #include "mantissa/core/base/error.h"
 #include "mantissa/core/numeric/convert.h"

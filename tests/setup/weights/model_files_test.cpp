@@ -5,7 +5,7 @@
 
 #include <string>
 
-#include "files/io/temporary.h"
+#include "core/disk/temporary.h"
 #include "mantissa/core/base/error.h"
 
 namespace mantissa::weights {

@@ -3,7 +3,7 @@
 #include <nlohmann/json.hpp>
 
 #include "mantissa/app/api/internal.h"
-#include "mantissa/files/io/atomic.h"
+#include "mantissa/core/disk/atomic.h"
 #include "mantissa/generate/dialog/conversation.h"
 
 namespace mantissa::api {
@@ -63,7 +63,8 @@ std::vector<ChatMessage> Chat::messages() const {
 
 void Chat::save(const std::filesystem::path& file) const {
   const nlohmann::ordered_json row = {{"messages", dialog::to_json(impl_->conversation.messages())}};
-  io::write_file_atomic(file, row.dump(-1, ' ', false, nlohmann::json::error_handler_t::replace) + "\n");
+  disk::write_file_atomic(disk::given(file, true),
+                          row.dump(-1, ' ', false, nlohmann::json::error_handler_t::replace) + "\n");
 }
 
 const std::string& Chat::template_name() const {

@@ -8,7 +8,7 @@
 
 #include "mantissa/app/api/internal.h"
 #include "mantissa/core/base/error.h"
-#include "mantissa/files/io/file.h"
+#include "mantissa/core/disk/file.h"
 #include "mantissa/generate/rollout/complete.h"
 #include "mantissa/generate/rollout/stop_text.h"
 #include "mantissa/setup/data/tokenizer.h"
@@ -149,7 +149,7 @@ void keep_best(std::int64_t best, std::vector<Generation>& all) {
 
 std::string read_prompt(const std::filesystem::path& file) {
   constexpr std::uint64_t kMost = std::uint64_t{1} << 24U;
-  return io::read_text_file(file, kMost);
+  return disk::read_text_file(file, kMost);
 }
 
 std::vector<Prompt> read_prompts(const std::filesystem::path& file) {

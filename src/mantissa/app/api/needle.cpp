@@ -3,7 +3,7 @@
 #include <fmt/format.h>
 
 #include "mantissa/app/api/internal.h"
-#include "mantissa/files/io/atomic.h"
+#include "mantissa/core/disk/atomic.h"
 #include "mantissa/generate/eval/needle.h"
 #include "mantissa/report/heat_map.h"
 #include "mantissa/report/page.h"
@@ -69,7 +69,7 @@ Needle find_needles(const Model& model, const NeedleOptions& o, const Precision&
 }
 
 void write_page(const std::filesystem::path& file, const std::string& page) {
-  io::write_file_atomic(file, page);
+  disk::write_file_atomic(disk::given(file, true), page);
 }
 
 }  // namespace mantissa::api

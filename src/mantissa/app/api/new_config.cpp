@@ -3,7 +3,8 @@
 #include <fmt/format.h>
 
 #include "mantissa/core/base/error.h"
-#include "mantissa/files/io/atomic.h"
+#include "mantissa/core/disk/atomic.h"
+#include "mantissa/core/disk/look.h"
 #include "mantissa/setup/config/new_config.h"
 
 namespace mantissa::api {
@@ -36,11 +37,11 @@ ConfigTask config_task(const std::string& name) {
 
 void write_new_config(const NewConfig& o) {
   const config::ConfigTask& task = config::config_task(o.task);
-  if (std::filesystem::exists(std::filesystem::symlink_status(o.file)))
+  if (disk::has_name(o.file))
     throw FileError(fmt::format("{}: exists already; choose another name with --out FILE", o.file.string()));
   const config::NewConfig values{o.file.stem().string(), from_file(o.model, o.file),
                                  from_file(o.source, o.file)};
-  io::write_file_atomic(o.file, config::new_config(task, values));
+  disk::write_file_atomic(disk::given(o.file, false), config::new_config(task, values));
 }
 
 }  // namespace mantissa::api

@@ -6,11 +6,12 @@
 #include <nlohmann/json.hpp>
 
 #include "mantissa/core/base/error.h"
+#include "mantissa/core/base/printable.h"
 #include "mantissa/core/base/words.h"
-#include "mantissa/files/io/atomic.h"
-#include "mantissa/files/io/file.h"
+#include "mantissa/core/disk/atomic.h"
+#include "mantissa/core/disk/file.h"
+#include "mantissa/core/disk/output.h"
 #include "mantissa/files/io/json.h"
-#include "mantissa/files/io/output.h"
 #include "mantissa/setup/data/tokenizer.h"
 #include "mantissa/text/tokenizer/kinds.h"
 #include "mantissa/text/tokenizer/settings.h"
@@ -40,7 +41,7 @@ std::vector<std::int32_t> ids_of_json(const nlohmann::json& json, const std::str
     const bool fits = whole && (id.is_number_unsigned() ? id.get<std::uint64_t>() <= INT32_MAX : false);
     if (!fits)
       refuse_id(where, ids.size(),
-                io::in_quotes(id.dump(-1, ' ', true, nlohmann::json::error_handler_t::replace)));
+                name_in_quotes(id.dump(-1, ' ', true, nlohmann::json::error_handler_t::replace)));
     ids.push_back(id.get<std::int32_t>());
   }
   return ids;
@@ -85,7 +86,7 @@ bool Tokenizer::special(std::int32_t id) const {
 TrainedTokenizer train_tokenizer(const std::vector<std::filesystem::path>& files,
                                  const std::filesystem::path& out, const TokenizerTraining& options) {
   const std::string end = "<|endoftext|>";
-  io::check_output(out / "tokenizer.json", {}, options.overwrite);
+  disk::check_output(out / "tokenizer.json", {}, options.overwrite);
   TrainedTokenizer trained;
   tokenizer::WordCounts words;
   for (const std::filesystem::path& file : files) {
@@ -98,7 +99,7 @@ TrainedTokenizer train_tokenizer(const std::vector<std::filesystem::path>& files
   trained.words = static_cast<std::int64_t>(words.size());
   const std::string json = tokenizer::tokenizer_json(bpe, 1);
   const auto made = tokenizer::parse_hf_tokenizer(json, "tokenizer.json", "", "");
-  io::write_files_atomic(
+  disk::write_files_atomic(
       out, {{"tokenizer_config.json", tokenizer::settings_json(*made, tokenizer::FileForm::tokenizer_json)},
             {"tokenizer.json", json}});
   return trained;
@@ -106,7 +107,7 @@ TrainedTokenizer train_tokenizer(const std::vector<std::filesystem::path>& files
 
 std::string read_text(const std::filesystem::path& file) {
   constexpr std::uint64_t kMost = std::uint64_t{1} << 32U;
-  return io::read_text_file(file, kMost);
+  return disk::read_text_file(file, kMost);
 }
 
 std::vector<std::int32_t> read_ids(std::string_view text, const std::string& where) {
@@ -118,7 +119,7 @@ std::vector<std::int32_t> read_ids(std::string_view text, const std::string& whe
     std::int32_t id = -1;
     const auto [end, error] = std::from_chars(word.data(), word.data() + word.size(), id);
     if (error != std::errc() || end != word.data() + word.size() || id < 0)
-      refuse_id(where, ids.size(), io::in_quotes(word));
+      refuse_id(where, ids.size(), name_in_quotes(word));
     ids.push_back(id);
   }
   return ids;

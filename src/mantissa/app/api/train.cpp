@@ -118,11 +118,13 @@ Summary train(const Config& config, const TrainOptions& options, const Events& e
   run::Work work = run::work_of(
       run, source, memory_of(options.data), *device, &told.notes,
       [samples](std::int64_t step, std::span<const rl::Sampled> sampled) { samples->write(step, sampled); });
+  run::Events listeners = events_of(events, run.run.steps);
+  listeners.before_state = [samples] { samples->sync(); };
   run::DirectoryOptions directory{out, options.overwrite, options.resume};
   auto files = data::files_of_tokenizer(run, source.config, in_memory(options.data));
   return summary_of(run::train({work.config, std::move(told), std::move(source), std::move(work.task),
                                 std::move(directory), options.return_weights, std::move(files)},
-                               events_of(events, run.run.steps), *device, std::move(stop)));
+                               listeners, *device, std::move(stop)));
 }
 
 }  // namespace mantissa::api

@@ -7,8 +7,8 @@
 #include "mantissa/app/cli/common.h"
 #include "mantissa/app/cli/output.h"
 #include "mantissa/app/cli/signal_stop.h"
-#include "mantissa/files/io/atomic.h"
-#include "mantissa/files/io/file.h"
+#include "mantissa/core/disk/atomic.h"
+#include "mantissa/core/disk/look.h"
 
 namespace mantissa::cli {
 namespace {
@@ -74,13 +74,12 @@ int compare(const Arguments& a) {
   const SignalStop signals;
   const api::CompareReport report = is_config(what) ? train_runs(a, signals) : read_runs(a);
   if (report.runs == 0) {
-    std::error_code error;
-    const bool older = std::filesystem::exists(out / "report.html", error);
+    const bool older = disk::exists(out / "report.html");
     return report_interrupt(signals, older ? fmt::format("no run had ended; {} has an earlier comparison",
                                                          (out / "report.html").string())
                                            : std::string("no run had ended"));
   }
-  io::write_files_atomic(
+  disk::write_files_atomic(
       out, {{"compare.json", report.json}, {"compare.csv", report.csv}, {"report.html", report.html}});
   const std::string text = fmt::format("{}\nreport  {}", report.text, (out / "report.html").string());
   fmt::print("{}\n", a.has("--json") ? report.json : text);

@@ -8,6 +8,7 @@
 #include "mantissa/app/cli/eval_report.h"
 #include "mantissa/app/cli/output.h"
 #include "mantissa/core/base/words.h"
+#include "mantissa/core/disk/look.h"
 
 namespace mantissa::cli {
 namespace {
@@ -74,7 +75,7 @@ class Subject {
   Subject(const Arguments& a, const std::vector<api::Precision>& precisions) : a_(a) {
     const std::filesystem::path what = a.at(0), of_run = what / "config.toml";
     const bool given = a.has("--data") || a.has("--last-word") || a.has("--multiple-choice");
-    const bool run = !is_config(what) && !given && std::filesystem::exists(of_run);
+    const bool run = !is_config(what) && !given && disk::exists(of_run);
     puzzles_ = a.integer("--puzzles", 0, kMany);
     if (a.has("--people-min") && a.has("--people-max") &&
         a.integer("--people-min", 1, kMany) > a.integer("--people-max", 1, kMany))

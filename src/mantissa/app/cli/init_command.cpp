@@ -9,6 +9,7 @@
 #include "mantissa/app/cli/common.h"
 #include "mantissa/app/cli/output.h"
 #include "mantissa/core/base/words.h"
+#include "mantissa/core/disk/look.h"
 
 namespace mantissa::cli {
 namespace {
@@ -34,7 +35,7 @@ std::string needs_of(const api::ConfigTask& task, const std::string& model, cons
   std::string text;
   if (task.needs_model && model.empty()) {
     text += told("model", "replace MODEL in it by a Hugging Face directory or a GGUF file, or give --model");
-  } else if (task.needs_model && !fs::exists(model)) {
+  } else if (task.needs_model && !disk::exists(model)) {
     text +=
         told("model", fmt::format("{} does not exist yet: a Hugging Face directory or a GGUF file", model));
   }
@@ -42,7 +43,7 @@ std::string needs_of(const api::ConfigTask& task, const std::string& model, cons
   const bool glob = data.find_first_of("*?[") != std::string::npos;
   if (data == "kk") {
     if (task.name != "rl") text += told("data", "generated puzzles; --data FILES for your own text");
-  } else if (source.empty() || (!glob && !fs::exists(data))) {
+  } else if (source.empty() || (!glob && !disk::exists(data))) {
     text += told("data", task.row.empty() ? fmt::format("{}: files of text", data)
                                           : fmt::format("{}: rows such as {}", data, task.row));
   }

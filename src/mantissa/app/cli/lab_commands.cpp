@@ -8,8 +8,8 @@
 #include "mantissa/app/cli/terminal.h"
 #include "mantissa/core/base/counted.h"
 #include "mantissa/core/base/words.h"
-#include "mantissa/files/io/atomic.h"
-#include "mantissa/files/io/file.h"
+#include "mantissa/core/disk/atomic.h"
+#include "mantissa/core/disk/look.h"
 #include "mantissa/files/io/state.h"
 
 namespace mantissa::cli {
@@ -18,7 +18,7 @@ namespace {
 
 /// True for the directory of a run, which may also have a model.
 bool is_run(const std::filesystem::path& what) {
-  return std::filesystem::exists(what / "config.toml");
+  return disk::exists(what / "config.toml");
 }
 
 /// Returns "--out" and a directory for another run beside `out`, or nothing if `out` holds no state.
@@ -26,7 +26,7 @@ std::vector<std::string> another_out(const std::filesystem::path& out) {
   if (io::find_states(out).empty()) return {};
   for (int i = 1;; ++i) {
     const std::string other = out.string() + (i == 1 ? "-cured" : fmt::format("-cured-{}", i));
-    if (!std::filesystem::exists(other)) return {"--out", other};
+    if (!disk::exists(other)) return {"--out", other};
   }
 }
 
@@ -117,7 +117,7 @@ int audit(const Arguments& a) {
   tell(a, {}, report.warnings);
   if (report.interrupted && report.steps == 0)
     return report_interrupt(signals, "no step was completed, and no report was written");
-  io::write_files_atomic(out, {{"audit.json", report.json}, {"report.html", report.html}});
+  disk::write_files_atomic(out, {{"audit.json", report.json}, {"report.html", report.html}});
   const std::string text = fmt::format("{}\nreport  {}", report.text, (out / "report.html").string());
   fmt::print("{}\n", a.has("--json") ? report.json : text);
   if (!report.interrupted) return 0;

@@ -55,4 +55,18 @@ std::string printable(std::string_view text) {
   return out;
 }
 
+std::string name_in_quotes(std::string_view text) {
+  constexpr std::size_t kShown = 120;
+  const auto character_start = [&](std::size_t at) {  // moves to the start of a UTF-8 character
+    while (at > 0 && (static_cast<unsigned char>(text[at]) & 0xc0) == 0x80) --at;
+    return at;
+  };
+  std::string shown(text);
+  if (text.size() > kShown) {
+    shown = fmt::format("{}...{}", text.substr(0, character_start(80)),
+                        text.substr(character_start(text.size() - 30)));
+  }
+  return '"' + printable(shown) + '"';
+}
+
 }  // namespace mantissa

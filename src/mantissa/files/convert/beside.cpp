@@ -3,8 +3,10 @@
 #include <algorithm>
 #include <array>
 
-#include "mantissa/files/io/atomic.h"
-#include "mantissa/files/io/file.h"
+#include "mantissa/core/disk/atomic.h"
+#include "mantissa/core/disk/file.h"
+#include "mantissa/core/disk/look.h"
+#include "mantissa/core/disk/owned.h"
 #include "mantissa/text/tokenizer/kinds.h"
 
 namespace mantissa::convert {
@@ -24,14 +26,13 @@ std::vector<std::string> copy_tokenizer_of_state(const fs::path& state, const fs
   const fs::path from = tokenizer::files_directory(state);
   if (from == state) return {};
   std::vector<std::string> names;
-  for (const fs::directory_entry& entry : fs::directory_iterator(from)) {
-    const fs::path& file = entry.path();
-    if (entry.is_regular_file() && file.filename() != "config.json" && !is_other_weights(file))
+  for (const fs::path& file : disk::entries(from)) {
+    if (disk::is_file(file) && file.filename() != "config.json" && file.filename() != disk::kOwnedList &&
+        !is_other_weights(file))
       names.push_back(file.filename().string());
   }
-  std::ranges::sort(names);
   for (const std::string& name : names)
-    io::write_file_atomic(to / name, io::read_text_file(from / name, kLargestBeside));
+    disk::write_file_atomic(to / name, disk::read_text_file(from / name, kLargestBeside));
   return names;
 }
 

@@ -9,12 +9,15 @@
 
 #include "mantissa/core/base/counted.h"
 #include "mantissa/core/base/error.h"
+#include "mantissa/core/disk/atomic.h"
+#include "mantissa/core/disk/file.h"
+#include "mantissa/core/disk/look.h"
+#include "mantissa/core/disk/owned.h"
 #include "mantissa/files/convert/beside.h"
 #include "mantissa/files/convert/gguf_in.h"
 #include "mantissa/files/convert/gguf_out.h"
 #include "mantissa/files/convert/joined_source.h"
 #include "mantissa/files/convert/origin.h"
-#include "mantissa/files/io/atomic.h"
 #include "mantissa/files/io/checkpoint.h"
 #include "mantissa/files/io/json.h"
 #include "mantissa/files/io/model_path.h"
@@ -29,46 +32,34 @@ constexpr std::uint64_t kLargestConfig = std::uint64_t{16} << 20;
 constexpr std::string_view kIndexEnd = ".index.json", kSafetensorsIndexEnd = ".safetensors.index.json";
 constexpr const char* kHead = "lm_head.weight";
 
-bool is_model_directory(const fs::path& path) {
-  std::error_code error;
-  return fs::exists(path / "config.json", error) || io::has_usual_weights(path);
-}
-
-/// Throws FileError unless `out` may be written. Replaces nothing without --overwrite, and never anything but
-/// a file or model directory.
+/// Throws FileError unless `out` may be written. Replaces nothing without --overwrite, and never a directory
+/// with files that this program did not write.
 void check_place(const Request& request) {
   const fs::path& out = request.out;
-  std::error_code error;
-  const bool exists = fs::exists(fs::symlink_status(out, error));
-  if (!exists) return;
-  if (!fs::exists(out, error)) {
+  if (!disk::has_name(out)) return;
+  if (!disk::exists(out)) {
     throw FileError(fmt::format("{}: is a link to {}, which does not exist; remove it, or choose another OUT",
-                                out.string(), fs::read_symlink(out, error).string()));
+                                out.string(), fs::read_symlink(out).string()));
   }
-  const bool directory = fs::is_directory(out, error);
+  const bool directory = disk::is_directory(out);
   const bool whole = request.writes_directory();
-  if (fs::equivalent(out, request.in.path, error) || fs::equivalent(out, request.in.weights, error))
+  if (disk::is_same(out, request.in.path) || disk::is_same(out, request.in.weights))
     throw FileError(fmt::format("{}: is the input itself; choose another OUT", out.string()));
   if (whole != directory) {
     throw FileError(fmt::format("{}: is a {}, but {} converts to a {}; choose another OUT", out.string(),
                                 directory ? "directory" : "file", request.in.path.string(),
                                 whole ? "directory" : "file"));
   }
-  if (directory && fs::is_empty(out, error)) return;
+  if (directory && disk::entries(out).empty()) return;
   if (!request.overwrite) {
     throw FileError(
         fmt::format("{}: exists already; choose another OUT, or replace it with --overwrite", out.string()));
   }
   if (!directory) return;
-  const fs::path inside =
-      fs::weakly_canonical(request.in.path, error).lexically_relative(fs::weakly_canonical(out, error));
+  const fs::path inside = fs::weakly_canonical(request.in.path).lexically_relative(fs::weakly_canonical(out));
   if (!inside.empty() && *inside.begin() != "..")
     throw FileError(fmt::format("{}: contains the input; choose another OUT", out.string()));
-  if (!is_model_directory(out)) {
-    throw FileError(
-        fmt::format("{}: is not a model directory, and --overwrite replaces only models; choose another OUT",
-                    out.string()));
-  }
+  disk::check_replaceable(out);
 }
 
 class Converter {
@@ -106,8 +97,10 @@ class Converter {
     return done.has_value();
   }
 
+  disk::Target given() const { return disk::given(request_.out, request_.overwrite); }
+
   /// Rewrites one weight file. Returns false if it was stopped.
-  bool rewrite(const io::TensorSource& in, std::span<const Part> parts, const fs::path& out,
+  bool rewrite(const io::TensorSource& in, std::span<const Part> parts, const disk::Target& out,
                const Metadata& metadata) {
     const auto done =
         rewrite_file(in, parts, request_.container(), out, metadata, request_.change, ctx_, stop_);
@@ -124,15 +117,15 @@ class Converter {
 
   bool file() {
     const io::WeightFiles files(request_.in.weights);
-    if (!request_.writes_directory()) return one_file(files, request_.out);
-    io::AtomicDirectory out(request_.out);
+    if (!request_.writes_directory()) return one_file(files, given());
+    disk::AtomicDirectory out(request_.out, given().existing);
     if (!one_file(files, out.beside() / request_.weights_name())) return false;
     out.commit();
     return true;
   }
 
   /// Writes all tensors to the file `out`.
-  bool one_file(const io::WeightFiles& files, const fs::path& out) {
+  bool one_file(const io::WeightFiles& files, const disk::Target& out) {
     result_.notes = files.notes();
     const JoinedSource in(files);
     const std::vector<Part> parts = parts_of(files, in);
@@ -145,8 +138,8 @@ class Converter {
   bool model() {
     const io::WeightFiles files(request_.in.weights);
     block_ = block_size(request_.in.path / "config.json");
-    if (!request_.writes_directory()) return one_file(files, request_.out);
-    io::AtomicDirectory out(request_.out);
+    if (!request_.writes_directory()) return one_file(files, given());
+    disk::AtomicDirectory out(request_.out, given().existing);
     const bool one = request_.layout == Layout::pth || files.source() != nullptr;
     if (one && !one_file(files, out.beside() / request_.weights_name())) return false;
     if (!one && !each_shard(files, out.beside())) return false;
@@ -172,27 +165,23 @@ class Converter {
     if (files.source() != nullptr) {
       for (const io::TensorInfo& t : files.tensors()) weights.insert(files.path_of(t.name).filename());
     }
-    std::vector<fs::path> beside;
-    for (const fs::directory_entry& entry : fs::directory_iterator(request_.in.path))
-      beside.push_back(entry.path());
-    std::sort(beside.begin(), beside.end());
-    for (const fs::path& from : beside) {
+    for (const fs::path& from : disk::entries(request_.in.path)) {
       const std::string name = from.filename().string();
       if (weights.contains(name) || (one && name.ends_with(kIndexEnd))) continue;
-      if (from.filename() == to.filename()) continue;  // OUT may be inside IN
+      if (from.filename() == to.filename() || name == disk::kOwnedList) continue;  // OUT may be inside IN
       if (name == "config.json" && request_.change.format) {
-        const std::string text = io::read_text_file(from, kLargestConfig);
-        io::write_file_atomic(
+        const std::string text = disk::read_text_file(from, kLargestConfig);
+        disk::write_file_atomic(
             to / name, config_with_dtype(text, from, io::dtype_of(*request_.change.format), scaled_ > 0));
         result_.copied.push_back(name);
       } else if (name.ends_with(kSafetensorsIndexEnd) && files.shards().size() > 1) {
         write_index(from, to / name);
-      } else if (fs::is_directory(from)) {
+      } else if (disk::is_directory(from)) {
         result_.left_out.push_back(name + "/");
-      } else if (is_other_weights(from) || name.starts_with(".") || !fs::is_regular_file(from)) {
+      } else if (is_other_weights(from) || name.starts_with(".") || !disk::is_file(from)) {
         result_.left_out.push_back(name);
       } else {
-        io::write_file_atomic(to / name, io::read_text_file(from, kLargestBeside));
+        disk::write_file_atomic(to / name, disk::read_text_file(from, kLargestBeside));
         result_.copied.push_back(name);
       }
     }
@@ -225,8 +214,7 @@ class Converter {
     if (tensor.name != kHead || request_.in.kind != io::ModelPath::Kind::model) return false;
     const std::vector<std::string> same = in.same_as(tensor);
     const fs::path config = request_.in.path / "config.json";
-    std::error_code error;
-    if (same.empty() || !fs::exists(config, error)) return false;
+    if (same.empty() || !disk::exists(config)) return false;
     const nlohmann::json json = io::read_json_file(config);
     const auto tie = json.is_object() ? json.find("tie_word_embeddings") : json.end();
     if (tie != json.end() && *tie != true) return false;
@@ -236,8 +224,7 @@ class Converter {
 
   /// Returns the block size in config.json's quantization_config, if it has one.
   static std::optional<BlockSize> block_size(const fs::path& config) {
-    std::error_code error;
-    if (!fs::exists(config, error)) return std::nullopt;
+    if (!disk::exists(config)) return std::nullopt;
     const nlohmann::json json = io::read_json_file(config);
     const nlohmann::json size =
         json.is_object() && json.contains("quantization_config") && json["quantization_config"].is_object()
@@ -257,7 +244,7 @@ class Converter {
         it = is_scale_name(it.key()) ? index["weight_map"].erase(it) : std::next(it);
     }
     index["metadata"]["total_size"] = result_.bytes_out;
-    io::write_file_atomic(to, index.dump(2) + "\n");
+    disk::write_file_atomic(to, index.dump(2) + "\n");
   }
 
   /// Writes the masters under the weights' names.
@@ -275,14 +262,14 @@ class Converter {
     if (const std::optional<Scalar> masters = narrowest(parts)) metadata[kRoundedToKey] = name(*masters);
     if (std::string amax = io::amax_of_state(in); !amax.empty()) metadata[io::kAmaxKey] = std::move(amax);
     metadata = metadata_after(std::move(metadata), parts, request_.change);
-    if (!request_.writes_directory()) return rewrite(in, parts, request_.out, metadata);
-    io::AtomicDirectory out(request_.out);
+    if (!request_.writes_directory()) return rewrite(in, parts, given(), metadata);
+    disk::AtomicDirectory out(request_.out, given().existing);
     if (!rewrite(in, parts, out.beside() / request_.weights_name(), metadata)) return false;
     const io::Dtype dtype = request_.change.format ? io::dtype_of(*request_.change.format)
                             : narrowest(parts)     ? io::dtype_of(*narrowest(parts))
                                                    : io::Dtype::f32;
-    io::write_file_atomic(out.beside() / "config.json",
-                          config_with_dtype(state.header().model_config, request_.in.path, dtype));
+    disk::write_file_atomic(out.beside() / "config.json",
+                            config_with_dtype(state.header().model_config, request_.in.path, dtype));
     result_.copied.push_back("config.json");
     const std::vector<std::string> copied = copy_tokenizer_of_state(request_.in.path, out.beside());
     result_.copied.insert(result_.copied.end(), copied.begin(), copied.end());

@@ -5,10 +5,10 @@
 #include <algorithm>
 #include <nlohmann/json.hpp>
 
+#include "mantissa/core/disk/atomic.h"
 #include "mantissa/core/numeric/convert.h"
 #include "mantissa/core/numeric/round.h"
 #include "mantissa/files/gguf/origin.h"
-#include "mantissa/files/io/atomic.h"
 
 namespace mantissa::convert {
 namespace {
@@ -45,8 +45,8 @@ io::Dtype dtype_of_model(const io::TensorSource& weights) {
 void write_beside(const gguf::ForeignModel& model, const Change& change, const std::filesystem::path& to) {
   const io::Dtype dtype = change.format ? io::dtype_of(*change.format) : dtype_of_model(*model.weights);
   const nlohmann::json config = model::to_json(model.config, std::string(io::torch_name(dtype)));
-  io::write_file_atomic(to / "config.json", config.dump(2) + "\n");
-  for (const auto& [name, contents] : model.files) io::write_file_atomic(to / name, contents);
+  disk::write_file_atomic(to / "config.json", config.dump(2) + "\n");
+  for (const auto& [name, contents] : model.files) disk::write_file_atomic(to / name, contents);
 }
 
 }  // namespace
@@ -64,9 +64,10 @@ std::optional<Result> convert_gguf(const Request& request, const kernels::Contex
   const io::TensorSource& weights = *model.weights;
   std::vector<Part> parts;
   for (const io::TensorInfo& tensor : weights.tensors()) parts.push_back({&tensor, tensor.name});
-  std::optional<io::AtomicDirectory> directory;
-  if (request.writes_directory()) directory.emplace(request.out);
-  const std::filesystem::path file = directory ? directory->beside() / request.weights_name() : request.out;
+  std::optional<disk::AtomicDirectory> directory;
+  const disk::Target given = disk::given(request.out, request.overwrite);
+  if (request.writes_directory()) directory.emplace(request.out, given.existing);
+  const disk::Target file = directory ? disk::Target(directory->beside() / request.weights_name()) : given;
   Result result;
   const Metadata metadata = metadata_after(weights.metadata(), parts, request.change);
   auto done = rewrite_file(weights, parts, request.container(), file, metadata, request.change, ctx, stop);

@@ -7,6 +7,9 @@
 
 #include "mantissa/core/base/counted.h"
 #include "mantissa/core/base/error.h"
+#include "mantissa/core/disk/atomic.h"
+#include "mantissa/core/disk/file.h"
+#include "mantissa/core/disk/look.h"
 #include "mantissa/engine/model/family.h"
 #include "mantissa/engine/model/graphs.h"
 #include "mantissa/files/convert/gguf_in.h"
@@ -14,7 +17,6 @@
 #include "mantissa/files/convert/pieces.h"
 #include "mantissa/files/gguf/write_config.h"
 #include "mantissa/files/gguf/write_tokenizer.h"
-#include "mantissa/files/io/atomic.h"
 #include "mantissa/files/io/json.h"
 #include "mantissa/files/io/model_path.h"
 
@@ -51,10 +53,9 @@ Model model_of(const io::ModelPath& in) {
   }
   const fs::path config = in.path / "config.json";
   const auto read = [directory = in.path](std::string_view name) -> std::optional<std::string> {
-    std::error_code error;
     const fs::path file = directory / name;
-    if (!fs::exists(file, error)) return std::nullopt;
-    return io::read_text_file(file, kLargestFile);
+    if (!disk::exists(file)) return std::nullopt;
+    return disk::read_text_file(file, kLargestFile);
   };
   return {model::parse_model_config(io::read_json_file(config), config.string()), io::WeightFiles(in.weights),
           read};
@@ -89,7 +90,7 @@ class Writer {
 
   std::optional<Result> run(const std::stop_token& stop) {
     const std::string header = write_header();
-    io::AtomicFile file(request_.out);
+    disk::AtomicFile file(disk::given(request_.out, request_.overwrite));
     const gguf::TensorToStore& last = stored_.back();
     file.reserve(last.begin + (last.bytes() + 31) / 32 * 32);
     file.write_at(0, std::as_bytes(std::span(header)));

@@ -5,11 +5,11 @@
 #include <algorithm>
 
 #include "mantissa/core/base/error.h"
+#include "mantissa/core/base/printable.h"
 #include "mantissa/core/numeric/convert.h"
 #include "mantissa/core/numeric/encode_row.h"
 #include "mantissa/files/convert/block_rows.h"
 #include "mantissa/files/gguf/quants.h"
-#include "mantissa/files/io/file.h"
 
 namespace mantissa::convert {
 namespace {
@@ -67,7 +67,7 @@ void encode_q8_0(const io::TensorInfo& tensor, const std::vector<double>& values
     throw FileError(
         fmt::format("tensor {}: a block of Q8_0 cannot hold inf, nan or values from 8.3e6 on. Fix: "
                     "give --dtype f32 or bf16",
-                    io::in_quotes(tensor.name)));
+                    name_in_quotes(tensor.name)));
   }
   std::vector<float> decoded(narrow.size());
   gguf::dequantize(TensorType::q8_0, out.data(), blocks, decoded.data());

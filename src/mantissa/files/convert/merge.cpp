@@ -6,6 +6,7 @@
 
 #include "mantissa/core/base/counted.h"
 #include "mantissa/core/base/error.h"
+#include "mantissa/core/disk/look.h"
 #include "mantissa/engine/model/family.h"
 #include "mantissa/files/io/json.h"
 #include "mantissa/files/io/model_path.h"
@@ -21,9 +22,7 @@ constexpr double kLargeLoss = 0.1;
 
 io::ModelPath base_of(const fs::path& path) {
   const io::ModelPath source = io::open_model(path);
-  std::error_code error;  // an inaccessible file does not exist
-  if (source.kind == io::ModelPath::Kind::model && fs::exists(source.path / "config.json", error))
-    return source;
+  if (source.kind == io::ModelPath::Kind::model && disk::exists(source.path / "config.json")) return source;
   const bool gguf = source.kind == io::ModelPath::Kind::gguf;
   throw FileError(fmt::format(
       "{}: is not a model directory with config.json; {}", path.string(),

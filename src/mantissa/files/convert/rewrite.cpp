@@ -7,10 +7,10 @@
 #include <exception>
 
 #include "mantissa/core/base/error.h"
+#include "mantissa/core/disk/atomic.h"
 #include "mantissa/core/numeric/convert.h"
 #include "mantissa/core/numeric/encode_row.h"
 #include "mantissa/files/convert/block_rows.h"
-#include "mantissa/files/io/atomic.h"
 #include "mantissa/files/io/safetensors_header.h"
 
 namespace mantissa::convert {
@@ -159,11 +159,11 @@ class Rewriter {
     }
   }
 
-  std::optional<std::vector<RewrittenTensor>> run(Container container, const std::filesystem::path& out,
+  std::optional<std::vector<RewrittenTensor>> run(Container container, const disk::Target& out,
                                                   const std::map<std::string, std::string>& metadata,
                                                   const std::stop_token& stop) {
     layout_ = lay_out(container, headed(), metadata);
-    io::AtomicFile file(out);
+    disk::AtomicFile file(out);
     file.reserve(layout_->bytes());
     if (layout_->needs_crcs()) crcs_.resize(pieces_.size());
     if (change_.blocks == BlockFormat::nvfp4) scale_tensors(stop);
@@ -244,7 +244,7 @@ class Rewriter {
     return tensors;
   }
 
-  PieceErrors move_piece(std::size_t p, Buffers& memory, io::AtomicFile& file) {
+  PieceErrors move_piece(std::size_t p, Buffers& memory, disk::AtomicFile& file) {
     const Piece& piece = pieces_[p];
     const Job& job = jobs_[piece.job];
     const std::uint64_t out_width = io::bytes_of(job.to);
@@ -343,7 +343,7 @@ bool keeps(const Part& part, const Change& change) {
 
 std::optional<std::vector<RewrittenTensor>> rewrite_file(const io::TensorSource& in,
                                                          std::span<const Part> parts, Container container,
-                                                         const std::filesystem::path& out,
+                                                         const disk::Target& out,
                                                          const std::map<std::string, std::string>& metadata,
                                                          const Change& change, const kernels::Context& ctx,
                                                          const std::stop_token& stop) {

@@ -12,6 +12,7 @@
 #include <string>
 #include <vector>
 
+#include "mantissa/core/disk/atomic.h"
 #include "mantissa/core/numeric/error_stats.h"
 #include "mantissa/core/numeric/format.h"
 #include "mantissa/core/numeric/scaled.h"
@@ -79,7 +80,7 @@ bool keeps(const Part& part, const Change& change);
 /// and ResourceError like io and then leaves no `out`.
 std::optional<std::vector<RewrittenTensor>> rewrite_file(const io::TensorSource& in,
                                                          std::span<const Part> parts, Container container,
-                                                         const std::filesystem::path& out,
+                                                         const disk::Target& out,
                                                          const std::map<std::string, std::string>& metadata,
                                                          const Change& change, const kernels::Context& ctx,
                                                          const std::stop_token& stop = {});

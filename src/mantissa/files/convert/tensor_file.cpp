@@ -2,6 +2,7 @@
 
 #include <vector>
 
+#include "mantissa/core/disk/atomic.h"
 #include "mantissa/files/io/safetensors_header.h"
 
 namespace mantissa::convert {
@@ -22,7 +23,7 @@ class SafetensorsFile final : public TensorFile {
   std::uint64_t bytes() const override { return bytes_; }
   std::uint64_t begin(std::size_t tensor) const override { return begins_[tensor]; }
   bool needs_crcs() const override { return false; }
-  void write_around(io::AtomicFile& file, std::span<const io::pth::Crc> /*crcs*/) const override {
+  void write_around(disk::AtomicFile& file, std::span<const io::pth::Crc> /*crcs*/) const override {
     const std::uint64_t length = header_.size();
     file.write_at(0, std::as_bytes(std::span(&length, 1)));
     file.write_at(sizeof(length), std::as_bytes(std::span(header_)));
@@ -42,7 +43,7 @@ class TorchFile final : public TensorFile {
   std::uint64_t bytes() const override { return layout_.bytes(); }
   std::uint64_t begin(std::size_t tensor) const override { return layout_.begin(tensor); }
   bool needs_crcs() const override { return true; }
-  void write_around(io::AtomicFile& file, std::span<const io::pth::Crc> crcs) const override {
+  void write_around(disk::AtomicFile& file, std::span<const io::pth::Crc> crcs) const override {
     layout_.write_around(
         crcs, [&](std::uint64_t offset, std::span<const std::byte> bytes) { file.write_at(offset, bytes); });
   }

@@ -7,7 +7,7 @@
 #include <span>
 #include <string>
 
-#include "mantissa/files/io/atomic.h"
+#include "mantissa/core/disk/atomic.h"
 #include "mantissa/files/io/pth/torch_layout.h"
 #include "mantissa/files/io/safetensors.h"
 
@@ -25,7 +25,7 @@ class TensorFile {
   virtual std::uint64_t begin(std::size_t tensor) const = 0;
   virtual bool needs_crcs() const = 0;
   /// Writes everything but the values. `crcs` are those of the tensors, if needs_crcs().
-  virtual void write_around(io::AtomicFile& file, std::span<const io::pth::Crc> crcs) const = 0;
+  virtual void write_around(disk::AtomicFile& file, std::span<const io::pth::Crc> crcs) const = 0;
 };
 
 /// Returns the layout of `tensors` in order. Throws like io::build_header.

@@ -3,12 +3,14 @@
 #include <fmt/format.h>
 
 #include "mantissa/core/base/error.h"
-#include "mantissa/files/io/file.h"
+#include "mantissa/core/base/printable.h"
+#include "mantissa/core/disk/file.h"
+#include "mantissa/core/disk/mapping.h"
 
 namespace mantissa::gguf {
 
 GgufFile::GgufFile(const std::filesystem::path& path)
-    : path_(path), mapping_(std::make_shared<const io::Mapping>(io::File::open_to_read(path))) {
+    : path_(path), mapping_(std::make_shared<const disk::Mapping>(disk::File::open_to_read(path))) {
   header_ = parse_header(mapping_->bytes(), path.string());
   for (const FileTensor& tensor : header_.tensors) by_name_.emplace(tensor.name, &tensor);
 }
@@ -32,7 +34,7 @@ void GgufFile::fail(const std::string& what) const {
 }
 
 void GgufFile::wrong_type(std::string_view key, const char* expected) const {
-  fail(fmt::format("the metadata value of {} must be {}", io::in_quotes(key), expected));
+  fail(fmt::format("the metadata value of {} must be {}", name_in_quotes(key), expected));
 }
 
 std::optional<std::string> GgufFile::text(std::string_view key) const {

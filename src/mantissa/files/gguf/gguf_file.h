@@ -12,9 +12,9 @@
 #include <unordered_map>
 #include <vector>
 
+#include "mantissa/core/disk/mapping.h"
 #include "mantissa/files/gguf/tensor_type.h"
 #include "mantissa/files/gguf/value.h"
-#include "mantissa/files/io/mapping.h"
 
 namespace mantissa::gguf {
 
@@ -80,7 +80,7 @@ class GgufFile {
   [[noreturn]] void wrong_type(std::string_view key, const char* expected) const;
 
   std::filesystem::path path_;
-  std::shared_ptr<const io::Mapping> mapping_;
+  std::shared_ptr<const disk::Mapping> mapping_;
   Header header_;
   std::unordered_map<std::string_view, const FileTensor*> by_name_;
 };

@@ -8,8 +8,8 @@
 #include <unordered_set>
 
 #include "mantissa/core/base/error.h"
+#include "mantissa/core/base/printable.h"
 #include "mantissa/files/gguf/gguf_file.h"
-#include "mantissa/files/io/file.h"
 
 namespace mantissa::gguf {
 namespace {
@@ -118,11 +118,11 @@ class Parser {
 
   void read_entry() {
     std::string key = read_text("a metadata key", kLongestName);
-    const auto type = read<std::uint32_t>(fmt::format("the type of {}", io::in_quotes(key)));
-    const std::string what = fmt::format("the value of {}", io::in_quotes(key));
+    const auto type = read<std::uint32_t>(fmt::format("the type of {}", name_in_quotes(key)));
+    const std::string what = fmt::format("the value of {}", name_in_quotes(key));
     Value value = read_value(type, what);
     if (!header_.metadata.emplace(key, std::move(value)).second)
-      fail(fmt::format("the metadata key {} occurs twice", io::in_quotes(key)));
+      fail(fmt::format("the metadata key {} occurs twice", name_in_quotes(key)));
   }
 
   std::int64_t read_integer(std::uint32_t type, std::string_view what) {
@@ -215,7 +215,7 @@ class Parser {
   void read_tensor() {
     FileTensor tensor;
     tensor.name = read_text("the name of a tensor", kLongestName);
-    const std::string what = fmt::format("tensor {}", io::in_quotes(tensor.name));
+    const std::string what = fmt::format("tensor {}", name_in_quotes(tensor.name));
     if (!names_.insert(tensor.name).second) fail(fmt::format("{} occurs twice", what));
     const auto rank = read<std::uint32_t>(what);
     if (rank > kMostDimensions)
@@ -260,15 +260,15 @@ class Parser {
     for (const FileTensor& tensor : header_.tensors) {
       if (tensor.begin > data || tensor.bytes > data - tensor.begin) {
         fail(fmt::format("tensor {} has bytes [{}, {} + {}), but the file has {} bytes of data",
-                         io::in_quotes(tensor.name), tensor.begin, tensor.begin, tensor.bytes, data));
+                         name_in_quotes(tensor.name), tensor.begin, tensor.begin, tensor.bytes, data));
       }
       if (tensor.bytes > 0) order.push_back(&tensor);
     }
     std::ranges::sort(order, {}, &FileTensor::begin);
     for (std::size_t i = 1; i < order.size(); ++i) {
       if (order[i]->begin < order[i - 1]->begin + order[i - 1]->bytes) {
-        fail(fmt::format("tensor {} overlaps tensor {}", io::in_quotes(order[i]->name),
-                         io::in_quotes(order[i - 1]->name)));
+        fail(fmt::format("tensor {} overlaps tensor {}", name_in_quotes(order[i]->name),
+                         name_in_quotes(order[i - 1]->name)));
       }
     }
   }

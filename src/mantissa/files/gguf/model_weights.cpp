@@ -7,11 +7,11 @@
 #include <cstring>
 #include <set>
 
+#include "mantissa/core/base/printable.h"
 #include "mantissa/core/numeric/convert.h"
 #include "mantissa/engine/model/graphs.h"
 #include "mantissa/files/gguf/rows.h"
 #include "mantissa/files/gguf/stored_values.h"
-#include "mantissa/files/io/file.h"
 
 namespace mantissa::gguf {
 
@@ -36,7 +36,7 @@ ModelWeights::ModelWeights(std::shared_ptr<const GgufFile> file, const Architect
     file_->fail(
         fmt::format("tensor {} is not a weight of the architecture {}. Fix: convert it with the tools of "
                     "llama.cpp",
-                    io::in_quotes(tensor.name), architecture.name));
+                    name_in_quotes(tensor.name), architecture.name));
   }
 }
 
@@ -45,12 +45,12 @@ void ModelWeights::add(const std::string& name, const std::vector<std::int64_t>&
   const FileTensor* from = file_->find(in_file.name);
   if (from == nullptr)
     file_->fail(
-        fmt::format("tensor {} is missing. Fix: download the file again", io::in_quotes(in_file.name)));
+        fmt::format("tensor {} is missing. Fix: download the file again", name_in_quotes(in_file.name)));
   std::vector<std::int64_t> expected = shape;
   if (in_file.transform == Transform::transposed) std::ranges::reverse(expected);
   if (from->shape != expected) {
     file_->fail(fmt::format("tensor {} has the shape [{}], but by the metadata it must be [{}]",
-                            io::in_quotes(from->name), fmt::join(from->shape, ", "),
+                            name_in_quotes(from->name), fmt::join(from->shape, ", "),
                             fmt::join(expected, ", ")));
   }
   Place place{from, in_file.transform, heads_of(config, in_file.transform)};

@@ -6,10 +6,10 @@
 #include <algorithm>
 #include <nlohmann/json.hpp>
 
+#include "mantissa/core/base/printable.h"
 #include "mantissa/files/gguf/check_sizes.h"
 #include "mantissa/files/gguf/llama3_factors.h"
 #include "mantissa/files/gguf/special_tokens.h"
-#include "mantissa/files/io/file.h"
 
 namespace mantissa::gguf {
 namespace {
@@ -161,7 +161,7 @@ class ConfigReader {
         type == "linear" || (type == "none" && !file_.value(key("rope.scaling.type")) && factor);
     if (type != "none" && type != "linear" && type != "yarn") {
       file_.fail(fmt::format("{} is {}, which is not supported; supported: none, linear, yarn",
-                             key("rope.scaling.type"), io::in_quotes(type)));
+                             key("rope.scaling.type"), name_in_quotes(type)));
     }
     if (linear && factor.value_or(1) == 1) return nullptr;
     if (linear) return {{"rope_type", "linear"}, {"factor", *factor}};
@@ -217,7 +217,7 @@ const Architecture& architecture_of(const GgufFile& file) {
   std::vector<std::string_view> known;
   for (const Architecture& a : all_architectures()) known.push_back(a.name);
   file.fail(fmt::format("has the architecture {}, which is not supported; supported: {}",
-                        io::in_quotes(*name), fmt::join(known, ", ")));
+                        name_in_quotes(*name), fmt::join(known, ", ")));
 }
 
 ReadConfig read_config(const GgufFile& file, const Architecture& architecture) {

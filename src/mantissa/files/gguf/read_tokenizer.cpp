@@ -6,10 +6,10 @@
 #include <string_view>
 #include <unordered_map>
 
+#include "mantissa/core/base/printable.h"
 #include "mantissa/files/gguf/sentencepiece_merges.h"
 #include "mantissa/files/gguf/special_tokens.h"
 #include "mantissa/files/gguf/split_patterns.h"
-#include "mantissa/files/io/file.h"
 
 namespace mantissa::gguf {
 namespace {
@@ -53,7 +53,7 @@ class TokenizerReader {
     } else {
       result.notes.push_back(fmt::format(
           "the vocabulary {} is not supported, so no tokenizer.json is written; copy that of the model",
-          io::in_quotes(model)));
+          name_in_quotes(model)));
     }
     // A token of a GGUF file may hold any bytes.
     constexpr auto kReplace = Json::error_handler_t::replace;
@@ -154,7 +154,7 @@ class TokenizerReader {
       notes.push_back(
           fmt::format("tokenizer.ggml.pre is {}, whose pattern is unknown, so no tokenizer.json is "
                       "written; copy that of the model",
-                      io::in_quotes(pre)));
+                      name_in_quotes(pre)));
       return {};
     }
     const Texts* merges = file_.texts("tokenizer.ggml.merges");
@@ -165,7 +165,7 @@ class TokenizerReader {
       // A piece may begin with a space, in vocabularies with added tokens of spaces.
       const std::size_t space = merge.find(' ', 1);
       if (space == std::string::npos)
-        file_.fail(fmt::format("the merge {} is not a pair", io::in_quotes(merge)));
+        file_.fail(fmt::format("the merge {} is not a pair", name_in_quotes(merge)));
       pairs.push_back({merge.substr(0, space), merge.substr(space + 1)});
     }
     const Json level = {

@@ -6,8 +6,8 @@
 #include <cstring>
 #include <vector>
 
+#include "mantissa/core/base/printable.h"
 #include "mantissa/files/gguf/quants.h"
-#include "mantissa/files/io/file.h"
 
 namespace mantissa::gguf {
 namespace {
@@ -25,7 +25,7 @@ io::Dtype value_dtype(const GgufFile& file, const FileTensor& tensor) {
     file.fail(
         fmt::format("tensor {} has the type {}, which is not supported. Supported: F64, F32, F16, BF16, "
                     "Q4_0, Q4_1, Q5_0, Q5_1, Q8_0, Q2_K, Q3_K, Q4_K, Q5_K, Q6_K",
-                    io::in_quotes(tensor.name), tensor.type->name));
+                    name_in_quotes(tensor.name), tensor.type->name));
   }
   switch (type_of(tensor)) {
     case TensorType::f64:

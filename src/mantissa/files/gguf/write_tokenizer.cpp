@@ -10,10 +10,10 @@
 
 #include "mantissa/core/base/counted.h"
 #include "mantissa/core/base/error.h"
+#include "mantissa/core/base/printable.h"
 #include "mantissa/files/gguf/sentencepiece_merges.h"
 #include "mantissa/files/gguf/special_tokens.h"
 #include "mantissa/files/gguf/split_patterns.h"
-#include "mantissa/files/io/file.h"
 #include "mantissa/files/io/json.h"
 
 namespace mantissa::gguf {
@@ -135,7 +135,7 @@ class TokenizerWriter {
     std::map<std::int64_t, std::string> left_out;  // tokens without a row in the model
     const auto put = [&](const json& id, const std::string& token, std::int32_t kind) {
       if (!id.is_number_integer() || id < 0)
-        fail(fmt::format("the token {} has the id {}", io::in_quotes(token), id.dump()));
+        fail(fmt::format("the token {} has the id {}", name_in_quotes(token), id.dump()));
       if (id >= config_.vocab_size) {
         left_out.emplace(id.get<std::int64_t>(), token);
         return;
@@ -176,7 +176,7 @@ class TokenizerWriter {
       notes_.push_back(fmt::format(
           "{} of {} left out, which the model's vocab_size of {} excludes: the first is {} with the "
           "id {}",
-          counted(left_out.size(), "token"), kFile, size, io::in_quotes(token), id));
+          counted(left_out.size(), "token"), kFile, size, name_in_quotes(token), id));
     }
     header_.add("tokenizer.ggml.tokens", all);
     header_.add("tokenizer.ggml.token_type", kinds);

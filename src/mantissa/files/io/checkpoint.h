@@ -14,6 +14,7 @@
 #include <utility>
 #include <vector>
 
+#include "mantissa/core/disk/mapping.h"
 #include "mantissa/files/io/memory_tensors.h"
 #include "mantissa/files/io/safetensors.h"
 
@@ -122,7 +123,7 @@ class WeightFiles {
   std::shared_ptr<const MemoryTensors> memory_;  // in place of shards
   std::shared_ptr<const TensorSource> source_;   // in place of shards
   std::vector<SafetensorsReader> shards_;
-  std::vector<std::shared_ptr<const Mapping>> mappings_;  // of the mapped shards
+  std::vector<std::shared_ptr<const disk::Mapping>> mappings_;  // of the mapped shards
   std::vector<TensorInfo> tensors_;
   std::map<std::string, Place, std::less<>> places_;
 };

@@ -6,8 +6,10 @@
 #include <set>
 
 #include "mantissa/core/base/error.h"
+#include "mantissa/core/base/printable.h"
+#include "mantissa/core/disk/look.h"
+#include "mantissa/core/disk/mapping.h"
 #include "mantissa/files/io/checkpoint.h"
-#include "mantissa/files/io/file.h"
 #include "mantissa/files/io/json.h"
 #include "mantissa/files/io/pth/torch_shards.h"
 #include "mantissa/files/io/safetensors_header.h"
@@ -40,23 +42,22 @@ constexpr std::array kTorch = {"pytorch_model.bin", "pytorch_model.bin.index.jso
 }  // namespace
 
 bool has_usual_weights(const fs::path& directory) {
-  std::error_code error;  // an inaccessible path has none
-  const auto has = [&](const char* name) { return fs::exists(directory / name, error); };
+  const auto has = [&](const char* name) { return disk::exists(directory / name); };
   return std::ranges::any_of(kSafetensors, has) || std::ranges::any_of(kTorch, has);
 }
 
 fs::path find_weights(const fs::path& directory) {
   const auto first_of = [&](const auto& names) {
     const auto found =
-        std::ranges::find_if(names, [&](const char* name) { return fs::exists(directory / name); });
+        std::ranges::find_if(names, [&](const char* name) { return disk::exists(directory / name); });
     return found == names.end() ? fs::path() : directory / *found;
   };
   if (fs::path found = first_of(kSafetensors); !found.empty()) return found;
   std::vector<fs::path> safetensors, torch;
-  for (const fs::directory_entry& entry : fs::directory_iterator(directory)) {
-    const fs::path extension = entry.path().extension();
-    if (extension == ".safetensors") safetensors.push_back(entry.path());
-    if (extension == ".pth" || extension == ".pt") torch.push_back(entry.path());
+  for (const fs::path& file : disk::entries(directory)) {
+    const fs::path extension = file.extension();
+    if (extension == ".safetensors") safetensors.push_back(file);
+    if (extension == ".pth" || extension == ".pt") torch.push_back(file);
   }
   if (fs::path found = only(safetensors, directory, "safetensors", kSafetensors[1]); !found.empty())
     return found;
@@ -68,11 +69,7 @@ fs::path find_weights(const fs::path& directory) {
 }
 
 WeightFiles::WeightFiles(const fs::path& path, std::string prefix) : path_(path), prefix_(std::move(prefix)) {
-  try {
-    open(fs::is_directory(path) ? find_weights(path) : path);
-  } catch (const fs::filesystem_error& error) {
-    throw FileError(fmt::format("{}: cannot be read: {}", path.string(), error.code().message()));
-  }
+  open(disk::is_directory(path) ? find_weights(path) : path);
 }
 
 WeightFiles::WeightFiles(std::shared_ptr<const MemoryTensors> tensors)
@@ -81,12 +78,12 @@ WeightFiles::WeightFiles(std::shared_ptr<const MemoryTensors> tensors)
     const std::optional<std::uint64_t> bytes = byte_size(t.shape, t.dtype);
     if (bytes != t.bytes.size()) {
       throw ShapeError(fmt::format("{}: tensor {} has {} bytes, but {} of {} are {}", kInMemory,
-                                   in_quotes(t.name), t.bytes.size(), shape_text(t.shape),
+                                   name_in_quotes(t.name), t.bytes.size(), shape_text(t.shape),
                                    safetensors_name(t.dtype), bytes ? fmt::to_string(*bytes) : "too many"));
     }
     if (!places_.emplace(t.name, Place{0, tensors_.size()}).second) {
       throw ConfigError(
-          fmt::format("{}: tensor {} occurs twice; give it once", kInMemory, in_quotes(t.name)));
+          fmt::format("{}: tensor {} occurs twice; give it once", kInMemory, name_in_quotes(t.name)));
     }
     tensors_.push_back({t.name, t.dtype, t.shape, 0, *bytes});
   }
@@ -132,7 +129,7 @@ void WeightFiles::open_index(const fs::path& index) {
   std::set<std::string> files;
   for (const auto& [name, file] : map->items()) {
     if (!file.is_string() || !is_plain_name(file.get<std::string>())) {
-      fault(fmt::format("does not name a file in its folder for {}", in_quotes(name)));
+      fault(fmt::format("does not name a file in its folder for {}", name_in_quotes(name)));
     }
     files.insert(file.get<std::string>());
   }
@@ -145,7 +142,7 @@ void WeightFiles::open_index(const fs::path& index) {
   }
   for (const auto& [name, file] : map->items()) {
     if (find(name) == nullptr || path_of(name).filename() != file.get<std::string>()) {
-      fault(fmt::format("assigns {} to {}, which does not contain it", in_quotes(name),
+      fault(fmt::format("assigns {} to {}, which does not contain it", name_in_quotes(name),
                         file.get<std::string>()));
     }
   }
@@ -160,7 +157,7 @@ void WeightFiles::add_shard(const fs::path& path) {
     const auto [other, added] = places_.emplace(tensor.name, place);
     if (!added) {
       throw FileError(fmt::format("{}: tensor {} is also in {}; download the model again", path.string(),
-                                  in_quotes(tensor.name),
+                                  name_in_quotes(tensor.name),
                                   shards_[other->second.shard].path().filename().string()));
     }
     tensors_.push_back(std::move(tensor));
@@ -183,10 +180,10 @@ const WeightFiles::Place& WeightFiles::place(std::string_view name) const {
   const auto found = places_.find(name);
   if (found != places_.end()) return found->second;
   throw FileError(fmt::format(
-      "{}: has no tensor {}{}; check that it is a model of this type", path_.string(), in_quotes(name),
+      "{}: has no tensor {}{}; check that it is a model of this type", path_.string(), name_in_quotes(name),
       tensors_.empty() ? ""
                        : fmt::format(" (the first of its {} tensors is {})", tensors_.size(),
-                                     in_quotes(tensors_.front().name))));
+                                     name_in_quotes(tensors_.front().name))));
 }
 
 const fs::path& WeightFiles::path_of(std::string_view name) const {
@@ -220,7 +217,7 @@ WeightFiles::Mapped WeightFiles::map(std::string_view name) {
     return {*copy, copy};
   }
   mappings_.resize(shards_.size());
-  std::shared_ptr<const Mapping>& mapping = mappings_[at.shard];
+  std::shared_ptr<const disk::Mapping>& mapping = mappings_[at.shard];
   if (mapping == nullptr) mapping = shards_[at.shard].map();
   return {shards_[at.shard].view(tensors_[at.tensor], *mapping), mapping,
           [mapping](std::span<const std::byte> part) { mapping->release(part); }};
@@ -240,12 +237,12 @@ void WeightFiles::read_as(std::string_view name, std::span<T> out) const {
   if (static_cast<std::int64_t>(out.size()) != tensor.count()) {
     throw ShapeError(fmt::format(
         "{}: tensor {} is {} with {} values, but the model expects {}; check config.json",
-        path_of(name).string(), in_quotes(name), shape_text(tensor.shape), tensor.count(), out.size()));
+        path_of(name).string(), name_in_quotes(name), shape_text(tensor.shape), tensor.count(), out.size()));
   }
   if (!is_readable_float(tensor.dtype)) {
     throw DtypeError(
         fmt::format("{}: tensor {} is {}, but weights must be F64, F32, BF16 or F16; convert the file first",
-                    path_of(name).string(), in_quotes(name), safetensors_name(tensor.dtype)));
+                    path_of(name).string(), name_in_quotes(name), safetensors_name(tensor.dtype)));
   }
   const Dtype same = sizeof(T) == sizeof(double) ? Dtype::f64 : Dtype::f32;
   if (tensor.dtype == same) return read(name, std::as_writable_bytes(out));

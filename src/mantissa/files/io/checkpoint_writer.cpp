@@ -3,7 +3,8 @@
 #include <nlohmann/json.hpp>
 
 #include "mantissa/core/base/error.h"
-#include "mantissa/files/io/atomic.h"
+#include "mantissa/core/base/printable.h"
+#include "mantissa/core/disk/atomic.h"
 #include "mantissa/files/io/checkpoint.h"
 #include "mantissa/files/io/safetensors_header.h"
 #include "mantissa/files/io/safetensors_stream.h"
@@ -50,11 +51,12 @@ void write_shards(const fs::path& directory, const ModelToWrite& model,
     stream_safetensors(directory / name, tensors, metadata, hash);
     for (const TensorToWrite& tensor : tensors) {
       if (!index["weight_map"].emplace(tensor.name, name).second) {
-        throw ConfigError(fmt::format("two weights have the name {}; rename one", in_quotes(tensor.name)));
+        throw ConfigError(
+            fmt::format("two weights have the name {}; rename one", name_in_quotes(tensor.name)));
       }
     }
   }
-  write_file_atomic(directory / "model.safetensors.index.json", index.dump(2) + "\n");
+  disk::write_file_atomic(directory / "model.safetensors.index.json", index.dump(2) + "\n");
 }
 
 }  // namespace
@@ -62,12 +64,12 @@ void write_shards(const fs::path& directory, const ModelToWrite& model,
 std::uint64_t write_model(const fs::path& directory, const ModelToWrite& model) {
   std::map<std::string, std::string> metadata = model.metadata;
   metadata.emplace("format", "pt");
-  AtomicDirectory target(directory);
-  write_file_atomic(target.beside() / "config.json", model.config_json);
+  disk::AtomicDirectory target(directory);
+  disk::write_file_atomic(target.beside() / "config.json", model.config_json);
   if (!model.generation_config_json.empty()) {
-    write_file_atomic(target.beside() / "generation_config.json", model.generation_config_json);
+    disk::write_file_atomic(target.beside() / "generation_config.json", model.generation_config_json);
   }
-  for (const auto& [name, contents] : model.files) write_file_atomic(target.beside() / name, contents);
+  for (const auto& [name, contents] : model.files) disk::write_file_atomic(target.beside() / name, contents);
   Hash64 hash;
   const Split shards = split(model.tensors, model.shard_bytes);
   if (shards.shards.size() == 1) {

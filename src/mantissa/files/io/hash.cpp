@@ -7,7 +7,7 @@
 #include <new>
 #include <vector>
 
-#include "mantissa/files/io/file.h"
+#include "mantissa/core/disk/file.h"
 
 namespace mantissa::io {
 
@@ -39,7 +39,7 @@ std::string hex(std::uint64_t hash) {
   return fmt::format("{:016x}", hash);
 }
 
-std::uint64_t hash_of(const File& file) {
+std::uint64_t hash_of(const disk::File& file) {
   constexpr std::uint64_t kPiece = 1 << 16;
   const std::uint64_t size = file.size();
   std::vector<std::byte> piece(std::min(size, kPiece));

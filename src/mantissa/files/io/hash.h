@@ -7,9 +7,11 @@
 #include <span>
 #include <string>
 
-namespace mantissa::io {
-
+namespace mantissa::disk {
 class File;
+}
+
+namespace mantissa::io {
 
 class Hash64 {
  public:
@@ -31,6 +33,6 @@ class Hash64 {
 std::string hex(std::uint64_t hash);
 
 /// Returns the hash of a whole file, read in pieces.
-std::uint64_t hash_of(const File& file);
+std::uint64_t hash_of(const disk::File& file);
 
 }  // namespace mantissa::io

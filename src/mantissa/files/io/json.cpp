@@ -7,7 +7,8 @@
 #include <vector>
 
 #include "mantissa/core/base/error.h"
-#include "mantissa/files/io/file.h"
+#include "mantissa/core/base/printable.h"
+#include "mantissa/core/disk/file.h"
 
 namespace mantissa::io {
 namespace {
@@ -28,7 +29,7 @@ nlohmann::json parse_json(std::string_view text, const std::filesystem::path& fi
     if (event == Event::object_end) keys.pop_back();
     if (event == Event::key && !keys.back().insert(parsed.get<std::string>()).second) {
       throw FileError(fmt::format("{}: has the key {} twice; remove one", file.string(),
-                                  in_quotes(parsed.get<std::string>())));
+                                  name_in_quotes(parsed.get<std::string>())));
     }
     return true;
   };
@@ -53,7 +54,7 @@ nlohmann::json parse_json(std::string_view text, const std::filesystem::path& fi
 }
 
 nlohmann::json read_json_file(const std::filesystem::path& file) {
-  return parse_json(read_text_file(file, kLargestFile), file);
+  return parse_json(disk::read_text_file(file, kLargestFile), file);
 }
 
 }  // namespace mantissa::io

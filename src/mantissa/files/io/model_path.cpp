@@ -8,8 +8,9 @@
 #include <vector>
 
 #include "mantissa/core/base/error.h"
+#include "mantissa/core/disk/file.h"
+#include "mantissa/core/disk/look.h"
 #include "mantissa/files/io/checkpoint.h"
-#include "mantissa/files/io/file.h"
 #include "mantissa/files/io/state.h"
 
 namespace mantissa::io {
@@ -19,20 +20,17 @@ namespace fs = std::filesystem;
 
 /// Throws unless `path` exists and can be looked up.
 void check_exists(const fs::path& path) {
-  std::error_code error;
-  const fs::file_type type = fs::symlink_status(path, error).type();
-  if (type == fs::file_type::not_found) {
+  if (!disk::has_name(path)) {
     throw FileError(
         fmt::format("{}: not found; expected a model directory, a run, an adapter, or a file of weights "
                     "(safetensors, GGUF, "
                     "or a checkpoint of PyTorch)",
                     path.string()));
   }
-  if (type == fs::file_type::symlink && fs::status(path, error).type() == fs::file_type::not_found) {
+  if (!disk::exists(path)) {
     throw FileError(fmt::format("{}: is a link to {}, which does not exist; check the link", path.string(),
-                                fs::read_symlink(path, error).string()));
+                                fs::read_symlink(path).string()));
   }
-  if (error) throw FileError(fmt::format("{}: cannot be read: {}", path.string(), error.message()));
 }
 
 ModelPath directory(const fs::path& path) {
@@ -54,13 +52,22 @@ ModelPath open_file(const fs::path& path) {
   return {ModelPath::Kind::model, folder, path.filename() == "config.json" ? folder : path};
 }
 
+std::string earlier_note(const fs::path& run) {
+  return fmt::format(
+      "{} stands for the model of an earlier run: the run that replaces it was interrupted before "
+      "its first state. Continue it with --resume, or name one of its states",
+      run.string());
+}
+
 ModelPath open_directory(const fs::path& path) {
-  const auto has = [&](const char* name) { return io::exists(path / name); };
+  const auto has = [&](const char* name) { return disk::exists(path / name); };
   if (has("config.json") || has_usual_weights(path)) return directory(path);
   if (has(kStateTensors)) return state(path);
-  if (has("model") && fs::is_directory(path / "model")) return directory(path / "model");
+  const std::string note = has(kEarlierMark) ? earlier_note(path) : "";
+  if (has("model") && disk::is_directory(path / "model"))
+    return {ModelPath::Kind::model, path / "model", path / "model", note};
   if (const fs::path adapter = adapter_folder(path); !adapter.empty())
-    return {ModelPath::Kind::adapter, adapter, adapter};
+    return {ModelPath::Kind::adapter, adapter, adapter, note};
   const std::vector<FoundState> states = find_states(path);
   return states.empty() ? directory(path) : state(states.back().path);
 }
@@ -69,22 +76,21 @@ ModelPath open_directory(const fs::path& path) {
 
 ModelPath open_model(const fs::path& path) {
   check_exists(path);
-  std::error_code error;
-  return fs::is_directory(path, error) ? open_directory(path) : open_file(path);
+  return disk::is_directory(path) ? open_directory(path) : open_file(path);
 }
 
 fs::path adapter_folder(const fs::path& path) {
   for (const fs::path& folder : {path, path / kAdapterFolder}) {
-    if (io::exists(folder / kAdapterConfig)) return folder;
+    if (disk::exists(folder / kAdapterConfig)) return folder;
   }
   return {};
 }
 
 bool is_gguf(const fs::path& path) {
-  std::error_code error;  // an inaccessible path is not a file
-  if (!fs::is_regular_file(path, error)) return false;
+  if (!disk::is_file(path)) return false;
   std::array<char, 4> begin{};
-  std::ifstream(path, std::ios::binary).read(begin.data(), begin.size());
+  const disk::File file = disk::File::open_to_read(path);
+  if (file.size() >= begin.size()) file.read_at(0, std::as_writable_bytes(std::span(begin)));
   return std::string_view(begin.data(), begin.size()) == "GGUF" || path.extension() == ".gguf";
 }
 

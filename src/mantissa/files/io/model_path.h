@@ -2,12 +2,18 @@
 #pragma once
 
 #include <filesystem>
+#include <string>
 
 namespace mantissa::io {
 
 /// The settings of an adapter in PEFT's layout, and the folder of a run that holds its adapter.
 inline constexpr const char* kAdapterConfig = "adapter_config.json";
 inline constexpr const char* kAdapterFolder = "adapter";
+
+/// A file that a run leaves in its directory while the model or adapter there is that of an earlier run,
+/// which
+/// --overwrite replaces.
+inline constexpr const char* kEarlierMark = ".earlier";
 
 /// A path to a model, or to weights.
 struct ModelPath {
@@ -21,6 +27,7 @@ struct ModelPath {
   Kind kind = Kind::file;
   std::filesystem::path path;     // the directory, or the file
   std::filesystem::path weights;  // for io::WeightFiles, or the GGUF file; of an adapter, its directory
+  std::string note = {};          // for the user
 };
 
 /// Returns what `path` names. A run stands for its model or its adapter or else for its newest state, and the

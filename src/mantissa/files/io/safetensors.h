@@ -14,8 +14,9 @@
 #include <string_view>
 #include <vector>
 
+#include "mantissa/core/disk/atomic.h"
+#include "mantissa/core/disk/mapping.h"
 #include "mantissa/files/io/dtype.h"
-#include "mantissa/files/io/mapping.h"
 #include "mantissa/files/io/tensor_source.h"
 
 namespace mantissa::io {
@@ -37,9 +38,9 @@ class SafetensorsReader final : public TensorSource {
   void read(const TensorInfo& tensor, std::span<std::byte> out, std::uint64_t offset = 0) const override;
   const std::filesystem::path& path() const override;
   /// Returns the tensor's bytes in `mapping`, the result of map() of this file.
-  std::span<const std::byte> view(const TensorInfo& tensor, const Mapping& mapping) const;
+  std::span<const std::byte> view(const TensorInfo& tensor, const disk::Mapping& mapping) const;
   /// Maps the file that was opened, even if another file now has its path.
-  std::shared_ptr<const Mapping> map() const;
+  std::shared_ptr<const disk::Mapping> map() const;
 
  private:
   struct Impl;
@@ -58,7 +59,7 @@ struct TensorToWrite {
 
 /// Writes the file atomically (temporary file, fsync, rename). Throws ResourceError if the disk is full and
 /// then leaves the old file unchanged. Returns the xxh64 of the data section.
-std::uint64_t write_safetensors(const std::filesystem::path& path, std::span<const TensorToWrite> tensors,
+std::uint64_t write_safetensors(const disk::Target& target, std::span<const TensorToWrite> tensors,
                                 const std::map<std::string, std::string>& metadata = {});
 
 }  // namespace mantissa::io

@@ -9,7 +9,7 @@
 #include <unordered_set>
 
 #include "mantissa/core/base/error.h"
-#include "mantissa/files/io/file.h"
+#include "mantissa/core/base/printable.h"
 
 namespace mantissa::io {
 namespace {
@@ -37,7 +37,7 @@ class HeaderHandler {
   }
   bool number_float(double, const std::string& text) {
     if (depth_ == 3)
-      fault(fmt::format("has {} in its {}, which must hold whole numbers", in_quotes(text), field_));
+      fault(fmt::format("has {} in its {}, which must hold whole numbers", name_in_quotes(text), field_));
     return scalar();
   }
   bool number_unsigned(std::uint64_t value) {
@@ -56,13 +56,13 @@ class HeaderHandler {
       if (header_.metadata.size() == kMostMetadata)
         fault(fmt::format("has more than {} entries", kMostMetadata));
       if (!header_.metadata.emplace(field_, value).second)
-        fault(fmt::format("has {} twice", in_quotes(field_)));
+        fault(fmt::format("has {} twice", name_in_quotes(field_)));
       return true;
     }
     if (depth_ == 2 && field_ == "dtype") {
       const std::optional<Dtype> dtype = parse_dtype(value);
       if (!dtype) {
-        fault(fmt::format("has the unknown dtype {}", in_quotes(value)),
+        fault(fmt::format("has the unknown dtype {}", name_in_quotes(value)),
               "convert it with the library that wrote it to one of F64 F32 BF16 F16 F8_E4M3 F8_E5M2 F8_E8M0 "
               "F8_E4M3FNUZ F8_E5M2FNUZ C64 I64 I32 I16 I8 U64 U32 U16 U8 BOOL");
       }
@@ -130,7 +130,7 @@ class HeaderHandler {
   bool scalar() {
     if (depth_ == 1) fault("is not an object");
     if (depth_ == 3) fault(fmt::format("must have whole numbers in its {}", field_));
-    if (in_metadata_) fault(fmt::format("has {}, which is not text", in_quotes(field_)));
+    if (in_metadata_) fault(fmt::format("has {}, which is not text", name_in_quotes(field_)));
     if (field_ == "dtype" || field_ == "shape" || field_ == "data_offsets") {
       fault(fmt::format("has a {} of the wrong type", field_));
     }
@@ -142,7 +142,7 @@ class HeaderHandler {
   }
   [[noreturn]] void fault(const std::string& what, std::string_view cure = kCure) const {
     throw FileError(fmt::format("{}: {} {} {}; {}", file_.string(), in_metadata_ ? "entry" : "tensor",
-                                in_quotes(name_), what, cure));
+                                name_in_quotes(name_), what, cure));
   }
 
   const std::filesystem::path& file_;
@@ -157,7 +157,8 @@ class HeaderHandler {
 
 void check_ranges(SafetensorsHeader& header, std::uint64_t data_bytes, const std::filesystem::path& file) {
   const auto fault = [&](const TensorInfo& tensor, const std::string& what) {
-    throw FileError(fmt::format("{}: tensor {} {}; {}", file.string(), in_quotes(tensor.name), what, kCure));
+    throw FileError(
+        fmt::format("{}: tensor {} {}; {}", file.string(), name_in_quotes(tensor.name), what, kCure));
   };
   for (const TensorInfo& tensor : header.tensors) {
     const std::optional<std::uint64_t> bytes = byte_size(tensor.shape, tensor.dtype);
@@ -198,7 +199,7 @@ std::string json_text(const std::string& text, const char* what) {
     return nlohmann::json(text).dump();
   } catch (const nlohmann::json::exception&) {
     throw ConfigError(
-        fmt::format("the {} {} is not UTF-8 and cannot be written; rename it", what, in_quotes(text)));
+        fmt::format("the {} {} is not UTF-8 and cannot be written; rename it", what, name_in_quotes(text)));
   }
 }
 
@@ -241,12 +242,12 @@ std::string build_header(std::span<const TensorToWrite> tensors,
     const std::optional<std::uint64_t> bytes = byte_size(tensor.shape, tensor.dtype);
     const bool filled = tensor.bytes.empty() && (tensor.fill || bytes == 0U);
     if (!bytes || (!filled && tensor.bytes.size() != *bytes) || at + *bytes < at) {
-      throw ShapeError(fmt::format("tensor {} of {} bytes cannot be written as {} {}", in_quotes(tensor.name),
-                                   tensor.bytes.size(), safetensors_name(tensor.dtype),
-                                   shape_text(tensor.shape)));
+      throw ShapeError(fmt::format("tensor {} of {} bytes cannot be written as {} {}",
+                                   name_in_quotes(tensor.name), tensor.bytes.size(),
+                                   safetensors_name(tensor.dtype), shape_text(tensor.shape)));
     }
     if (!names.insert(tensor.name).second) {
-      throw ConfigError(fmt::format("two tensors have the name {}; rename one", in_quotes(tensor.name)));
+      throw ConfigError(fmt::format("two tensors have the name {}; rename one", name_in_quotes(tensor.name)));
     }
     text += fmt::format("{}{}:{{\"dtype\":\"{}\",\"shape\":[{}],\"data_offsets\":[{},{}]}}",
                         text.size() == 1 ? "" : ",", json_text(tensor.name, "tensor name"),

@@ -6,7 +6,9 @@
 #include <unordered_map>
 
 #include "mantissa/core/base/error.h"
-#include "mantissa/files/io/file.h"
+#include "mantissa/core/base/printable.h"
+#include "mantissa/core/disk/file.h"
+#include "mantissa/core/disk/mapping.h"
 #include "mantissa/files/io/safetensors.h"
 #include "mantissa/files/io/safetensors_header.h"
 
@@ -27,7 +29,7 @@ bool begins_with_header(std::string_view begin) {
 
 // Identifies common other files with this name. A header length may coincide with another file's first bytes:
 // that of 640 is 80 02, like a pickle.
-void refuse_known_strangers(const File& file) {
+void refuse_known_strangers(const disk::File& file) {
   constexpr std::string_view kLfs = "version https://git-lfs";
   std::array<char, kLfs.size()> begin{};
   const std::size_t length = std::min<std::uint64_t>(file.size(), begin.size());
@@ -56,7 +58,7 @@ void refuse_known_strangers(const File& file) {
       file.string(), why));
 }
 
-std::uint64_t read_header_length(const File& file) {
+std::uint64_t read_header_length(const disk::File& file) {
   const std::uint64_t size = file.size();
   const std::string name = file.path().string();
   refuse_known_strangers(file);
@@ -85,14 +87,14 @@ std::int64_t TensorInfo::count() const {
 }
 
 struct SafetensorsReader::Impl {
-  File file;
+  disk::File file;
   SafetensorsHeader header;
   std::uint64_t data_begin = 0;
   std::unordered_map<std::string_view, const TensorInfo*> by_name;
 };
 
 SafetensorsReader::SafetensorsReader(const std::filesystem::path& path)
-    : impl_(new Impl{File::open_to_read(path), {}, 0, {}}) {
+    : impl_(new Impl{disk::File::open_to_read(path), {}, 0, {}}) {
   const std::uint64_t length = read_header_length(impl_->file);
   impl_->data_begin = 8 + length;
   std::string json(length, '\0');
@@ -124,16 +126,17 @@ void SafetensorsReader::read(const TensorInfo& tensor, std::span<std::byte> out,
   const std::uint64_t bytes = tensor.end - tensor.begin;
   if (offset > bytes || out.size() > bytes - offset) {
     throw ShapeError(fmt::format("{}: tensor {} has {} bytes, but {} from byte {} on were requested",
-                                 path().string(), in_quotes(tensor.name), bytes, out.size(), offset));
+                                 path().string(), name_in_quotes(tensor.name), bytes, out.size(), offset));
   }
   impl_->file.read_at(impl_->data_begin + tensor.begin + offset, out);
 }
 
-std::shared_ptr<const Mapping> SafetensorsReader::map() const {
-  return std::make_shared<const Mapping>(impl_->file);
+std::shared_ptr<const disk::Mapping> SafetensorsReader::map() const {
+  return std::make_shared<const disk::Mapping>(impl_->file);
 }
 
-std::span<const std::byte> SafetensorsReader::view(const TensorInfo& tensor, const Mapping& mapping) const {
+std::span<const std::byte> SafetensorsReader::view(const TensorInfo& tensor,
+                                                   const disk::Mapping& mapping) const {
   const std::uint64_t end = impl_->data_begin + tensor.end;
   if (end > mapping.bytes().size()) {
     throw FileError(fmt::format("{}: was truncated to {} bytes while it was read; copy it again",

@@ -7,6 +7,7 @@
 #include <span>
 #include <string>
 
+#include "mantissa/core/disk/atomic.h"
 #include "mantissa/files/io/hash.h"
 #include "mantissa/files/io/safetensors.h"
 
@@ -18,7 +19,7 @@ struct WrittenFile {
 };
 
 /// Like write_safetensors. Also adds the data section to `data`, which may span several files.
-WrittenFile stream_safetensors(const std::filesystem::path& path, std::span<const TensorToWrite> tensors,
+WrittenFile stream_safetensors(const disk::Target& target, std::span<const TensorToWrite> tensors,
                                const std::map<std::string, std::string>& metadata, Hash64& data);
 
 }  // namespace mantissa::io

@@ -1,7 +1,7 @@
 #include <algorithm>
 #include <bit>
 
-#include "mantissa/files/io/atomic.h"
+#include "mantissa/core/disk/atomic.h"
 #include "mantissa/files/io/safetensors.h"
 #include "mantissa/files/io/safetensors_header.h"
 #include "mantissa/files/io/safetensors_stream.h"
@@ -18,7 +18,7 @@ constexpr std::uint64_t kWritten = 1 << 17;
 
 class Stream {
  public:
-  Stream(const std::filesystem::path& path, Hash64& data) : file_(path), data_(data) {}
+  Stream(const disk::Target& target, Hash64& data) : file_(target), data_(data) {}
 
   void header(std::string_view text) {
     const std::uint64_t length = text.size();
@@ -54,7 +54,7 @@ class Stream {
     bytes_ += bytes.size();
   }
 
-  AtomicFile file_;
+  disk::AtomicFile file_;
   Hash64& data_;
   Hash64 hash_;
   std::uint64_t bytes_ = 0;
@@ -63,19 +63,19 @@ class Stream {
 
 }  // namespace
 
-WrittenFile stream_safetensors(const std::filesystem::path& path, std::span<const TensorToWrite> tensors,
+WrittenFile stream_safetensors(const disk::Target& target, std::span<const TensorToWrite> tensors,
                                const std::map<std::string, std::string>& metadata, Hash64& data) {
   const std::string header = build_header(tensors, metadata);  // throws before any file is touched
-  Stream stream(path, data);
+  Stream stream(target, data);
   stream.header(header);
   for (const TensorToWrite& tensor : tensors) stream.tensor(tensor);
   return stream.commit();
 }
 
-std::uint64_t write_safetensors(const std::filesystem::path& path, std::span<const TensorToWrite> tensors,
+std::uint64_t write_safetensors(const disk::Target& target, std::span<const TensorToWrite> tensors,
                                 const std::map<std::string, std::string>& metadata) {
   Hash64 data;
-  stream_safetensors(path, tensors, metadata, data);
+  stream_safetensors(target, tensors, metadata, data);
   return data.digest();
 }
 

@@ -8,9 +8,12 @@
 #include <nlohmann/json.hpp>
 
 #include "mantissa/core/base/error.h"
+#include "mantissa/core/base/printable.h"
+#include "mantissa/core/disk/atomic.h"
+#include "mantissa/core/disk/file.h"
+#include "mantissa/core/disk/look.h"
+#include "mantissa/core/disk/unfinished.h"
 #include "mantissa/core/numeric/scaled.h"
-#include "mantissa/files/io/atomic.h"
-#include "mantissa/files/io/file.h"
 #include "mantissa/files/io/hash.h"
 #include "mantissa/files/io/json.h"
 #include "mantissa/files/io/safetensors_stream.h"
@@ -22,6 +25,7 @@ namespace {
 namespace fs = std::filesystem;
 
 constexpr const char* kHeader = "state.json";
+constexpr std::string_view kFiles[] = {kHeader, kStateTensors};
 constexpr std::string_view kPrefix = "step-";
 
 fs::path folder_of(const fs::path& run, std::int64_t step) {
@@ -48,8 +52,8 @@ void check_file(const fs::path& folder, const nlohmann::json& listed) {
   const std::string checksum = listed.at("xxh64").get<std::string>();
   const auto bytes = listed.at("bytes").get<std::uint64_t>();
   if (fs::path(name).filename() != name)
-    damaged(folder / kHeader, fmt::format("it lists {}", in_quotes(name)));
-  const File file = File::open_to_read(folder / name);
+    damaged(folder / kHeader, fmt::format("it lists {}", name_in_quotes(name)));
+  const disk::File file = disk::File::open_to_read(folder / name);
   if (file.size() != bytes)
     damaged(folder / name, fmt::format("it has {} bytes, but {} were written", file.size(), bytes));
   const std::string found = hex(hash_of(file));
@@ -91,20 +95,12 @@ std::optional<std::int64_t> intact_state_before(const fs::path& folder) {
   return std::nullopt;
 }
 
-// Renames the state first, so a crash cannot leave half of a state.
+/// Removes a state, unless somebody has put other files into it. A surplus state must not stop a run.
 void remove_state(const fs::path& folder) {
-  fs::path gone = folder;
-  gone += kPartial;
-  std::error_code stays;  // a surplus state must not stop a run
-  fs::rename(folder, gone, stays);
-  if (!stays) fs::remove_all(gone, stays);
-}
-
-// Removes folders left by crashes.
-void remove_partial(const fs::path& states) {
-  std::error_code ignored;
-  for (const fs::directory_entry& entry : fs::directory_iterator(states, ignored)) {
-    if (entry.path().extension() == kPartial) fs::remove_all(entry.path(), ignored);
+  try {
+    disk::remove_whole(folder, kFiles);
+  } catch (const Error&) {
+    return;
   }
 }
 
@@ -112,29 +108,25 @@ void remove_partial(const fs::path& states) {
 
 std::vector<FoundState> find_states(const fs::path& run) {
   std::vector<FoundState> states;
-  if (!io::exists(run / "state")) return states;
-  std::error_code none;
-  fs::directory_iterator entries(run / "state", none);
-  if (none) throw FileError(fmt::format("{}: cannot be read: {}", (run / "state").string(), none.message()));
-  for (const fs::directory_entry& entry : entries) {
-    const std::optional<std::int64_t> step = step_of(entry.path());
-    if (step && entry.is_directory(none)) states.push_back({*step, entry.path()});
+  if (!disk::exists(run / "state")) return states;
+  for (const fs::path& folder : disk::entries(run / "state")) {
+    const std::optional<std::int64_t> step = step_of(folder);
+    if (step && disk::is_directory(folder)) states.push_back({*step, folder});
   }
-  std::sort(states.begin(), states.end(),
-            [](const FoundState& a, const FoundState& b) { return a.step < b.step; });
+  std::ranges::sort(states, {}, &FoundState::step);
   return states;
 }
 
 void write_state(const fs::path& run, const StateHeader& header, std::span<const TensorToWrite> tensors,
                  int keep) {
-  AtomicDirectory folder(folder_of(run, header.step));
+  disk::AtomicDirectory folder(folder_of(run, header.step), disk::Existing::replace, kFiles);
   Hash64 data;
   const WrittenFile written = stream_safetensors(folder.beside() / kStateTensors, tensors, {}, data);
   nlohmann::json json = json_of_header(header);
   json["files"] = {{{"name", kStateTensors}, {"bytes", written.bytes}, {"xxh64", hex(written.file_hash)}}};
-  write_file_atomic(folder.beside() / kHeader, sealed(json));
+  disk::write_file_atomic(folder.beside() / kHeader, sealed(json));
   folder.commit();
-  remove_partial(run / "state");
+  disk::remove_abandoned(run / "state");
   std::vector<FoundState> states = find_states(run);
   std::erase_if(states, [&](const FoundState& state) { return state.step > header.step; });
   const std::size_t kept = std::min(states.size(), static_cast<std::size_t>(std::max(keep, 1)));

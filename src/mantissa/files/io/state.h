@@ -25,6 +25,7 @@ struct StateHeader {
   std::int64_t tokens = 0;         // since the start
   std::int64_t data_position = 0;  // sequences consumed
   double loss = 0;                 // of `step`; NaN if it was not finite
+  bool validates = false;          // a stop came before the validation that is due after `step`
   std::uint64_t seed = 0;
   std::map<std::string, std::uint64_t>
       rng;  // counters, by name, of generators that are not keyed by the step

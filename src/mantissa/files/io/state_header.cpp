@@ -40,6 +40,7 @@ nlohmann::json json_of_header(const StateHeader& header) {
       {"policy", header.policy},
       {"changes", header.changes}};
   if (header.stage_applied != 0) json["stage_applied"] = header.stage_applied;
+  if (header.validates) json["validates"] = true;
   if (!header.frozen_xxh64.empty()) json["frozen_xxh64"] = header.frozen_xxh64;
   if (!header.fixed_xxh64.empty()) json["fixed_xxh64"] = header.fixed_xxh64;
   if (!header.data_xxh64.empty()) json["data_xxh64"] = header.data_xxh64;
@@ -96,6 +97,7 @@ StateHeader open_sealed(nlohmann::json json, const std::filesystem::path& file) 
   json.at("model_config").get_to(header.model_config);
   json.at("policy").get_to(header.policy);
   json.at("changes").get_to(header.changes);
+  header.validates = json.value("validates", false);  // absent unless a stop came
   header.frozen_xxh64 = json.value("frozen_xxh64", "");
   header.fixed_xxh64 = json.value("fixed_xxh64", "");
   header.data_xxh64 = json.value("data_xxh64", "");

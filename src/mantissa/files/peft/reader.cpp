@@ -8,11 +8,12 @@
 #include <optional>
 
 #include "mantissa/core/base/error.h"
+#include "mantissa/core/base/printable.h"
+#include "mantissa/core/disk/look.h"
 #include "mantissa/core/numeric/frozen_formats.h"
 #include "mantissa/engine/model/family.h"
 #include "mantissa/engine/model/graphs.h"
 #include "mantissa/files/io/dtype.h"
-#include "mantissa/files/io/file.h"
 #include "mantissa/files/io/json.h"
 #include "mantissa/files/io/model_path.h"
 #include "mantissa/files/io/pth/torch_file.h"
@@ -54,10 +55,9 @@ class RenamedTensors final : public io::TensorSource {
 };
 
 std::shared_ptr<const io::TensorSource> open_tensors(const fs::path& directory) {
-  std::error_code error;  // an inaccessible file does not exist
-  if (fs::exists(directory / kWeightsFile, error))
+  if (disk::exists(directory / kWeightsFile))
     return std::make_shared<const io::SafetensorsReader>(directory / kWeightsFile);
-  if (const fs::path torch = directory / "adapter_model.bin"; fs::exists(torch, error))
+  if (const fs::path torch = directory / "adapter_model.bin"; disk::exists(torch))
     return std::make_shared<const io::pth::TorchFile>(torch);
   throw FileError(
       fmt::format("{}: has no {}, so it is not an adapter of peft; give the directory that peft's "
@@ -119,9 +119,9 @@ class Reading {
   }
   [[noreturn]] void fail_shape(const io::TensorInfo& tensor, const std::string& why) const {
     throw ShapeError(fmt::format("{}: tensor {} is [{}], but {}; use the base model of this adapter{}",
-                                 source_->path().string(), io::in_quotes(tensor.name),
+                                 source_->path().string(), name_in_quotes(tensor.name),
                                  fmt::join(tensor.shape, ", "), why,
-                                 config_.base.empty() ? "" : ", " + io::in_quotes(config_.base)));
+                                 config_.base.empty() ? "" : ", " + name_in_quotes(config_.base)));
   }
 
   const LinearLayer* find(std::string_view scope) const {
@@ -134,7 +134,7 @@ class Reading {
     if (const LinearLayer* layer = find(module)) return *layer;
     if (const LinearLayer* layer = find(std::string(base_.family->trunk_prefix) + module)) return *layer;
     fail(fmt::format("tensor {} belongs to {}, which is not a linear layer of this {} model{}",
-                     io::in_quotes(tensor.name), io::in_quotes(module), base_.model_type,
+                     name_in_quotes(tensor.name), name_in_quotes(module), base_.model_type,
                      nearest_layer(module, linear_)));
   }
 
@@ -156,10 +156,10 @@ class Reading {
           fmt::format("tensor {} is not supported: an adapter here has lora_A, lora_B and "
                       "lora_magnitude_vector of linear layers; merge other adapters into their base in peft "
                       "(merge_and_unload)",
-                      io::in_quotes(tensor.name)));
+                      name_in_quotes(tensor.name)));
     }
     if (!io::scalar_of(tensor.dtype)) {
-      fail(fmt::format("tensor {} is {}, but must be a floating-point tensor", io::in_quotes(tensor.name),
+      fail(fmt::format("tensor {} is {}, but must be a floating-point tensor", name_in_quotes(tensor.name),
                        io::safetensors_name(tensor.dtype)));
     }
     const LinearLayer& layer = layer_of(place->module, tensor);

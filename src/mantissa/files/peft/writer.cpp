@@ -6,8 +6,8 @@
 #include <set>
 #include <string_view>
 
+#include "mantissa/core/disk/atomic.h"
 #include "mantissa/engine/model/graphs.h"
-#include "mantissa/files/io/atomic.h"
 #include "mantissa/files/io/hash.h"
 #include "mantissa/files/io/model_path.h"
 #include "mantissa/files/io/safetensors_stream.h"
@@ -117,9 +117,10 @@ std::uint64_t write_adapter(const std::filesystem::path& directory, const Adapte
   metadata.emplace("format", "pt");
   if (adapter.config.base) metadata.emplace(kBaseKey, traits(*adapter.config.base).name);
   if (adapter.config.base_plain) metadata.emplace(kBaseKey, traits(*adapter.config.base_plain).name);
-  io::AtomicDirectory target(directory);
-  io::write_file_atomic(target.beside() / io::kAdapterConfig, config_text(adapter.config, adapter.base));
-  for (const auto& [name, contents] : adapter.files) io::write_file_atomic(target.beside() / name, contents);
+  disk::AtomicDirectory target(directory);
+  disk::write_file_atomic(target.beside() / io::kAdapterConfig, config_text(adapter.config, adapter.base));
+  for (const auto& [name, contents] : adapter.files)
+    disk::write_file_atomic(target.beside() / name, contents);
   io::Hash64 hash;
   io::stream_safetensors(target.beside() / kWeightsFile, tensors, metadata, hash);
   target.commit();

@@ -9,6 +9,7 @@
 #include <limits>
 
 #include "mantissa/core/base/error.h"
+#include "mantissa/core/disk/look.h"
 #include "mantissa/engine/model/graphs.h"
 #include "mantissa/engine/plan/compile.h"
 #include "mantissa/engine/plan/rules.h"
@@ -201,7 +202,7 @@ RunModel find_run_result(const config::RunConfig& run, const runtime::Device& de
   const std::filesystem::path out = run.run.out,
                               model = out / (run.adapter.kind == "none" ? "model" : io::kAdapterFolder);
   const std::vector<io::FoundState> states = io::find_states(out);
-  const bool finished = std::filesystem::exists(model);
+  const bool finished = disk::exists(model);
   if (!finished && states.empty()) {
     throw FileError(fmt::format("{}: does not exist yet; train the config first, or give a model directory",
                                 model.string()));

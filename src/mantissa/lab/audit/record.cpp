@@ -6,6 +6,7 @@
 #include <cmath>
 #include <limits>
 
+#include "mantissa/core/disk/look.h"
 #include "mantissa/lab/median.h"
 #include "mantissa/lab/metrics_file.h"
 #include "mantissa/setup/config/stages.h"
@@ -281,7 +282,7 @@ void Record::list_unreached(std::span<const programs::Part> parts, const config:
 
 std::vector<StepPoint> earlier_points(const std::filesystem::path& run, std::int64_t first) {
   const std::filesystem::path path = run / "metrics.jsonl";
-  if (!std::filesystem::exists(path)) return {};
+  if (!disk::exists(path)) return {};
   constexpr double kNan = std::numeric_limits<double>::quiet_NaN();
   std::vector<StepPoint> points;
   MetricsFile file(path);

@@ -8,9 +8,9 @@
 #include <limits>
 
 #include "mantissa/core/base/quantities.h"
+#include "mantissa/core/disk/look.h"
 #include "mantissa/engine/plan/explain.h"
 #include "mantissa/engine/runtime/observer.h"
-#include "mantissa/files/io/file.h"
 #include "mantissa/files/io/state.h"
 #include "mantissa/lab/audit/causes.h"
 #include "mantissa/lab/audit/data_findings.h"
@@ -53,7 +53,7 @@ class StartOf {
  public:
   StartOf(train::Trainer& trainer, const AuditSource& source) {
     const std::filesystem::path file = source.run / "start.safetensors";
-    if (!source.run.empty() && io::exists(file)) {
+    if (!source.run.empty() && disk::exists(file)) {
       file_.emplace(file);
       file_->check_base(run::base_of(trainer, run::hash_of_fixed(trainer)));
       trainer.set_start([this, &device = source.device](const plan::Slot& slot, ConstMatrix master) {

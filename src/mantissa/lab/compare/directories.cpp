@@ -9,7 +9,8 @@
 #include <nlohmann/json.hpp>
 
 #include "mantissa/core/base/error.h"
-#include "mantissa/files/io/file.h"
+#include "mantissa/core/disk/file.h"
+#include "mantissa/core/disk/look.h"
 #include "mantissa/files/io/json.h"
 #include "mantissa/files/io/state.h"
 #include "mantissa/lab/compare/curves.h"
@@ -61,9 +62,9 @@ void read_metrics(ReadRun& r) {
 
 void read_config(ReadRun& r) {
   const fs::path path = r.path / "config.toml";
-  if (!io::exists(path)) return;
+  if (!disk::exists(path)) return;
   constexpr std::uint64_t kLongest = std::uint64_t{1} << 20;
-  r.config_text = io::read_text_file(path, kLongest);
+  r.config_text = disk::read_text_file(path, kLongest);
   const config::RunConfig config = config::parse_config(r.config_text, path);
   r.policy = config.policy;
   r.run.policy = config.policy.line();
@@ -71,7 +72,7 @@ void read_config(ReadRun& r) {
   r.run.held_out = held_out_of(config);
   r.run.name += fmt::format(" ({})", config.policy.short_line());
   const std::int64_t last = r.run.steps.back().step;
-  if (last >= config.run.steps || io::exists(r.path / "summary.json")) return;
+  if (last >= config.run.steps || disk::exists(r.path / "summary.json")) return;
   r.run.stopped_at = last + 1;
   r.run.stopped =
       fmt::format("the run has {} steps and no summary.json; it stopped or still trains", config.run.steps);
@@ -79,7 +80,7 @@ void read_config(ReadRun& r) {
 
 void read_summary(ReadRun& r) {
   const fs::path path = r.path / "summary.json";
-  if (!io::exists(path)) return;
+  if (!disk::exists(path)) return;
   const nlohmann::json summary = io::read_json_file(path);
   if (!summary.is_object()) throw FileError(fmt::format("{}: expected an object", path.string()));
   r.run.peak_bytes = number_in(summary, "predicted_peak_bytes");
@@ -93,7 +94,7 @@ void read_summary(ReadRun& r) {
 Masters last_weights(const fs::path& run) {
   const std::vector<io::FoundState> states = io::find_states(run);
   if (!states.empty()) return map_masters(states.back().path / io::kStateTensors, io::kMasterPrefix);
-  return io::exists(run / "model") ? map_masters(run / "model") : Masters{};
+  return disk::exists(run / "model") ? map_masters(run / "model") : Masters{};
 }
 
 /// Sets the share of all weights whose update was lost, which a compensation keeps; the sizes of the tensors
@@ -153,7 +154,7 @@ Comparison compare_directories(std::span<const fs::path> directories, const runt
   std::vector<ReadRun> runs;
   for (const fs::path& path : directories) runs.push_back(read_run(path));
   const fs::path first = directories.front() / "start.safetensors";
-  const Masters start = io::exists(first) ? map_masters(first) : Masters{};
+  const Masters start = disk::exists(first) ? map_masters(first) : Masters{};
   const Masters end = last_weights(directories.front());
   const double moved = start.empty() ? 0 : distance(end, start, device).value_or(0);
   if (moved <= 0) {

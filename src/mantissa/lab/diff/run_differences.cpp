@@ -5,7 +5,8 @@
 #include <algorithm>
 
 #include "mantissa/core/base/error.h"
-#include "mantissa/files/io/file.h"
+#include "mantissa/core/disk/file.h"
+#include "mantissa/core/disk/look.h"
 #include "mantissa/files/io/json.h"
 #include "mantissa/files/io/state_header.h"
 
@@ -15,11 +16,6 @@ namespace {
 namespace fs = std::filesystem;
 
 constexpr std::uint64_t kLongestConfigText = std::uint64_t{1} << 20;
-
-bool is_there(const fs::path& path) {
-  std::error_code error;
-  return fs::exists(path, error);
-}
 
 /// Appends the entries of a header that differ. Configs and models are compared elsewhere.
 std::vector<MetricDifference> compare_progress(const io::StateHeader& a, const io::StateHeader& b) {
@@ -112,15 +108,16 @@ RunDifferences compare_runs(const fs::path& a, const fs::path& b, bool bitwise,
                             const runtime::Device& device) {
   RunDifferences result;
   const fs::path config_a = a / "config.toml", config_b = b / "config.toml";
-  if (is_there(config_a) && is_there(config_b)) {
-    result.config = compare_configs(io::read_text_file(config_a, kLongestConfigText), config_a,
-                                    io::read_text_file(config_b, kLongestConfigText), config_b);
+  if (disk::exists(config_a) && disk::exists(config_b)) {
+    result.config = compare_configs(disk::read_text_file(config_a, kLongestConfigText), config_a,
+                                    disk::read_text_file(config_b, kLongestConfigText), config_b);
   }
   const fs::path metrics_a = a / "metrics.jsonl", metrics_b = b / "metrics.jsonl";
-  if (is_there(metrics_a) && is_there(metrics_b)) result.metrics = compare_metrics(metrics_a, metrics_b);
+  if (disk::exists(metrics_a) && disk::exists(metrics_b))
+    result.metrics = compare_metrics(metrics_a, metrics_b);
   compare_all_states(a, b, bitwise, device, result);
-  result.model_in_a = is_there(a / "model");
-  result.model_in_b = is_there(b / "model");
+  result.model_in_a = disk::exists(a / "model");
+  result.model_in_b = disk::exists(b / "model");
   if (result.model_in_a && result.model_in_b) result.model = compare_models(a / "model", b / "model", device);
   return result;
 }

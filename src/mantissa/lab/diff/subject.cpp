@@ -5,6 +5,7 @@
 #include <algorithm>
 
 #include "mantissa/core/base/error.h"
+#include "mantissa/core/disk/look.h"
 #include "mantissa/files/io/checkpoint.h"
 #include "mantissa/files/io/model_path.h"
 #include "mantissa/files/io/state.h"
@@ -17,10 +18,9 @@ namespace {
 namespace fs = std::filesystem;
 
 bool is_run(const fs::path& path) {
-  std::error_code error;
-  const auto has = [&](const char* part) { return fs::exists(path / part, error); };
-  if (!fs::is_directory(path, error) || io::has_usual_weights(path)) return false;
-  return has("metrics.jsonl") || has("config.toml") || fs::is_directory(path / "state", error);
+  const auto has = [&](const char* part) { return disk::exists(path / part); };
+  if (!disk::is_directory(path) || io::has_usual_weights(path)) return false;
+  return has("metrics.jsonl") || has("config.toml") || disk::is_directory(path / "state");
 }
 
 /// Returns the state of `run` with the step of `state`.

@@ -11,7 +11,8 @@
 #include "mantissa/core/base/error.h"
 #include "mantissa/core/base/suggest.h"
 #include "mantissa/core/base/words.h"
-#include "mantissa/files/io/output.h"
+#include "mantissa/core/disk/atomic.h"
+#include "mantissa/core/disk/output.h"
 #include "mantissa/lab/objective/parts.h"
 #include "mantissa/setup/config/options.h"
 #include "mantissa/setup/config/post_training.h"
@@ -74,7 +75,7 @@ bool is_replay(const std::filesystem::path& path) {
 
 void check_place(const ObjectiveRequest& request) {
   const std::filesystem::path inputs[] = {request.in};
-  io::check_output(request.out, inputs, request.overwrite || is_replay(request.out));
+  disk::check_output(request.out, inputs, request.overwrite || is_replay(request.out));
 }
 
 void write(const ObjectiveRequest& request, const ObjectiveResult& result) {
@@ -90,7 +91,7 @@ void write(const ObjectiveRequest& request, const ObjectiveResult& result) {
     out.push_back(
         {tensors[i].name, io::Dtype::f32, tensors[i].shape, std::as_bytes(std::span(values[i])), nullptr});
   }
-  io::write_safetensors(request.out, out, {{kMark, request.name}});
+  io::write_safetensors(disk::given(request.out, true), out, {{kMark, request.name}});
 }
 
 /// Throws if a value is not finite in f32.

@@ -10,6 +10,8 @@
 
 #include "mantissa/core/base/error.h"
 #include "mantissa/core/base/words.h"
+#include "mantissa/core/disk/file.h"
+#include "mantissa/core/disk/look.h"
 #include "mantissa/core/numeric/format.h"
 #include "mantissa/precision/compat/deepspeed_block.h"
 #include "mantissa/precision/compat/foreign_dtypes.h"
@@ -317,16 +319,12 @@ DeepSpeedFile parse_deepspeed(std::string_view text, const std::string& name) {
 }
 
 DeepSpeedFile read_deepspeed(const std::filesystem::path& path, const std::string& named_by) {
-  constexpr std::size_t kLimit = (std::size_t{1} << 20) + 1;  // one byte above the limit
-  std::ifstream in(path, std::ios::binary);
-  if (!in || std::filesystem::is_directory(path)) {
-    throw FileError(fmt::format("{} {}: cannot be read; expected the path of a DeepSpeed JSON file", named_by,
+  constexpr std::uint64_t kLimit = std::uint64_t{1} << 20;
+  if (!disk::is_file(path)) {
+    throw FileError(fmt::format("{} {}: is not a file; expected the path of a DeepSpeed JSON file", named_by,
                                 path.string()));
   }
-  std::string text(kLimit, '\0');
-  in.read(text.data(), static_cast<std::streamsize>(kLimit));
-  text.resize(static_cast<std::size_t>(in.gcount()));
-  return parse_deepspeed(text, path.string());
+  return parse_deepspeed(disk::read_text_file(path, kLimit), path.string());
 }
 
 }  // namespace mantissa::compat

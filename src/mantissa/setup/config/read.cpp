@@ -13,6 +13,8 @@
 
 #include "mantissa/core/base/error.h"
 #include "mantissa/core/base/words.h"
+#include "mantissa/core/disk/file.h"
+#include "mantissa/core/disk/look.h"
 #include "mantissa/engine/model/rope_override.h"
 #include "mantissa/precision/policy/idle_fields.h"
 #include "mantissa/precision/policy/rule_toml.h"
@@ -232,20 +234,10 @@ std::optional<compat::DeepSpeedFile> named_deepspeed(const Entries& entries) {
 }  // namespace
 
 std::string read_config_file(const std::filesystem::path& path) {
-  constexpr std::size_t kLimit = (std::size_t{1} << 20) + 1;  // one byte more than read_entries accepts
-  std::error_code error;
-  if (std::filesystem::is_directory(path, error))
+  constexpr std::size_t kLimit = std::size_t{1} << 20;
+  if (disk::is_directory(path))
     throw FileError(fmt::format("{}: is a directory; give the path of a config file", path.string()));
-  errno = 0;
-  std::ifstream in(path, std::ios::binary);
-  if (!in) {
-    throw FileError(fmt::format("{}: cannot be read: {}; give the path of a config file", path.string(),
-                                std::generic_category().message(errno)));
-  }
-  std::string text(kLimit, '\0');
-  in.read(text.data(), static_cast<std::streamsize>(kLimit));
-  text.resize(static_cast<std::size_t>(in.gcount()));
-  return text;
+  return disk::read_text_file(path, kLimit);
 }
 
 void set_options(RunConfig& config, const Entries& entries) {

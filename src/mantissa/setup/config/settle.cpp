@@ -8,6 +8,7 @@
 
 #include "mantissa/core/base/error.h"
 #include "mantissa/core/base/words.h"
+#include "mantissa/core/disk/look.h"
 #include "mantissa/core/tensor/extent.h"
 #include "mantissa/setup/config/adapter.h"
 #include "mantissa/setup/config/observed.h"
@@ -45,8 +46,7 @@ bool has_tokenizer(const ModelSection& model) {
   const std::filesystem::path path = model.path;
   if (path.empty())
     return !tokenizer::find_in_directory(std::filesystem::path(model.config).parent_path()).empty();
-  std::error_code error;  // ignored for inaccessible paths
-  if (std::filesystem::is_regular_file(path, error)) return true;
+  if (disk::is_file(path)) return true;
   return !tokenizer::find_in_directory(tokenizer::files_directory(path)).empty();
 }
 
@@ -99,8 +99,7 @@ void check_puzzles(const RunConfig& config, const Entries& entries) {
 void check_template(const RunConfig& config, const Entry& entry) {
   const Option& option = *find_option("data", "template");
   const std::filesystem::path path = config.data.chat_template;
-  std::error_code error;  // ignored for inaccessible paths
-  if (path.is_relative() || path.has_extension() || std::filesystem::exists(path, error)) return;
+  if (path.is_relative() || path.has_extension() || disk::exists(path)) return;
   refuse(entry, fmt::format("unknown template{} (choices: {}, or a Jinja file)",
                             did_you_mean(path.filename().string(), option.choices), list_of(option.choices)));
 }

@@ -8,9 +8,11 @@
 #include <vector>
 
 #include "mantissa/core/base/error.h"
+#include "mantissa/core/base/printable.h"
 #include "mantissa/core/base/suggest.h"
+#include "mantissa/core/disk/file.h"
+#include "mantissa/core/disk/look.h"
 #include "mantissa/files/gguf/gguf_file.h"
-#include "mantissa/files/io/file.h"
 #include "mantissa/files/io/model_path.h"
 #include "mantissa/setup/data/tokenizer.h"
 #include "mantissa/text/chat/templates.h"
@@ -57,13 +59,12 @@ ChatFormat::Chosen ChatFormat::choose(const weights::ModelSource& source, const 
   const std::vector<std::string> builtin = chat::builtin_template_names();
   if (name != "auto") {
     if (const auto text = chat::builtin_template(name)) return {std::string(*text), name};
-    std::error_code error;  // an inaccessible file does not exist
-    const bool exists = std::filesystem::exists(name, error);
+    const bool exists = disk::exists(name);
     if (exists || name.find('/') != std::string::npos || name.ends_with(".jinja"))
-      return {io::read_text_file(name, kLargestTemplate), name};
+      return {disk::read_text_file(name, kLargestTemplate), name};
     const auto near = nearest(name, builtin);
-    throw ConfigError(fmt::format("{} {}: expected auto, a file, or one of {}{}", option, io::in_quotes(name),
-                                  fmt::join(builtin, ", "),
+    throw ConfigError(fmt::format("{} {}: expected auto, a file, or one of {}{}", option,
+                                  name_in_quotes(name), fmt::join(builtin, ", "),
                                   near ? fmt::format("; did you mean {}?", *near) : ""));
   }
   if (auto own = own_template(source)) return {std::move(own->source), std::move(own->name)};
@@ -118,8 +119,7 @@ weights::ModelSource chat_source(const config::RunConfig& config, const model::M
   if (spec == "model") return origin_of(config.model, model);
   if (spec == "byte") return {model, {}};
   if (io::is_gguf(spec)) return weights::find_model(spec);
-  std::error_code error;  // ignored for inaccessible paths
-  const bool directory = std::filesystem::is_directory(spec, error);
+  const bool directory = disk::is_directory(spec);
   return {model, {}, directory ? tokenizer::files_directory(spec) : spec.parent_path()};
 }
 

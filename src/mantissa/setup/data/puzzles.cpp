@@ -2,8 +2,8 @@
 
 #include <algorithm>
 
-#include "mantissa/files/io/atomic.h"
-#include "mantissa/files/io/output.h"
+#include "mantissa/core/disk/atomic.h"
+#include "mantissa/core/disk/output.h"
 #include "mantissa/text/rows/sources.h"
 
 namespace mantissa::data {
@@ -60,10 +60,10 @@ std::vector<std::int32_t> puzzle_tokens(const text::KkOptions& options, const to
 }
 
 void write_puzzles(const text::KkOptions& options, const std::filesystem::path& out, bool overwrite) {
-  io::check_output(out, {}, overwrite);
+  disk::check_output(out, {}, overwrite);
   std::string rows;
   for (const text::KkPuzzle& p : text::generate(options)) rows += text::to_jsonl_row(p) + '\n';
-  io::write_file_atomic(out, rows);
+  disk::write_file_atomic(disk::given(out, overwrite), rows);
 }
 
 }  // namespace mantissa::data

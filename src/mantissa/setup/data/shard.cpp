@@ -13,8 +13,10 @@
 #include <utility>
 
 #include "mantissa/core/base/error.h"
-#include "mantissa/files/io/atomic.h"
-#include "mantissa/files/io/file.h"
+#include "mantissa/core/disk/atomic.h"
+#include "mantissa/core/disk/file.h"
+#include "mantissa/core/disk/look.h"
+#include "mantissa/core/disk/owned.h"
 #include "mantissa/setup/data/tokenizer.h"
 #include "mantissa/text/rows/pieces.h"
 #include "mantissa/text/rows/readers.h"
@@ -46,7 +48,7 @@ class PieceStream {
         throw ConfigError(fmt::format(
             "data shard: \"{}\" already holds token ids; give files of text or JSON lines", file));
       }
-      bytes_.push_back(fs::file_size(file));
+      bytes_.push_back(disk::File::open_to_read(file).size());
     }
   }
 
@@ -136,7 +138,7 @@ class Shards {
 
  private:
   void begin() {
-    file_.emplace(io::File::create(directory_ / name_of(counts_.size())));
+    file_.emplace(directory_ / name_of(counts_.size()));
     buffer_.assign(ShardHeader::kBytes, std::byte{0});
     count_ = 0;
   }
@@ -148,7 +150,7 @@ class Shards {
     flush();
     const std::array<std::byte, ShardHeader::kBytes> header = shard_header(width_ == 2, count_, origin_);
     file_->write_at(0, header);
-    file_->close();
+    file_->commit();
     file_.reset();
     counts_.push_back(count_);
   }
@@ -157,7 +159,7 @@ class Shards {
   text::ShardOrigin origin_;
   std::int64_t most_;
   std::size_t width_;
-  std::optional<io::File> file_;
+  std::optional<disk::AtomicFile> file_;
   std::vector<std::byte> buffer_;
   std::int64_t count_ = 0;
   std::vector<std::int64_t> counts_;
@@ -167,15 +169,10 @@ void check_out(const ShardOptions& o) {
   if (o.out.empty()) throw ConfigError("data shard: requires --out DIR, the directory for the shards");
   if (o.shard_tokens < 1 || o.shard_tokens > std::numeric_limits<std::int32_t>::max())
     throw ConfigError(fmt::format("--shard-tokens {}: must be between 1 and 2147483647", o.shard_tokens));
-  std::error_code error;
-  if (!fs::exists(o.out, error) || (fs::is_directory(o.out, error) && fs::is_empty(o.out, error))) return;
-  if (o.overwrite && fs::exists(o.out / "shards.json", error)) return;
+  if (!disk::has_name(o.out) || (disk::is_directory(o.out) && disk::entries(o.out).empty())) return;
+  if (o.overwrite) return disk::check_replaceable(o.out);
   throw FileError(
-      o.overwrite
-          ? fmt::format("\"{}\" exists and has no shards.json, so it is not replaced; give another --out",
-                        o.out.string())
-          : fmt::format("\"{}\" exists; add --overwrite to replace it, or give another --out",
-                        o.out.string()));
+      fmt::format("\"{}\" exists; add --overwrite to replace it, or give another --out", o.out.string()));
 }
 
 std::string description(const ShardOptions& o, const tokenizer::Tokenizer& tokenizer,
@@ -204,7 +201,7 @@ ShardReport write_shards(const ShardOptions& o, const std::function<void(const S
   const std::unique_ptr<tokenizer::Tokenizer> tokenizer = make_tokenizer(o.tokenizer);
   const std::int32_t separator = tokenizer->separator();
   PieceStream stream(o, *tokenizer);
-  io::AtomicDirectory directory(o.out);
+  disk::AtomicDirectory directory(o.out, disk::given(o.out, o.overwrite).existing);
   Shards shards(directory.beside(),
                 {o.tokenizer, tokenizer::fingerprint(*tokenizer), tokenizer->vocabulary(), separator},
                 o.shard_tokens);
@@ -241,7 +238,7 @@ ShardReport write_shards(const ShardOptions& o, const std::function<void(const S
                                 o.files.size() > 1 ? " and the files after it" : ""));
   }
   report.shards = std::ssize(counts);
-  io::write_file_atomic(directory.beside() / "shards.json", description(o, *tokenizer, report, counts));
+  disk::write_file_atomic(directory.beside() / "shards.json", description(o, *tokenizer, report, counts));
   directory.commit();
   return report;
 }

@@ -7,8 +7,9 @@
 #include <optional>
 
 #include "mantissa/core/base/error.h"
+#include "mantissa/core/disk/file.h"
+#include "mantissa/core/disk/look.h"
 #include "mantissa/files/gguf/gguf_file.h"
-#include "mantissa/files/io/file.h"
 #include "mantissa/files/io/model_path.h"
 #include "mantissa/setup/config/stages.h"
 #include "mantissa/setup/data/puzzles.h"
@@ -42,9 +43,8 @@ std::filesystem::path tokenizer_file(const std::filesystem::path& directory) {
   if (directory.empty()) return {};
   const std::filesystem::path known = tokenizer::find_in_directory(directory);
   if (!known.empty()) return known;
-  std::error_code error;  // ignored for inaccessible paths
   for (const char* name : {"vocab.json", "vocab.txt"}) {
-    if (std::filesystem::exists(directory / name, error)) return directory / name;
+    if (disk::exists(directory / name)) return directory / name;
   }
   return {};
 }
@@ -162,8 +162,7 @@ Files own_files(const config::RunConfig& config, const model::ModelConfig& model
     const bool bytes = model.vocab_size == kByteEntries || (!in_memory && encodes_text(config));
     return bytes ? byte_files() : Files();
   }
-  std::error_code error;
-  const bool of_model = spec == "model", directory = std::filesystem::is_directory(spec, error);
+  const bool of_model = spec == "model", directory = disk::is_directory(spec);
   if (const std::filesystem::path path = of_model ? config.model.path : spec; io::is_gguf(path)) {
     std::map<std::string, std::string> files = *weights::find_model(path).files;
     if (!of_model) files.erase("generation_config.json");
@@ -175,7 +174,7 @@ Files own_files(const config::RunConfig& config, const model::ModelConfig& model
   if (file.empty()) return {};
   Files files;
   const auto take = [&](const std::filesystem::path& from, const std::string& name) {
-    files.emplace_back(name, io::read_text_file(from, kLargestTokenizerFile));
+    files.emplace_back(name, disk::read_text_file(from, kLargestTokenizerFile));
   };
   const std::string own = name_in_directory(file);
   take(file, own);
@@ -184,10 +183,10 @@ Files own_files(const config::RunConfig& config, const model::ModelConfig& model
   const std::filesystem::path beside = file.parent_path();
   for (const char* name : kSettings) {
     if (name == std::string("generation_config.json") && !of_model) continue;
-    if (std::filesystem::exists(beside / name, error)) take(beside / name, name);
+    if (disk::exists(beside / name)) take(beside / name, name);
   }
   for (const char* name : kOtherForms) {
-    if (own != name && std::filesystem::exists(beside / name, error)) take(beside / name, name);
+    if (own != name && disk::exists(beside / name)) take(beside / name, name);
   }
   return files;
 }
@@ -211,7 +210,7 @@ Files files_of_tokenizer(const config::RunConfig& config, const model::ModelConf
   constexpr std::uint64_t kLargestTemplate = std::uint64_t{16} << 20;
   const auto builtin = chat::builtin_template(name);
   std::erase_if(files, [&](const auto& file) { return file.first == kFile; });
-  std::string source = builtin ? std::string(*builtin) : io::read_text_file(name, kLargestTemplate);
+  std::string source = builtin ? std::string(*builtin) : disk::read_text_file(name, kLargestTemplate);
   if (adds || config.data.tokenizer == "byte")
     source = as_in_training(source, contains(files, "tokenizer.json"));
   files.emplace_back(kFile, std::move(source));

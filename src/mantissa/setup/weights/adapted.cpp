@@ -6,6 +6,7 @@
 
 #include "mantissa/core/base/error.h"
 #include "mantissa/core/base/words.h"
+#include "mantissa/core/disk/look.h"
 #include "mantissa/engine/model/family.h"
 #include "mantissa/engine/model/graphs.h"
 #include "mantissa/files/io/json.h"
@@ -110,8 +111,7 @@ void use_adapter(ModelSource& source, const fs::path& directory) {
 ModelSource model_of_adapter(const fs::path& directory) {
   const fs::path file = directory / io::kAdapterConfig;
   const std::string name = peft::parse_config(io::read_json_file(file), file).base;
-  std::error_code error;  // an inaccessible path does not exist
-  if (name.empty() || !fs::exists(name, error) || !io::adapter_folder(name).empty()) {
+  if (name.empty() || !disk::exists(name) || !io::adapter_folder(name).empty()) {
     throw FileError(
         fmt::format("{}: is an adapter, and its base {} is not a model on this machine; give the "
                     "base as MODEL, with --adapter {}",

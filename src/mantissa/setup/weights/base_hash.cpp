@@ -7,8 +7,9 @@
 #include <vector>
 
 #include "mantissa/core/base/error.h"
+#include "mantissa/core/disk/file.h"
+#include "mantissa/core/disk/look.h"
 #include "mantissa/files/io/checkpoint.h"
-#include "mantissa/files/io/file.h"
 #include "mantissa/files/io/hash.h"
 #include "mantissa/files/io/model_path.h"
 #include "mantissa/files/peft/reader.h"
@@ -55,15 +56,16 @@ fs::path start_of(const fs::path& path) {
 
 std::string hash_of_files(const ModelSource& source) {
   if (source.weights.empty() || source.memory != nullptr || source.state) return {};
-  if (source.tensors != nullptr) return io::hex(io::hash_of(io::File::open_to_read(source.weights)));
+  if (source.tensors != nullptr) return io::hex(io::hash_of(disk::File::open_to_read(source.weights)));
   const io::WeightFiles files(source.weights);
-  if (files.source() != nullptr) return io::hex(io::hash_of(io::File::open_to_read(files.source()->path())));
+  if (files.source() != nullptr)
+    return io::hex(io::hash_of(disk::File::open_to_read(files.source()->path())));
   return hash_of_tensors(files);
 }
 
 std::optional<std::string> changed_base(const ModelSource& source, const fs::path& path) {
   const fs::path start = start_of(path);
-  if (!io::exists(start)) return std::nullopt;
+  if (!disk::exists(start)) return std::nullopt;
   const StartBase before = StartWeights(start).base();
   if (before.files.empty()) return std::nullopt;
   const std::string now = hash_of_files(source);

@@ -12,11 +12,11 @@
 #include <set>
 
 #include "mantissa/core/base/error.h"
+#include "mantissa/core/base/printable.h"
 #include "mantissa/engine/model/adapter.h"
 #include "mantissa/engine/model/family.h"
 #include "mantissa/engine/model/graphs.h"
 #include "mantissa/files/io/checkpoint.h"
-#include "mantissa/files/io/file.h"
 #include "mantissa/files/io/state.h"
 #include "mantissa/kernels/update.h"
 #include "mantissa/setup/weights/adapted.h"
@@ -114,7 +114,7 @@ void check_names(const plan::Program& program, const io::WeightFiles& files, con
       throw FileError(
           fmt::format("{}: tensor {} is not a weight of this {} model; check the number of layers and "
                       "tie_word_embeddings in config.json",
-                      where.string(), io::in_quotes(t.name), config.model_type));
+                      where.string(), name_in_quotes(t.name), config.model_type));
     }
   }
 }

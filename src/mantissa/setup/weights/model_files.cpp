@@ -6,6 +6,8 @@
 #include <array>
 
 #include "mantissa/core/base/error.h"
+#include "mantissa/core/disk/file.h"
+#include "mantissa/core/disk/look.h"
 #include "mantissa/core/numeric/convert.h"
 #include "mantissa/core/numeric/error_stats.h"
 #include "mantissa/engine/model/graphs.h"
@@ -13,7 +15,6 @@
 #include "mantissa/files/gguf/gguf_file.h"
 #include "mantissa/files/gguf/origin.h"
 #include "mantissa/files/io/checkpoint.h"
-#include "mantissa/files/io/file.h"
 #include "mantissa/files/io/json.h"
 #include "mantissa/files/io/model_path.h"
 #include "mantissa/files/io/state.h"
@@ -32,7 +33,7 @@ using plan::Slot;
 
 nlohmann::json read_config_json(const std::filesystem::path& path) {
   constexpr std::uint64_t kMost = 16U << 20U;
-  return io::parse_json(io::read_text_file(path, kMost), path);
+  return io::parse_json(disk::read_text_file(path, kMost), path);
 }
 
 ModelSource model_in(const std::filesystem::path& directory) {
@@ -138,14 +139,13 @@ std::optional<std::string> beside_weights(const ModelSource& source, const std::
     const auto found = source.files->find(name);
     return found == source.files->end() ? std::nullopt : std::optional(found->second);
   }
-  std::error_code error;  // an inaccessible file does not exist
-  if (source.directory.empty() || !std::filesystem::exists(source.directory / name, error))
-    return std::nullopt;
-  return io::read_text_file(source.directory / name, kMost);
+  if (source.directory.empty() || !disk::exists(source.directory / name)) return std::nullopt;
+  return disk::read_text_file(source.directory / name, kMost);
 }
 
-ModelSource find_model(const std::filesystem::path& path) {
-  const io::ModelPath found = io::open_model(path);
+namespace {
+
+ModelSource source_of(const io::ModelPath& found, const std::filesystem::path& path) {
   switch (found.kind) {
     case io::ModelPath::Kind::gguf:
       return model_in_gguf(found.path);
@@ -158,7 +158,7 @@ ModelSource find_model(const std::filesystem::path& path) {
     case io::ModelPath::Kind::model:
       break;
   }
-  if (std::error_code error; !std::filesystem::exists(found.path / "config.json", error)) {
+  if (!disk::exists(found.path / "config.json")) {
     throw FileError(fmt::format(
         "{}: has no config.json, so it is not a model, and no model/ or state/, so it is not a run "
         "with a state",
@@ -167,11 +167,18 @@ ModelSource find_model(const std::filesystem::path& path) {
   return model_in(found.path);
 }
 
+}  // namespace
+
+ModelSource find_model(const std::filesystem::path& path) {
+  const io::ModelPath found = io::open_model(path);
+  ModelSource source = source_of(found, path);
+  if (!found.note.empty()) source.notes.push_back(found.note);
+  return source;
+}
+
 ModelSource find_model(const config::ModelSection& section) {
   if (!section.path.empty()) {
-    std::error_code error;  // other faults are found by find_model()
-    if (std::filesystem::symlink_status(section.path, error).type() ==
-        std::filesystem::file_type::not_found) {
+    if (!disk::has_name(section.path)) {
       throw FileError(
           fmt::format("model.path: expected a model directory or a GGUF file, got {}, which does not exist. "
                       "Fix: put the model there, or give its place with --set model.path=PATH",

@@ -5,6 +5,7 @@
 #include <algorithm>
 
 #include "mantissa/core/base/error.h"
+#include "mantissa/core/disk/look.h"
 #include "mantissa/files/io/checkpoint.h"
 #include "mantissa/files/io/json.h"
 
@@ -15,9 +16,7 @@ namespace fs = std::filesystem;
 
 bool is_weight_file(const fs::path& path) {
   const fs::path end = path.extension();
-  std::error_code error;
-  return (end == ".pth" || end == ".pt" || end == ".bin" || end == ".safetensors") &&
-         fs::is_regular_file(path, error);
+  return (end == ".pth" || end == ".pt" || end == ".bin" || end == ".safetensors") && disk::is_file(path);
 }
 
 /// Returns true for the weights of an RWKV model, which are released without a config.json.
@@ -31,14 +30,13 @@ bool is_rwkv(const io::WeightFiles& files) {
 }  // namespace
 
 ModelSource model_of_file(const fs::path& path) {
-  std::error_code error;
   if (!is_weight_file(path)) {
     throw FileError(fmt::format("{}: is neither a model directory, which needs config.json, nor a GGUF file",
                                 path.string()));
   }
   const fs::path directory = path.has_parent_path() ? path.parent_path() : ".";
   const fs::path config = directory / "config.json";
-  if (fs::exists(config, error)) {
+  if (disk::exists(config)) {
     return {model::parse_model_config(io::read_json_file(config), config.string()), path, directory};
   }
   if (is_rwkv(io::WeightFiles(path))) {

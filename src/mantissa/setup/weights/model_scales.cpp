@@ -6,8 +6,8 @@
 #include <limits>
 
 #include "mantissa/core/base/error.h"
+#include "mantissa/core/base/printable.h"
 #include "mantissa/files/io/checkpoint.h"
-#include "mantissa/files/io/file.h"
 #include "mantissa/files/io/json.h"
 
 namespace mantissa::weights {
@@ -50,7 +50,7 @@ void read_amax(runtime::Scales& scales, const std::map<std::string, std::string>
     const double amax = value.is_number() ? value.get<double>() : 0;
     if (!(amax > 0) || amax > std::numeric_limits<float>::max())
       refuse(file, fmt::format("has {} for {}, which is not a magnitude of f32", value.dump(),
-                               io::in_quotes(name)));
+                               name_in_quotes(name)));
     magnitudes.emplace(name, static_cast<float>(amax));
   }
   scales.begin_with(magnitudes);

@@ -5,6 +5,8 @@
 #include <iterator>
 
 #include "mantissa/core/base/error.h"
+#include "mantissa/core/disk/file.h"
+#include "mantissa/core/disk/look.h"
 #include "mantissa/text/chat/templates.h"
 
 namespace mantissa::chat {
@@ -17,16 +19,8 @@ constexpr std::uintmax_t kLargest = 64u << 20;  // bytes of a template or config
 
 // Returns null if there is no such file.
 std::optional<std::string> read_small_file(const fs::path& path) {
-  std::error_code error;
-  if (!fs::is_regular_file(path, error)) return std::nullopt;
-  if (fs::file_size(path, error) > kLargest || error) {
-    throw FileError(fmt::format("{}: expected at most {} MiB. Fix: restore the file of the model",
-                                path.string(), kLargest >> 20));
-  }
-  std::ifstream file(path, std::ios::binary);
-  std::string bytes{std::istreambuf_iterator<char>(file), {}};
-  if (!file) throw FileError(fmt::format("{}: cannot be read. Fix: check its permissions", path.string()));
-  return bytes;
+  if (!disk::exists(path)) return std::nullopt;
+  return disk::read_text_file(path, kLargest);
 }
 
 nlohmann::ordered_json parse_config(const std::string& text, const fs::path& path) {
@@ -103,9 +97,10 @@ NamedTemplates templates_of(const fs::path& directory, const nlohmann::ordered_j
     if (auto source = read_small_file(path)) found.push_back({name, {std::move(*source), path.string(), {}}});
   };
   add_file("default", directory / "chat_template.jinja");
-  std::error_code error;
-  for (const auto& entry : fs::directory_iterator(directory / "additional_chat_templates", error)) {
-    if (entry.path().extension() == ".jinja") add_file(entry.path().stem().string(), entry.path());
+  if (const fs::path more = directory / "additional_chat_templates"; disk::exists(more)) {
+    for (const fs::path& file : disk::entries(more)) {
+      if (file.extension() == ".jinja") add_file(file.stem().string(), file);
+    }
   }
   add_templates(config, (directory / "tokenizer_config.json").string() + ": chat_template", found);
   return found;

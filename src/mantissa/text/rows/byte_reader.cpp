@@ -6,48 +6,36 @@
 
 #include <algorithm>
 #include <array>
-#include <filesystem>
-#include <fstream>
 
 #include "mantissa/core/base/error.h"
+#include "mantissa/core/disk/file.h"
 
 namespace mantissa::text {
 
 /// The bytes of the file itself. They are as many as it had when it was opened.
 class ByteReader::RawFile {
  public:
-  explicit RawFile(const std::string& path) : path_(path), stream_(path, std::ios::binary) {
-    std::error_code error;
-    bytes_ = std::filesystem::file_size(path, error);
-    if (error || !stream_)
-      throw FileError(fmt::format("\"{}\" cannot be read; check that it exists and is readable", path));
-  }
+  explicit RawFile(const std::string& path)
+      : path_(path), file_(disk::File::open_to_read(path)), bytes_(file_.size()) {}
 
   /// Fills `out`, or as much of it as the rest of the file has.
   std::size_t read(char* out, std::size_t count) {
-    const auto wanted = static_cast<std::size_t>(std::min<std::uintmax_t>(count, bytes_ - at_));
-    if (wanted > 0 && !stream_.read(out, static_cast<std::streamsize>(wanted))) {
-      throw FileError(fmt::format(
-          "\"{}\" ended early: it had {} bytes when it was opened; check that nothing is writing it", path_,
-          bytes_));
-    }
+    const auto wanted = static_cast<std::size_t>(std::min<std::uint64_t>(count, bytes_ - at_));
+    file_.read_at(at_, std::as_writable_bytes(std::span(out, wanted)));
     at_ += wanted;
     return wanted;
   }
 
   const std::string& path() const { return path_; }
-  std::uintmax_t bytes() const { return bytes_; }
-  std::uintmax_t at() const { return at_; }
+  std::uint64_t bytes() const { return bytes_; }
+  std::uint64_t at() const { return at_; }
 
-  void rewind() {
-    stream_.seekg(0);
-    at_ = 0;
-  }
+  void rewind() { at_ = 0; }
 
  private:
   std::string path_;
-  std::ifstream stream_;
-  std::uintmax_t bytes_ = 0, at_ = 0;
+  disk::File file_;
+  std::uint64_t bytes_ = 0, at_ = 0;
 };
 
 /// A compressed stream.
@@ -87,7 +75,7 @@ class ByteReader::Decompressor {
   }
 
  private:
-  std::uintmax_t position() const { return file_.at() - available(); }
+  std::uint64_t position() const { return file_.at() - available(); }
 
   void refill() {
     at_ = 0;
@@ -206,10 +194,10 @@ std::size_t ByteReader::read(char* out, std::size_t count) {
 const std::string& ByteReader::path() const {
   return file_->path();
 }
-std::uintmax_t ByteReader::file_bytes() const {
+std::uint64_t ByteReader::file_bytes() const {
   return file_->bytes();
 }
-std::uintmax_t ByteReader::consumed() const {
+std::uint64_t ByteReader::consumed() const {
   return file_->at();
 }
 bool ByteReader::compressed() const {

@@ -8,6 +8,7 @@
 #include <system_error>
 
 #include "mantissa/core/base/error.h"
+#include "mantissa/core/disk/file.h"
 
 namespace mantissa::text {
 namespace {
@@ -44,12 +45,9 @@ std::int32_t header_word(std::span<const std::byte> begin, std::size_t word) {
 
 std::optional<ShardOrigin> shard_origin(const std::string& path) {
   std::array<std::byte, ShardHeader::kBytes> header{};
-  std::ifstream file(path, std::ios::binary);
-  if (!file) {
-    throw FileError(fmt::format("\"{}\" cannot be read: {}", path, std::generic_category().message(errno)));
-  }
-  file.read(reinterpret_cast<char*>(header.data()), static_cast<std::streamsize>(header.size()));
-  if (file.gcount() < static_cast<std::streamsize>(header.size())) return std::nullopt;
+  const disk::File file = disk::File::open_to_read(path);
+  if (file.size() < header.size()) return std::nullopt;
+  file.read_at(0, header);
   const std::int32_t magic = header_word(header, 0), version = header_word(header, 1);
   const bool narrow = magic == ShardHeader::kNarrowMagic && version == ShardHeader::kNarrowVersion,
              wide = magic == ShardHeader::kWideMagic && version == ShardHeader::kWideVersion;

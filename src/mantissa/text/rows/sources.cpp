@@ -11,6 +11,7 @@
 #include <stdexcept>
 
 #include "mantissa/core/base/error.h"
+#include "mantissa/core/disk/look.h"
 #include "mantissa/text/rows/byte_reader.h"
 #include "mantissa/text/rows/readers.h"
 
@@ -20,26 +21,29 @@ namespace {
 namespace fs = std::filesystem;
 
 void require_regular_file(const std::string& path) {
-  std::error_code error;
-  const fs::file_status status = fs::status(path, error);
-  if (status.type() == fs::file_type::not_found) {
+  const disk::Kind kind = disk::kind_of(path);
+  if (kind == disk::Kind::absent) {
     throw FileError(fmt::format("data: file not found: \"{}\"", path));
   }
-  if (status.type() == fs::file_type::directory) {
+  if (kind == disk::Kind::directory) {
     throw FileError(
         fmt::format("data: \"{0}\" is a directory; name its files, for example \"{0}/*.txt\"", path));
   }
-  if (!fs::is_regular_file(status)) {
+  if (kind == disk::Kind::other) {
     throw FileError(fmt::format("data: \"{}\" is not a regular file; its size must be known", path));
   }
 }
 
 std::vector<std::string> match(const std::string& pattern) {
   glob_t found{};
-  const int result = ::glob(pattern.c_str(), GLOB_NOSORT, nullptr, &found);
+  const int result = ::glob(pattern.c_str(), GLOB_NOSORT | GLOB_ERR, nullptr, &found);
   std::vector<std::string> paths;
   if (result == 0) paths.assign(found.gl_pathv, found.gl_pathv + found.gl_pathc);
   ::globfree(&found);
+  if (result == GLOB_ABORTED || result == GLOB_NOSPACE) {
+    throw FileError(
+        fmt::format("data: a directory of \"{}\" cannot be read; check its permissions", pattern));
+  }
   if (paths.empty()) {
     throw FileError(
         fmt::format("data: no file matches \"{}\"; relative patterns start at the config's folder", pattern));
@@ -65,7 +69,7 @@ std::string format_by_name(const std::string& path) {
   const fs::path name = without_compression(path);
   const std::string end = name.extension().string();
   // Megatron's pair: x.idx describes the ids of x.bin, which are not raw.
-  if (end == ".bin" && fs::exists(fs::path(path).replace_extension(".idx"))) return "binidx";
+  if (end == ".bin" && disk::exists(fs::path(path).replace_extension(".idx"))) return "binidx";
   for (const Ending& known : kEndings) {
     if (end == known.end) return known.format;
   }
@@ -102,7 +106,7 @@ std::vector<std::string> expand_files(const std::vector<std::string>& patterns) 
   if (patterns.empty()) throw ConfigError("data: no file given");
   std::vector<std::string> paths;
   for (const std::string& pattern : patterns) {
-    const bool is_glob = pattern.find_first_of("*?[") != std::string::npos && !fs::exists(pattern);
+    const bool is_glob = pattern.find_first_of("*?[") != std::string::npos && !disk::exists(pattern);
     if (!is_glob) {
       paths.push_back(pattern);
       continue;
@@ -111,7 +115,7 @@ std::vector<std::string> expand_files(const std::vector<std::string>& patterns) 
     // The description that `data shard` writes beside its shards is not data.
     const auto describes = [](const std::string& path) {
       return fs::path(path).filename() == "shards.json" &&
-             fs::exists(fs::path(path).parent_path() / "shard-00000.bin");
+             disk::exists(fs::path(path).parent_path() / "shard-00000.bin");
     };
     if (!std::ranges::all_of(matches, describes)) std::erase_if(matches, describes);
     paths.insert(paths.end(), matches.begin(), matches.end());

@@ -6,6 +6,7 @@
 #include <mutex>
 
 #include "mantissa/core/base/error.h"
+#include "mantissa/core/disk/look.h"
 #include "mantissa/text/tokenizer/added_tokens.h"
 #include "mantissa/text/tokenizer/decoders.h"
 #include "mantissa/text/tokenizer/kinds.h"
@@ -260,9 +261,7 @@ std::unique_ptr<Tokenizer> parse_hf_tokenizer(const std::string& text, const std
 std::unique_ptr<Tokenizer> read_hf_tokenizer(const fs::path& file) {
   const std::string text = read_tokenizer_file(file);
   const fs::path settings = file.parent_path() / "tokenizer_config.json";
-  std::error_code error;
-  return parse_hf_tokenizer(text, file.string(),
-                            fs::exists(settings, error) ? read_tokenizer_file(settings) : "",
+  return parse_hf_tokenizer(text, file.string(), disk::exists(settings) ? read_tokenizer_file(settings) : "",
                             settings.string());
 }
 

@@ -7,6 +7,7 @@
 #include <optional>
 
 #include "mantissa/core/base/error.h"
+#include "mantissa/core/disk/look.h"
 #include "mantissa/text/tokenizer/json.h"
 #include "mantissa/text/tokenizer/kinds.h"
 #include "mantissa/text/tokenizer/read_file.h"
@@ -53,8 +54,7 @@ class SentencePieceTokenizer final : public Tokenizer {
     }
     if (vocabulary() < 1) throw ConfigError(fmt::format("{}: has no pieces. Fix: give another file.", name_));
     const std::filesystem::path settings = file.parent_path() / "tokenizer_config.json";
-    std::error_code error;
-    if (!std::filesystem::exists(settings, error)) return;
+    if (!disk::exists(settings)) return;
     const nlohmann::json json = parse_json(read_tokenizer_file(settings), settings.string());
     if (!json.is_object()) return;
     const auto adds = [&](const char* key) { return json.contains(key) && json[key] == true; };

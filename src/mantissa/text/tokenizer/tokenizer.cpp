@@ -11,6 +11,7 @@
 #include <utility>
 
 #include "mantissa/core/base/error.h"
+#include "mantissa/core/disk/look.h"
 #include "mantissa/text/tokenizer/kinds.h"
 #include "mantissa/text/tokenizer/utf8.h"
 
@@ -56,12 +57,9 @@ std::span<const Kind> kinds() {
 }
 
 fs::path find_in_directory(const fs::path& directory) {
-  std::error_code error;  // ignored for inaccessible paths
-  std::vector<fs::path> files;
-  for (const fs::directory_entry& entry : fs::directory_iterator(directory, error)) {
-    if (entry.is_regular_file(error)) files.push_back(entry.path());
-  }
-  std::sort(files.begin(), files.end());
+  if (!disk::is_directory(directory)) return {};
+  std::vector<fs::path> files = disk::entries(directory);
+  std::erase_if(files, [](const fs::path& file) { return !disk::is_file(file); });
   for (const Kind& kind : kKinds) {
     for (const fs::path& file : files) {
       if (kind.is_default(file.filename().string())) return file;
@@ -71,12 +69,10 @@ fs::path find_in_directory(const fs::path& directory) {
 }
 
 fs::path files_directory(const fs::path& path) {
-  std::error_code error;  // ignored for inaccessible paths
-  if (fs::exists(path / "config.json", error)) return path;
-  if (fs::exists(path / "model" / "config.json", error)) return path / "model";
-  const fs::path run =
-      fs::exists(path / "state.json", error) ? (path / ".." / "..").lexically_normal() : path;
-  const bool copies = fs::is_directory(run / "state", error) && fs::is_directory(run / kRunFolder, error);
+  if (disk::exists(path / "config.json")) return path;
+  if (disk::exists(path / "model" / "config.json")) return path / "model";
+  const fs::path run = disk::exists(path / "state.json") ? (path / ".." / "..").lexically_normal() : path;
+  const bool copies = disk::is_directory(run / "state") && disk::is_directory(run / kRunFolder);
   return copies ? run / kRunFolder : path;
 }
 
@@ -137,9 +133,7 @@ std::vector<std::vector<std::int32_t>> encode_batch(const Tokenizer& tokenizer,
 
 std::unique_ptr<Tokenizer> make_tokenizer(const std::string& spec) {
   if (spec == "byte") return byte_tokenizer();
-  std::error_code error;
-  const fs::path path =
-      fs::is_directory(spec, error) ? find_in_directory(files_directory(spec)) : fs::path(spec);
+  const fs::path path = disk::is_directory(spec) ? find_in_directory(files_directory(spec)) : fs::path(spec);
   for (const Kind& kind : kKinds) {
     if (kind.matches(path)) return kind.read(path);
   }

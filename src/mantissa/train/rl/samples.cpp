@@ -2,8 +2,6 @@
 
 #include <nlohmann/json.hpp>
 
-#include "mantissa/report/metrics.h"
-
 namespace mantissa::rl {
 
 std::string sample_line(std::int64_t step, const Sampled& s) {
@@ -21,10 +19,14 @@ std::string sample_line(std::int64_t step, const Sampled& s) {
 }
 
 void SamplesFile::write(std::int64_t step, std::span<const Sampled> samples) {
-  if (!file_) file_.emplace(report::append_after(path_, step - 1));
+  if (!log_) log_.emplace(report::append_after(path_, step - 1));
   std::string lines;
   for (const Sampled& s : samples) lines += sample_line(step, s) + '\n';
-  file_->write(lines);
+  log_->file.write(lines);
+}
+
+void SamplesFile::sync() {
+  if (log_) log_->file.sync();
 }
 
 }  // namespace mantissa::rl

@@ -7,7 +7,7 @@
 #include <span>
 #include <string>
 
-#include "mantissa/report/append_file.h"
+#include "mantissa/report/metrics.h"
 #include "mantissa/train/rl/task.h"
 
 namespace mantissa::rl {
@@ -22,10 +22,12 @@ class SamplesFile {
   explicit SamplesFile(std::filesystem::path path) : path_(std::move(path)) {}
   /// `step` is the first optimizer step on the samples, from 1. Throws ResourceError if the disk is full.
   void write(std::int64_t step, std::span<const Sampled> samples);
+  /// Returns when all lines are on the disk.
+  void sync();
 
  private:
   std::filesystem::path path_;
-  std::optional<report::AppendFile> file_;
+  std::optional<report::StepLog> log_;
 };
 
 }  // namespace mantissa::rl

@@ -166,12 +166,11 @@ std::int64_t sequences_until(const config::RunConfig& config, std::int64_t steps
 }  // namespace
 
 void check_place(const std::filesystem::path& out, const weights::ModelSource& source) {
-  std::error_code error;
   const auto check = [&](const std::filesystem::path& file, const char* key) {
-    const std::filesystem::path from = std::filesystem::weakly_canonical(file, error);
+    const std::filesystem::path from = std::filesystem::weakly_canonical(file);
     for (const char* part : {"model", "state", io::kAdapterFolder}) {
       const std::filesystem::path inside =
-          from.lexically_relative(std::filesystem::weakly_canonical(out / part, error));
+          from.lexically_relative(std::filesystem::weakly_canonical(out / part));
       if (inside.empty() || *inside.begin() == "..") continue;
       throw FileError(fmt::format("{}: the run would replace {}, which is there; choose another --out",
                                   (out / part).string(), key));
@@ -227,7 +226,7 @@ weights::StartBase base_of(const train::Trainer& trainer, const std::string& fix
 }
 
 void save(train::Trainer& trainer, const std::filesystem::path& out, double loss,
-          const std::vector<std::string>& changes, const InputHashes& hashes) {
+          const std::vector<std::string>& changes, const InputHashes& hashes, bool validates) {
   const config::RunConfig& config = trainer.config();
   io::StateHeader header;
   header.step = trainer.step();
@@ -236,6 +235,7 @@ void save(train::Trainer& trainer, const std::filesystem::path& out, double loss
   header.skipped = trainer.skipped();
   header.tokens = trainer.tokens();
   header.loss = loss;
+  header.validates = validates;
   if (trainer.scaler()) {
     header.scaler = trainer.scaler()->state();
     header.forward_overflows = trainer.forward_overflows();

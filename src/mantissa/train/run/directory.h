@@ -47,9 +47,9 @@ struct InputHashes {
 };
 
 /// Saves the state of `trainer`. `loss` is that of its last step; `changes` are the changes of the config at
-/// resumptions.
+/// resumptions; `validates` tells that the validation which is due after the step has not been done.
 void save(train::Trainer& trainer, const std::filesystem::path& out, double loss,
-          const std::vector<std::string>& changes, const InputHashes& hashes);
+          const std::vector<std::string>& changes, const InputHashes& hashes, bool validates);
 
 /// Returns config.json of the run's model, as the stage of step `step` has it.
 std::string model_json(const train::Trainer& trainer, std::int64_t step);

@@ -75,6 +75,18 @@ void Journal::write_line(const train::StepReport& r) {
   board_->write_histograms(m.step, histograms_of(r.health));
 }
 
+void Journal::sync() {
+  metrics_.sync();
+  health_.sync();
+  if (board_) board_->sync();
+}
+
+std::vector<std::string> Journal::notes() const {
+  std::vector<std::string> notes = {metrics_.note(), health_.note()};
+  std::erase(notes, "");
+  return notes;
+}
+
 bool Journal::groups() const {
   return config_.train.objective == "rl";
 }

@@ -5,6 +5,8 @@
 #include <deque>
 #include <filesystem>
 #include <optional>
+#include <string>
+#include <vector>
 
 #include "mantissa/report/health.h"
 #include "mantissa/report/metrics.h"
@@ -25,8 +27,10 @@ class Journal {
   void write_kept();
   /// Writes the measurements on held-out data. A non-finite number is written only to metrics.jsonl.
   void write_validation(std::int64_t step, const train::Validation& validation);
-  /// Returns true if the last validation in the file is of `step`.
-  bool has_validation(std::int64_t step) const { return metrics_.has_validation(step); }
+  /// Returns when all lines are on the disk.
+  void sync();
+  /// Returns sentences about lines of the files that a crash had damaged.
+  std::vector<std::string> notes() const;
 
  private:
   void write_line(const train::StepReport& step);

@@ -34,7 +34,7 @@ std::string observation_line(std::int64_t step, const plan::Program& program,
 Observations::Observations(const config::RunConfig& config, const std::filesystem::path& out,
                            std::int64_t step)
     : interval_(config.log.observe_interval), selected_(config::parse_observed(config.log.observe)) {
-  if (!selected_.empty()) file_.emplace(report::append_after(out / "observations.jsonl", step));
+  if (!selected_.empty()) log_.emplace(report::append_after(out / "observations.jsonl", step));
 }
 
 std::vector<std::string> Observations::unmatched(const plan::Program& program) const {
@@ -58,7 +58,7 @@ std::vector<std::string> Observations::unmatched(const plan::Program& program) c
 
 void Observations::begin(train::Trainer& trainer) {
   const std::int64_t step = trainer.step() + 1;
-  if (!file_ || (step % interval_ != 0 && step != 1)) return;
+  if (!log_ || (step % interval_ != 0 && step != 1)) return;
   observer_.emplace(trainer.next_executor(),
                     [&](const plan::Step& s) { return forecast::is_observed(selected_, s, step - 1); });
 }
@@ -72,7 +72,11 @@ void Observations::end(train::Trainer& trainer, bool completed) {
       lines += observation_line(trainer.step(), trainer.program(), value) + '\n';
   });
   observer_.reset();
-  if (completed) file_->write(lines);
+  if (completed) log_->file.write(lines);
+}
+
+void Observations::sync() {
+  if (log_) log_->file.sync();
 }
 
 }  // namespace mantissa::run

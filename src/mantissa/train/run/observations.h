@@ -8,7 +8,7 @@
 #include <vector>
 
 #include "mantissa/engine/runtime/observer.h"
-#include "mantissa/report/append_file.h"
+#include "mantissa/report/metrics.h"
 #include "mantissa/setup/config/run_config.h"
 #include "mantissa/train/steps/trainer.h"
 
@@ -29,11 +29,13 @@ class Observations {
   void begin(train::Trainer& trainer);
   /// Writes what was seen of step `step`, or drops it if the step did not complete.
   void end(train::Trainer& trainer, bool completed);
+  /// Returns when all lines are on the disk.
+  void sync();
 
  private:
   std::int64_t interval_;
   std::vector<precision::Rule> selected_;
-  std::optional<report::AppendFile> file_;
+  std::optional<report::StepLog> log_;
   std::optional<runtime::Observer> observer_;
 };
 

@@ -9,10 +9,10 @@
 
 #include "mantissa/core/base/counted.h"
 #include "mantissa/core/base/words.h"
+#include "mantissa/core/disk/atomic.h"
+#include "mantissa/core/disk/lock.h"
+#include "mantissa/core/disk/look.h"
 #include "mantissa/engine/runtime/process.h"
-#include "mantissa/files/io/atomic.h"
-#include "mantissa/files/io/file.h"
-#include "mantissa/files/io/lock.h"
 #include "mantissa/files/io/model_path.h"
 #include "mantissa/files/peft/reader.h"
 #include "mantissa/kernels/guard_count.h"
@@ -24,6 +24,7 @@
 #include "mantissa/setup/weights/base_hash.h"
 #include "mantissa/setup/weights/start.h"
 #include "mantissa/text/tokenizer/kinds.h"
+#include "mantissa/train/run/claim.h"
 #include "mantissa/train/run/cures.h"
 #include "mantissa/train/run/data_hash.h"
 #include "mantissa/train/run/journal.h"
@@ -84,6 +85,7 @@ class Run {
   Result operator()(const std::optional<io::FoundState>& state) {
     if (directory_.resume) load_state(state);
     begins_ = trainer_.step() == 0;
+    if (begins_) begin_anew(out_);
     begin_directory();
     for (const std::string& note : trainer_.notes()) tell(note);
     keep_start();
@@ -105,6 +107,7 @@ class Run {
       changes_.push_back(*change);
     restore(trainer_, state, chosen->path);
     last_loss_ = state.header().loss;
+    validates_ = state.header().validates;
     tell(fmt::format("resumed from {} at step {}", chosen->path.string(), chosen->step));
     if (changes_.size() > state.header().changes.size()) tell("changed at " + changes_.back());
   }
@@ -115,8 +118,8 @@ class Run {
     const explain::Explained plan = explain::describe_training(
         config_, trainer_.source().config, trainer_.parts(), trainer_.part(), trainer_.memory(),
         trainer_.machine(), trainer_.device(), told_, {}, trainer_.task().passes());
-    io::write_file_atomic(out_ / "config.toml", config_.to_toml());
-    io::write_file_atomic(out_ / "plan.txt", explain::to_text(plan));
+    disk::write_file_atomic(out_ / "config.toml", config_.to_toml());
+    disk::write_file_atomic(out_ / "plan.txt", explain::to_text(plan));
     write_tokenizer();
     predicted_peak_ = plan.peak_bytes;
     stages_ = plan.training->stages;
@@ -130,12 +133,9 @@ class Run {
   /// Keeps the files that belong to the model's text, so that a state can be used without a model.
   void write_tokenizer() const {
     const std::filesystem::path folder = out_ / tokenizer::kRunFolder;
-    if (files_.empty()) {
-      std::filesystem::remove_all(folder);  // of the run that is overwritten
-      return;
-    }
-    io::AtomicDirectory directory(folder);
-    for (const auto& [name, text] : files_) io::write_file_atomic(directory.beside() / name, text);
+    if (files_.empty()) return disk::remove_whole(folder);  // of the run that is overwritten
+    disk::AtomicDirectory directory(folder);
+    for (const auto& [name, text] : files_) disk::write_file_atomic(directory.beside() / name, text);
     directory.commit();
   }
 
@@ -148,7 +148,7 @@ class Run {
       if (adapts()) base.files = weights::hash_of_files(trainer_.source());
       weights::save_start(path, trainer_.weights(), base);
     }
-    if (!std::filesystem::exists(path)) return;  // the run began without measurements
+    if (!disk::exists(path)) return;  // the run began without measurements
     start_.emplace(path);
     trainer_.set_start([this](const plan::Slot& slot, ConstMatrix master) {
       return start_->unchanged(slot, master, trainer_.device());
@@ -160,21 +160,15 @@ class Run {
   std::uint64_t save_adapter() const {
     const std::uint64_t hash = weights::save_adapter(out_ / io::kAdapterFolder, trainer_.weights(),
                                                      trainer_.source(), config_.policy, files_);
-    remove_earlier("model");
+    if (begins_) remove_earlier(out_, io::kAdapterFolder);
     return hash;
   }
 
   std::uint64_t save_model() const {
     const std::uint64_t hash =
         weights::save_model(out_ / "model", trainer_.weights(), trainer_.model(), config_.policy, files_);
-    remove_earlier(io::kAdapterFolder);
+    if (begins_) remove_earlier(out_, "model");
     return hash;
-  }
-
-  /// Removes what a run that this one replaces has left, and this one does not write: the directory would
-  /// stand for the earlier run's model or adapter.
-  void remove_earlier(const char* part) const {
-    if (begins_) std::filesystem::remove_all(out_ / part);
   }
 
   const std::string& fixed_hash() {
@@ -191,8 +185,13 @@ class Run {
   /// Saves a state, and an adapter as it is then, which takes little space.
   void save_state() {
     if (adapts()) save_adapter();
-    save(trainer_, out_, last_loss_, changes_, input_hashes());
+    // A state must not refer to lines that a power loss can take.
+    if (journal_) journal_->sync();
+    if (observations_) observations_->sync();
+    if (events_.before_state) events_.before_state();
+    save(trainer_, out_, last_loss_, changes_, input_hashes(), validates_);
     saved_ = trainer_.step();
+    if (begins_ && !adapts()) remove_earlier(out_, "");  // the run now stands for its state
     if (events_.on_state) events_.on_state(saved_, io::find_states(out_).back().path);
   }
 
@@ -207,7 +206,8 @@ class Run {
 
   Result loop() {
     const Clock::time_point start = Clock::now();
-    Journal journal(config_, out_, trainer_.step());
+    Journal& journal = journal_.emplace(config_, out_, trainer_.step());
+    for (const std::string& note : journal.notes()) tell(note);
     observations_.emplace(config_, out_, trainer_.step());
     for (const std::string& warning : observations_->unmatched(trainer_.program())) {
       if (events_.on_warning) events_.on_warning({warning});
@@ -218,8 +218,10 @@ class Run {
     const kernels::GuardCount guarded_before = kernels::guard_count();
     result.first_loss = last_loss_;
     if (trainer_.step() == 0 && trainer_.task().measures_start()) validate(journal);
-    // If a stop came between the step of a state and its validation, validate now.
-    if (is_due(saved_) && !journal.has_validation(saved_)) validate(journal);
+    if (validates_) {  // a stop came between the step of the state and its validation
+      validate(journal);
+      if (!stop_.stop_requested()) save_state();
+    }
     while (trainer_.step() < config_.run.steps && !stop_.stop_requested()) {
       if (result.steps_here == 0 || begins_stage()) tell_stage();
       const std::optional<train::StepReport> r = advance_or_save(journal);
@@ -233,7 +235,8 @@ class Run {
       last_overflow_ = r->overflow;
       journal.write(*r);
       tell_step(*r, start, ++result.steps_here);
-      if (is_due(r->step)) {
+      validates_ = is_due(r->step);
+      if (validates_) {
         validate(journal);
         if (!stop_.stop_requested()) save_state();
       }
@@ -363,6 +366,7 @@ class Run {
       throw;
     } catch (const RunStopped& e) {
       journal.write_validation(trainer_.step(), {});
+      validates_ = false;
       save_unsaved();
       const bool at_end = trainer_.step() == config_.run.steps;  // a run resumed earlier does not validate it
       throw_tried(e, last_state(), trainer_.step() + 1, at_end);
@@ -372,6 +376,7 @@ class Run {
   std::optional<train::Validation> validate(Journal& journal) {
     std::optional<train::Validation> validation = validated(journal);
     if (!validation) return validation;
+    validates_ = false;
     journal.write_validation(trainer_.step(), *validation);
     if (events_.on_validation) events_.on_validation(trainer_.step(), *validation);
     return validation;
@@ -434,6 +439,8 @@ class Run {
   std::size_t predicted_peak_ = 0;
   std::vector<explain::StagePlan> stages_;  // empty: all steps are alike
   std::int64_t saved_ = 0;
+  std::optional<Journal> journal_;
+  bool validates_ = false;     // the validation that is due after the current step is still to be done
   bool begins_ = true;         // at its first step, with no state
   bool had_gradient_ = false;  // of the objective, that is not 0
   bool equal_rewards_ = false;
@@ -445,13 +452,16 @@ class Run {
 
 Result train(Start start, const Events& events, const runtime::Device& device, std::stop_token stop) {
   check_place(start.directory.out, start.source);
+  disk::NewDirectories created(start.directory.out);
+  const disk::RunLock lock(start.directory.out);
+  // Only the holder of the lock may look.
   const std::optional<io::FoundState> state = choose_state(start.directory);
+  claim(start.directory.out);
   const std::int64_t done = state ? state->step : 0;
   RowHashes rows(start.config, start.task->dataset(), done);
   train::Trainer trainer(start.config, std::move(start.source), std::move(start.task), device, done);
   check_plans(trainer);
-  io::make_directories(start.directory.out);
-  const io::RunLock lock(start.directory.out);
+  created.keep();
   return Run(trainer, std::move(rows), start, events, std::move(stop))(state);
 }
 

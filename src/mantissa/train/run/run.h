@@ -27,6 +27,7 @@ struct Events {
   std::function<void(const explain::Explained& plan)> on_plan;
   std::function<void(const train::StepReport& step, double seconds_left)> on_step;
   std::function<void(std::int64_t step, const train::Validation& validation)> on_validation;
+  std::function<void()> before_state;  // what listeners wrote about its steps must be on the disk then
   std::function<void(std::int64_t step, const std::filesystem::path& state)> on_state;
   std::function<void(const std::string& text)> on_note;
   std::function<void(const Warning& warning)> on_warning;

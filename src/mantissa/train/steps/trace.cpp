@@ -9,6 +9,7 @@
 
 #include "mantissa/core/base/error.h"
 #include "mantissa/core/base/words.h"
+#include "mantissa/core/disk/atomic.h"
 #include "mantissa/engine/model/graphs.h"
 #include "mantissa/engine/runtime/nonfinite.h"
 #include "mantissa/engine/runtime/session.h"
@@ -65,7 +66,8 @@ void write(const std::filesystem::path& path, const std::vector<TracedTensor>& t
     to.shape = t.shape;
     to.bytes = t.bytes;
   }
-  io::write_safetensors(path, out, {{"mantissa.policy", policy.line()}, {kFormatsKey, formats_of(program)}});
+  io::write_safetensors(disk::given(path, true), out,
+                        {{"mantissa.policy", policy.line()}, {kFormatsKey, formats_of(program)}});
 }
 
 class Tracer {

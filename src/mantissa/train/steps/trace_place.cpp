@@ -1,7 +1,7 @@
 #include "mantissa/train/steps/trace_place.h"
 
 #include "mantissa/core/base/error.h"
-#include "mantissa/files/io/output.h"
+#include "mantissa/core/disk/output.h"
 
 namespace mantissa::train {
 namespace {
@@ -33,7 +33,7 @@ void check_place(const TraceOptions& o) {
     add(o.model.weights);
     if (o.model.adapter != nullptr) add(o.model.adapter->path());
   }
-  io::check_output(o.out, inputs, o.overwrite || again);
+  disk::check_output(o.out, inputs, o.overwrite || again);
 }
 
 }  // namespace mantissa::train

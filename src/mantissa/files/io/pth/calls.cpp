@@ -4,7 +4,7 @@
 
 #include <algorithm>
 
-#include "mantissa/files/io/file.h"
+#include "mantissa/core/base/printable.h"
 #include "mantissa/files/io/pth/failure.h"
 #include "mantissa/files/io/pth/globals.h"
 
@@ -43,7 +43,7 @@ Value* Calls::global(std::string_view module, std::string_view name) {
   if (!found) {
     fail_file(where_,
               fmt::format("its pickle needs {}, which is not part of a state dict; nothing was run",
-                          in_quotes(fmt::format("{}.{}", module, name))),
+                          name_in_quotes(fmt::format("{}.{}", module, name))),
               "if you trust the file, load it in Python and save only the tensors: "
               "torch.save(model.state_dict(), FILE)");
   }

@@ -10,7 +10,7 @@
 #include <unordered_set>
 
 #include "mantissa/core/base/counted.h"
-#include "mantissa/files/io/file.h"
+#include "mantissa/core/base/printable.h"
 #include "mantissa/files/io/pth/failure.h"
 
 namespace mantissa::io::pth {
@@ -89,14 +89,14 @@ class Finder {
           inner = &value;
           key = text;
         } else if (is_training_state(text)) {
-          left_out.push_back(in_quotes(text));
+          left_out.push_back(name_in_quotes(text));
         } else {
           others = true;
         }
       }
       if (inner == nullptr || others) break;
       found_.notes.push_back(fmt::format(
-          "{}: only the entry {} is read{}", where_, in_quotes(key),
+          "{}: only the entry {} is read{}", where_, name_in_quotes(key),
           left_out.empty() ? std::string() : fmt::format("; left out: {}", fmt::join(left_out, ", "))));
       dict = inner;
     }
@@ -106,7 +106,7 @@ class Finder {
   void add(const Value& value, const std::string& name, int depth) {
     count_visit();
     if (depth > kDeepest)
-      fail(fmt::format("its dicts nest more than {} deep at {}", kDeepest, in_quotes(name)));
+      fail(fmt::format("its dicts nest more than {} deep at {}", kDeepest, name_in_quotes(name)));
     if (value.kind == Kind::tensor) return add_tensor(value, name.empty() ? "tensor" : name);
     const std::string before = name.empty() ? name : name + '.';
     if (value.is_dict()) {
@@ -131,13 +131,13 @@ class Finder {
   std::string key_text(const Value& key, const std::string& name) const {
     if (key.kind == Kind::text) return std::string(key.text);
     if (key.kind == Kind::integer) return fmt::to_string(key.integer);
-    fail(fmt::format("its dict {} has a key that is neither a string nor an integer", in_quotes(name)));
+    fail(fmt::format("its dict {} has a key that is neither a string nor an integer", name_in_quotes(name)));
   }
 
   void skip(const std::string& name) {
     constexpr std::size_t kNamed = 4;
     if (skipped_.size() < kNamed) {
-      skipped_.push_back(in_quotes(name));
+      skipped_.push_back(name_in_quotes(name));
     } else {
       ++more_skipped_;
     }
@@ -154,8 +154,8 @@ class Finder {
   void check_names() const {
     std::unordered_set<std::string_view> names;
     for (const NamedTensor& t : found_.tensors) {
-      if (!is_utf8(t.name)) fail(fmt::format("the name {} of a tensor is not UTF-8", in_quotes(t.name)));
-      if (!names.insert(t.name).second) fail(fmt::format("has two tensors named {}", in_quotes(t.name)));
+      if (!is_utf8(t.name)) fail(fmt::format("the name {} of a tensor is not UTF-8", name_in_quotes(t.name)));
+      if (!names.insert(t.name).second) fail(fmt::format("has two tensors named {}", name_in_quotes(t.name)));
     }
   }
 

@@ -8,7 +8,9 @@
 #include <unordered_map>
 
 #include "mantissa/core/base/error.h"
-#include "mantissa/files/io/file.h"
+#include "mantissa/core/base/printable.h"
+#include "mantissa/core/disk/file.h"
+#include "mantissa/core/disk/mapping.h"
 #include "mantissa/files/io/json.h"
 #include "mantissa/files/io/pth/failure.h"
 #include "mantissa/files/io/pth/state_dict.h"
@@ -47,7 +49,7 @@ class Archive {
            "in Python, save its tensors: torch.save(torch.jit.load(IN).state_dict(), OUT)");
     }
     if (const ZipEntry* order = find("byteorder"); order != nullptr && text(*order) != "little")
-      fail(fmt::format("its values are {}-endian", in_quotes(text(*order).substr(0, 16))),
+      fail(fmt::format("its values are {}-endian", name_in_quotes(text(*order).substr(0, 16))),
            "load and save it again on a little-endian machine");
   }
 
@@ -61,7 +63,7 @@ class Archive {
   }
   const ZipEntry& storage(std::string_view key) const {
     const ZipEntry* entry = find(fmt::format("data/{}", key));
-    if (entry == nullptr) fail(fmt::format("has no storage {}", in_quotes(key)), kNewCopy);
+    if (entry == nullptr) fail(fmt::format("has no storage {}", name_in_quotes(key)), kNewCopy);
     return *entry;
   }
   std::span<const std::byte> bytes(const ZipEntry& entry) const {
@@ -126,7 +128,7 @@ void check_magic(std::span<const std::byte> file, const std::string& where) {
 }  // namespace
 
 bool is_torch_file(const std::filesystem::path& path) {
-  const File file = File::open_to_read(path);
+  const disk::File file = disk::File::open_to_read(path);
   std::array<char, 9> first{};
   file.read_at(
       0, std::as_writable_bytes(std::span(first).first(std::min<std::uint64_t>(file.size(), first.size()))));
@@ -139,7 +141,7 @@ bool is_torch_file(const std::filesystem::path& path) {
 
 TorchFile::TorchFile(const std::filesystem::path& path) : path_(path) {
   const std::string where = path.string();
-  mapping_ = std::make_shared<const Mapping>(File::open_to_read(path));
+  mapping_ = std::make_shared<const disk::Mapping>(disk::File::open_to_read(path));
   check_magic(mapping_->bytes(), where);
   const Archive archive(mapping_->bytes(), where);
   metadata_ = metadata_of(archive, path);
@@ -151,11 +153,11 @@ TorchFile::TorchFile(const std::filesystem::path& path) : path_(path) {
   for (NamedTensor& named : dict.tensors) {
     const PickledTensor& t = *named.tensor;
     const auto fail = [&](const std::string& what) {
-      archive.fail(fmt::format("tensor {} {}", in_quotes(named.name), what), kNewCopy);
+      archive.fail(fmt::format("tensor {} {}", name_in_quotes(named.name), what), kNewCopy);
     };
     if (t.negated || t.conjugated) {
       archive.fail(fmt::format("tensor {} has PyTorch's {} bit, which is not supported",
-                               in_quotes(named.name), t.negated ? "negative" : "conjugate"),
+                               name_in_quotes(named.name), t.negated ? "negative" : "conjugate"),
                    "in Python, save tensor.resolve_conj().resolve_neg() instead");
     }
     const std::optional<std::uint64_t> bytes = byte_size(t.shape, t.dtype);
@@ -183,7 +185,7 @@ TorchFile::TorchFile(const std::filesystem::path& path) : path_(path) {
 const TorchFile::Stored& TorchFile::stored(const TensorInfo& tensor) const {
   const auto found = by_name_.find(tensor.name);
   if (found == by_name_.end())
-    throw FileError(fmt::format("{}: has no tensor {}", path_.string(), in_quotes(tensor.name)));
+    throw FileError(fmt::format("{}: has no tensor {}", path_.string(), name_in_quotes(tensor.name)));
   return stored_[found->second];
 }
 
@@ -212,7 +214,8 @@ std::optional<TensorSource::View> TorchFile::view_of(const TensorInfo& tensor) c
 void TorchFile::read(const TensorInfo& tensor, std::span<std::byte> out, std::uint64_t offset) const {
   if (offset > tensor.end || out.size() > tensor.end - offset) {
     throw ShapeError(fmt::format("{}: tensor {} has {} bytes, but {} from byte {} on were requested",
-                                 path_.string(), in_quotes(tensor.name), tensor.end, out.size(), offset));
+                                 path_.string(), name_in_quotes(tensor.name), tensor.end, out.size(),
+                                 offset));
   }
   if (out.empty()) return;
   const Stored& at = stored(tensor);

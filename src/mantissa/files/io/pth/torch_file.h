@@ -3,7 +3,7 @@
 
 #include <memory>
 
-#include "mantissa/files/io/mapping.h"
+#include "mantissa/core/disk/mapping.h"
 #include "mantissa/files/io/tensor_source.h"
 
 namespace mantissa::io::pth {
@@ -41,7 +41,7 @@ class TorchFile final : public TensorSource {
   const Stored& stored(const TensorInfo& tensor) const;
 
   std::filesystem::path path_;
-  std::shared_ptr<const Mapping> mapping_;
+  std::shared_ptr<const disk::Mapping> mapping_;
   std::vector<TensorInfo> tensors_;
   std::vector<Stored> stored_;
   std::map<std::string, std::size_t, std::less<>> by_name_;

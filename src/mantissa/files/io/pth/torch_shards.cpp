@@ -3,7 +3,7 @@
 #include <fmt/format.h>
 
 #include "mantissa/core/base/error.h"
-#include "mantissa/files/io/file.h"
+#include "mantissa/core/base/printable.h"
 
 namespace mantissa::io::pth {
 
@@ -15,7 +15,7 @@ TorchShards::TorchShards(const std::filesystem::path& index, const std::vector<s
       const auto [other, added] = shard_of_.emplace(tensor.name, &shard);
       if (!added) {
         throw FileError(fmt::format("{}: tensor {} is also in {}; download the model again", file.string(),
-                                    in_quotes(tensor.name), other->second->path().filename().string()));
+                                    name_in_quotes(tensor.name), other->second->path().filename().string()));
       }
       tensors_.push_back(tensor);
     }
@@ -25,7 +25,7 @@ TorchShards::TorchShards(const std::filesystem::path& index, const std::vector<s
 const TorchFile& TorchShards::shard(const TensorInfo& tensor) const {
   const auto found = shard_of_.find(tensor.name);
   if (found == shard_of_.end())
-    throw FileError(fmt::format("{}: has no tensor {}", index_.string(), in_quotes(tensor.name)));
+    throw FileError(fmt::format("{}: has no tensor {}", index_.string(), name_in_quotes(tensor.name)));
   return *found->second;
 }
 

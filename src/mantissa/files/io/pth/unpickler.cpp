@@ -4,7 +4,7 @@
 #include <charconv>
 #include <unordered_map>
 
-#include "mantissa/files/io/file.h"
+#include "mantissa/core/base/printable.h"
 #include "mantissa/files/io/pth/calls.h"
 #include "mantissa/files/io/pth/pickle_bytes.h"
 
@@ -328,8 +328,8 @@ class Unpickler : PickleBytes {
       case 'i': {  // INST
         const std::string_view module = line(), name = line();
         calls_.global(module, name);
-        fail(
-            fmt::format("its pickle makes an instance of {}", in_quotes(fmt::format("{}.{}", module, name))));
+        fail(fmt::format("its pickle makes an instance of {}",
+                         name_in_quotes(fmt::format("{}.{}", module, name))));
       }
       case 'R': {
         const Value *arguments = pop(), *callable = pop();

@@ -7,7 +7,7 @@
 #include <unordered_set>
 
 #include "mantissa/core/base/error.h"
-#include "mantissa/files/io/file.h"
+#include "mantissa/core/base/printable.h"
 #include "mantissa/files/io/pth/bytes.h"
 #include "mantissa/files/io/pth/zip_format.h"
 
@@ -115,15 +115,15 @@ class Parser {
     if (end - at < whole) fail("its zip directory is damaged");
     const std::string_view name = text(at + kCentralBytes, name_size);
     zip64_fields(name, file_.subspan(at + kCentralBytes + name_size, extra_size), {&size, &packed, &local});
-    if ((flags & kEncrypted) != 0) fail(fmt::format("its entry {} is encrypted", in_quotes(name)));
+    if ((flags & kEncrypted) != 0) fail(fmt::format("its entry {} is encrypted", name_in_quotes(name)));
     if (method != 0) {
       throw FileError(
           fmt::format("{}: its entry {} is compressed, which PyTorch never does. Fix: load and save it "
                       "again with torch",
-                      where_, in_quotes(name)));
+                      where_, name_in_quotes(name)));
     }
     if (packed != size)
-      fail(fmt::format("its entry {} has {} bytes, but {} are stored", in_quotes(name), size, packed));
+      fail(fmt::format("its entry {} has {} bytes, but {} are stored", name_in_quotes(name), size, packed));
     at += whole;
     return {std::string(name), contents(name, local, size), size};
   }
@@ -141,7 +141,7 @@ class Parser {
     for (std::uint64_t* value : values) {
       if (*value != kIn64) continue;
       if (field.size() < sizeof(*value))
-        fail(fmt::format("its entry {} has no zip64 sizes", in_quotes(name)));
+        fail(fmt::format("its entry {} has no zip64 sizes", name_in_quotes(name)));
       *value = load<std::uint64_t>(field, 0);
       field = field.subspan(sizeof(*value));
     }
@@ -152,17 +152,17 @@ class Parser {
     const auto outside = [&] {
       fail(fmt::format(
           "is truncated: its entry {} of {} bytes, from {} on, does not lie before the zip directory",
-          in_quotes(name), size, local));
+          name_in_quotes(name), size, local));
     };
     if (local > directory_.begin || directory_.begin - local < kLocalBytes) outside();
     if (load<std::uint32_t>(file_, local) != kLocal)
-      fail(fmt::format("its entry {} has no local header", in_quotes(name)));
+      fail(fmt::format("its entry {} has no local header", name_in_quotes(name)));
     const auto name_size = load<std::uint16_t>(file_, local + 26),
                extra_size = load<std::uint16_t>(file_, local + 28);
     const std::uint64_t begin = local + kLocalBytes + name_size + extra_size;
     if (begin > directory_.begin || size > directory_.begin - begin) outside();
     if (text(local + kLocalBytes, name_size) != name)
-      fail(fmt::format("its entry {} has another name in its local header", in_quotes(name)));
+      fail(fmt::format("its entry {} has another name in its local header", name_in_quotes(name)));
     ranges_.push_back({local, begin + size, name});
     return begin;
   }
@@ -170,7 +170,7 @@ class Parser {
   void check_names(const std::vector<ZipEntry>& entries) const {
     std::unordered_set<std::string_view> names;
     for (const ZipEntry& e : entries) {
-      if (!names.insert(e.name).second) fail(fmt::format("has two entries named {}", in_quotes(e.name)));
+      if (!names.insert(e.name).second) fail(fmt::format("has two entries named {}", name_in_quotes(e.name)));
     }
   }
 
@@ -178,8 +178,8 @@ class Parser {
     std::ranges::sort(ranges_, {}, &Range::begin);
     for (std::size_t i = 1; i < ranges_.size(); ++i) {
       if (ranges_[i].begin < ranges_[i - 1].end)
-        fail(fmt::format("its entries {} and {} overlap", in_quotes(ranges_[i - 1].name),
-                         in_quotes(ranges_[i].name)));
+        fail(fmt::format("its entries {} and {} overlap", name_in_quotes(ranges_[i - 1].name),
+                         name_in_quotes(ranges_[i].name)));
     }
   }
 

@@ -3,7 +3,7 @@
 
 #include <filesystem>
 
-namespace mantissa::io {
+namespace mantissa::disk {
 
 /// Holds the lock of `directory` for its lifetime. The system releases the lock of a process that dies. The
 /// locked file is ".lock" in the directory; the destructor removes it.
@@ -26,4 +26,4 @@ class RunLock {
   bool held_ = false;
 };
 
-}  // namespace mantissa::io
+}  // namespace mantissa::disk

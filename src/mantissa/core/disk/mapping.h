@@ -6,7 +6,7 @@
 #include <cstdint>
 #include <span>
 
-namespace mantissa::io {
+namespace mantissa::disk {
 
 class File;
 
@@ -31,4 +31,4 @@ class Mapping {
   std::size_t size_ = 0;
 };
 
-}  // namespace mantissa::io
+}  // namespace mantissa::disk

@@ -2,15 +2,16 @@
 // crash loses nothing.
 #pragma once
 
+#include <cstdint>
 #include <filesystem>
 #include <string_view>
 
-namespace mantissa::report {
+namespace mantissa::disk {
 
 class AppendFile {
  public:
   enum class Open { append, must_be_new };
-  /// Throws FileError if `path` cannot be opened, or exists but must be new.
+  /// Throws FileError if `path` cannot be opened, is a link or not a regular file, or exists but must be new.
   explicit AppendFile(const std::filesystem::path& path, Open how = Open::append);
   ~AppendFile();
   AppendFile(AppendFile&& other) noexcept;
@@ -20,6 +21,10 @@ class AppendFile {
 
   /// Throws ResourceError if the disk is full.
   void write(std::string_view record);
+  /// Cuts the file to its first `bytes` bytes.
+  void truncate(std::uint64_t bytes);
+  /// Returns when all records are on the disk. Throws ResourceError if they cannot be written.
+  void sync();
   const std::filesystem::path& path() const { return path_; }
 
  private:
@@ -27,4 +32,4 @@ class AppendFile {
   int descriptor_ = -1;
 };
 
-}  // namespace mantissa::report
+}  // namespace mantissa::disk

@@ -1,4 +1,4 @@
-#include "mantissa/files/io/mapping.h"
+#include "mantissa/core/disk/mapping.h"
 
 #include <fmt/format.h>
 #include <sys/mman.h>
@@ -9,9 +9,9 @@
 #include <system_error>
 
 #include "mantissa/core/base/error.h"
-#include "mantissa/files/io/file.h"
+#include "mantissa/core/disk/file.h"
 
-namespace mantissa::io {
+namespace mantissa::disk {
 
 Mapping::Mapping(const File& file) : size_(file.size()) {
   if (size_ == 0) return;
@@ -37,4 +37,4 @@ void Mapping::release(std::span<const std::byte> part) const {
   madvise(const_cast<std::byte*>(data_) + first, last - first, MADV_DONTNEED);  // on failure they stay
 }
 
-}  // namespace mantissa::io
+}  // namespace mantissa::disk

@@ -1,4 +1,4 @@
-#include "mantissa/files/io/file.h"
+#include "mantissa/core/disk/file.h"
 
 #include <fcntl.h>
 #include <fmt/format.h>
@@ -12,8 +12,9 @@
 
 #include "mantissa/core/base/error.h"
 #include "mantissa/core/base/printable.h"
+#include "mantissa/core/disk/look.h"
 
-namespace mantissa::io {
+namespace mantissa::disk {
 namespace {
 
 // Linux transfers at most 2 GiB − 4 KiB in one call.
@@ -21,6 +22,19 @@ constexpr std::size_t kLargestCall = std::size_t{1} << 30;
 
 std::string reason(int error) {
   return std::generic_category().message(error);
+}
+
+std::uint64_t free_bytes(const std::filesystem::path& path) {
+  std::error_code error;  // only a message reads it
+  const auto space = std::filesystem::space(path.has_parent_path() ? path.parent_path() : ".", error);
+  return error ? 0 : space.available;
+}
+
+[[noreturn]] void throw_full(const std::filesystem::path& path, std::uint64_t wanted) {
+  throw ResourceError(fmt::format(
+      "{}: the disk is full: it needs {:.1f} MB, {:.1f} MB are free; free some space or write to "
+      "another disk",
+      path.string(), static_cast<double>(wanted) / 1e6, static_cast<double>(free_bytes(path)) / 1e6));
 }
 
 }  // namespace
@@ -42,7 +56,7 @@ File File::open_to_read(const std::filesystem::path& path) {
   return file;
 }
 
-File File::create(const std::filesystem::path& path) {
+File File::open_device(const std::filesystem::path& path) {
   const int descriptor = ::open(path.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0666);
   if (descriptor < 0) throw_write_error(path, errno);
   return File(descriptor, path);
@@ -110,11 +124,13 @@ void File::reserve(std::uint64_t bytes) {
     error = ::fallocate(descriptor_, 0, 0, static_cast<off_t>(bytes)) == 0 ? 0 : errno;
   } while (error == EINTR);
   if (error == 0) return;
+  // The system may have taken part of the space, or all that was free.
+  if (error == ENOSPC && ::ftruncate(descriptor_, 0) == 0) throw_full(path_, bytes);
   if (error != EOPNOTSUPP && error != ENOSYS) throw_write_error(path_, error);
   if (::ftruncate(descriptor_, static_cast<off_t>(bytes)) != 0) throw_write_error(path_, errno);
 }
 
-void File::sync() {
+void File::sync() const {
   if (::fsync(descriptor_) != 0 && errno != EINVAL) throw_write_error(path_, errno);
 }
 
@@ -122,31 +138,36 @@ void File::close() {
   if (::close(std::exchange(descriptor_, -1)) != 0 && errno != EINTR) throw_write_error(path_, errno);
 }
 
-void make_directories(const std::filesystem::path& path) {
-  std::error_code error;
-  std::filesystem::create_directories(path, error);
-  if (error && (error.value() == ENOSPC || error.value() == EDQUOT)) throw_write_error(path, error.value());
-  if (error || !std::filesystem::is_directory(path, error)) {
-    throw FileError(fmt::format("{}: cannot create the directory: {}; choose another path",
-                                in_quotes(path.string()),
-                                error ? reason(error.value()) : "a file has this name"));
-  }
+void remove_file(const std::filesystem::path& path) {
+  if (::unlink(path.c_str()) != 0 && errno != ENOENT) throw_write_error(path, errno);
 }
 
-bool exists(const std::filesystem::path& path) {
-  std::error_code error;
-  const bool there = std::filesystem::exists(path, error);
-  if (error) throw FileError(fmt::format("{}: cannot be read: {}", path.string(), error.message()));
-  return there;
+void make_directories(const std::filesystem::path& path) {
+  std::filesystem::path made;
+  for (const std::filesystem::path& part : path) {
+    made /= part;
+    if (part.empty() || disk::is_directory(made)) continue;
+    if (::mkdir(made.c_str(), 0777) == 0) {
+      sync_directory(made.parent_path());
+      continue;
+    }
+    const int error = errno;
+    if (error == EEXIST && disk::is_directory(made)) continue;  // another process has made it
+    if (error == ENOSPC || error == EDQUOT) throw_write_error(made, error);
+    throw FileError(fmt::format("{}: cannot create the directory: {}; choose another path",
+                                name_in_quotes(path.string()),
+                                error == EEXIST ? "a file has this name" : reason(error)));
+  }
 }
 
 void sync_directory(const std::filesystem::path& directory) {
   const int descriptor =
       ::open(directory.empty() ? "." : directory.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-  if (descriptor < 0) return;  // a folder without read permission cannot be synced
+  if (descriptor < 0 && errno == EACCES) return;  // a folder without read permission cannot be synced
+  if (descriptor < 0) throw_write_error(directory, errno);
   const int error = ::fsync(descriptor) == 0 ? 0 : errno;
   ::close(descriptor);
-  if (error == EIO || error == ENOSPC || error == EDQUOT) throw_write_error(directory, error);
+  if (error != 0 && error != EINVAL && error != ENOSYS) throw_write_error(directory, error);
 }
 
 std::string read_text_file(const std::filesystem::path& path, std::uint64_t limit) {
@@ -165,12 +186,9 @@ std::string read_text_file(const std::filesystem::path& path, std::uint64_t limi
 void throw_write_error(const std::filesystem::path& path, int error) {
   switch (error) {
     case ENOSPC: {
-      std::error_code ignored;
-      const auto space = std::filesystem::space(path.has_parent_path() ? path.parent_path() : ".", ignored);
-      const std::uint64_t left = ignored ? 0 : space.available;
       throw ResourceError(
           fmt::format("{}: the disk is full ({:.1f} MB free); free some space or write to another disk",
-                      path.string(), static_cast<double>(left) / 1e6));
+                      path.string(), static_cast<double>(free_bytes(path)) / 1e6));
     }
     case EDQUOT:
       throw ResourceError(fmt::format(
@@ -195,18 +213,4 @@ void throw_write_error(const std::filesystem::path& path, int error) {
   }
 }
 
-std::string in_quotes(std::string_view text) {
-  constexpr std::size_t kShown = 120;
-  const auto character_start = [&](std::size_t at) {  // moves to the start of a UTF-8 character
-    while (at > 0 && (static_cast<unsigned char>(text[at]) & 0xc0) == 0x80) --at;
-    return at;
-  };
-  std::string shown(text);
-  if (text.size() > kShown) {
-    shown = fmt::format("{}...{}", text.substr(0, character_start(80)),
-                        text.substr(character_start(text.size() - 30)));
-  }
-  return '"' + printable(shown) + '"';
-}
-
-}  // namespace mantissa::io
+}  // namespace mantissa::disk

@@ -1,4 +1,4 @@
-#include "mantissa/files/io/lock.h"
+#include "mantissa/core/disk/lock.h"
 
 #include <gtest/gtest.h>
 #include <sys/wait.h>
@@ -7,10 +7,10 @@
 #include <csignal>
 #include <optional>
 
-#include "files/io/temporary.h"
+#include "core/disk/temporary.h"
 #include "mantissa/core/base/error.h"
 
-namespace mantissa::io {
+namespace mantissa::disk {
 namespace {
 
 using test::message_of;
@@ -66,5 +66,19 @@ TEST_F(Lock, AKilledProcessReleasesTheLock) {
   ::close(ready[1]);
 }
 
+TEST_F(Lock, AUsersFileOrLinkIsNotOne) {
+  test::put(folder / ".lock", "a user's");
+  EXPECT_NE(message_of<FileError>([&] { RunLock lock(folder); }).find(".lock: is not the lock of a run"),
+            std::string::npos);
+  EXPECT_EQ(test::contents_of(folder / ".lock"), "a user's");
+  std::filesystem::rename(folder / ".lock", folder / "target");
+  std::filesystem::create_symlink("target", folder / ".lock");
+  EXPECT_THROW(RunLock lock(folder), FileError);
+  EXPECT_EQ(test::contents_of(folder / "target"), "a user's");
+  std::filesystem::remove(folder / ".lock");
+  test::put(folder / ".lock", "4711\n");  // that of an earlier version
+  EXPECT_NO_THROW(RunLock lock(folder));
+}
+
 }  // namespace
-}  // namespace mantissa::io
+}  // namespace mantissa::disk

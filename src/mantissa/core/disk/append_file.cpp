@@ -1,7 +1,8 @@
-#include "mantissa/report/append_file.h"
+#include "mantissa/core/disk/append_file.h"
 
 #include <fcntl.h>
 #include <fmt/format.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include <cerrno>
@@ -9,12 +10,22 @@
 #include <utility>
 
 #include "mantissa/core/base/error.h"
+#include "mantissa/core/disk/file.h"
 
-namespace mantissa::report {
+namespace mantissa::disk {
 
 AppendFile::AppendFile(const std::filesystem::path& path, Open how) : path_(path) {
   const int exclusive = how == Open::must_be_new ? O_EXCL : 0;
-  descriptor_ = ::open(path.c_str(), O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC | exclusive, 0666);
+  // Without O_NONBLOCK, opening a pipe would block until somebody reads it.
+  constexpr int kFlags = O_WRONLY | O_CREAT | O_APPEND | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC;
+  descriptor_ = ::open(path.c_str(), kFlags | exclusive, 0666);
+  struct stat status {};
+  if (descriptor_ < 0 && errno == ELOOP)
+    throw FileError(fmt::format("{}: is a link, which is not followed; remove it", path.string()));
+  if (descriptor_ >= 0 && (::fstat(descriptor_, &status) != 0 || !S_ISREG(status.st_mode))) {
+    ::close(descriptor_);
+    throw FileError(fmt::format("{}: is not a regular file; remove it", path.string()));
+  }
   if (descriptor_ < 0) {
     throw FileError(fmt::format("{}: cannot be opened for writing: {}; choose another place with --out",
                                 path.string(), std::generic_category().message(errno)));
@@ -47,4 +58,12 @@ void AppendFile::write(std::string_view record) {
   }
 }
 
-}  // namespace mantissa::report
+void AppendFile::truncate(std::uint64_t bytes) {
+  if (::ftruncate(descriptor_, static_cast<off_t>(bytes)) != 0) throw_write_error(path_, errno);
+}
+
+void AppendFile::sync() {
+  if (::fdatasync(descriptor_) != 0 && errno != EINVAL) throw_write_error(path_, errno);
+}
+
+}  // namespace mantissa::disk

@@ -8,7 +8,7 @@
 #include <string>
 #include <string_view>
 
-namespace mantissa::io {
+namespace mantissa::disk {
 
 /// An open regular file. Read errors throw FileError. Write errors throw ResourceError if space or quota is
 /// exhausted.
@@ -16,9 +16,10 @@ class File {
  public:
   /// Throws FileError if `path` is missing, unreadable, or not a regular file.
   static File open_to_read(const std::filesystem::path& path);
-  /// Opens for writing; creates or truncates the file. Throws FileError if the folder is missing or not
-  /// writable.
-  static File create(const std::filesystem::path& path);
+  /// Opens a device, a pipe, or a link to a descriptor, for writing. Throws FileError if that fails.
+  static File open_device(const std::filesystem::path& path);
+  /// Takes an open descriptor of `path`.
+  File(int descriptor, std::filesystem::path path) : descriptor_(descriptor), path_(std::move(path)) {}
   ~File();
   File(File&& other) noexcept;
   File& operator=(File&& other) noexcept;
@@ -31,11 +32,12 @@ class File {
   /// Writes `bytes` at `offset`. Safe to call from several threads.
   void write_at(std::uint64_t offset, std::span<const std::byte> bytes);
   /// Sets the file's length to `bytes` and allocates the disk space now if the file system supports it.
+  /// Throws ResourceError if it is too little, and takes none of it then.
   void reserve(std::uint64_t bytes);
   /// Appends all of `bytes`.
   void write(std::span<const std::byte> bytes);
   /// Returns when the contents are on the disk.
-  void sync();
+  void sync() const;
   /// Closes the file and reports deferred write errors.
   void close();
   const std::filesystem::path& path() const { return path_; }
@@ -43,20 +45,18 @@ class File {
   int descriptor() const { return descriptor_; }
 
  private:
-  File(int descriptor, std::filesystem::path path) : descriptor_(descriptor), path_(std::move(path)) {}
   int descriptor_ = -1;
   std::filesystem::path path_;
 };
 
-/// Returns true if `path` exists. Throws FileError if the system cannot tell, for example for a folder that
-/// may not be read: what cannot be read is not absent.
-bool exists(const std::filesystem::path& path);
-
 /// Makes renames and removals in `directory` durable. Does nothing on file systems without support.
 void sync_directory(const std::filesystem::path& directory);
 
-/// Creates `path` and its missing parents. Throws FileError if it cannot be a directory, ResourceError if the
-/// disk is full.
+/// Removes a file or a link, if the name is there. Throws FileError.
+void remove_file(const std::filesystem::path& path);
+
+/// Creates `path` and its missing parents, durably. Throws FileError if it cannot be a directory,
+/// ResourceError if the disk is full.
 void make_directories(const std::filesystem::path& path);
 
 /// Returns the contents of a small file. Throws FileError if it is larger than `limit` bytes.
@@ -65,8 +65,4 @@ std::string read_text_file(const std::filesystem::path& path, std::uint64_t limi
 /// Throws the exception for errno `error` of a write to `path`.
 [[noreturn]] void throw_write_error(const std::filesystem::path& path, int error);
 
-/// Returns `text` in double quotes for a message: control characters become '?', and the middle of a long
-/// text is cut.
-std::string in_quotes(std::string_view text);
-
-}  // namespace mantissa::io
+}  // namespace mantissa::disk

@@ -1,0 +1,243 @@
+#include "mantissa/core/disk/atomic.h"
+
+#include <fcntl.h>
+#include <fmt/format.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <cstdio>
+#include <memory>
+#include <set>
+#include <system_error>
+#include <vector>
+
+#include "mantissa/core/base/error.h"
+#include "mantissa/core/disk/look.h"
+#include "mantissa/core/disk/owned.h"
+#include "mantissa/core/disk/unfinished.h"
+
+namespace mantissa::disk {
+namespace {
+
+namespace fs = std::filesystem;
+
+fs::path with_suffix(fs::path path, std::string_view suffix) {
+  path += suffix;
+  return path;
+}
+
+/// Returns the file that `path` leads to through links, or `path` if there is none.
+fs::path followed(const fs::path& path) {
+  std::error_code none;  // a link that leads nowhere, or through /proc to a descriptor without a name
+  const fs::path target = is_link(path) ? fs::canonical(path, none) : path;
+  return none ? path : target;
+}
+
+// Removes a trailing slash, which would put the suffix inside the directory.
+fs::path without_slash(const fs::path& path) {
+  return path.has_filename() ? path : path.parent_path();
+}
+
+fs::path folder_of(const fs::path& path) {
+  return path.has_parent_path() ? path.parent_path() : fs::path(".");
+}
+
+[[noreturn]] void throw_exists(const fs::path& path) {
+  throw FileError(
+      fmt::format("{}: exists already: another process has written it; choose another name, or "
+                  "replace it with --overwrite",
+                  path.string()));
+}
+
+void rename_or_throw(const fs::path& from, const fs::path& to) {
+  if (std::rename(from.c_str(), to.c_str()) != 0) throw_write_error(to, errno);
+}
+
+/// Renames unless `to` exists. On file systems that cannot do so in one step, looks first.
+void rename_to_new(const fs::path& from, const fs::path& to) {
+  if (::renameat2(AT_FDCWD, from.c_str(), AT_FDCWD, to.c_str(), RENAME_NOREPLACE) == 0) return;
+  if (errno == EEXIST) throw_exists(to);
+  if (errno != EINVAL && errno != ENOSYS) throw_write_error(to, errno);
+  if (has_name(to)) throw_exists(to);
+  rename_or_throw(from, to);
+}
+
+bool is_empty_file(const fs::path& path) {
+  struct stat status {};
+  return ::stat(path.c_str(), &status) == 0 && S_ISREG(status.st_mode) && status.st_size == 0;
+}
+
+}  // namespace
+
+AtomicFile::AtomicFile(const Target& target)
+    : path_(target.links == Links::follow ? followed(target.path) : target.path), existing_(target.existing) {
+  const bool direct =
+      target.links == Links::follow && (is_link(path_) || (has_name(path_) && kind_of(path_) == Kind::other));
+  if (direct) {
+    how_ = How::direct;
+    beside_ = path_;
+    file_ = File::open_device(path_);
+    return;
+  }
+  if (is_unfinished_directory(folder_of(path_))) how_ = How::in_place;
+  beside_ = how_ == How::in_place ? path_ : with_suffix(path_, kPartial);
+  file_ = File(create_unfinished_file(beside_), beside_);
+  if (how_ == How::beside && existing_ == Existing::keep && has_name(path_) && !is_empty_file(path_)) {
+    ::unlink(beside_.c_str());
+    throw_exists(path_);
+  }
+}
+
+AtomicFile::~AtomicFile() {
+  // The original error matters more than one of unlink().
+  if (file_ && how_ != How::direct) ::unlink(beside_.c_str());
+}
+
+void AtomicFile::write(std::span<const std::byte> bytes) {
+  file_->write(bytes);
+}
+
+void AtomicFile::write_at(std::uint64_t offset, std::span<const std::byte> bytes) {
+  file_->write_at(offset, bytes);
+}
+
+void AtomicFile::reserve(std::uint64_t bytes) {
+  file_->reserve(bytes);
+}
+
+void AtomicFile::commit() {
+  if (how_ != How::in_place) file_->sync();
+  if (how_ == How::beside) {
+    if (existing_ == Existing::keep && !is_empty_file(path_)) {
+      rename_to_new(beside_, path_);
+    } else {
+      rename_or_throw(beside_, path_);
+    }
+    finish(file_->descriptor(), path_);
+  }
+  File written = std::move(*file_);
+  file_.reset();
+  written.close();
+  if (how_ == How::beside) sync_directory(folder_of(path_));
+}
+
+void write_file_atomic(const Target& target, std::span<const std::byte> bytes) {
+  AtomicFile file(target);
+  file.write(bytes);
+  file.commit();
+}
+
+void write_file_atomic(const Target& target, std::string_view text) {
+  write_file_atomic(target, std::as_bytes(std::span(text)));
+}
+
+NewDirectories::NewDirectories(const fs::path& path) {
+  for (fs::path p = without_slash(path); !p.empty() && !has_name(p); p = p.parent_path())
+    created_.push_back(p);
+  try {
+    if (!path.empty()) make_directories(path);
+  } catch (const Error&) {
+    remove();
+    throw;
+  }
+}
+
+NewDirectories::~NewDirectories() {
+  remove();
+}
+
+void NewDirectories::remove() const {
+  for (const fs::path& directory : created_) ::rmdir(directory.c_str());  // fails for one that is not empty
+}
+
+void write_files_atomic(const fs::path& directory, std::initializer_list<NamedText> files) {
+  NewDirectories created(directory);
+  std::vector<std::unique_ptr<AtomicFile>> written;
+  for (const NamedText& f : files) {
+    written.push_back(std::make_unique<AtomicFile>(directory / f.name));
+    written.back()->write(std::as_bytes(std::span(f.text)));
+  }
+  for (const std::unique_ptr<AtomicFile>& file : written) file->commit();
+  created.keep();
+}
+
+void remove_whole(const fs::path& directory, std::span<const std::string_view> known) {
+  if (is_link(directory)) return remove_owned(directory, known);
+  if (!disk::exists(directory)) return;
+  check_replaceable(directory, known);
+  mark_directory(directory);
+  const fs::path gone = with_suffix(without_slash(directory), kPartial);
+  rename_to_new(directory, gone);
+  remove_owned(gone, known);
+}
+
+AtomicDirectory::AtomicDirectory(const fs::path& path, Existing existing,
+                                 std::span<const std::string_view> known)
+    : path_(without_slash(path)),
+      beside_(with_suffix(path_, kPartial)),
+      existing_(existing),
+      known_(known.begin(), known.end()),
+      parents_(path_.parent_path()) {
+  descriptor_ = create_unfinished_directory(beside_);
+  try {
+    if (existing_ == Existing::keep && has_name(path_) &&
+        !(disk::is_directory(path_) && entries(path_).empty()))
+      throw_exists(path_);
+    check_replaceable(path_, known_);
+  } catch (...) {
+    ::rmdir(beside_.c_str());
+    ::close(descriptor_);
+    throw;
+  }
+}
+
+AtomicDirectory::~AtomicDirectory() {
+  if (!committed_) {
+    try {
+      for (const fs::path& file : entries(beside_)) ::unlink(file.c_str());
+    } catch (const Error&) {  // the original error matters more
+    }
+    ::rmdir(beside_.c_str());
+  }
+  ::close(descriptor_);
+}
+
+void AtomicDirectory::commit() {
+  std::set<std::string> names;
+  for (const fs::path& file : entries(beside_)) names.insert(file.filename().string());
+  if (known_.empty()) write_file_atomic(beside_ / kOwnedList, owned_list(names));
+  // On Linux fsync also works through a descriptor that only reads.
+  for (const fs::path& file : entries(beside_)) File::open_to_read(file).sync();
+  sync_directory(beside_);
+  appear();
+  committed_ = true;
+  finish_directory(descriptor_, path_);
+  parents_.keep();
+  sync_directory(folder_of(path_));
+}
+
+void AtomicDirectory::appear() {
+  if (existing_ == Existing::keep || !has_name(path_)) {
+    if (disk::is_directory(path_)) ::rmdir(path_.c_str());  // an empty one
+    return rename_to_new(beside_, path_);
+  }
+  replace();
+}
+
+void AtomicDirectory::replace() {
+  check_replaceable(path_, known_);
+  if (!is_link(path_)) mark_directory(path_);  // it is about to be unfinished
+  if (::renameat2(AT_FDCWD, beside_.c_str(), AT_FDCWD, path_.c_str(), RENAME_EXCHANGE) == 0) {
+    sync_directory(folder_of(path_));
+    return remove_owned(beside_, known_);  // the previous directory
+  }
+  if (errno != EINVAL && errno != ENOSYS) throw_write_error(path_, errno);
+  const fs::path replaced = with_suffix(path_, ".replaced");
+  rename_to_new(path_, replaced);
+  rename_or_throw(beside_, path_);
+  sync_directory(folder_of(path_));
+  remove_owned(replaced, known_);
+}
+
+}  // namespace mantissa::disk

@@ -1,0 +1,136 @@
+// Files and directories that appear completely or not at all: written under an unfinished name in the same
+// directory (core/disk/unfinished.h), fsynced and renamed; then the parent directory is fsynced.
+//
+// A name has one writer at a time: while one process writes it, another one gets an error.
+#pragma once
+
+#include <cstddef>
+#include <filesystem>
+#include <initializer_list>
+#include <optional>
+#include <span>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include "mantissa/core/disk/file.h"
+
+namespace mantissa::disk {
+
+/// What to do about a link at the path. A path that the user gave may be a link to a file, which stays a link
+/// to the new file, a device or a pipe, which is written directly: it has no old contents to keep. In a
+/// directory whose files the program names, a link would lead to somebody else's file, and is replaced.
+enum class Links { replace, follow };
+
+/// What to do about an existing file or directory that is not empty.
+enum class Existing { replace, keep };
+
+/// Where a file goes.
+struct Target {
+  // NOLINTNEXTLINE(google-explicit-constructor): a path is a target
+  Target(std::filesystem::path at, Links l = Links::replace, Existing e = Existing::replace)
+      : path(std::move(at)), links(l), existing(e) {}
+
+  std::filesystem::path path;
+  Links links;
+  Existing existing;
+};
+
+/// Returns the target of a path that the user gave for a result. `overwrite`: an existing file is replaced.
+inline Target given(std::filesystem::path path, bool overwrite) {
+  return {std::move(path), Links::follow, overwrite ? Existing::replace : Existing::keep};
+}
+
+/// A file being written. Unless commit() returns, the file at `path` remains unchanged. In an
+/// unfinished directory it is written in place, since commit() of the directory makes it appear.
+class AtomicFile {
+ public:
+  /// Throws FileError if the folder of `path` is missing or not writable, if another process is writing it,
+  /// or if it exists and must be kept.
+  explicit AtomicFile(const Target& target);
+  ~AtomicFile();
+  AtomicFile(const AtomicFile&) = delete;
+  AtomicFile& operator=(const AtomicFile&) = delete;
+
+  /// Appends `bytes`. Throws ResourceError if the disk is full.
+  void write(std::span<const std::byte> bytes);
+  /// Like File's functions, for files written in any order.
+  void write_at(std::uint64_t offset, std::span<const std::byte> bytes);
+  void reserve(std::uint64_t bytes);
+  void commit();
+
+ private:
+  enum class How { beside, in_place, direct };
+
+  std::filesystem::path path_, beside_;
+  Existing existing_;
+  How how_ = How::beside;
+  std::optional<File> file_;
+};
+
+/// Replaces the file at `target` by `bytes`. Throws like AtomicFile and then leaves the old file unchanged.
+void write_file_atomic(const Target& target, std::span<const std::byte> bytes);
+void write_file_atomic(const Target& target, std::string_view text);
+
+/// Creates a directory for a result. Directories that were missing are removed again unless keep() is called
+/// or they contain something.
+class NewDirectories {
+ public:
+  /// Throws like make_directories.
+  explicit NewDirectories(const std::filesystem::path& path);
+  ~NewDirectories();
+  NewDirectories(const NewDirectories&) = delete;
+  NewDirectories& operator=(const NewDirectories&) = delete;
+  void keep() { created_.clear(); }
+
+ private:
+  void remove() const;
+
+  std::vector<std::filesystem::path> created_;  // the innermost first
+};
+
+/// Replaces several files of one result in `directory`, which is created if it is missing. All are written
+/// before the first one is replaced, so that a full disk leaves the old ones together, and nothing new.
+struct NamedText {
+  std::string_view name, text;
+};
+void write_files_atomic(const std::filesystem::path& directory, std::initializer_list<NamedText> files);
+
+/// Removes a directory for which check_replaceable() holds, so that a crash cannot leave a part of it under
+/// its name.
+void remove_whole(const std::filesystem::path& directory, std::span<const std::string_view> known = {});
+
+/// A directory being written, without subdirectories. Unless commit() returns, the directory at `path`
+/// remains unchanged.
+class AtomicDirectory {
+ public:
+  /// Creates missing parents of `path`, which are removed if commit() does not return. If the directory at
+  /// `path` is replaced, it holds nothing but what its list (core/disk/owned.h) or `known` names: throws
+  /// FileError otherwise, or if another process is writing `path`. A directory whose names are all `known`
+  /// gets no list. Throws ResourceError if the disk is full.
+  explicit AtomicDirectory(const std::filesystem::path& path, Existing existing = Existing::replace,
+                           std::span<const std::string_view> known = {});
+  ~AtomicDirectory();
+  AtomicDirectory(const AtomicDirectory&) = delete;
+  AtomicDirectory& operator=(const AtomicDirectory&) = delete;
+
+  /// Returns the temporary directory to write the files to.
+  const std::filesystem::path& beside() const { return beside_; }
+  /// Fsyncs every file and renames the directory. An existing one at `path` is replaced, in one step if the
+  /// file system can exchange two names; otherwise it is briefly named "<path>.replaced".
+  void commit();
+
+ private:
+  void appear();
+  /// Makes the directory appear in place of the one at path_, which is removed.
+  void replace();
+
+  std::filesystem::path path_, beside_;
+  Existing existing_;
+  std::vector<std::string_view> known_;
+  NewDirectories parents_;
+  int descriptor_ = -1;
+  bool committed_ = false;
+};
+
+}  // namespace mantissa::disk

@@ -1,0 +1,82 @@
+#include "mantissa/core/disk/lock.h"
+
+#include <fcntl.h>
+#include <fmt/format.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <array>
+#include <cerrno>
+#include <string>
+#include <string_view>
+
+#include "mantissa/core/base/error.h"
+#include "mantissa/core/disk/file.h"
+#include "mantissa/core/disk/unfinished.h"
+
+namespace mantissa::disk {
+namespace {
+
+std::string holder(int descriptor) {
+  std::array<char, 32> text{};
+  const ssize_t length = ::pread(descriptor, text.data(), text.size(), 0);
+  const std::string process(text.data(), static_cast<std::size_t>(length > 0 ? length : 0));
+  return process.empty() ? "another process" : "process " + process.substr(0, process.find('\n'));
+}
+
+/// Returns true for a file that this program made as a lock: marked, or one of an earlier version, which
+/// holds a process's number and nothing else.
+bool is_lock(int descriptor) {
+  struct stat status {};
+  if (::fstat(descriptor, &status) != 0 || !S_ISREG(status.st_mode)) return false;
+  if ((status.st_mode & S_ISVTX) != 0) return true;
+  std::array<char, 32> text{};
+  const ssize_t length = ::pread(descriptor, text.data(), text.size(), 0);
+  const std::string_view process(text.data(), static_cast<std::size_t>(length > 0 ? length : 0));
+  return process.size() < text.size() && process.find_first_not_of("0123456789\n") == std::string_view::npos;
+}
+
+}  // namespace
+
+RunLock::RunLock(const std::filesystem::path& directory) : path_(directory / ".lock") {
+  for (;;) {
+    descriptor_ = ::open(path_.c_str(), O_RDWR | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, 0666 | S_ISVTX);
+    if (descriptor_ < 0 && errno == EEXIST) {
+      descriptor_ = ::open(path_.c_str(), O_RDWR | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC);
+      if (descriptor_ < 0 && errno == ENOENT) continue;
+      if (descriptor_ < 0 && errno != ELOOP) throw_write_error(path_, errno);
+      if (descriptor_ < 0 || !is_lock(descriptor_)) {
+        if (descriptor_ >= 0) ::close(descriptor_);
+        throw FileError(
+            fmt::format("{}: is not the lock of a run; move it away, or give another directory with "
+                        "--out",
+                        path_.string()));
+      }
+    }
+    if (descriptor_ < 0) throw_write_error(path_, errno);
+    bool works = true;
+    if (!lock(descriptor_, works)) {
+      const std::string who = holder(descriptor_);
+      ::close(descriptor_);
+      throw FileError(
+          fmt::format("{}: {} is writing this run; wait until it ends, or give another directory with --out",
+                      directory.string(), who));
+    }
+    if (!works) return;
+    // The last holder may have removed the file between our open and our lock.
+    held_ = is_still(path_, descriptor_);
+    if (held_) break;
+    ::close(descriptor_);
+  }
+  const std::string process = fmt::format("{}\n", ::getpid());
+  // Only the message above reads this, so a full disk must not prevent the run.
+  if (::ftruncate(descriptor_, 0) != 0 || ::pwrite(descriptor_, process.data(), process.size(), 0) < 0)
+    return;
+}
+
+RunLock::~RunLock() {
+  if (held_) ::unlink(path_.c_str());
+  ::close(descriptor_);
+}
+
+}  // namespace mantissa::disk

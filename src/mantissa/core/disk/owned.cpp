@@ -1,0 +1,89 @@
+#include "mantissa/core/disk/owned.h"
+
+#include <fmt/format.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <nlohmann/json.hpp>
+
+#include "mantissa/core/base/error.h"
+#include "mantissa/core/base/printable.h"
+#include "mantissa/core/disk/file.h"
+#include "mantissa/core/disk/look.h"
+
+namespace mantissa::disk {
+namespace {
+
+namespace fs = std::filesystem;
+
+constexpr std::uint64_t kLongestList = std::uint64_t{1} << 24;
+
+/// Returns the first name in `directory` that is neither in its list nor in `known`, or "".
+std::string stranger_in(const fs::path& directory, std::span<const std::string_view> known) {
+  const std::set<std::string> owned = owned_names(directory);
+  for (const fs::path& entry : entries(directory)) {
+    const std::string name = entry.filename().string();
+    if (name != kOwnedList && !owned.contains(name) && std::ranges::find(known, name) == known.end())
+      return name;
+  }
+  return "";
+}
+
+}  // namespace
+
+std::set<std::string> owned_names(const fs::path& directory) {
+  const fs::path list = directory / kOwnedList;
+  if (!has_name(list)) return {};
+  const nlohmann::json json = nlohmann::json::parse(read_text_file(list, kLongestList), nullptr, false);
+  const auto damaged = [&] {
+    return FileError(fmt::format("{}: is not a list of files of this program; move it away", list.string()));
+  };
+  if (!json.is_object() || !json.contains("files") || !json["files"].is_array()) throw damaged();
+  std::set<std::string> names;
+  for (const nlohmann::json& name : json["files"]) {
+    if (!name.is_string()) throw damaged();
+    const std::string text = name.get<std::string>();
+    if (text.empty() || text == "." || text == ".." || text.find('/') != std::string::npos) throw damaged();
+    names.insert(text);
+  }
+  return names;
+}
+
+std::string owned_list(const std::set<std::string>& names) {
+  const nlohmann::ordered_json json = {
+      {"about", "The files here that Mantissa wrote. It replaces and removes no others."}, {"files", names}};
+  return json.dump(1, ' ', false, nlohmann::json::error_handler_t::replace) + "\n";
+}
+
+void check_replaceable(const fs::path& path, std::span<const std::string_view> known) {
+  if (is_link(path) || kind_of(path) == Kind::absent) return;
+  if (!disk::is_directory(path))
+    throw FileError(fmt::format("{}: is a file; expected a directory", path.string()));
+  const std::string stranger = stranger_in(path, known);
+  if (stranger.empty()) return;
+  if (has_name(path / kOwnedList) || !known.empty()) {
+    throw FileError(
+        fmt::format("{}: contains {}, which this program did not write; move it away, or choose "
+                    "another place",
+                    path.string(), name_in_quotes(stranger)));
+  }
+  throw FileError(fmt::format(
+      "{}: is not replaced: it has no {}, the list of files that this program writes, so they may be somebody "
+      "else's; remove the directory yourself, or choose another place",
+      path.string(), kOwnedList));
+}
+
+void remove_owned(const fs::path& directory, std::span<const std::string_view> known) {
+  if (is_link(directory)) return remove_file(directory);
+  if (!disk::exists(directory)) return;
+  check_replaceable(directory, known);
+  for (const fs::path& entry : entries(directory)) {
+    if (entry.filename() != kOwnedList) remove_file(entry);
+  }
+  remove_file(directory / kOwnedList);
+  if (::rmdir(directory.c_str()) != 0 && errno != ENOENT) throw_write_error(directory, errno);
+}
+
+}  // namespace mantissa::disk

@@ -1,0 +1,197 @@
+#include "mantissa/core/disk/unfinished.h"
+
+#include <fcntl.h>
+#include <fmt/format.h>
+#include <sys/file.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <string>
+
+#include "mantissa/core/base/error.h"
+#include "mantissa/core/disk/file.h"
+#include "mantissa/core/disk/look.h"
+
+namespace mantissa::disk {
+namespace {
+
+constexpr mode_t kMark = S_ISVTX;
+
+bool is_marked(const struct stat& status) {
+  return (S_ISREG(status.st_mode) || S_ISDIR(status.st_mode)) && (status.st_mode & kMark) != 0;
+}
+
+/// An open descriptor, closed at the end of the scope.
+class Open {
+ public:
+  Open(const std::filesystem::path& path, int flags)
+      : descriptor_(::open(path.c_str(), flags | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC)) {}
+  ~Open() {
+    if (descriptor_ >= 0) ::close(descriptor_);
+  }
+  Open(const Open&) = delete;
+  Open& operator=(const Open&) = delete;
+  int descriptor() const { return descriptor_; }
+
+ private:
+  int descriptor_;
+};
+
+void remove_or_throw(const std::filesystem::path& path, int (*remove)(const char*)) {
+  if (remove(path.c_str()) != 0 && errno != ENOENT) throw_write_error(path, errno);
+}
+
+/// Removes the marked files of a marked directory, and then the directory, if nothing else is in it.
+void remove_directory(const std::filesystem::path& directory) {
+  for (const std::filesystem::path& file : entries(directory)) {
+    struct stat status {};
+    if (::lstat(file.c_str(), &status) != 0) continue;
+    if (!is_marked(status) || !S_ISREG(status.st_mode)) {
+      throw FileError(
+          fmt::format("{}: is in a directory that a killed process left, and this program did not "
+                      "write it; move it away",
+                      file.string()));
+    }
+    remove_or_throw(file, ::unlink);
+  }
+  remove_or_throw(directory, ::rmdir);
+}
+
+std::string final_name(const std::filesystem::path& path) {
+  const std::string name = path.string();
+  return name.ends_with(kPartial) ? name.substr(0, name.size() - kPartial.size()) : name;
+}
+
+enum class Left { removed, in_use, foreign };
+
+/// Removes what a killed process left under the name `path`.
+Left remove_left(const std::filesystem::path& path) {
+  struct stat status {};
+  if (::lstat(path.c_str(), &status) != 0) {
+    if (errno == ENOENT) return Left::removed;
+    throw_write_error(path, errno);
+  }
+  if (!is_marked(status)) return Left::foreign;
+  const Open open(path, O_RDONLY);
+  if (open.descriptor() < 0 && errno == ENOENT) return Left::removed;
+  if (open.descriptor() < 0) throw_write_error(path, errno);
+  bool works = true;
+  if (!lock(open.descriptor(), works)) return Left::in_use;
+  if (!is_still(path, open.descriptor())) return Left::removed;
+  if (S_ISDIR(status.st_mode)) {
+    remove_directory(path);
+  } else {
+    remove_or_throw(path, ::unlink);
+  }
+  return Left::removed;
+}
+
+void remove_left_or_throw(const std::filesystem::path& path) {
+  switch (remove_left(path)) {
+    case Left::removed:
+      return;
+    case Left::in_use:
+      throw FileError(
+          fmt::format("{}: another process is writing it; wait until that ends, or choose another "
+                      "name",
+                      final_name(path)));
+    case Left::foreign:
+      throw FileError(
+          fmt::format("{}: is in the way, and this program did not write it; move it away, or choose "
+                      "another name for {}",
+                      path.string(), final_name(path)));
+  }
+}
+
+/// Creates `path` with `make`, which returns a descriptor, or −1 with errno.
+template <class Make>
+int create(const std::filesystem::path& path, Make make) {
+  for (;;) {
+    const int descriptor = make();
+    if (descriptor < 0 && errno == EEXIST) {
+      remove_left_or_throw(path);
+      continue;
+    }
+    if (descriptor < 0 && errno == EINTR) continue;
+    if (descriptor < 0) throw_write_error(path, errno);
+    bool works = true;
+    // Another process may have taken it for abandoned before the lock, and removed it.
+    if (lock(descriptor, works) && is_still(path, descriptor)) return descriptor;
+    ::close(descriptor);
+  }
+}
+
+}  // namespace
+
+bool lock(int descriptor, bool& works) {
+  while (::flock(descriptor, LOCK_EX | LOCK_NB) != 0) {
+    if (errno == EWOULDBLOCK) return false;
+    if (errno == EINTR) continue;
+    works = false;
+    break;
+  }
+  return true;
+}
+
+bool is_still(const std::filesystem::path& path, int descriptor) {
+  struct stat open {
+  }, named{};
+  return ::fstat(descriptor, &open) == 0 && ::lstat(path.c_str(), &named) == 0 &&
+         open.st_dev == named.st_dev && open.st_ino == named.st_ino;
+}
+
+int create_unfinished_file(const std::filesystem::path& path) {
+  return create(path, [&] {
+    return ::open(path.c_str(), O_RDWR | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, 0666 | kMark);
+  });
+}
+
+int create_unfinished_directory(const std::filesystem::path& path) {
+  return create(path, [&] {
+    if (::mkdir(path.c_str(), 0777 | kMark) != 0) return -1;
+    const int descriptor = ::open(path.c_str(), O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
+    if (descriptor < 0 && errno == ENOENT) errno = EINTR;  // another process took it for abandoned
+    return descriptor;
+  });
+}
+
+void finish(int descriptor, const std::filesystem::path& path) {
+  struct stat status {};
+  if (::fstat(descriptor, &status) != 0 || ::fchmod(descriptor, status.st_mode & 0777U) != 0)
+    throw_write_error(path, errno);
+}
+
+void finish_directory(int descriptor, const std::filesystem::path& path) {
+  for (const std::filesystem::path& file : entries(path)) {
+    struct stat status {};
+    if (::lstat(file.c_str(), &status) == 0 && S_ISREG(status.st_mode) && is_marked(status) &&
+        ::chmod(file.c_str(), status.st_mode & 0777U) != 0)
+      throw_write_error(file, errno);
+  }
+  finish(descriptor, path);
+}
+
+void mark_directory(const std::filesystem::path& path) {
+  const auto mark = [](const std::filesystem::path& p) {
+    struct stat status {};
+    if (::lstat(p.c_str(), &status) != 0 || (!S_ISREG(status.st_mode) && !S_ISDIR(status.st_mode))) return;
+    if (::chmod(p.c_str(), (status.st_mode & 0777U) | kMark) != 0) throw_write_error(p, errno);
+  };
+  for (const std::filesystem::path& file : entries(path)) mark(file);
+  mark(path);
+}
+
+bool is_unfinished_directory(const std::filesystem::path& path) {
+  struct stat status {};
+  return path.string().ends_with(kPartial) && ::lstat(path.c_str(), &status) == 0 &&
+         S_ISDIR(status.st_mode) && is_marked(status);
+}
+
+void remove_abandoned(const std::filesystem::path& directory) {
+  for (const std::filesystem::path& entry : entries(directory)) {
+    if (entry.extension() == kPartial) remove_left(entry);
+  }
+}
+
+}  // namespace mantissa::disk

@@ -1,0 +1,45 @@
+// What is being written, beside the name that it will have. Three marks tell what it is:
+//
+// - its name is the final one with ".partial";
+// - its sticky bit says that this program made it: the system sets it as the name appears, nothing else uses
+//   it on such names, and files without it are somebody else's;
+// - a lock on it says that a process is writing it. The system releases the lock of a process that dies, so
+//   what has the bit and no lock was left by a killed process, and the next writer removes it.
+#pragma once
+
+#include <filesystem>
+#include <string_view>
+
+namespace mantissa::disk {
+
+inline constexpr std::string_view kPartial = ".partial";
+
+/// Locks an open file or directory for this descriptor. Returns false if another one has the lock. A file
+/// system without locks counts as locked, and `works` becomes false.
+bool lock(int descriptor, bool& works);
+
+/// Returns true if `path` still names the open file or directory.
+bool is_still(const std::filesystem::path& path, int descriptor);
+
+/// Creates `path` for writing, marked and locked, and returns its descriptor. Removes what a killed process
+/// left under this name. Throws FileError if another process is writing it, or if the name is somebody
+/// else's; ResourceError if the disk is full.
+int create_unfinished_file(const std::filesystem::path& path);
+int create_unfinished_directory(const std::filesystem::path& path);
+
+/// Removes the mark of a file: call it once the final name is there.
+void finish(int descriptor, const std::filesystem::path& path);
+
+/// Removes the marks of a directory and its files: call it once the final name is there.
+void finish_directory(int descriptor, const std::filesystem::path& path);
+
+/// Marks a directory and its files, which are about to be removed under an unfinished name.
+void mark_directory(const std::filesystem::path& path);
+
+/// Returns true if `path` is a directory with the mark: files in it are written in place.
+bool is_unfinished_directory(const std::filesystem::path& path);
+
+/// Removes what killed processes left in `directory` under names that end with ".partial".
+void remove_abandoned(const std::filesystem::path& directory);
+
+}  // namespace mantissa::disk

@@ -1,0 +1,298 @@
+#include "mantissa/core/disk/atomic.h"
+
+#include <fcntl.h>
+#include <gtest/gtest.h>
+#include <sys/stat.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <csignal>
+
+#include "core/disk/temporary.h"
+#include "mantissa/core/base/error.h"
+#include "mantissa/core/disk/owned.h"
+#include "mantissa/core/disk/unfinished.h"
+
+namespace mantissa::disk {
+namespace {
+
+using test::contents_of;
+using test::message_of;
+using test::put;
+
+class Atomic : public test::TemporaryFolder {
+ protected:
+  std::ptrdiff_t entries() const { return std::distance(std::filesystem::directory_iterator(folder), {}); }
+};
+
+TEST_F(Atomic, ReplacesAFileCompletely) {
+  put(folder / "f", "a long old text");
+  write_file_atomic(folder / "f", "new");
+  EXPECT_EQ(contents_of(folder / "f"), "new");
+  EXPECT_EQ(entries(), 1);
+}
+
+TEST_F(Atomic, AFileThatIsNotCommittedChangesNothing) {
+  put(folder / "f", "old");
+  {
+    AtomicFile file(folder / "f");
+    file.write(std::as_bytes(std::span(std::string_view("new"))));
+    EXPECT_EQ(contents_of(folder / "f"), "old");
+    EXPECT_EQ(entries(), 2);
+  }
+  EXPECT_EQ(contents_of(folder / "f"), "old");
+  EXPECT_EQ(entries(), 1);
+}
+
+TEST_F(Atomic, FilesOfOneResultAreReplacedTogetherOrNotAtAll) {
+  write_file_atomic(folder / "a", "old");
+  EXPECT_THROW(write_files_atomic(folder, {{"a", "new"}, {"missing/b", "new"}}), Error);
+  EXPECT_EQ(contents_of(folder / "a"), "old");
+  EXPECT_THROW(write_files_atomic(folder / "x" / "y", {{"a", "new"}, {"missing/b", "new"}}), Error);
+  { const AtomicDirectory directory(folder / "x" / "y"); }
+  EXPECT_EQ(entries(), 1) << "no directory remains";
+  write_files_atomic(folder, {{"a", "new"}, {"b", "also"}});
+  write_files_atomic(folder / "c" / "d", {{"a", "new"}});
+  EXPECT_EQ(contents_of(folder / "c" / "d" / "a"), "new");
+  EXPECT_EQ(contents_of(folder / "a"), "new");
+  EXPECT_EQ(contents_of(folder / "b"), "also");
+}
+
+/// What a process that is killed while it writes leaves: `write` runs in a child that ends without unwinding.
+template <class F>
+void in_killed_process(F write) {
+  const pid_t child = ::fork();
+  ASSERT_GE(child, 0);
+  if (child == 0) {
+    write();
+    ::raise(SIGKILL);
+  }
+  int status = 0;
+  ASSERT_EQ(::waitpid(child, &status, 0), child);
+  ASSERT_TRUE(WIFSIGNALED(status));
+}
+
+TEST_F(Atomic, OverwritesWhatAKilledProcessLeft) {
+  in_killed_process([&] {
+    static AtomicFile file(folder / "f");
+    file.write(std::as_bytes(std::span(std::string_view("half of something longer than what comes"))));
+  });
+  in_killed_process([&] {
+    static AtomicDirectory directory(folder / "d");
+    write_file_atomic(directory.beside() / "half", "x");
+  });
+  ASSERT_EQ(entries(), 2);
+  write_file_atomic(folder / "f", "new");
+  EXPECT_EQ(contents_of(folder / "f"), "new");
+  AtomicDirectory directory(folder / "d");
+  write_file_atomic(directory.beside() / "whole", "x");
+  directory.commit();
+  EXPECT_FALSE(std::filesystem::exists(folder / "d" / "half"));
+  EXPECT_TRUE(std::filesystem::exists(folder / "d" / "whole"));
+  EXPECT_EQ(entries(), 2);
+}
+
+TEST_F(Atomic, AbandonedNamesAreRemovedAndOthersStay) {
+  in_killed_process([&] { static AtomicFile file(folder / "f"); });
+  in_killed_process([&] {
+    static AtomicDirectory directory(folder / "d");
+    write_file_atomic(directory.beside() / "half", "x");
+  });
+  put(folder / "mine.partial", "a user's");
+  const AtomicFile busy(folder / "busy");
+  remove_abandoned(folder);
+  EXPECT_EQ(contents_of(folder / "mine.partial"), "a user's");
+  EXPECT_TRUE(std::filesystem::exists(folder / "busy.partial"));
+  EXPECT_EQ(entries(), 2);
+}
+
+TEST_F(Atomic, SomebodyElsesNamesAreNeverTaken) {
+  put(folder / "f.partial", "a user's");
+  std::filesystem::create_directory(folder / "d.partial");
+  put(folder / "target", "a user's");
+  std::filesystem::create_symlink("target", folder / "g.partial");
+  for (const char* name : {"f", "d", "g"}) {
+    EXPECT_NE(
+        message_of<FileError>([&] { write_file_atomic(folder / name, "x"); }).find(".partial: is in the way"),
+        std::string::npos);
+    EXPECT_NE(message_of<FileError>([&] { AtomicDirectory(folder / name); }).find(".partial: is in the way"),
+              std::string::npos);
+  }
+  EXPECT_EQ(contents_of(folder / "f.partial"), "a user's");
+  EXPECT_EQ(contents_of(folder / "target"), "a user's");
+  EXPECT_EQ(entries(), 4);
+}
+
+TEST_F(Atomic, ANameHasOneWriter) {
+  AtomicFile first(folder / "f");
+  EXPECT_NE(message_of<FileError>([&] {
+              AtomicFile second(folder / "f");
+            }).find("f: another process is writing it"),
+            std::string::npos);
+  AtomicDirectory directory(folder / "d");
+  EXPECT_NE(message_of<FileError>([&] {
+              AtomicDirectory second(folder / "d");
+            }).find("d: another process is writing it"),
+            std::string::npos);
+  first.commit();
+  directory.commit();
+  EXPECT_NO_THROW(AtomicFile third(folder / "f"));
+  EXPECT_EQ(entries(), 2);
+}
+
+// Between the look of a command at its output and its first byte, another one may have completed.
+TEST_F(Atomic, AnExistingResultIsKeptUnlessItIsToBeReplaced) {
+  put(folder / "f", "another's");
+  EXPECT_THROW(write_file_atomic(given(folder / "f", false), "mine"), FileError);
+  EXPECT_EQ(contents_of(folder / "f"), "another's");
+  AtomicFile slow(given(folder / "g", false));
+  put(folder / "g", "another's");
+  EXPECT_THROW(slow.commit(), FileError);
+  EXPECT_EQ(contents_of(folder / "g"), "another's");
+  AtomicDirectory directory(folder / "d", Existing::keep);
+  std::filesystem::create_directory(folder / "d");
+  put(folder / "d" / "f", "another's");
+  EXPECT_THROW(directory.commit(), FileError);
+  EXPECT_EQ(contents_of(folder / "d" / "f"), "another's");
+  write_file_atomic(given(folder / "f", true), "mine");
+  EXPECT_EQ(contents_of(folder / "f"), "mine");
+}
+
+TEST_F(Atomic, FilesHaveThePermissionsOfTheUmask) {
+  const mode_t before = ::umask(027);
+  write_file_atomic(folder / "f", "x");
+  ::umask(before);
+  EXPECT_EQ(static_cast<int>(std::filesystem::status(folder / "f").permissions()), 0640);
+}
+
+TEST_F(Atomic, ADirectoryAppearsComplete) {
+  {
+    AtomicDirectory directory(folder / "a" / "b");
+    write_file_atomic(directory.beside() / "f", "x");
+    EXPECT_FALSE(std::filesystem::exists(folder / "a" / "b"));
+    directory.commit();
+  }
+  EXPECT_EQ(contents_of(folder / "a" / "b" / "f"), "x");
+  EXPECT_EQ(owned_names(folder / "a" / "b"), (std::set<std::string>{"f"}));
+  for (const char* path : {"a/b", "a/b/f", "a/b/.mantissa.json"}) {
+    EXPECT_EQ(std::filesystem::status(folder / path).permissions() & std::filesystem::perms::sticky_bit,
+              std::filesystem::perms::none)
+        << path;
+  }
+}
+
+class OwnedDirectory : public Atomic {
+ protected:
+  void SetUp() override {
+    Atomic::SetUp();
+    AtomicDirectory directory(folder / "d");
+    write_file_atomic(directory.beside() / "old", "x");
+    directory.commit();
+  }
+};
+
+TEST_F(OwnedDirectory, IsReplaced) {
+  AtomicDirectory directory(folder / "d/");  // with a trailing slash
+  write_file_atomic(directory.beside() / "new", "y");
+  EXPECT_TRUE(std::filesystem::exists(folder / "d" / "old"));
+  directory.commit();
+  EXPECT_FALSE(std::filesystem::exists(folder / "d" / "old"));
+  EXPECT_EQ(contents_of(folder / "d" / "new"), "y");
+  EXPECT_EQ(entries(), 1);
+}
+
+TEST_F(OwnedDirectory, StaysIfItsReplacementIsNotCommitted) {
+  {
+    AtomicDirectory directory(folder / "d");
+    write_file_atomic(directory.beside() / "new", "y");
+  }
+  EXPECT_EQ(contents_of(folder / "d" / "old"), "x");
+  EXPECT_EQ(entries(), 1);
+}
+
+TEST_F(OwnedDirectory, IsNotReplacedOrRemovedWithAnotherFileInIt) {
+  put(folder / "d" / "notes.txt", "a user's");
+  for (const bool whole : {false, true}) {
+    EXPECT_NE(message_of<FileError>([&] {
+                whole ? remove_whole(folder / "d") : static_cast<void>(AtomicDirectory(folder / "d"));
+              }).find("d: contains \"notes.txt\", which this program did not write"),
+              std::string::npos);
+  }
+  EXPECT_EQ(contents_of(folder / "d" / "notes.txt"), "a user's");
+  EXPECT_EQ(contents_of(folder / "d" / "old"), "x");
+  std::filesystem::remove(folder / "d" / "notes.txt");
+  remove_whole(folder / "d");
+  EXPECT_EQ(entries(), 0);
+}
+
+TEST_F(OwnedDirectory, OneWithoutAListIsSomebodyElses) {
+  std::filesystem::remove(folder / "d" / kOwnedList);
+  EXPECT_NE(
+      message_of<FileError>([&] { AtomicDirectory(folder / "d"); }).find("d: is not replaced: it has no "),
+      std::string::npos);
+  put(folder / "d" / kOwnedList, "{\"files\": [\"../x\"]}");
+  EXPECT_NE(message_of<FileError>([&] { AtomicDirectory(folder / "d"); }).find("is not a list of files"),
+            std::string::npos);
+  EXPECT_EQ(contents_of(folder / "d" / "old"), "x");
+  EXPECT_EQ(entries(), 1);
+}
+
+TEST_F(Atomic, ALinkStaysAndLeadsToTheNewFile) {
+  std::filesystem::create_directory(folder / "d");
+  put(folder / "d" / "f", "old");
+  std::filesystem::create_symlink("d/f", folder / "link");
+  std::filesystem::create_symlink("d/g", folder / "dangling");
+  write_file_atomic(given(folder / "link", true), "new");
+  write_file_atomic(given(folder / "dangling", true), "first");
+  EXPECT_EQ(contents_of(folder / "d" / "f"), "new");
+  EXPECT_EQ(contents_of(folder / "d" / "g"), "first");
+  EXPECT_TRUE(std::filesystem::is_symlink(folder / "link"));
+  EXPECT_TRUE(std::filesystem::is_symlink(folder / "dangling"));
+  EXPECT_EQ(entries(), 3);
+}
+
+// In a directory whose names are the program's, a link would lead to somebody else's file.
+TEST_F(Atomic, ALinkUnderANameOfTheProgramIsReplaced) {
+  put(folder / "target", "a user's");
+  std::filesystem::create_symlink("target", folder / "link");
+  write_file_atomic(folder / "link", "new");
+  EXPECT_EQ(contents_of(folder / "target"), "a user's");
+  EXPECT_FALSE(std::filesystem::is_symlink(folder / "link"));
+  EXPECT_EQ(contents_of(folder / "link"), "new");
+}
+
+TEST_F(Atomic, APipeIsWrittenAndStays) {
+  const std::filesystem::path pipe = folder / "pipe";
+  ASSERT_EQ(::mkfifo(pipe.c_str(), 0600), 0);
+  const int reader = ::open(pipe.c_str(), O_RDONLY | O_NONBLOCK);  // a write waits for a reader
+  ASSERT_GE(reader, 0);
+  write_file_atomic(given(pipe, true), "new");
+  char got[8] = {};
+  EXPECT_EQ(::read(reader, got, sizeof got), 3);
+  ::close(reader);
+  EXPECT_STREQ(got, "new");
+  EXPECT_TRUE(std::filesystem::is_fifo(pipe));
+  EXPECT_EQ(entries(), 1);
+}
+
+TEST_F(Atomic, AFullDeviceIsAnErrorAndStays) {
+  const std::filesystem::path full = folder / "full";  // a link protects the device from a test that fails
+  std::filesystem::create_symlink("/dev/full", full);
+  EXPECT_NE(
+      message_of<ResourceError>([&] { write_file_atomic(given(full, true), "x"); }).find("the disk is full"),
+      std::string::npos);
+  EXPECT_TRUE(std::filesystem::is_character_file(full));
+}
+
+TEST_F(Atomic, ErrorsNameAnUnwritablePath) {
+  put(folder / "f", "a file");
+  EXPECT_NE(message_of<FileError>([&] { write_file_atomic(folder / "none" / "f", "x"); }).find("none"),
+            std::string::npos);
+  EXPECT_NE(message_of<FileError>([&] {
+              AtomicDirectory(folder / "f" / "d");
+            }).find("/f\": cannot create the directory: "),
+            std::string::npos);
+}
+
+}  // namespace
+}  // namespace mantissa::disk
