@@ -9,7 +9,7 @@
 
 #include "kernels/row_testing.h"
 #include "mantissa/core/numeric/round.h"
-#include "mantissa/kernels/quantize.h"
+#include "mantissa/kernels/scaled.h"
 
 namespace mantissa::kernels::block_losses_test {
 namespace {

@@ -145,7 +145,7 @@ class NonFiniteSearch : public StepObserver {
   /// Returns true if input `i` of the step is a copy of a weight that overflows, which is then found.
   bool see_weight_beyond(const plan::Step& step, std::size_t i, const kernels::Context& ctx) {
     const plan::Buffer& copy = program_.buffer(step.inputs[i].buffer);
-    if (copy.home != plan::Home::copy || copy.quantization) return false;
+    if (copy.home != plan::Home::copy || copy.scaled) return false;
     const plan::Slot& slot = program_.slots[static_cast<std::size_t>(copy.slot)];
     if (holds(copy.type, slot.master)) return false;
     const Matrix master = executor_.buffer(slot.master_buffer);
@@ -254,7 +254,7 @@ class NonFiniteSearch : public StepObserver {
       if (in.integer) continue;
       Scalar format = holds(in.operand.format, in.type) ? step.compute.format : in.operand.format;
       const plan::Buffer& buffer = program_.buffer(step.inputs[i].buffer);
-      if (buffer.quantization) continue;  // saturated, so every value is finite
+      if (buffer.scaled) continue;  // saturated, so every value is finite
       const bool weight = buffer.home == plan::Home::copy;
       if (weight) {
         const plan::Slot& slot = program_.slots[static_cast<std::size_t>(buffer.slot)];

@@ -59,7 +59,7 @@ std::string field_of(const plan::Program& program, const runtime::ObservedValue&
 bool has_delayed_scale(const plan::Program& program, const runtime::ObservedValue& value) {
   const std::int32_t buffer =
       value.is_operand() ? value.step->inputs[value.index].buffer : value.step->outputs[value.index];
-  const std::optional<plan::Quantization>& q = program.buffer(buffer).quantization;
+  const std::optional<plan::ScaledStorage>& q = program.buffer(buffer).scaled;
   return q && q->scale >= 0 && !program.scales[static_cast<std::size_t>(q->scale)].current;
 }
 

@@ -142,7 +142,7 @@ class QuantColumns {
                         bool upper, const std::uint32_t* fifths) {
     const DU du;
     if constexpr (kTraits.apart) {
-      if (started_ && (kTraits.scaled == 0 || k % kTraits.scaled != 0)) return;
+      if (started_ && (kTraits.per_scale == 0 || k % kTraits.per_scale != 0)) return;
       started_ = true;
       HWY_ALIGN float scales[kLanes];
       for (std::size_t c = 0; c < kLanes; ++c) scales[c] = quant_scale(b.quants, column + c, k);
