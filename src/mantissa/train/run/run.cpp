@@ -43,7 +43,7 @@ double seconds_since(Clock::time_point start) {
 
 void check_plans(const train::Trainer& trainer) {
   if (!trainer.config().native_only) return;
-  for (const programs::Part& part : trainer.parts()) forecast::check_native(*part.program, trainer.device());
+  for (const programs::RunPart& part : trainer.parts()) forecast::check_native(*part.program, trainer.device());
 }
 
 bool is_below_f32(const plan::Program& program) {
