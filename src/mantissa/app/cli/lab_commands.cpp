@@ -3,11 +3,9 @@
 
 #include "mantissa/app/api/error.h"
 #include "mantissa/app/cli/common.h"
-#include "mantissa/app/cli/fit.h"
 #include "mantissa/app/cli/signal_stop.h"
 #include "mantissa/app/cli/terminal.h"
 #include "mantissa/core/base/counted.h"
-#include "mantissa/core/base/words.h"
 #include "mantissa/files/io/atomic.h"
 #include "mantissa/files/io/file.h"
 #include "mantissa/files/io/state.h"

@@ -7,7 +7,6 @@
 #include <cstring>
 #include <set>
 
-#include "mantissa/core/numeric/convert.h"
 #include "mantissa/engine/model/graphs.h"
 #include "mantissa/files/gguf/rows.h"
 #include "mantissa/files/gguf/stored_values.h"

@@ -415,18 +415,9 @@ void ThinQuantStrip(const PackSource& b, std::size_t column, std::size_t k, std:
 template <SumOrder kOrder, QuantFormat F>
 void ThinQuantOf(std::size_t rows, const PackSource& b, std::size_t column, std::size_t k, std::size_t depth,
                  const float* a, StreamAhead ahead, float* out, std::size_t ld, TileStore store) {
-  switch (rows) {
-    case 1:
-      return ThinQuantStrip<kOrder, 1, F>(b, column, k, depth, a, ahead, out, ld, store);
-    case 2:
-      return ThinQuantStrip<kOrder, 2, F>(b, column, k, depth, a, ahead, out, ld, store);
-    case 4:
-      return ThinQuantStrip<kOrder, 4, F>(b, column, k, depth, a, ahead, out, ld, store);
-    case 8:
-      return ThinQuantStrip<kOrder, 8, F>(b, column, k, depth, a, ahead, out, ld, store);
-    default:
-      return ThinQuantStrip<kOrder, 16, F>(b, column, k, depth, a, ahead, out, ld, store);
-  }
+  WithThinRows(rows, [&](auto n) HWY_ATTR {
+    ThinQuantStrip<kOrder, n(), F>(b, column, k, depth, a, ahead, out, ld, store);
+  });
 }
 
 /// ThinQuantOf for the format of `b`.
