@@ -5,7 +5,7 @@
 #include "kernels/row_testing.h"
 #include "mantissa/core/numeric/philox.h"
 #include "mantissa/core/numeric/round.h"
-#include "mantissa/kernels/quantize.h"
+#include "mantissa/kernels/round.h"
 
 namespace mantissa::kernels::activation_rounding_test {
 namespace {

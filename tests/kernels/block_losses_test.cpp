@@ -7,9 +7,10 @@
 #include <cmath>
 #include <random>
 
+#include "core/numeric/round_block.h"
 #include "kernels/row_testing.h"
 #include "mantissa/core/numeric/round.h"
-#include "mantissa/kernels/quantize.h"
+#include "mantissa/kernels/scaled.h"
 
 namespace mantissa::kernels::block_losses_test {
 namespace {
@@ -62,7 +63,7 @@ TEST(BlockLosses, AreThoseOfEachElement) {
               most = std::max(most, whole);
             }
             std::vector<float> rounded = values;
-            round_block(format, rounded.data(), rounded.size(), tensor_scale);
+            mantissa::testing::round_block(format, rounded.data(), rounded.size(), tensor_scale);
             for (std::size_t i = 0; i < values.size(); ++i) {
               expected.flushed += values[i] != 0 && rounded[i] == 0;
               expected.saturated += whole > 0 && std::abs(values[i]) / whole > static_cast<float>(bound);

@@ -1,4 +1,4 @@
-// Matrices in packed blocks: they hold the values of quantize_blocks, and products of them have the bits of
+// Matrices in packed blocks: they hold the values of round_to_blocks, and products of them have the bits of
 // products of those values in bf16.
 #include <fmt/format.h>
 
@@ -7,7 +7,7 @@
 #include "kernels/gemm_case.h"
 #include "mantissa/core/base/error.h"
 #include "mantissa/core/numeric/block_codes.h"
-#include "mantissa/kernels/quantize.h"
+#include "mantissa/kernels/scaled.h"
 
 namespace mantissa::kernels::pack_blocks_test {
 namespace {
@@ -52,7 +52,7 @@ struct Packed {
 
 Tensor expanded(const Tensor& from, const Blocks& blocks, float tensor_scale) {
   Tensor to(Scalar::bf16, from.rows, from.columns);
-  quantize_blocks(best(), from.rows, from.columns, from, to, blocks.format, tensor_scale, blocks.along_rows);
+  round_to_blocks(best(), from.rows, from.columns, from, to, blocks.format, tensor_scale, blocks.along_rows);
   return to;
 }
 

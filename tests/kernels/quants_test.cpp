@@ -129,7 +129,7 @@ INSTANTIATE_TEST_SUITE_P(Of, BlockQuants, ::testing::ValuesIn(std::span(kQuantFo
 
 /// The nearest multiple of the elements that share a scale, at least 32.
 std::int64_t whole(QuantFormat f, std::int64_t n) {
-  const auto block = std::max<std::int64_t>(32, static_cast<std::int64_t>(traits(f).scaled));
+  const auto block = std::max<std::int64_t>(32, static_cast<std::int64_t>(traits(f).per_scale));
   return (n + block - 1) / block * block;
 }
 

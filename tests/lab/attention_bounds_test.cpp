@@ -22,27 +22,27 @@ const std::string kScope = "model.layers.0.self_attn", kAttention = "value." + k
 /// Traces of one layer of attention, with normal random values of a given size for each tensor.
 class AttentionBounds : public test::TemporaryFolder {
  protected:
-  struct Part {
+  struct TracedTensor {
     std::string name;
     double size = 1;
     double error = 0;  // relative, of side B
   };
 
-  Diff compare(const std::vector<Part>& parts, Scalar interior) const {
+  Diff compare(const std::vector<TracedTensor>& parts, Scalar interior) const {
     return diff(write("a", parts, Scalar::f32, false), write("b", parts, interior, true), false,
                 *runtime::cpu({}));
   }
 
  private:
-  std::filesystem::path write(const std::string& name, const std::vector<Part>& parts, Scalar interior,
-                              bool errors) const {
+  std::filesystem::path write(const std::string& name, const std::vector<TracedTensor>& parts,
+                              Scalar interior, bool errors) const {
     constexpr unsigned kSeed = 3;
     std::mt19937 random(kSeed);
     std::normal_distribution<double> normal;
     std::uniform_real_distribution<double> error(-1, 1);
     std::vector<std::vector<float>> values;
     std::string formats;
-    for (const Part& part : parts) {
+    for (const TracedTensor& part : parts) {
       std::vector<float>& of = values.emplace_back();
       for (std::int64_t i = 0; i < kRows * kWidth; ++i) {
         // Log-sum-exps are all of one size.

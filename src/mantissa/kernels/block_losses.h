@@ -9,7 +9,7 @@
 
 namespace mantissa::kernels {
 
-/// A matrix that pack_blocks() (kernels/quantize.h) wrote.
+/// A matrix that pack_blocks() (kernels/scaled.h) wrote.
 struct PackedMatrix {
   const void* data = nullptr;
   std::int64_t rows = 0, width = 0;

@@ -10,6 +10,7 @@
 #include <sstream>
 
 #include "app/api/tiny.h"
+#include "core/numeric/round_block.h"
 #include "mantissa/app/api/error.h"
 #include "mantissa/app/api/mantissa.h"
 #include "mantissa/core/numeric/round.h"
@@ -252,7 +253,7 @@ TEST(Health, OfCopiesInBlocksIsThatOfEachBlock) {
             for (std::size_t i = from; i < std::min(length, from + static_cast<std::size_t>(t.block)); ++i)
               block.push_back(static_cast<float>(along_rows ? w[i * width + line] : w[line * width + i]));
             std::vector<float> rounded = block;
-            round_block(format, rounded.data(), rounded.size(), scale);
+            mantissa::testing::round_block(format, rounded.data(), rounded.size(), scale);
             for (std::size_t i = 0; i < block.size(); ++i) zeros += block[i] != 0 && rounded[i] == 0;
           }
         }

@@ -113,6 +113,40 @@ TEST(Documentation, EveryNamedPageExists) {
   }
 }
 
+/// Returns the part of a file from the line `first` to the line `last`, without both.
+std::vector<std::string> lines_between(const fs::path& path, const std::string& first,
+                                       const std::string& last) {
+  std::vector<std::string> found;
+  std::ifstream in(path);
+  std::string line;
+  while (std::getline(in, line) && line != first) continue;
+  while (std::getline(in, line) && line != last) found.push_back(line);
+  return found;
+}
+
+TEST(Documentation, EveryMemberOfAnOpDefHasALineInTheRecipeForOps) {
+  std::set<std::string> members, described;
+  const std::regex function(R"(\(\*(\w+)\))"), member(R"((\w+)(?: = [^,;]*)?[,;])"), quoted("`(\\w+)`");
+  for (std::string line : lines_between(kRoot / "src/mantissa/engine/graph/op.h", "struct OpDef {", "};")) {
+    line = line.substr(0, line.find("//"));
+    std::smatch match;
+    if (std::regex_search(line, match, function)) {
+      members.insert(match[1]);
+      continue;
+    }
+    for (std::sregex_iterator i(line.begin(), line.end(), member), end; i != end; ++i)
+      members.insert((*i)[1]);
+  }
+  for (const std::string& line :
+       lines_between(kRoot / "docs/architecture.md", "| member | what it says |", "")) {
+    const std::string names = line.substr(0, line.find('|', 1));
+    for (std::sregex_iterator i(names.begin(), names.end(), quoted), end; i != end; ++i)
+      described.insert((*i)[1]);
+  }
+  EXPECT_GT(members.size(), 20U);
+  EXPECT_EQ(members, described);
+}
+
 TEST(Documentation, EveryCommandHasAPageThatTheIndexLinks) {
   std::ifstream in(kRoot / "docs/cli/README.md");
   std::stringstream text;

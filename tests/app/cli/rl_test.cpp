@@ -1,14 +1,12 @@
-// Reinforcement learning by the program: rollouts with the bits of training, resumption, rewards, and
-// mistakes.
+// Reinforcement learning by the program: rollouts with the bits of training, resumption, and rewards.
 #include <gtest/gtest.h>
 
-#include <csignal>
 #include <nlohmann/json.hpp>
 #include <regex>
 #include <sstream>
 #include <thread>
 
-#include "app/cli/run_program.h"
+#include "app/cli/rl_run.h"
 
 namespace mantissa {
 namespace {
@@ -17,52 +15,9 @@ using testing::has;
 using testing::mantissa;
 using testing::read_all;
 using testing::Result;
-using testing::TemporaryFolder;
+using testing::Rl;
 using testing::timeless;
 using testing::write;
-
-/// A tiny model that is rewarded for letters, by a program.
-class Rl : public ::testing::Test {
- protected:
-  void SetUp() override {
-    put("");
-    // One line of output for each line of input: the number of letters of the response.
-    write(folder / "letters.sh",
-          "#!/bin/sh\nwhile read -r line; do\n  response=${line#*'\"response\":\"'}\n"
-          "  response=${response%%'\",\"row\"'*}\n"
-          "  letters=$(printf %s \"$response\" | tr -cd a-m | wc -c)\n"
-          "  echo \"{\\\"reward\\\":$letters,\\\"parts\\\":{\\\"letters\\\":$letters}}\"\ndone\n");
-  }
-  /// Writes run.toml with lines of [rl], and other sections.
-  void put(const std::string& rl, const std::string& more = "", int steps = 6) {
-    write(folder / "run.toml",
-          "[run]\nsteps = " + std::to_string(steps) +
-              "\n[model]\nhidden_size = 32\nintermediate_size = 48\nnum_hidden_layers = 2\n"
-              "num_attention_heads = 4\nnum_key_value_heads = 2\nvocab_size = 256\n"
-              "[data]\nsource = \"kk\"\npeople_max = 2\ntemplate = \"none\"\nvalidation = 0.0\n"
-              "[optimizer]\nlr = 1e-2\n[schedule]\nwarmup_steps = 1\n[checkpoint]\ninterval = 2\nkeep = 9\n"
-              "[rl]\nreward = \"program:sh letters.sh\"\nprompts_per_step = 3\nsamples_per_prompt = 4\n"
-              "max_new_tokens = 12\n" +
-              rl + more);
-  }
-  Result run(const std::string& out, const std::string& options = "") {
-    return mantissa(folder, "rl run.toml --quiet --out " + out + " " + options);
-  }
-  std::string refusal(const std::string& arguments) {
-    const Result r = mantissa(folder, arguments);
-    EXPECT_EQ(r.code, 2) << arguments << r.err;
-    return r.err;
-  }
-  std::vector<nlohmann::json> metrics(const std::string& out) {
-    std::vector<nlohmann::json> all;
-    std::istringstream lines(read_all(folder / (out + "/metrics.jsonl")));
-    for (std::string line; std::getline(lines, line);) all.push_back(nlohmann::json::parse(line));
-    return all;
-  }
-  std::string model(const std::string& out) { return read_all(folder / (out + "/model/model.safetensors")); }
-
-  TemporaryFolder folder;
-};
 
 /// Weight decay moves the weights, so the divergence from the reference has gradients of 1e-12, whose updates
 /// f32 rounds away.
@@ -328,86 +283,6 @@ TEST_F(Rl, EvalOfARunAnswersItsHeldOutPrompts) {
   EXPECT_TRUE(has(refusal("eval none"), "no prompts are held out"));
 }
 
-TEST_F(Rl, ARunThatStopsIsReplayedUnderAnotherPolicy) {
-  put("", "", 3);
-  const Result r = run("r", "--precision 16-true --set rl.reward=regex:a --set model.initializer_range=10");
-  EXPECT_EQ(r.code, 1) << r.err;
-  EXPECT_TRUE(has(r.err, "step 1: response 1 of 4 to puzzle")) << r.err;
-  EXPECT_TRUE(has(r.err, "sampled under \"16-true\": the logits after token ")) << r.err;
-  EXPECT_TRUE(has(r.err, "are not finite; the first non-finite value is model.layers.0")) << r.err;
-  EXPECT_TRUE(has(r.err, "fix (tested)") && has(r.err, "--resume --precision 32-true")) << r.err;
-}
-
-TEST_F(Rl, ARunThatStopsInItsFirstValidationIsReplayedToo) {
-  put("", "", 3);
-  const std::string options =
-      " --set rl.reward=regex:a --set model.initializer_range=10 --set data.validation=0.5";
-  const Result r = run("r", "--precision 16-true" + options);
-  EXPECT_EQ(r.code, 1) << r.err;
-  EXPECT_TRUE(has(r.err, "validation before the first step: the response to held-out puzzle")) << r.err;
-  EXPECT_TRUE(has(r.err, "fix (tested)") && has(r.err, "--resume --precision 32-true")) << r.err;
-  EXPECT_EQ(run("r", "--resume --precision 32-true" + options).code, 0) << read_all(folder / "err");
-  const Result e = mantissa(folder, "eval r --precision 16-true");
-  EXPECT_EQ(e.code, 1) << e.out;
-  EXPECT_TRUE(has(e.err, "eval: the response to held-out puzzle")) << e.err;
-}
-
-TEST_F(Rl, ASamplingPolicyThatOverflowsIsReplacedByThatOfTraining) {
-  put("rollout_precision = \"16-true\"\n", "", 3);
-  const std::string options = " --set rl.reward=regex:a --set model.initializer_range=10";
-  const Result r = run("r", options);
-  EXPECT_EQ(r.code, 1) << r.err;
-  EXPECT_TRUE(has(r.err, "sampled under \"16-true params=f32\"")) << r.err;
-  EXPECT_TRUE(has(r.err, "fix (tested)") && has(r.err, "--resume --set rl.rollout_precision=\n")) << r.err;
-  EXPECT_EQ(run("r", "--resume --set rl.rollout_precision=" + options).code, 0) << read_all(folder / "err");
-}
-
-TEST_F(Rl, AFailingRewardProgramLosesNothing) {
-  write(folder / "fails.sh",
-        "n=0\nwhile read -r line; do n=$((n+1)); if [ $n -gt 30 ]; then echo oops >&2; "
-        "exit 3; fi; echo '{\"reward\":1}'; done\n");
-  write(folder / "ones.sh", "while read -r line; do echo '{\"reward\":1}'; done\n");
-  const Result r = run("r", "--set 'rl.reward=program:sh fails.sh'");
-  EXPECT_EQ(r.code, 1);
-  EXPECT_TRUE(has(r.err, "oops")) << r.err;
-  EXPECT_TRUE(has(r.err, "step 3: the reward program")) << r.err;
-  EXPECT_TRUE(std::filesystem::exists(folder / "r/state/step-00000002"));
-  // An audit observes the model, so it does not show why a program failed.
-  const Result shown = mantissa(folder, "rl run.toml --out shown --set 'rl.reward=program:sh fails.sh'");
-  EXPECT_EQ(shown.code, 1);
-  EXPECT_FALSE(has(shown.out + shown.err, "mantissa audit")) << shown.out << shown.err;
-  // The program that works continues with the bits of a run that never failed.
-  ASSERT_EQ(run("whole", "--set 'rl.reward=program:sh ones.sh'").code, 0) << read_all(folder / "err");
-  ASSERT_EQ(run("r", "--resume --set 'rl.reward=program:sh ones.sh'").code, 0) << read_all(folder / "err");
-  EXPECT_EQ(model("r"), model("whole"));
-  EXPECT_EQ(timeless(read_all(folder / "r/metrics.jsonl")),
-            timeless(read_all(folder / "whole/metrics.jsonl")));
-}
-
-TEST_F(Rl, ARewardProgramThatFailsInValidationIsAskedAgain) {
-  // Responses 1 and 2 belong to the first validation, 27 and 28 to that after step 2, 79 and 80 to the last.
-  const std::string held_out = " --set data.validation=0.12";
-  ASSERT_EQ(run("whole", held_out).code, 0) << read_all(folder / "err");
-  const double prompts = metrics("whole").front()["validation_prompts"];
-  ASSERT_EQ(prompts, 2);
-  for (const auto& [last, when] :
-       {std::pair{1, "before the first step"}, {27, "after step 2"}, {79, "after step 6"}}) {
-    SCOPED_TRACE(when);
-    std::string program = read_all(folder / "letters.sh");
-    program.replace(program.find("  response="), 0,
-                    "  n=$((n+1)); [ $n -gt " + std::to_string(last) + " ] && exit 3\n");
-    write(folder / "fails.sh", program);
-    const Result r = run("r", "--overwrite --set 'rl.reward=program:sh fails.sh'" + held_out);
-    EXPECT_EQ(r.code, 1);
-    EXPECT_TRUE(has(r.err, "validation " + std::string(when) + ": the reward program")) << r.err;
-    ASSERT_EQ(run("r", "--resume" + held_out).code, 0) << read_all(folder / "err");
-    EXPECT_EQ(model("r"), model("whole"));
-    EXPECT_EQ(read_all(folder / "r/samples.jsonl"), read_all(folder / "whole/samples.jsonl"));
-    EXPECT_EQ(timeless(read_all(folder / "r/metrics.jsonl")),
-              timeless(read_all(folder / "whole/metrics.jsonl")));
-  }
-}
-
 TEST_F(Rl, ADryRunShowsMemoryAndTheTimeOfBothPhases) {
   const auto plan = [&](const std::string& options) {
     const Result r = mantissa(folder, "rl run.toml --dry-run --json" + options);
@@ -428,22 +303,6 @@ TEST_F(Rl, ADryRunShowsMemoryAndTheTimeOfBothPhases) {
   const Result text = mantissa(folder, "rl run.toml --dry-run");
   EXPECT_TRUE(has(text.out, " rollout, ") && has(text.out, " training")) << text.out;
   EXPECT_FALSE(std::filesystem::exists(folder / "runs"));
-}
-
-TEST_F(Rl, RefusesWhatDoesNotFit) {
-  EXPECT_TRUE(has(refusal("train run.toml --out x"), "mantissa rl run.toml"));
-  EXPECT_TRUE(has(refusal("rl run.toml --out x --set train.objective=sft"),
-                  "train.objective is \"sft\". Fix: mantissa train"));
-  EXPECT_TRUE(has(refusal("rl run.toml --out x --set rl.samples_per_prompt=1"), "at least 2"));
-  EXPECT_TRUE(has(refusal("rl run.toml --out x --set rl.minibatches=5"), "must divide the 12 samples"));
-  EXPECT_TRUE(has(refusal("rl run.toml --out x --set batch.global_batch_size=8"), "= 12 sequences"));
-  EXPECT_TRUE(has(refusal("rl run.toml --out x --set rl.rollout_precision=fp7"), "rl.rollout_precision"));
-  EXPECT_TRUE(has(refusal("rl run.toml --out x --set rl.reference=none"), "rl.kl = \"none\""));
-  EXPECT_TRUE(has(refusal("rl run.toml --out x --set data.sequence_length=40"), "max_new_tokens"));
-  EXPECT_TRUE(has(refusal("rl run.toml --out x --set rl.algorithm=gppo"), "did you mean"));
-  EXPECT_TRUE(has(refusal("rl run.toml --out x --set rl.rollout_precision=bf16-mixed --set adapter.kind=lora "
-                          "--set model.path=b"),
-                  "model"));
 }
 
 }  // namespace

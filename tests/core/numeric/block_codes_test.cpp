@@ -11,6 +11,7 @@
 #include <random>
 #include <vector>
 
+#include "core/numeric/round_block.h"
 #include "mantissa/core/numeric/round.h"
 
 namespace mantissa::block_codes_test {
@@ -124,7 +125,7 @@ TEST_P(BlockCodes, DecodeToTheValuesOfRoundBlocks) {
         for (float& x : row) x = std::isfinite(x) ? x : 1;
         std::vector<float> want = row;
         for (std::size_t i = 0; i < n; i += block_of(format()))
-          round_block(format(), want.data() + i, std::min(block_of(format()), n - i), tensor_scale);
+          testing::round_block(format(), want.data() + i, std::min(block_of(format()), n - i), tensor_scale);
         std::vector<std::uint8_t> first;
         for (const SimdTarget target : simd_targets()) {
           const Codes c = encoded(format(), row, tensor_scale, target);
@@ -166,7 +167,7 @@ TEST_P(BlockCodes, RoundTheSmallestBlocksToBfloat16) {
       std::ldexp(1.0F, traits(format()).min_normal_exp - traits(format()).mantissa_bits - 127);
   const std::vector<float> row = {smallest, -3 * smallest, 0, std::ldexp(1.0F, -133), std::ldexp(1.5F, -132)};
   std::vector<float> exact = row, want;
-  round_block(format(), exact.data(), exact.size());
+  testing::round_block(format(), exact.data(), exact.size());
   EXPECT_EQ(exact[0], smallest);
   for (const float x : exact) want.push_back(static_cast<float>(round_to(x, Scalar::bf16)));
   EXPECT_EQ(want == exact, traits(format()).element_bits == 4);

@@ -12,6 +12,8 @@
 #include <set>
 #include <vector>
 
+#include "core/numeric/round_block.h"
+
 namespace mantissa::scaled_test {
 namespace {
 
@@ -26,7 +28,7 @@ constexpr BlockFormat kFormats[] = {BlockFormat::mxfp8, BlockFormat::mxfp8_e5m2,
 constexpr unsigned kSeed = 20260301;
 
 std::vector<float> rounded(BlockFormat f, std::vector<float> values, float tensor_scale = 1) {
-  round_block(f, values.data(), values.size(), tensor_scale);
+  testing::round_block(f, values.data(), values.size(), tensor_scale);
   return values;
 }
 
@@ -131,7 +133,7 @@ TEST(RoundBlocks, EqualTheDefinitionOnEveryInstructionSet) {
           std::vector<float> want = row;
           const auto block = static_cast<std::size_t>(traits(f).block);
           for (std::size_t i = 0; i < n; i += block)
-            round_block(f, want.data() + i, std::min(block, n - i), tensor_scale);
+            testing::round_block(f, want.data() + i, std::min(block, n - i), tensor_scale);
           for (const SimdTarget target : simd_targets()) {
             std::vector<float> got = row;
             round_blocks(f, got.data(), n, tensor_scale, target);

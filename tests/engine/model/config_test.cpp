@@ -25,7 +25,7 @@ ModelConfig parse(const json& object) {
 }
 
 const DecoderSpec& decoder(const ModelConfig& c) {
-  return dynamic_cast<const Decoder&>(*c.network).spec();
+  return dynamic_cast<const DecoderNetwork&>(*c.network).spec();
 }
 
 TEST(ModelConfig, HasTheDefaultsOfTransformers) {

@@ -104,7 +104,7 @@ TEST(Heads, GiveUnroundedNumbersUnderEveryPolicy) {
     ASSERT_NE(step, c.program.steps.end());
     EXPECT_EQ(step->outputs.front(), id) << "the number is rounded";
     ASSERT_EQ(step->rounded, arithmetic);
-    for (const plan::Operand& o : step->inputs) EXPECT_FALSE(c.program.buffer(o.buffer).quantization);
+    for (const plan::Operand& o : step->inputs) EXPECT_FALSE(c.program.buffer(o.buffer).scaled);
     const auto head = std::ranges::find(c.program.steps, "lm_head", &plan::Step::scope);
     for (const std::size_t i : {0U, 1U}) EXPECT_EQ(step->inputs[i].operand, head->inputs[i].operand);
     bool any = false;

@@ -226,7 +226,7 @@ TEST(Scaled, FactorsOfLinearOpsAreStoredInTheirFormats) {
     const Step* up = find_step(p, "model.layers.0.mlp.up_proj", "matmul");
     for (const Operand& o : up->inputs) {
       EXPECT_EQ(p.buffer(o.buffer).type, Scalar::e4m3);
-      EXPECT_TRUE(p.buffer(o.buffer).quantization.has_value());
+      EXPECT_TRUE(p.buffer(o.buffer).scaled.has_value());
     }
     EXPECT_EQ(p.buffer(up->inputs[1].buffer).home, Home::copy);
     EXPECT_EQ(p.buffer(up->outputs[0]).type, elsewhere);
@@ -257,7 +257,7 @@ TEST(Scaled, ReadersThatScaleDifferentlyHaveSeparateScales) {
   const Program p = plan_for(precision::Policy::parse("fp8-hybrid; *.up_proj: scale_margin=2"));
   const auto scale_of = [&](const char* scope) {
     const Operand& input = find_step(p, scope, "matmul")->inputs[0];
-    return p.scales.at(static_cast<std::size_t>(p.buffer(input.buffer).quantization->scale));
+    return p.scales.at(static_cast<std::size_t>(p.buffer(input.buffer).scaled->scale));
   };
   EXPECT_EQ(scale_of("model.layers.0.mlp.up_proj").margin, 2);
   EXPECT_EQ(scale_of("model.layers.0.mlp.gate_proj").margin, 0);
@@ -304,7 +304,7 @@ TEST(Scaled, BlocksLieAlongTheSum) {
     passes.emplace(s.op->id);
     for (std::size_t i = 0; i < 2; ++i) {
       const bool across = s.op->id == "matmul.dw" || (s.op->id == "matmul.dx" && i == 1);
-      EXPECT_EQ(p.buffer(s.inputs[i].buffer).quantization->along_rows, across) << s.op->id << " " << i;
+      EXPECT_EQ(p.buffer(s.inputs[i].buffer).scaled->along_rows, across) << s.op->id << " " << i;
     }
   }
   EXPECT_EQ(passes, (std::set<std::string>{"matmul", "matmul.dw", "matmul.dx"}));

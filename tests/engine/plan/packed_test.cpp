@@ -22,11 +22,11 @@ class PackedBuffers : public ::testing::TestWithParam<BlockFormat> {
 TEST_P(PackedBuffers, AreAllInBlocksExceptActivationsAlongTokens) {
   int packed_copies[2] = {}, packed_activations = 0, expanded = 0;
   for (const Buffer& b : program.buffers) {
-    if (!b.quantization) {
+    if (!b.scaled) {
       EXPECT_FALSE(b.layout().blocks) << b.name;
       continue;
     }
-    const bool along = b.quantization->along_rows;
+    const bool along = b.scaled->along_rows;
     if (b.home == Home::activation && along) {
       EXPECT_EQ(b.layout(), (Layout{.type = Scalar::bf16})) << b.name;
       ++expanded;
@@ -46,7 +46,7 @@ TEST_P(PackedBuffers, TakeTheBytesOfTheirLayout) {
   for (const Buffer& b : program.buffers) {
     EXPECT_EQ(b.bytes, b.layout().bytes(b.shape)) << b.name;
     if (b.home == Home::copy) copies += aligned(b.bytes);
-    if (b.home != Home::copy || !b.quantization) continue;
+    if (b.home != Home::copy || !b.scaled) continue;
     // Each element has its bits and at most two scales' share of a byte, and scales start at a cache line.
     const BlockTraits t = traits(GetParam());
     const auto bits = static_cast<double>(b.shape.count()) * (t.element_bits + 2 * 8.0 / t.block);

@@ -175,7 +175,7 @@ TEST(SumOrder, NoHeadReadsScaledFactors) {
     for (const Step& s : plan_under(policy).steps) {
       if (s.op->kind != graph::OpKind::head) continue;
       const Program p = plan_under(policy);
-      for (const Operand& o : s.inputs) EXPECT_FALSE(p.buffer(o.buffer).quantization) << policy;
+      for (const Operand& o : s.inputs) EXPECT_FALSE(p.buffer(o.buffer).scaled) << policy;
     }
   }
 }

@@ -11,6 +11,7 @@
 #include <nlohmann/json.hpp>
 #include <random>
 
+#include "core/numeric/round_block.h"
 #include "files/convert/convert_testing.h"
 #include "mantissa/core/base/error.h"
 #include "mantissa/core/numeric/philox.h"
@@ -134,7 +135,7 @@ std::vector<float> blocks_of(BlockFormat f, std::vector<float> values, std::size
   const auto block = static_cast<std::size_t>(traits(f).block);
   for (std::size_t row = 0; row < values.size(); row += width) {
     for (std::size_t at = 0; at < width; at += block)
-      round_block(f, values.data() + row + at, std::min(block, width - at), scale);
+      mantissa::testing::round_block(f, values.data() + row + at, std::min(block, width - at), scale);
   }
   for (float& x : values) x = static_cast<float>(round_to(static_cast<double>(x * scale), stored));
   return values;

@@ -15,7 +15,7 @@ constexpr const char* kModel =
     "num_attention_heads = 2\nvocab_size = 256\n[data]\nsource = \"kk\"\nsequence_length = 32\n"
     "[batch]\nglobal_batch_size = 4\n";
 
-std::vector<programs::Part> parts_of(const std::string& precision) {
+std::vector<programs::RunPart> parts_of(const std::string& precision) {
   const config::RunConfig config =
       config::parse_config(kModel + std::string("[precision]\n") + precision, "run.toml");
   return programs::compile_parts(config, weights::find_model(config.model).config,
@@ -23,14 +23,14 @@ std::vector<programs::Part> parts_of(const std::string& precision) {
 }
 
 TEST(ForecastMemory, OfOnePartIsThatOfItsPlan) {
-  const std::vector<programs::Part> parts = parts_of("policy = \"bf16-mixed\"\n");
+  const std::vector<programs::RunPart> parts = parts_of("policy = \"bf16-mixed\"\n");
   ASSERT_EQ(parts.size(), 1U);
   EXPECT_EQ(forecast_memory(parts, 7).activations, forecast_memory(*parts[0].program, 7).activations);
   EXPECT_EQ(forecast_memory(parts, 7).data, 7U);
 }
 
 TEST(ForecastMemory, IsThatOfThePartThatNeedsMost) {
-  const std::vector<programs::Part> parts = parts_of(
+  const std::vector<programs::RunPart> parts = parts_of(
       "policy = \"bf16-mixed\"\nrules = [{match = \"*\", compute = \"f32\", steps = \"2:\"}, {match = \"*\", "
       "compute = \"f16\", steps = \"20:\"}]\n");
   ASSERT_EQ(parts.size(), 2U) << "the run ends before step 20";
@@ -43,10 +43,10 @@ TEST(ForecastMemory, IsThatOfThePartThatNeedsMost) {
 
 // A model of many weights and few tokens: both parts' weights are more than one part's and its arena.
 TEST(ForecastMemory, CountsTheWeightsOfTwoPartsWhereTheyMeet) {
-  std::vector<programs::Part> parts = parts_of(
+  std::vector<programs::RunPart> parts = parts_of(
       "policy = \"bf16-mixed grads=bf16\"\nrules = [{match = \"*\", compute = \"f16\", steps = \"2:\"}]\n");
   ASSERT_EQ(parts.size(), 2U);
-  for (programs::Part& part : parts) {
+  for (programs::RunPart& part : parts) {
     auto without = std::make_shared<plan::Program>(*part.program);
     without->memory.activations = without->memory.work = 0;
     part.program = without;

@@ -131,7 +131,7 @@ TEST(UpdateGroups, FreezeScaleAndDecay) {
       "[[optimizer.group]]\nmatch = \"*.mlp\"\nfreeze = false\nlr_scale = 0.5\n"
       "[[optimizer.group]]\nmatch = \"lm_head\"\nweight_decay = 0.3\n";
   const config::RunConfig config = config_of("adamw", "32-true", groups);
-  const std::vector<programs::Part> parts = programs::compile_parts(
+  const std::vector<programs::RunPart> parts = programs::compile_parts(
       config, weights::find_model(config.model).config, mantissa::testing::best_device());
   const plan::Program& p = *parts.at(0).program;
   for (const plan::Slot& slot : p.slots) {

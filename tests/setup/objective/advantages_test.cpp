@@ -21,7 +21,7 @@ struct Example {
   std::vector<double> old_values = {0.5, 0.25, 1, 0, 2, kNan, 1, kNan, kNan, 0.125, 0.5, 4};
   std::vector<double> old_log_probs = {}, ref_log_probs = {};
 
-  Advantages of(Algorithm algorithm, PolicySettings s = {}) const {
+  Advantages of(Algorithm algorithm, RlSettings s = {}) const {
     s.algorithm = algorithm;
     return advantages({.rows = 4,
                        .length = 3,
@@ -84,7 +84,7 @@ TEST(Advantages, OfGaeWithoutDiscountAreTheReturnMinusTheValue) {
 }
 
 TEST(Advantages, OfGaeFollowTheRecursion) {
-  PolicySettings s;
+  RlSettings s;
   s.gamma = 0.5;
   s.lambda = 0.25;
   // δ = [0 + 0.5 · 0.25 − 0.5, 0 + 0.5 · 1 − 0.25, 3 − 1] = [−0.375, 0.25, 2], and γλ = 0.125
@@ -96,7 +96,7 @@ TEST(Advantages, OfGaeFollowTheRecursion) {
 }
 
 TEST(Advantages, OfGaeSkipTokensThatDoNotCount) {
-  PolicySettings s;
+  RlSettings s;
   s.algorithm = Algorithm::ppo;
   s.gamma = 0.9;
   s.lambda = 0.8;
@@ -112,13 +112,13 @@ TEST(Advantages, OfGaeSkipTokensThatDoNotCount) {
 }
 
 TEST(Advantages, OfReinforceAreDiscountedReturns) {
-  PolicySettings s;
+  RlSettings s;
   s.gamma = 0.5;
   expect_near(Example().of(Algorithm::reinforce_pp, s).returns, {0.75, 1.5, 3, 0.5, 1, 0, -1, 0, 0, 0, 0, 0});
 }
 
 TEST(Advantages, OfReinforceBeginAgainAfterATokenThatDoesNotCount) {
-  PolicySettings s;
+  RlSettings s;
   s.algorithm = Algorithm::reinforce_pp;
   const std::vector<float> mask = {1, 1, 0, 1};
   const std::vector<double> rewards = {1, 2, kNan, 4};
@@ -127,7 +127,7 @@ TEST(Advantages, OfReinforceBeginAgainAfterATokenThatDoesNotCount) {
 }
 
 TEST(Advantages, WhitenedHaveMeanZeroAndUnbiasedVarianceOne) {
-  PolicySettings s;
+  RlSettings s;
   s.whiten = true;
   const Example e;
   for (const Algorithm a : {Algorithm::ppo, Algorithm::reinforce_pp, Algorithm::reinforce_pp_baseline}) {
@@ -148,7 +148,7 @@ TEST(Advantages, WhitenedHaveMeanZeroAndUnbiasedVarianceOne) {
 }
 
 TEST(Advantages, WhitenedOfOneTokenAreZero) {
-  PolicySettings s;
+  RlSettings s;
   s.algorithm = Algorithm::reinforce_pp;
   s.whiten = true;
   const std::vector<float> mask = {0, 1};
@@ -158,7 +158,7 @@ TEST(Advantages, WhitenedOfOneTokenAreZero) {
 }
 
 TEST(Advantages, ReturnsAreNotWhitened) {
-  PolicySettings s;
+  RlSettings s;
   s.whiten = true;
   for (const Algorithm a : {Algorithm::ppo, Algorithm::reinforce_pp, Algorithm::reinforce_pp_baseline})
     EXPECT_EQ(Example().of(a, s).returns, Example().of(a).returns);
@@ -175,7 +175,7 @@ TEST(Advantages, ContainTheDivergenceIfItIsInTheReward) {
   Example e;
   e.old_log_probs = {-1, -2, -3, -1, -1, kNan, -1, kNan, kNan, -1, -1, -1};
   e.ref_log_probs = {-2, -2, -1, -1, -1, kNan, -1, kNan, kNan, -1, -1, -1};
-  PolicySettings s;
+  RlSettings s;
   s.kl = Kl::k1;
   s.kl_in = KlIn::reward;
   s.kl_coef = 0.5;
@@ -194,7 +194,7 @@ TEST(Advantages, LeaveOutRowsWithoutTokens) {
   const Example all = e;
   e.mask = {1, 1, 1, 1, 1, 0, 0, 0, 0, 1, 1, 1};
   e.rewards[2] = kNan;
-  PolicySettings s;
+  RlSettings s;
   s.whiten = true;
   for (const Algorithm a : {Algorithm::grpo, Algorithm::dr_grpo, Algorithm::rloo,
                             Algorithm::reinforce_pp_baseline, Algorithm::ppo, Algorithm::reinforce_pp}) {
@@ -227,7 +227,7 @@ TEST(Advantages, IgnoreWhatTheMaskHides) {
       const double bad = random() % 2 == 0 ? kNan : std::numeric_limits<double>::infinity();
       dirty.rewards[i] = dirty.old_values[i] = dirty.old_log_probs[i] = dirty.ref_log_probs[i] = bad;
     }
-    PolicySettings s;
+    RlSettings s;
     s.whiten = round % 2 == 0;
     s.kl_in = KlIn::reward;
     s.kl_coef = 0.1;

@@ -89,12 +89,6 @@ TEST(ChatTemplate, TheContextGivesReasoningBothNames) {
   EXPECT_THROW(chat_context({"text"}, true, {}), ConfigError);
 }
 
-TEST(ChatTemplate, ATemplateListsTheNamesThatItUses) {
-  const Template chat = Template::parse("{{ tools }}", "t");
-  EXPECT_TRUE(chat.mentions("tools"));
-  EXPECT_FALSE(chat.mentions("documents"));
-}
-
 TEST(ChatTemplate, AHostileTemplateEndsInOneMessage) {
   const std::string deep(100000, '[');
   const std::string hostile[] = {

@@ -63,7 +63,7 @@ TEST(Mixture, WeightsMustBePositive) {
 }
 
 Dataset mixed(std::vector<double> weights, double validation = 0, std::uint64_t seed = 1) {
-  std::vector<Dataset::Part> parts;
+  std::vector<Dataset::WeightedRows> parts;
   std::int32_t first = 0;
   for (const double weight : weights) {
     std::vector<std::int32_t> ids;
@@ -107,8 +107,8 @@ TEST(MixedData, EverySourceHoldsOutItsLastRows) {
 }
 
 TEST(MixedData, ASourceWithoutARowIsNamed) {
-  std::vector<Dataset::Part> parts = {{sequences(Corpus({1, 2, 3}), 2), 1, "a.txt"},
-                                      {sequences(Corpus({1, 2}), 2), 1, "b.txt"}};
+  std::vector<Dataset::WeightedRows> parts = {{sequences(Corpus({1, 2, 3}), 2), 1, "a.txt"},
+                                              {sequences(Corpus({1, 2}), 2), 1, "b.txt"}};
   const std::string message =
       error_of<ConfigError>([&] { Dataset(std::move(parts), {.sequence_length = 2}, "all"); });
   EXPECT_TRUE(has(message, "b.txt: 2 tokens form 0 sequences"));
@@ -126,7 +126,7 @@ Corpus documents(const std::vector<std::int64_t>& lengths) {
 
 TEST(PackedData, EveryTokenThatFollowsAnotherOfItsDocumentIsPredictedOnce) {
   const std::vector<std::int64_t> lengths = {3, 25, 1, 8, 2, 2, 11, 5};
-  const Dataset data(std::vector<Dataset::Part>{{packed(documents(lengths), 8)}},
+  const Dataset data(std::vector<Dataset::WeightedRows>{{packed(documents(lengths), 8)}},
                      {.sequence_length = 8, .shuffle = false}, "data");
   const StepData rows = data.training(0, data.training_rows());
   std::vector<std::int32_t> predicted;

@@ -54,11 +54,16 @@ TEST(Packing, RowsKeepTheirLabelsAndWeights) {
   EXPECT_EQ(row.documents, (Lengths{3, 2, 2}));
 }
 
+/// Returns a row of the documents 1 2 3 and 4 5.
+Row two_documents() {
+  const Row first{{1, 2, 3}}, second{{4, 5}};
+  const Row* const parts[] = {&first, &second};
+  return join(parts);
+}
+
 TEST(Packing, NothingPredictsTheFirstIdOfADocument) {
-  const std::vector<Row> rows = packed_rows(std::vector<Row>{{{1, 2, 3}}, {{4, 5}}}, 6);
-  ASSERT_EQ(rows.size(), 1U);
   StepData step = empty_step(1, 6);
-  append_row(rows[0], 0, step);
+  append_row(two_documents(), 0, step);
   EXPECT_EQ(step.ids, (Ids{1, 2, 3, 4, 5}));
   EXPECT_EQ(step.targets, (Ids{2, 3, -1, 5}));
   EXPECT_EQ(step.weights, (std::vector<float>{1, 1, 0, 1}));
@@ -68,7 +73,7 @@ TEST(Packing, NothingPredictsTheFirstIdOfADocument) {
 TEST(Packing, TheLastIdOfARowIsOnlyPredicted) {
   StepData step = empty_step(2, 4);
   append_row({{1, 2}}, 0, step);
-  append_row(packed_rows(std::vector<Row>{{{1, 2, 3}}, {{4, 5}}}, 4)[0], 1, step);
+  append_row(two_documents(), 1, step);
   EXPECT_EQ(step.documents, (Rows{{}, {3, 1}}));
   EXPECT_EQ(step.targets_of(1).back(), 5);
   EXPECT_TRUE(step.documents_of(0).empty());

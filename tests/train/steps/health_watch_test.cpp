@@ -138,7 +138,7 @@ TEST(HealthWatch, RaisesTheRateWhereEvenF32LosesUpdates) {
 
 TEST(HealthWatch, JudgesEachStageAtItsOwnLearningRate) {
   HealthWatch watch(policy("bf16-true"));
-  const auto see = [&](std::int64_t n, double lr, double lost, RunPart part) {
+  const auto see = [&](std::int64_t n, double lr, double lost, PartNumber part) {
     StepReport r = step(lr, {matrix("a.weight", lost)});
     r.step = n;
     watch.see(r, part);

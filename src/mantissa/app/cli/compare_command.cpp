@@ -5,7 +5,6 @@
 
 #include "mantissa/app/api/error.h"
 #include "mantissa/app/cli/common.h"
-#include "mantissa/app/cli/output.h"
 #include "mantissa/app/cli/signal_stop.h"
 #include "mantissa/core/disk/atomic.h"
 #include "mantissa/core/disk/look.h"

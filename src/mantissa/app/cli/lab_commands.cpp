@@ -3,7 +3,6 @@
 
 #include "mantissa/app/api/error.h"
 #include "mantissa/app/cli/common.h"
-#include "mantissa/app/cli/fit.h"
 #include "mantissa/app/cli/signal_stop.h"
 #include "mantissa/app/cli/terminal.h"
 #include "mantissa/core/base/counted.h"

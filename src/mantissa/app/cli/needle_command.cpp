@@ -5,7 +5,6 @@
 
 #include "mantissa/app/api/error.h"
 #include "mantissa/app/cli/common.h"
-#include "mantissa/app/cli/output.h"
 #include "mantissa/core/base/words.h"
 
 namespace mantissa::cli {

@@ -40,8 +40,8 @@ struct QuantTraits {
   int code_bits;
   int zero;
   bool minimum;
-  std::size_t scaled = 0;  // elements of a row that share a scale; 0: the whole row
-  bool apart = false;      // scales follow the codes of all rows
+  std::size_t per_scale = 0;  // elements of a row that share a scale; 0: the whole row
+  bool apart = false;         // scales follow the codes of all rows
 };
 
 inline constexpr QuantFormat kQuantFormats[] = {QuantFormat::q4_0, QuantFormat::q4_1,      QuantFormat::q5_0,
@@ -75,7 +75,7 @@ constexpr bool is_normal_float(QuantFormat f) {
 
 /// Returns true if a row may have `width` elements: whole blocks.
 constexpr bool takes_width(QuantFormat f, std::size_t width) {
-  return traits(f).scaled == 0 || width % traits(f).scaled == 0;
+  return traits(f).per_scale == 0 || width % traits(f).per_scale == 0;
 }
 
 /// Returns the bytes of `elements` of whole blocks, or of codes.
@@ -92,7 +92,7 @@ constexpr std::size_t quant_scales_begin(QuantFormat f, std::size_t rows, std::s
 
 /// Returns the number of scales of a matrix of a format whose scales lie apart.
 constexpr std::size_t quant_scales(QuantFormat f, std::size_t rows, std::size_t width) {
-  return traits(f).scaled == 0 ? rows : rows * width / traits(f).scaled;
+  return traits(f).per_scale == 0 ? rows : rows * width / traits(f).per_scale;
 }
 
 /// Returns the bytes of a matrix with its scales.

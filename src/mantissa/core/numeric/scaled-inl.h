@@ -1,4 +1,4 @@
-// Blocks with shared scales, in vectors, with the bits of round_block (core/numeric/scaled.h). Included once
+// Blocks with shared scales, in vectors, as core/numeric/scaled.h defines them. Included once
 // per instruction set (Highway's -inl.h idiom).
 #if defined(MANTISSA_NUMERIC_SCALED_INL_H_) == defined(HWY_TARGET_TOGGLE)
 #ifdef MANTISSA_NUMERIC_SCALED_INL_H_

@@ -4,7 +4,6 @@
 #include <cmath>
 #include <limits>
 
-#include "mantissa/core/numeric/round.h"
 
 #undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "mantissa/core/numeric/scaled.cpp"
@@ -31,15 +30,6 @@ namespace {
 
 HWY_EXPORT(RoundBlocksImpl);
 
-/// Rounds to the nearest element value of the format, ties to even, saturating at the largest.
-float round_element(const BlockTraits& t, float y) {
-  int exponent = 0;
-  std::frexp(y, &exponent);  // |y| in [2^(exponent − 1), 2^exponent)
-  const double step = std::ldexp(1.0, std::max(exponent - 1, t.min_normal_exp) - t.mantissa_bits);
-  const double rounded = std::nearbyint(static_cast<double>(y) / step) * step;
-  return static_cast<float>(std::copysign(std::min(std::abs(rounded), t.max_finite), y));
-}
-
 }  // namespace
 
 std::optional<BlockFormat> parse_block_format(std::string_view text) {
@@ -64,28 +54,6 @@ std::string_view formats_of_width(std::string_view text) {
     if (word == text) return formats;
   }
   return {};
-}
-
-void round_block(BlockFormat f, float* values, std::size_t n, float tensor_scale) {
-  const BlockTraits t = traits(f);
-  float amax = 0;
-  bool finite = true;
-  for (std::size_t i = 0; i < n; ++i) {
-    finite = finite && std::isfinite(values[i]);
-    amax = std::max(amax, std::abs(values[i]));
-  }
-  float scale = std::numeric_limits<float>::quiet_NaN(), whole = scale;
-  if (finite && t.power_of_two_scale) {
-    int exponent = -1000;
-    if (amax > 0) std::frexp(amax, &exponent);
-    scale = whole = std::ldexp(1.0F, std::max(exponent - 1 - t.max_exp, -127));
-  } else if (finite) {
-    const float most = amax / static_cast<float>(t.max_finite) / tensor_scale;
-    scale = static_cast<float>(round_to(most, Scalar::e4m3, {.saturate = true}));
-    whole = scale * tensor_scale;
-  }
-  for (std::size_t i = 0; i < n; ++i)
-    values[i] = scale == 0 ? std::copysign(0.0F, values[i]) : round_element(t, values[i] / whole) * scale;
 }
 
 void round_blocks(BlockFormat f, float* row, std::size_t n, float tensor_scale, SimdTarget target) {

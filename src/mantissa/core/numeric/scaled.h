@@ -67,14 +67,12 @@ std::optional<BlockFormat> parse_block_format(std::string_view text);
 /// words.
 std::string_view formats_of_width(std::string_view text);
 
-/// Rounds values[0, n), n ≤ traits(f).block, a block of `f`, to element × scale, in place.
+/// Rounds row[0, n) in blocks of traits(f).block, the first of which starts at row[0], to element × scale, in
+/// place.
 /// mx: the scale is 2^(⌊log2 amax⌋ − max_exp), at least 2^-127. Elements round to nearest even and saturate.
 /// nvfp4: the scale is e4m3(amax / 6 / tensor_scale) × tensor_scale, and elements round the same way. The
 /// result omits the factor tensor_scale; the caller multiplies the product by it. A block with a value that
 /// is not finite becomes NaN. A block of zeros stays zero.
-void round_block(BlockFormat f, float* values, std::size_t n, float tensor_scale = 1);
-
-/// Rounds row[0, n) in blocks, the first of which starts at row[0], with the bits of round_block.
 void round_blocks(BlockFormat f, float* row, std::size_t n, float tensor_scale = 1,
                   SimdTarget target = kBestTarget);
 

@@ -34,7 +34,7 @@ std::span<const OpDef* const> all_ops() {
       &kQuickGelu.forward, &kQuickGelu.gradient,
       &kSoftCap.forward, &kSoftCap.gradient,
       &kSum, &kSumUses, &kAccumulate,
-      &kCast, &kRound, &kRoundKv, &kQuantize,
+      &kCast, &kRound, &kRoundKv, &kStoreScaled,
       &kFused,
       &kLogProb, &kLogProbGrad, &kLogProbTraining,
       &kCacheAppend,

@@ -11,7 +11,7 @@ namespace mantissa::model {
 using graph::Builder;
 using graph::Init;
 
-struct Decoder::Tables {
+struct DecoderNetwork::Tables {
   struct Pair {
     ValueId cos, sin;
   };
@@ -39,7 +39,7 @@ struct Decoder::Tables {
   }
 };
 
-ValueId Decoder::trunk(NetworkBuilder& b, ValueId ids) const {
+ValueId DecoderNetwork::trunk(NetworkBuilder& b, ValueId ids) const {
   const Tables tables(b, s_);
   ValueId x = b.ops.gather("model.embed_tokens", ids, embedding(b), s_.padding_id);
   if (s_.embedding_scale != 1) x = b.ops.scale("model.embed_tokens", x, s_.embedding_scale);
@@ -47,13 +47,13 @@ ValueId Decoder::trunk(NetworkBuilder& b, ValueId ids) const {
   return norm(b, "model.norm", x, s_.hidden_size);
 }
 
-Head Decoder::head(NetworkBuilder& b) const {
+Head DecoderNetwork::head(NetworkBuilder& b) const {
   const ValueId weight =
       s_.tied_head ? embedding(b) : b.parameter("lm_head.weight", {s_.vocab_size, s_.hidden_size}, normal(1));
   return {"lm_head", weight, s_.logit_cap};
 }
 
-bool Decoder::depends_on_length(std::int64_t length) const {
+bool DecoderNetwork::depends_on_length(std::int64_t length) const {
   for (const Rope& rope : s_.ropes) {
     if (rope.scaling.kind == kernels::RopeScaling::Kind::dynamic && length > rope.scaling.original_positions)
       return true;
@@ -61,35 +61,36 @@ bool Decoder::depends_on_length(std::int64_t length) const {
   return false;
 }
 
-ValueId Decoder::embedding(NetworkBuilder& b) const {
+ValueId DecoderNetwork::embedding(NetworkBuilder& b) const {
   return b.parameter("model.embed_tokens.weight", {s_.vocab_size, s_.hidden_size}, normal(1));
 }
 
-Init Decoder::normal(double scale) const {
+Init DecoderNetwork::normal(double scale) const {
   return {Init::Kind::normal, s_.initializer_range * scale};
 }
 
 /// Weights whose results are added to the residual stream, 2L times in total, start smaller, so the variance
 /// does not grow with depth.
-double Decoder::residual_scale() const {
+double DecoderNetwork::residual_scale() const {
   return 1.0 / std::sqrt(2.0 * static_cast<double>(s_.layers.size()));
 }
 
-ValueId Decoder::norm(NetworkBuilder& b, const std::string& scope, ValueId x, std::int64_t channels) const {
+ValueId DecoderNetwork::norm(NetworkBuilder& b, const std::string& scope, ValueId x,
+                             std::int64_t channels) const {
   const Init::Kind start = s_.gain_offset == 0 ? Init::Kind::ones : Init::Kind::zeros;
   const ValueId gain = b.parameter(scope + ".weight", {channels}, {start, 0});
   return b.ops.rmsnorm(scope, x, gain, s_.norm_eps, s_.gain_offset);
 }
 
-ValueId Decoder::linear(NetworkBuilder& b, const std::string& scope, ValueId x, std::int64_t out, bool bias,
-                        double init_scale) const {
+ValueId DecoderNetwork::linear(NetworkBuilder& b, const std::string& scope, ValueId x, std::int64_t out,
+                               bool bias, double init_scale) const {
   const std::int64_t in = b.ops.graph().value(x).shape.last();
   const ValueId weight = b.parameter(scope + ".weight", {out, in}, normal(init_scale));
   if (!bias) return b.linear(scope, x, weight);
   return b.linear(scope, x, weight, b.parameter(scope + ".bias", {out}, {Init::Kind::zeros, 0}));
 }
 
-ValueId Decoder::block(NetworkBuilder& b, const Tables& tables, std::size_t layer, ValueId x) const {
+ValueId DecoderNetwork::block(NetworkBuilder& b, const Tables& tables, std::size_t layer, ValueId x) const {
   const std::string scope = fmt::format("model.layers.{}", layer);
   const auto normed = [&](const char* name, ValueId v) {
     return norm(b, fmt::format("{}.{}", scope, name), v, s_.hidden_size);
@@ -105,7 +106,7 @@ ValueId Decoder::block(NetworkBuilder& b, const Tables& tables, std::size_t laye
   return b.ops.add(mlp_scope, x, branch);
 }
 
-Decoder::Qkv Decoder::project(NetworkBuilder& b, const std::string& scope, ValueId x) const {
+DecoderNetwork::Qkv DecoderNetwork::project(NetworkBuilder& b, const std::string& scope, ValueId x) const {
   const std::int64_t queries = s_.heads * s_.head_dim, keys = s_.kv_heads * s_.head_dim;
   const auto projected = [&](const char* name, std::int64_t out) {
     return linear(b, scope + name, x, out, s_.qkv_bias);
@@ -117,8 +118,8 @@ Decoder::Qkv Decoder::project(NetworkBuilder& b, const std::string& scope, Value
   return {parts[0], parts[1], parts[2]};
 }
 
-ValueId Decoder::attention(NetworkBuilder& b, const Tables& tables, const DecoderLayer& layer,
-                           const std::string& scope, ValueId x) const {
+ValueId DecoderNetwork::attention(NetworkBuilder& b, const Tables& tables, const DecoderLayer& layer,
+                                  const std::string& scope, ValueId x) const {
   auto [q, k, v] = project(b, scope, x);
   if (s_.head_norms) {
     q = norm(b, scope + ".q_norm", q, s_.head_dim);
@@ -140,7 +141,7 @@ ValueId Decoder::attention(NetworkBuilder& b, const Tables& tables, const Decode
   return linear(b, scope + ".o_proj", out, s_.hidden_size, s_.output_bias, residual_scale());
 }
 
-ValueId Decoder::mlp(NetworkBuilder& b, const std::string& scope, ValueId x) const {
+ValueId DecoderNetwork::mlp(NetworkBuilder& b, const std::string& scope, ValueId x) const {
   const auto projected = [&](const char* name, std::int64_t out) {
     return linear(b, scope + name, x, out, s_.mlp_bias);
   };

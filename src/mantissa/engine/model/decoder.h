@@ -83,9 +83,9 @@ std::vector<bool> read_layer_types(const FieldReader& fields, std::int64_t layer
 /// Sets the window of the layers for which `windowed` is true.
 void set_windows(DecoderSpec& spec, std::int64_t window, const std::vector<bool>& windowed);
 
-class Decoder : public Network {
+class DecoderNetwork : public Network {
  public:
-  explicit Decoder(DecoderSpec spec) : s_(std::move(spec)) {}
+  explicit DecoderNetwork(DecoderSpec spec) : s_(std::move(spec)) {}
 
   const DecoderSpec& spec() const { return s_; }
 

@@ -144,7 +144,7 @@ void set_windows(DecoderSpec& spec, std::int64_t window, const std::vector<bool>
   for (std::size_t i = 0; i < windowed.size(); ++i) spec.layers[i].window = windowed[i] ? window : 0;
 }
 
-void Decoder::write(nlohmann::json& out) const {
+void DecoderNetwork::write(nlohmann::json& out) const {
   out["hidden_size"] = s_.hidden_size;
   out["intermediate_size"] = s_.intermediate_size;
   out["num_hidden_layers"] = s_.layers.size();

@@ -5,7 +5,6 @@
 #include <algorithm>
 
 #include "mantissa/core/base/error.h"
-#include "mantissa/core/base/suggest.h"
 #include "mantissa/engine/optim/rules.h"
 
 namespace mantissa::optim {

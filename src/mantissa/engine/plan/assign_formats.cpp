@@ -135,7 +135,7 @@ class Lowering {
   BufferId copy_of(BufferId master, Scalar type) {
     Slot& slot = program_.slots[static_cast<std::size_t>(program_.buffer(master).slot)];
     for (const BufferId c : slot.copies) {
-      if (program_.buffer(c).type == type && !program_.buffer(c).quantization) return c;
+      if (program_.buffer(c).type == type && !program_.buffer(c).scaled) return c;
     }
     const Buffer m = program_.buffer(master);
     const BufferId c =
@@ -204,20 +204,20 @@ class Lowering {
 
   /// Returns a copy of `b` with scales. The weight set writes copies of weights. For an activation, a step
   /// before its first reader writes the copy.
-  Operand quantized(const Node& node, BufferId b, Quantization q, const precision::Resolved& r,
+  Operand as_scaled(const Node& node, BufferId b, ScaledStorage q, const precision::Resolved& r,
                     Scalar element) {
     const Buffer from = program_.buffer(b);
     q.scale = scale_of(program_, from, q, r, element);
-    for (const BufferId c : quantized_[b]) {
-      if (program_.buffer(c).quantization == q && program_.buffer(c).type == element) return {c, element};
+    for (const BufferId c : scaled_[b]) {
+      if (program_.buffer(c).scaled == q && program_.buffer(c).type == element) return {c, element};
     }
     const bool weight = from.home == Home::master;
     const BufferId to =
         add_buffer(fmt::format("{}:{}{}", from.name, q.blocks ? traits(*q.blocks).name : name(element),
                                q.along_rows ? ".rows" : ""),
                    from.shape, element, weight ? Home::copy : Home::activation, graph::kNone);
-    program_.buffer(to).quantization = q;
-    quantized_[b].push_back(to);
+    program_.buffer(to).scaled = q;
+    scaled_[b].push_back(to);
     if (weight) {
       program_.buffer(to).slot = from.slot;
       program_.slots[static_cast<std::size_t>(from.slot)].copies.push_back(to);
@@ -266,8 +266,8 @@ class Lowering {
   Operand as_factor(const Node& node, std::size_t i, const precision::Resolved& r, BufferId b) {
     const Buffer& from = program_.buffer(b);
     Scalar element = from.type;
-    if (const std::optional<Quantization> q = quantization_of(node, i, r, element))
-      return quantized(node, b, *q, r, element);
+    if (const std::optional<ScaledStorage> q = scaled_storage_of(node, i, r, element))
+      return as_scaled(node, b, *q, r, element);
     const Factor factor = factor_of(r);
     const Scalar compute = factor.format;
     if (factor.parts > 1) return {b, factor};
@@ -381,7 +381,7 @@ class Lowering {
   std::vector<BufferId> buffer_of_;
   std::map<std::pair<BufferId, Scalar>, std::pair<BufferId, Phase>> casts_;
   std::map<std::pair<BufferId, Scalar>, BufferId> lowered_;  // constants
-  std::map<BufferId, std::vector<BufferId>> quantized_;      // copies of a buffer with scales
+  std::map<BufferId, std::vector<BufferId>> scaled_;         // copies of a buffer with scales
 };
 
 }  // namespace

@@ -208,7 +208,7 @@ class UpdateLowering {
     const Slot* slot = written_slot(p_, s);
     if (slot == nullptr) return;
     for (const BufferId c : slot->copies) {
-      if (!p_.buffer(c).quantization) s.outputs.push_back(c);
+      if (!p_.buffer(c).scaled) s.outputs.push_back(c);
     }
   }
 

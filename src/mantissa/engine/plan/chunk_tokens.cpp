@@ -59,7 +59,7 @@ class Chunking {
   static std::size_t at(BufferId b) { return static_cast<std::size_t>(b); }
   BufferId root(BufferId b) const { return p_.buffer(b).parent == kNoBuffer ? b : p_.buffer(b).parent; }
   bool has_scale(BufferId b) const {
-    const auto& q = p_.buffer(b).quantization;
+    const auto& q = p_.buffer(b).scaled;
     return q && q->scale >= 0;
   }
 
@@ -75,7 +75,7 @@ class Chunking {
     });
     // The scale of a whole tensor is known only after its last token.
     const bool needs_all = std::ranges::any_of(s.outputs, [&](BufferId b) {
-      return has_scale(b) && p_.scales[static_cast<std::size_t>(p_.buffer(b).quantization->scale)].current;
+      return has_scale(b) && p_.scales[static_cast<std::size_t>(p_.buffer(b).scaled->scale)].current;
     });
     const Buffer& out = p_.buffer(s.outputs[0]);
     const bool separate = s.op->per_token && out.shape.has_tokens();

@@ -29,8 +29,8 @@ precision::Pass pass_of(graph::Phase phase) {
 
 Layout Buffer::layout() const {
   Layout l{.type = type, .integer = integer};
-  if (quantization && quantization->blocks && (home == Home::copy || !quantization->along_rows))
-    l.blocks = Blocks{*quantization->blocks, quantization->along_rows};
+  if (scaled && scaled->blocks && (home == Home::copy || !scaled->along_rows))
+    l.blocks = Blocks{*scaled->blocks, scaled->along_rows};
   return l;
 }
 

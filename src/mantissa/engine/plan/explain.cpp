@@ -96,14 +96,13 @@ std::string accumulator_name(const Program& p, const Step& s) {
 
 /// Returns the format of a buffer's values, which can be a block format.
 std::string held_in(const Buffer& b) {
-  return b.quantization && b.quantization->blocks ? std::string(traits(*b.quantization->blocks).name)
-                                                  : format_name(b);
+  return b.scaled && b.scaled->blocks ? std::string(traits(*b.scaled->blocks).name) : format_name(b);
 }
 
 /// Returns the format of a factor: its name in the policy, or its scaled storage format.
 std::string factor_text(const Program& p, const Operand& o) {
   const Buffer& b = p.buffer(o.buffer);
-  return b.quantization ? held_in(b) : std::string(o.factors);
+  return b.scaled ? held_in(b) : std::string(o.factors);
 }
 
 /// Returns for example "bf16x3", or both formats of a product: "e5m2·e4m3".
@@ -191,7 +190,7 @@ std::vector<FormatUse> formats_used(const Program& p) {
     if (rounds_sums(s)) add(std::string(name(s.accumulator.format)), true, "sums of " + use_text(s));
     for (const Operand& o : s.inputs) {
       const Buffer& in = p.buffer(o.buffer);
-      if (in.quantization && in.quantization->blocks) add(held_in(in), true, use_text(s));
+      if (in.scaled && in.scaled->blocks) add(held_in(in), true, use_text(s));
     }
   }
   if (p.shards > 1) add(std::string(name(p.reduce)), false, "sums of gradients over shards");

@@ -145,7 +145,7 @@ class Table {
     const Slot* slot = written_slot(p_, s);
     if (slot == nullptr) return;
     for (const BufferId c : slot->copies) {  // those under scales are written after the update
-      if (!p_.buffer(c).quantization) rule_of(s).weights.written.add(name(p_.buffer(c).type));
+      if (!p_.buffer(c).scaled) rule_of(s).weights.written.add(name(p_.buffer(c).type));
     }
   }
 

@@ -45,13 +45,13 @@ void check(const Program& p, const Slot& slot, const QuantizedMatrix& quants, co
   const std::int64_t width = quants.transposed ? slot.shape.leading() : slot.shape.last();
   if (!takes_width(quants.format, static_cast<std::size_t>(width))) {
     refuse(fmt::format("its rows have {} elements, and {} needs a multiple of {}", width, format,
-                       traits(quants.format).scaled),
+                       traits(quants.format).per_scale),
            "hold it in int8, or in the policy's formats");
   }
   const std::string scope = slot.name.substr(0, slot.name.rfind('.'));
   for (const Operand* o : reads.operands) {
     const Buffer& b = p.buffer(o->buffer);
-    if (b.quantization) {
+    if (b.scaled) {
       refuse("the policy multiplies it under scales",
              fmt::format("--rule '{}: compute=bf16', or hold it in the policy's formats", scope));
     }

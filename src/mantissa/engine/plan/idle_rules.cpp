@@ -4,7 +4,6 @@
 
 #include "mantissa/core/base/error.h"
 #include "mantissa/engine/plan/explain.h"
-#include "mantissa/engine/plan/passes.h"
 #include "mantissa/engine/plan/rules.h"
 
 namespace mantissa::plan {
@@ -43,7 +42,7 @@ bool same(const Step& a, const Step& b) {
 }
 
 bool same(const Buffer& a, const Buffer& b) {
-  return a.type == b.type && a.home == b.home && a.quantization == b.quantization;
+  return a.type == b.type && a.home == b.home && a.scaled == b.scaled;
 }
 
 bool same(const ScaleSlot& a, const ScaleSlot& b) {

@@ -12,10 +12,10 @@ namespace mantissa::plan {
 using graph::Node;
 using graph::Read;
 
-std::optional<Quantization> quantization_of(const Node& node, std::size_t i, const precision::Resolved& r,
-                                            Scalar& element) {
+std::optional<ScaledStorage> scaled_storage_of(const Node& node, std::size_t i, const precision::Resolved& r,
+                                               Scalar& element) {
   if (!is_linear(node) || r.compute->scaled == precision::Scaled::none) return std::nullopt;
-  Quantization q;
+  ScaledStorage q;
   if (r.compute->scaled == precision::Scaled::block) {
     q.blocks = r.compute->block;
     q.along_rows = node.op->sums_across_rows != nullptr && node.op->sums_across_rows(node.attributes, i);
@@ -26,7 +26,7 @@ std::optional<Quantization> quantization_of(const Node& node, std::size_t i, con
   return q;
 }
 
-std::int32_t scale_of(Program& program, const Buffer& from, const Quantization& q,
+std::int32_t scale_of(Program& program, const Buffer& from, const ScaledStorage& q,
                       const precision::Resolved& r, Scalar element) {
   const bool nvfp4 = q.blocks == BlockFormat::nvfp4;
   if ((q.blocks && !nvfp4) || r.scaling == precision::Scaling::none) return -1;

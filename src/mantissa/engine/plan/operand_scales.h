@@ -10,12 +10,12 @@ namespace mantissa::plan {
 
 /// Returns how input i of a Linear op is stored with scales. Returns null for other ops, and if the compute
 /// format has no scales. Sets `element` to the type of the buffer that stores the elements.
-std::optional<Quantization> quantization_of(const graph::Node& node, std::size_t i,
-                                            const precision::Resolved& r, Scalar& element);
+std::optional<ScaledStorage> scaled_storage_of(const graph::Node& node, std::size_t i,
+                                               const precision::Resolved& r, Scalar& element);
 
 /// Returns the index of the scale for `from` stored as `element`, or -1 if no tensor scale is needed. Adds
 /// the scale to `program` at its first use. All uses with the same settings share it.
-std::int32_t scale_of(Program& program, const Buffer& from, const Quantization& q,
+std::int32_t scale_of(Program& program, const Buffer& from, const ScaledStorage& q,
                       const precision::Resolved& r, Scalar element);
 
 /// Throws ConfigError if the factors of a product have different numbers of parts.

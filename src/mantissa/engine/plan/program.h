@@ -27,11 +27,11 @@ enum class Home : std::uint8_t { input, constant, state, gradient, activation, m
 
 /// How a buffer stores scaled values: with one scale, or with scales of blocks (core/numeric/scaled.h).
 /// Buffer::layout() states whether blocks are packed.
-struct Quantization {
+struct ScaledStorage {
   std::optional<BlockFormat> blocks;  // null: one scale, in the buffer's format
   bool along_rows = false;            // true: blocks lie along columns; false: along rows
   std::int32_t scale = -1;            // index in Program::scales; -1: none
-  friend bool operator==(const Quantization&, const Quantization&) = default;
+  friend bool operator==(const ScaledStorage&, const ScaledStorage&) = default;
 };
 
 /// The scale of one tensor.
@@ -52,7 +52,7 @@ struct Buffer {
   Home home = Home::activation;
   graph::ValueId value = graph::kNone;  // the value of the graph; kNone for partial results
   std::int32_t slot = -1;               // for masters, copies and kept states: the parameter slot
-  std::optional<Quantization> quantization = {};
+  std::optional<ScaledStorage> scaled = {};
   /// A master that is held in quantized blocks, whose values steps round to `type`; it has no copies.
   std::optional<QuantizedMatrix> quants = {};
   /// The policy field that determines the type of a step's result, or "".

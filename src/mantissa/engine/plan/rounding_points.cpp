@@ -24,7 +24,7 @@ const Buffer* master_of(const Program& p, const Buffer& b) {
 }
 
 std::optional<BlockFormat> blocks_of(const Buffer& b) {
-  return b.quantization ? b.quantization->blocks : std::nullopt;
+  return b.scaled ? b.scaled->blocks : std::nullopt;
 }
 
 std::string last_part(const std::string& name) {
@@ -90,7 +90,7 @@ class Finder {
   /// True if a product rounds this input, without a scale, to a format with fewer values.
   static bool is_rounded_factor(const Step& step, const Operand& operand, const Buffer& b, std::size_t i) {
     const bool factor = step.op->reads[std::min(i, step.op->reads.size() - 1)] == graph::Read::matmul;
-    return factor && !b.quantization && !b.quants && loses(b.type, operand.operand);
+    return factor && !b.scaled && !b.quants && loses(b.type, operand.operand);
   }
 
   void add_inside(const Step& step) {
@@ -125,7 +125,7 @@ class Finder {
     const Buffer& b = p_.buffer(step.outputs[o]);
     if (b.integer) return;
     const std::string name = result_name(p_, step, o);
-    const bool narrow = !holds(b.type, p_.arithmetic) || b.quantization;
+    const bool narrow = !holds(b.type, p_.arithmetic) || b.scaled;
     if (step.addend != kNoBuffer && !holds(step.rounded, p_.arithmetic)) {
       add({.kind = RoundingKind::term, .step = &step, .index = o, .format = step.rounded});
       if (narrow)

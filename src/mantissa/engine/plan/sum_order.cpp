@@ -41,9 +41,9 @@ SumOrder order_by_factors(const Program& program, const Step& step) {
   if (program.arithmetic == Scalar::f64) return SumOrder::chain;
   bool exact = !counts_compute(step) || is_exact(step.compute), scaled = false;
   for (const Operand& o : factors_of(step)) {
-    const auto& quantization = program.buffer(o.buffer).quantization;
+    const auto& storage = program.buffer(o.buffer).scaled;
     exact = exact && is_exact(o.operand);
-    scaled = scaled || (quantization && quantization->scale >= 0);
+    scaled = scaled || (storage && storage->scale >= 0);
   }
   return exact && !(scaled && rounds_sums(step)) ? SumOrder::tile : SumOrder::chain;
 }

@@ -58,8 +58,8 @@ class Viewing {
   /// A matrix of plain elements in the arena that one step writes.
   bool is_plain(BufferId b) const {
     const Buffer& buffer = p_.buffer(b);
-    return buffer.home == Home::activation && !buffer.integer && !buffer.quantization &&
-           buffer.shape.rank() >= 2 && buffer.shape.dims().back().axis == Axis::fixed && writes_[at(b)] == 1;
+    return buffer.home == Home::activation && !buffer.integer && !buffer.scaled && buffer.shape.rank() >= 2 &&
+           buffer.shape.dims().back().axis == Axis::fixed && writes_[at(b)] == 1;
   }
 
   /// A part that may lie in `whole`: nothing else shares its memory, and nobody reads it by its name.

@@ -8,7 +8,7 @@
 
 #include "mantissa/core/numeric/convert.h"
 #include "mantissa/engine/runtime/packed.h"
-#include "mantissa/kernels/quantize.h"
+#include "mantissa/kernels/round.h"
 
 namespace mantissa::runtime {
 namespace {
@@ -107,8 +107,8 @@ void round_piece(const kernels::Context& ctx, const T* values, std::size_t n, co
   kernels::Context one_thread = ctx;  // a part is converted by the thread that counts it
   one_thread.threads = 1;
   Piece<double> codes;  // enough for every format
-  kernels::round_to(one_thread, static_cast<std::int64_t>(n), values, kTypeOf<T>, codes.data(), format,
-                    how.saturate, how.flush_subnormals);
+  kernels::round_tensor(one_thread, static_cast<std::int64_t>(n), values, kTypeOf<T>, codes.data(), format,
+                        how.saturate, how.flush_subnormals);
   load_row(codes.data(), format, 0, n, rounded);
 }
 

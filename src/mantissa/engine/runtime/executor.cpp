@@ -54,8 +54,8 @@ void Executor::bind_weights(const WeightSet& weights) {
       if (const InterleavedWeights* copies = weights.interleaved())
         bindings_[b].interleaved = copies->find(bindings_[b].memory);
     }
-    if (buffer.quantization && buffer.quantization->scale >= 0)
-      bindings_[b].scale = weights.scale(*program_, buffer.quantization->scale);
+    if (buffer.scaled && buffer.scaled->scale >= 0)
+      bindings_[b].scale = weights.scale(*program_, buffer.scaled->scale);
   }
   const auto check = [&](BufferId id) {
     if (id == plan::kNoBuffer) return;

@@ -6,7 +6,7 @@
 #include "mantissa/core/numeric/round.h"
 #include "mantissa/engine/runtime/count_parts.h"
 #include "mantissa/kernels/block_losses.h"
-#include "mantissa/kernels/quantize.h"
+#include "mantissa/kernels/scaled.h"
 
 namespace mantissa::runtime {
 namespace {
@@ -131,10 +131,10 @@ void HealthProbe::measure_copies(std::size_t slot) {
   const Matrix master = weights.master(slot);
   for (const plan::BufferId id : program.slots[slot].copies) {
     const plan::Buffer& copy = program.buffer(id);
-    const bool scaled = copy.quantization && copy.quantization->scale >= 0;
+    const bool scaled = copy.scaled && copy.scaled->scale >= 0;
     const bool blocks = copy.layout().blocks.has_value();
     if (bytes_of(copy.type) > 1 && !blocks) continue;
-    const TensorScale* scale = scaled ? weights.scale(program, copy.quantization->scale) : nullptr;
+    const TensorScale* scale = scaled ? weights.scale(program, copy.scaled->scale) : nullptr;
     if (scaled && scale == nullptr) continue;
     if (blocks) {
       measure_blocks(slot, id, scale);

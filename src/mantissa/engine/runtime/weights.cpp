@@ -8,7 +8,7 @@
 #include "mantissa/core/base/error.h"
 #include "mantissa/core/numeric/normal.h"
 #include "mantissa/core/numeric/philox.h"
-#include "mantissa/kernels/quantize.h"
+#include "mantissa/kernels/scaled.h"
 #include "mantissa/kernels/update.h"
 
 namespace mantissa::runtime {
@@ -52,7 +52,7 @@ std::vector<bool> read_weights(const plan::Program& program) {
     const plan::Buffer& b = program.buffer(id);
     read[static_cast<std::size_t>(id)] = true;
     // A copy under scales is computed from its master.
-    if (b.quantization)
+    if (b.scaled)
       read[static_cast<std::size_t>(program.slots[static_cast<std::size_t>(b.slot)].master_buffer)] = true;
   };
   for (const plan::Step& s : program.steps) {
@@ -76,8 +76,8 @@ namespace {
 
 /// Returns the scale of a copy's values, or null.
 const plan::ScaleSlot* scale_of(const plan::Program& program, const plan::Buffer& buffer) {
-  if (!buffer.quantization || buffer.quantization->scale < 0) return nullptr;
-  return &program.scales.at(static_cast<std::size_t>(buffer.quantization->scale));
+  if (!buffer.scaled || buffer.scaled->scale < 0) return nullptr;
+  return &program.scales.at(static_cast<std::size_t>(buffer.scaled->scale));
 }
 
 }  // namespace
@@ -105,7 +105,7 @@ std::vector<QuantizedReads> quantized_reads(const plan::Program& program) {
   }
   for (std::size_t b = 0; b < reads.size(); ++b) {
     const plan::Buffer& buffer = program.buffers[b];
-    if (!is_weight(buffer) || buffer.quantization || buffer.type == Scalar::f64 || buffer.shape.rank() != 2)
+    if (!is_weight(buffer) || buffer.scaled || buffer.type == Scalar::f64 || buffer.shape.rank() != 2)
       reads[b] = {};
   }
   return reads;
@@ -159,10 +159,9 @@ void WeightSet::release_unread(plan::BufferId id, std::span<const std::byte> par
 }
 
 bool WeightSet::Copy::holds(const plan::Buffer& b, const plan::ScaleSlot* its_scale) const {
-  const auto& mine = buffer->quantization;
-  if (buffer->type != b.type || mine.has_value() != b.quantization.has_value()) return false;
-  if (mine && (mine->blocks != b.quantization->blocks || mine->along_rows != b.quantization->along_rows))
-    return false;
+  const auto& mine = buffer->scaled;
+  if (buffer->type != b.type || mine.has_value() != b.scaled.has_value()) return false;
+  if (mine && (mine->blocks != b.scaled->blocks || mine->along_rows != b.scaled->along_rows)) return false;
   return scale == nullptr || its_scale == nullptr ? scale == its_scale : scale->name == its_scale->name;
 }
 
@@ -188,7 +187,7 @@ void WeightSet::add(const plan::Program& program) {
       // A program's copies differ; only those of another program may be here already.
       if (!first && std::ranges::any_of(p->copies, [&](const Copy& c) { return c.holds(b, scale); }))
         continue;
-      p->copies.push_back({&b, scale, !first || b.quantization.has_value(), nullptr});
+      p->copies.push_back({&b, scale, !first || b.scaled.has_value(), nullptr});
     }
   }
 }
@@ -224,7 +223,7 @@ WeightSet::Place WeightSet::place(const plan::Program& program, BufferId id) con
   const plan::Buffer& wanted = program.buffer(id);
   const Parameter* p = parameter(program.slots.at(static_cast<std::size_t>(wanted.slot)).name);
   if (p == nullptr || p->slot->shape != wanted.shape) return {};
-  if (p->master_buffer->quants && !wanted.quantization) return {p->master, p->quants};
+  if (p->master_buffer->quants && !wanted.scaled) return {p->master, p->quants};
   if (wanted.home == plan::Home::master)
     return p->slot->master == wanted.type ? Place{p->master, p->quants} : Place{};
   for (const Copy& c : p->copies) {
@@ -290,13 +289,13 @@ void WeightSet::draw(std::size_t parameter, std::uint64_t seed) {
     };
     if (p.master != nullptr) store(p.master, slot.master, rounded);
     for (const Copy& c : p.copies) {
-      if (c.data == nullptr || c.buffer->quantization) continue;
+      if (c.data == nullptr || c.buffer->scaled) continue;
       kernels::cast({.simd = ctx.simd}, n, rounded.data(), slot.master, copied.data(), c.buffer->type);
       store(c.data, c.buffer->type, copied);
     }
   });
   for (const Copy& c : p.copies) {
-    if (c.data != nullptr && c.buffer->quantization) refresh(p, c);
+    if (c.data != nullptr && c.buffer->scaled) refresh(p, c);
   }
 }
 
@@ -333,17 +332,17 @@ void WeightSet::refresh(const Parameter& p, const Copy& copy) {
   const plan::Buffer& b = *copy.buffer;
   const Matrix master{p.master, p.slot->master, p.slot->shape.last()};
   const Matrix to{copy.data, b.type, b.shape.last()};
-  if (!b.quantization) {
+  if (!b.scaled) {
     kernels::cast(device_->host(), p.slot->shape.count(), master.data, master.type, to.data, to.type);
     return;
   }
-  const kernels::Quantize how{.blocks = b.quantization->blocks,
-                              .along_rows = b.quantization->along_rows,
-                              .packed = b.layout().blocks.has_value(),
-                              .current = copy.scale != nullptr && copy.scale->current,
-                              .margin = copy.scale != nullptr ? copy.scale->margin : 0};
-  kernels::quantize(device_->host(), b.shape.leading(), b.shape.last(), master, to, how,
-                    copy.scale == nullptr ? nullptr : scales_->find(copy.scale->name));
+  const kernels::StoreScaled how{.blocks = b.scaled->blocks,
+                                 .along_rows = b.scaled->along_rows,
+                                 .packed = b.layout().blocks.has_value(),
+                                 .current = copy.scale != nullptr && copy.scale->current,
+                                 .margin = copy.scale != nullptr ? copy.scale->margin : 0};
+  kernels::store_scaled(device_->host(), b.shape.leading(), b.shape.last(), master, to, how,
+                        copy.scale == nullptr ? nullptr : scales_->find(copy.scale->name));
 }
 
 void WeightSet::refresh_copies() {

@@ -101,7 +101,7 @@ void AdaptedWeight::quantize(const io::WeightFiles& base, const std::string& nam
     throw ConfigError(fmt::format(
         "{} cannot be held in {}: its rows have {} elements, and {} needs a multiple of {}. Fix: --base "
         "int8, or --base params",
-        name, traits(*format_).name, inputs, traits(*format_).name, traits(*format_).scaled));
+        name, traits(*format_).name, inputs, traits(*format_).name, traits(*format_).per_scale));
   }
   blocks_.resize(quant_bytes(*format_, outputs, inputs));
   kernels::quantize_matrix(ctx, {*format_, outputs, inputs, blocks_.data()}, values, outputs_are_columns_);

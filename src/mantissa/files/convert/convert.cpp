@@ -100,12 +100,12 @@ class Converter {
   disk::Target given() const { return disk::given(request_.out, request_.overwrite); }
 
   /// Rewrites one weight file. Returns false if it was stopped.
-  bool rewrite(const io::TensorSource& in, std::span<const Part> parts, const disk::Target& out,
+  bool rewrite(const io::TensorSource& in, std::span<const OutputTensor> outputs, const disk::Target& out,
                const Metadata& metadata) {
     const auto done =
-        rewrite_file(in, parts, request_.container(), out, metadata, request_.change, ctx_, stop_);
+        rewrite_file(in, outputs, request_.container(), out, metadata, request_.change, ctx_, stop_);
     if (!done) return false;
-    for (const Part& part : parts) result_.bytes_in += part.tensor->end - part.tensor->begin;
+    for (const OutputTensor& output : outputs) result_.bytes_in += output.tensor->end - output.tensor->begin;
     for (const RewrittenTensor& t : *done) {
       const auto count = static_cast<std::uint64_t>(
           std::max<std::int64_t>(0, io::TensorInfo{t.name, t.to, t.shape, 0, 0}.count()));
@@ -128,11 +128,11 @@ class Converter {
   bool one_file(const io::WeightFiles& files, const disk::Target& out) {
     result_.notes = files.notes();
     const JoinedSource in(files);
-    const std::vector<Part> parts = parts_of(files, in);
-    Metadata metadata = metadata_after(in.metadata(), parts, request_.change);
+    const std::vector<OutputTensor> outputs = outputs_of(files, in);
+    Metadata metadata = metadata_after(in.metadata(), outputs, request_.change);
     if (request_.writes_directory() && request_.layout == Layout::hugging_face)
       metadata.emplace("format", "pt");  // required by transformers
-    return rewrite(in, parts, out, metadata);
+    return rewrite(in, outputs, out, metadata);
   }
 
   bool model() {
@@ -150,10 +150,10 @@ class Converter {
 
   bool each_shard(const io::WeightFiles& files, const fs::path& to) {
     for (const io::SafetensorsReader& shard : files.shards()) {
-      const std::vector<Part> parts = parts_of(files, shard);
-      Metadata metadata = metadata_after(shard.metadata(), parts, request_.change);
+      const std::vector<OutputTensor> outputs = outputs_of(files, shard);
+      Metadata metadata = metadata_after(shard.metadata(), outputs, request_.change);
       metadata.emplace("format", "pt");  // required by transformers
-      if (!rewrite(shard, parts, to / shard.path().filename(), metadata)) return false;
+      if (!rewrite(shard, outputs, to / shard.path().filename(), metadata)) return false;
     }
     return true;
   }
@@ -189,24 +189,24 @@ class Converter {
 
   /// Returns all tensors of a file under their own names, except scales that are multiplied into weights, and
   /// a head that is tied to another tensor.
-  std::vector<Part> parts_of(const io::WeightFiles& files, const io::TensorSource& in) {
+  std::vector<OutputTensor> outputs_of(const io::WeightFiles& files, const io::TensorSource& in) {
     const bool applies = request_.change.format && io::bytes_of(io::dtype_of(*request_.change.format)) > 1;
     const bool quantized =
         applies && std::any_of(files.tensors().begin(), files.tensors().end(), [&](const io::TensorInfo& t) {
           return io::scalar_of(t.dtype) && io::bytes_of(t.dtype) == 1 && files.scale_of(t.name) != nullptr;
         });
-    std::vector<Part> parts;
+    std::vector<OutputTensor> outputs;
     for (const io::TensorInfo& tensor : in.tensors()) {
       if (quantized && is_scale_name(tensor.name)) continue;
       if (is_tied_head(in, tensor)) continue;
-      Part part{&tensor, tensor.name};
-      if (quantized && io::scalar_of(tensor.dtype)) part.scale = WeightScale::of(files, tensor, block_);
-      scaled_ += part.scale != nullptr ? 1 : 0;
+      OutputTensor output{&tensor, tensor.name};
+      if (quantized && io::scalar_of(tensor.dtype)) output.scale = WeightScale::of(files, tensor, block_);
+      scaled_ += output.scale != nullptr ? 1 : 0;
       if (const auto found = request_.adapters.find(tensor.name); found != request_.adapters.end())
-        part.adapter = found->second;
-      parts.push_back(std::move(part));
+        output.adapter = found->second;
+      outputs.push_back(std::move(output));
     }
-    return parts;
+    return outputs;
   }
 
   /// True for a head that the model shares with another tensor. transformers does not store it a second time.
@@ -252,21 +252,21 @@ class Converter {
     constexpr std::string_view kMaster = "master.";
     const io::StateReader state(request_.in.path);
     const io::SafetensorsReader& in = state.tensors().shards().front();
-    std::vector<Part> parts;
+    std::vector<OutputTensor> outputs;
     for (const io::TensorInfo& tensor : in.tensors()) {
-      if (tensor.name.starts_with(kMaster)) parts.push_back({&tensor, tensor.name.substr(kMaster.size())});
+      if (tensor.name.starts_with(kMaster)) outputs.push_back({&tensor, tensor.name.substr(kMaster.size())});
     }
     Metadata metadata = {{"format", "pt"},
                          {kPolicyKey, state.header().policy},
                          {kHistoryKey, fmt::format("masters of the state of step {}", state.header().step)}};
-    if (const std::optional<Scalar> masters = narrowest(parts)) metadata[kRoundedToKey] = name(*masters);
+    if (const std::optional<Scalar> masters = narrowest(outputs)) metadata[kRoundedToKey] = name(*masters);
     if (std::string amax = io::amax_of_state(in); !amax.empty()) metadata[io::kAmaxKey] = std::move(amax);
-    metadata = metadata_after(std::move(metadata), parts, request_.change);
-    if (!request_.writes_directory()) return rewrite(in, parts, given(), metadata);
+    metadata = metadata_after(std::move(metadata), outputs, request_.change);
+    if (!request_.writes_directory()) return rewrite(in, outputs, given(), metadata);
     disk::AtomicDirectory out(request_.out, given().existing);
-    if (!rewrite(in, parts, out.beside() / request_.weights_name(), metadata)) return false;
+    if (!rewrite(in, outputs, out.beside() / request_.weights_name(), metadata)) return false;
     const io::Dtype dtype = request_.change.format ? io::dtype_of(*request_.change.format)
-                            : narrowest(parts)     ? io::dtype_of(*narrowest(parts))
+                            : narrowest(outputs)   ? io::dtype_of(*narrowest(outputs))
                                                    : io::Dtype::f32;
     disk::write_file_atomic(out.beside() / "config.json",
                             config_with_dtype(state.header().model_config, request_.in.path, dtype));
@@ -277,10 +277,10 @@ class Converter {
     return true;
   }
 
-  static std::optional<Scalar> narrowest(const std::vector<Part>& parts) {
+  static std::optional<Scalar> narrowest(const std::vector<OutputTensor>& outputs) {
     std::optional<Scalar> format;
-    for (const Part& part : parts) {
-      const std::optional<Scalar> s = io::scalar_of(part.tensor->dtype);
+    for (const OutputTensor& output : outputs) {
+      const std::optional<Scalar> s = io::scalar_of(output.tensor->dtype);
       if (s && (!format || mantissa::bytes_of(*s) < mantissa::bytes_of(*format))) format = s;
     }
     return format;

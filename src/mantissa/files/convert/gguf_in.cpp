@@ -7,7 +7,6 @@
 
 #include "mantissa/core/disk/atomic.h"
 #include "mantissa/core/numeric/convert.h"
-#include "mantissa/core/numeric/round.h"
 #include "mantissa/files/gguf/origin.h"
 
 namespace mantissa::convert {
@@ -62,19 +61,19 @@ std::optional<Result> convert_gguf(const Request& request, const kernels::Contex
                                    const std::stop_token& stop) {
   const gguf::ForeignModel model = open_gguf(request.in.weights);
   const io::TensorSource& weights = *model.weights;
-  std::vector<Part> parts;
-  for (const io::TensorInfo& tensor : weights.tensors()) parts.push_back({&tensor, tensor.name});
+  std::vector<OutputTensor> outputs;
+  for (const io::TensorInfo& tensor : weights.tensors()) outputs.push_back({&tensor, tensor.name});
   std::optional<disk::AtomicDirectory> directory;
   const disk::Target given = disk::given(request.out, request.overwrite);
   if (request.writes_directory()) directory.emplace(request.out, given.existing);
   const disk::Target file = directory ? disk::Target(directory->beside() / request.weights_name()) : given;
   Result result;
-  const Metadata metadata = metadata_after(weights.metadata(), parts, request.change);
-  auto done = rewrite_file(weights, parts, request.container(), file, metadata, request.change, ctx, stop);
+  const Metadata metadata = metadata_after(weights.metadata(), outputs, request.change);
+  auto done = rewrite_file(weights, outputs, request.container(), file, metadata, request.change, ctx, stop);
   if (!done) return std::nullopt;
-  for (std::size_t i = 0; i < parts.size(); ++i) {
+  for (std::size_t i = 0; i < outputs.size(); ++i) {
     RewrittenTensor& tensor = (*done)[i];
-    const gguf::FileTensor& stored = model.weights->stored(*parts[i].tensor);
+    const gguf::FileTensor& stored = model.weights->stored(*outputs[i].tensor);
     tensor.from_name = stored.type->name;
     result.bytes_in += stored.bytes;
     result.bytes_out += stored.count() * io::bytes_of(tensor.to);

@@ -207,9 +207,9 @@ class Writer {
   }
 
   Metadata origin() const {
-    std::vector<Part> parts;
-    for (const GgufSource& source : sources_) parts.push_back({source.tensor, source.tensor->name});
-    if (!request_.q8_0) return metadata_after(model_.files.metadata(), parts, request_.change);
+    std::vector<OutputTensor> outputs;
+    for (const GgufSource& source : sources_) outputs.push_back({source.tensor, source.tensor->name});
+    if (!request_.q8_0) return metadata_after(model_.files.metadata(), outputs, request_.change);
     Metadata metadata = model_.files.metadata();
     std::string& history = metadata[kHistoryKey];
     history += (history.empty() ? "" : "; ") + std::string("matrices rounded to q8_0");

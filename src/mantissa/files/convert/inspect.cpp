@@ -8,7 +8,6 @@
 #include <functional>
 
 #include "mantissa/files/convert/channel_stats.h"
-#include "mantissa/files/convert/gguf_in.h"
 #include "mantissa/files/convert/origin.h"
 #include "mantissa/files/convert/shared_storages.h"
 #include "mantissa/files/gguf/file_tensors.h"

@@ -47,15 +47,15 @@ void set_dtype(nlohmann::ordered_json& config, const std::string& name, bool alw
 
 }  // namespace
 
-std::optional<std::string> described(std::span<const Part> parts, const Change& change) {
+std::optional<std::string> described(std::span<const OutputTensor> outputs, const Change& change) {
   std::set<std::string_view> from;
   bool rounded = false, scaled = false, adapted = false;
-  for (const Part& part : parts) {
-    if (keeps(part, change)) continue;
-    from.insert(io::safetensors_name(part.tensor->dtype));
-    rounded = rounded || rounds(part, change);
-    scaled = scaled || part.scale != nullptr;
-    adapted = adapted || part.adapter != nullptr;
+  for (const OutputTensor& output : outputs) {
+    if (keeps(output, change)) continue;
+    from.insert(io::safetensors_name(output.tensor->dtype));
+    rounded = rounded || rounds(output, change);
+    scaled = scaled || output.scale != nullptr;
+    adapted = adapted || output.adapter != nullptr;
   }
   if (from.empty()) return std::nullopt;
   const std::string to =
@@ -64,18 +64,18 @@ std::optional<std::string> described(std::span<const Part> parts, const Change& 
                      adapted ? " and an adapter" : "", to, rounded ? ", " + rounding_text(change) : "");
 }
 
-Metadata metadata_after(Metadata before, std::span<const Part> parts, const Change& change) {
-  const std::optional<std::string> what = described(parts, change);
+Metadata metadata_after(Metadata before, std::span<const OutputTensor> outputs, const Change& change) {
+  const std::optional<std::string> what = described(outputs, change);
   if (!what) return before;
   std::string& history = before[kHistoryKey];
   history += (history.empty() ? "" : "; ") + *what;
   std::optional<Scalar> narrowest;
-  for (const Part& part : parts) {
-    if (rounds(part, change)) {
-      before[kRoundedToKey] = change.format ? rounded_to(change) : name(*io::scalar_of(part.tensor->dtype));
+  for (const OutputTensor& output : outputs) {
+    if (rounds(output, change)) {
+      before[kRoundedToKey] = change.format ? rounded_to(change) : name(*io::scalar_of(output.tensor->dtype));
       return before;
     }
-    const std::optional<Scalar> stored = io::scalar_of(part.tensor->dtype);
+    const std::optional<Scalar> stored = io::scalar_of(output.tensor->dtype);
     if (stored && (!narrowest || mantissa::bytes_of(*stored) < mantissa::bytes_of(*narrowest)))
       narrowest = stored;
   }

@@ -20,13 +20,13 @@ inline constexpr const char* kRoundedToKey = "mantissa.rounded_to";
 inline constexpr const char* kHistoryKey = "mantissa.history";
 
 /// Describes a change, for example "F32 to bf16, rounded to nearest". Returns null if `change` keeps all of
-/// `parts`.
-std::optional<std::string> described(std::span<const Part> parts, const Change& change);
+/// `outputs`.
+std::optional<std::string> described(std::span<const OutputTensor> outputs, const Change& change);
 
-/// Returns `before`, the metadata of a file with `parts`, updated for `change`. If anything is rounded, the
+/// Returns `before`, the metadata of a file with `outputs`, updated for `change`. If anything is rounded, the
 /// format of the last rounding becomes the new one. Otherwise it stays, or becomes the format of the
 /// narrowest widened values.
-Metadata metadata_after(Metadata before, std::span<const Part> parts, const Change& change);
+Metadata metadata_after(Metadata before, std::span<const OutputTensor> outputs, const Change& change);
 
 /// Returns the config.json text `text` with `stored` in "torch_dtype" or "dtype", whichever exists, also in
 /// the parts of a composed model. Removes "quantization_config" if `dequantized`. Messages name `file`.

@@ -136,21 +136,21 @@ float largest_of(const Job& job, const std::byte* in, std::uint64_t first, std::
 
 class Rewriter {
  public:
-  Rewriter(const io::TensorSource& in, std::span<const Part> parts, const Change& change,
+  Rewriter(const io::TensorSource& in, std::span<const OutputTensor> outputs, const Change& change,
            const kernels::Context& ctx)
       : in_(in), change_(change), ctx_(ctx), target_(kernels::simd_target(ctx.simd)) {
-    for (const Part& part : parts) {
+    for (const OutputTensor& output : outputs) {
       Job job;
-      job.from = part.tensor;
-      job.name = part.name;
-      job.to = dtype_after(part.tensor->dtype, change);
-      job.copied = keeps(part, change);
-      job.scale = part.scale.get();
-      job.adapter = part.adapter.get();
+      job.from = output.tensor;
+      job.name = output.name;
+      job.to = dtype_after(output.tensor->dtype, change);
+      job.copied = keeps(output, change);
+      job.scale = output.scale.get();
+      job.adapter = output.adapter.get();
       job.how = {change.rounding, change.saturate,
-                 RandomStream(change.seed, RandomUse::conversion, hash_name(part.name), 0)};
-      const auto count = static_cast<std::uint64_t>(part.tensor->count());
-      job.row = row_length(part.tensor->shape);
+                 RandomStream(change.seed, RandomUse::conversion, hash_name(output.name), 0)};
+      const auto count = static_cast<std::uint64_t>(output.tensor->count());
+      job.row = row_length(output.tensor->shape);
       for (std::uint64_t first = 0, size = 0; first < count; first += size) {
         size = std::min(count - first, piece_size(job, first));
         pieces_.push_back({jobs_.size(), first, size});
@@ -329,25 +329,23 @@ io::Dtype dtype_after(io::Dtype dtype, const Change& change) {
   return change.format && io::scalar_of(dtype) ? io::dtype_of(*change.format) : dtype;
 }
 
-bool rounds(const Part& part, const Change& change) {
-  const std::optional<Scalar> from = part.scale ? Scalar::f32 : io::scalar_of(part.tensor->dtype);
-  if (part.adapter != nullptr) return true;
+bool rounds(const OutputTensor& output, const Change& change) {
+  const std::optional<Scalar> from = output.scale ? Scalar::f32 : io::scalar_of(output.tensor->dtype);
+  if (output.adapter != nullptr) return true;
   return change.format && from && (change.blocks || !holds(*change.format, *from));
 }
 
-bool keeps(const Part& part, const Change& change) {
-  const io::Dtype dtype = part.tensor->dtype;
-  return part.scale == nullptr && part.adapter == nullptr && dtype_after(dtype, change) == dtype &&
-         !rounds(part, change);
+bool keeps(const OutputTensor& output, const Change& change) {
+  const io::Dtype dtype = output.tensor->dtype;
+  return output.scale == nullptr && output.adapter == nullptr && dtype_after(dtype, change) == dtype &&
+         !rounds(output, change);
 }
 
-std::optional<std::vector<RewrittenTensor>> rewrite_file(const io::TensorSource& in,
-                                                         std::span<const Part> parts, Container container,
-                                                         const disk::Target& out,
-                                                         const std::map<std::string, std::string>& metadata,
-                                                         const Change& change, const kernels::Context& ctx,
-                                                         const std::stop_token& stop) {
-  return Rewriter(in, parts, change, ctx).run(container, out, metadata, stop);
+std::optional<std::vector<RewrittenTensor>> rewrite_file(
+    const io::TensorSource& in, std::span<const OutputTensor> outputs, Container container,
+    const disk::Target& out, const std::map<std::string, std::string>& metadata, const Change& change,
+    const kernels::Context& ctx, const std::stop_token& stop) {
+  return Rewriter(in, outputs, change, ctx).run(container, out, metadata, stop);
 }
 
 }  // namespace mantissa::convert

@@ -56,7 +56,7 @@ struct RewrittenTensor {
 };
 
 /// A tensor to write, with its name in the new file.
-struct Part {
+struct OutputTensor {
   const io::TensorInfo* tensor = nullptr;
   std::string name;
   // multiplied into the values, in f32 (in f64 for output in f64)
@@ -68,21 +68,19 @@ struct Part {
 /// Returns the dtype that stores a tensor of `dtype` after `change`.
 io::Dtype dtype_after(io::Dtype dtype, const Change& change);
 
-/// True if `change` rounds values of `part`: its format cannot hold all of them.
-bool rounds(const Part& part, const Change& change);
+/// True if `change` rounds values of `output`: its format cannot hold all of them.
+bool rounds(const OutputTensor& output, const Change& change);
 
-/// True if `change` copies the bytes of `part` unchanged.
-bool keeps(const Part& part, const Change& change);
+/// True if `change` copies the bytes of `output` unchanged.
+bool keeps(const OutputTensor& output, const Change& change);
 
-/// Writes `parts` of `in` in order to `out`, a file of the kind `container`, atomically. Stochastic rounding
-/// of element i uses the random bits of (seed, hash of the tensor's new name, i), so the bytes do not depend
-/// on threads, pieces or other tensors of the file. Returns null if `stop` was requested. Throws FileError
-/// and ResourceError like io and then leaves no `out`.
-std::optional<std::vector<RewrittenTensor>> rewrite_file(const io::TensorSource& in,
-                                                         std::span<const Part> parts, Container container,
-                                                         const disk::Target& out,
-                                                         const std::map<std::string, std::string>& metadata,
-                                                         const Change& change, const kernels::Context& ctx,
-                                                         const std::stop_token& stop = {});
+/// Writes `outputs` of `in` in order to `out`, a file of the kind `container`, atomically. Stochastic
+/// rounding of element i uses the random bits of (seed, hash of the tensor's new name, i), so the bytes do
+/// not depend on threads, pieces or other tensors of the file. Returns null if `stop` was requested. Throws
+/// FileError and ResourceError like io and then leaves no `out`.
+std::optional<std::vector<RewrittenTensor>> rewrite_file(
+    const io::TensorSource& in, std::span<const OutputTensor> outputs, Container container,
+    const disk::Target& out, const std::map<std::string, std::string>& metadata,
+    const Change& change, const kernels::Context& ctx, const std::stop_token& stop = {});
 
 }  // namespace mantissa::convert

@@ -8,7 +8,6 @@
 #include <set>
 
 #include "mantissa/core/base/printable.h"
-#include "mantissa/core/numeric/convert.h"
 #include "mantissa/engine/model/graphs.h"
 #include "mantissa/files/gguf/rows.h"
 #include "mantissa/files/gguf/stored_values.h"

@@ -8,7 +8,6 @@
 #include "mantissa/core/base/error.h"
 #include "mantissa/core/numeric/convert.h"
 #include "mantissa/core/numeric/format.h"
-#include "mantissa/core/numeric/round.h"
 
 namespace mantissa::gguf {
 namespace {

@@ -22,7 +22,7 @@ void add_as(std::span<const std::byte> from, io::Dtype from_dtype, std::span<std
 
 std::int64_t heads_of(const model::ModelConfig& config, Transform transform) {
   if (transform != Transform::query_heads && transform != Transform::key_heads) return 1;
-  const auto* decoder = dynamic_cast<const model::Decoder*>(config.network.get());
+  const auto* decoder = dynamic_cast<const model::DecoderNetwork*>(config.network.get());
   if (decoder == nullptr) throw InternalError("the rows of heads of a model without a decoder");
   return transform == Transform::query_heads ? decoder->spec().heads : decoder->spec().kv_heads;
 }

@@ -24,7 +24,7 @@ using nlohmann::json;
 
 /// Returns the sizes of a decoder, or null for GPT-2.
 const DecoderSpec* spec_of(const model::ModelConfig& config) {
-  const auto* decoder = dynamic_cast<const model::Decoder*>(config.network.get());
+  const auto* decoder = dynamic_cast<const model::DecoderNetwork*>(config.network.get());
   return decoder == nullptr ? nullptr : &decoder->spec();
 }
 

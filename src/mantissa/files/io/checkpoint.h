@@ -91,7 +91,7 @@ class WeightFiles {
   /// Reads stored bytes of any dtype, starting at byte `offset` of the tensor.
   void read(std::string_view name, std::span<std::byte> out, std::uint64_t offset = 0) const;
 
-  /// A tensor's stored bytes as memory: mapped (files/io/mapping.h), those of a tensor in memory, or a copy
+  /// A tensor's stored bytes as memory: mapped (core/disk/mapping.h), those of a tensor in memory, or a copy
   /// of those of a source that is not in memory as such. `keep` keeps them alive.
   struct Mapped {
     std::span<const std::byte> bytes;

@@ -7,8 +7,6 @@
 #include <cmath>
 
 #include "mantissa/core/base/error.h"
-#include "mantissa/engine/model/graphs.h"
-#include "mantissa/engine/plan/compile.h"
 #include "mantissa/engine/plan/rules.h"
 #include "mantissa/files/io/model_path.h"
 #include "mantissa/generate/eval/row_model.h"

@@ -5,7 +5,6 @@
 #include <cmath>
 
 #include "mantissa/engine/runtime/nonfinite.h"
-#include "mantissa/setup/config/run_config.h"
 #include "mantissa/setup/objective/objective.h"
 
 namespace mantissa::eval {

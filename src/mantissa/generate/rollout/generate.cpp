@@ -9,7 +9,6 @@
 #include "mantissa/core/base/counted.h"
 #include "mantissa/core/base/error.h"
 #include "mantissa/engine/model/graphs.h"
-#include "mantissa/engine/plan/compile.h"
 #include "mantissa/engine/runtime/interleaved.h"
 #include "mantissa/engine/runtime/nonfinite.h"
 #include "mantissa/engine/runtime/surroundings.h"

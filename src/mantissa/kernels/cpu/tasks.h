@@ -28,12 +28,12 @@ void for_row_ranges(const Context& ctx, std::int64_t rows, std::int64_t width, c
 /// The division of [0, count) into pieces for threads that read neighbouring indices one after the other.
 struct Pieces {
   std::int64_t count = 0;
-  std::int64_t align = 1;  // the parts of threads begin at multiples of it
-  std::int64_t unit = 1;   // the least piece, and a divisor of every piece that does not end a part
+  std::int64_t align = 1;  // the ranges of threads begin at multiples of it
+  std::int64_t unit = 1;   // the least piece, and a divisor of every piece that does not end a range
   std::int64_t most = 1;   // the largest piece, a multiple of `unit`
 
-  /// Returns where the part of a thread begins.
-  std::int64_t part(std::int64_t threads, std::int64_t thread) const {
+  /// Returns where the range of a thread begins.
+  std::int64_t begin_of(std::int64_t threads, std::int64_t thread) const {
     return thread == threads ? count : count * thread / threads / align * align;
   }
 };
@@ -44,34 +44,34 @@ struct Piece {
   std::int64_t first = 0, last = 0, followed_to = 0;
 };
 
-/// Calls body(piece, thread) for all pieces. Each thread takes the pieces of its own part in ascending order,
-/// so that it can prefetch the next one, and then those that others have left. The pieces at the end of a
-/// part are small, because threads that end at different times wait for each other.
+/// Calls body(piece, thread) for all pieces. Each thread takes the pieces of its own range in ascending
+/// order, so that it can prefetch the next one, and then those that others have left. The pieces at the end
+/// of a range are small, because threads that end at different times wait for each other.
 template <class Body>
 void for_each_piece(const Context& ctx, const Pieces& pieces, const Body& body) {
-  struct alignas(64) Part {  // on a line of its own
+  struct alignas(64) Range {  // on a line of its own
     std::atomic<std::int64_t> next{0};
     std::int64_t end = 0;
   };
   const std::int64_t threads = std::max(ctx.threads, 1);
-  std::vector<Part> parts(static_cast<std::size_t>(threads));
+  std::vector<Range> ranges(static_cast<std::size_t>(threads));
   for (std::int64_t t = 0; t < threads; ++t) {
-    parts[static_cast<std::size_t>(t)].next = pieces.part(threads, t);
-    parts[static_cast<std::size_t>(t)].end = pieces.part(threads, t + 1);
+    ranges[static_cast<std::size_t>(t)].next = pieces.begin_of(threads, t);
+    ranges[static_cast<std::size_t>(t)].end = pieces.begin_of(threads, t + 1);
   }
-  const auto take_all = [&](Part& part, bool own, int thread) {
+  const auto take_all = [&](Range& range, bool own, int thread) {
     for (;;) {
-      const std::int64_t half = (part.end - part.next.load(std::memory_order_relaxed)) / 2;
+      const std::int64_t half = (range.end - range.next.load(std::memory_order_relaxed)) / 2;
       const std::int64_t size = std::clamp(half / pieces.unit * pieces.unit, pieces.unit, pieces.most);
-      const std::int64_t first = part.next.fetch_add(size, std::memory_order_relaxed);
-      if (first >= part.end) return;
-      const std::int64_t last = std::min(first + size, part.end);
-      body(Piece{first, last, own ? part.end : last}, thread);
+      const std::int64_t first = range.next.fetch_add(size, std::memory_order_relaxed);
+      if (first >= range.end) return;
+      const std::int64_t last = std::min(first + size, range.end);
+      body(Piece{first, last, own ? range.end : last}, thread);
     }
   };
   parallel_for(ctx, threads, [&](std::int64_t /*index*/, int thread) {
     for (std::int64_t t = 0; t < threads; ++t)
-      take_all(parts[static_cast<std::size_t>((thread + t) % threads)], t == 0, thread);
+      take_all(ranges[static_cast<std::size_t>((thread + t) % threads)], t == 0, thread);
   });
 }
 

@@ -7,7 +7,6 @@
 #include <tuple>
 
 #include "mantissa/core/base/counted.h"
-#include "mantissa/core/base/quantities.h"
 #include "mantissa/core/base/words.h"
 #include "mantissa/lab/audit/findings.h"
 #include "mantissa/lab/audit/trials.h"

@@ -128,10 +128,10 @@ class Paths {
     for (const plan::Operand& o : step.inputs) {
       if (o.factors.empty()) continue;
       const plan::Buffer& b = p_.buffer(o.buffer);
-      if (b.quantization && b.quantization->blocks) {
-        const BlockTraits& blocks = traits(*b.quantization->blocks);
+      if (b.scaled && b.scaled->blocks) {
+        const BlockTraits& blocks = traits(*b.scaled->blocks);
         see(blocks.name, blocks.mantissa_bits);
-      } else if (b.quantization) {
+      } else if (b.scaled) {
         see(name(b.type), traits(b.type).mantissa_bits);
       } else {
         see_factor(o.operand);

@@ -60,7 +60,7 @@ std::string field_of(const plan::Program& program, const runtime::ObservedValue&
 bool has_delayed_scale(const plan::Program& program, const runtime::ObservedValue& value) {
   const std::int32_t buffer =
       value.is_operand() ? value.step->inputs[value.index].buffer : value.step->outputs[value.index];
-  const std::optional<plan::Quantization>& q = program.buffer(buffer).quantization;
+  const std::optional<plan::ScaledStorage>& q = program.buffer(buffer).scaled;
   return q && q->scale >= 0 && !program.scales[static_cast<std::size_t>(q->scale)].current;
 }
 
@@ -71,7 +71,7 @@ std::optional<double> metric_of(const train::StepReport& r, std::string_view nam
 
 }  // namespace
 
-void Record::add_step(const train::StepReport& r, const train::RunPart& part) {
+void Record::add_step(const train::StepReport& r, const train::PartNumber& part) {
   StepPoint& p = audit_.points.emplace_back();
   p.stage = part.stage;
   p.part = part.part;
@@ -224,9 +224,9 @@ void Record::summarise_gradients() {
   }
 }
 
-void Record::list_unobserved(std::span<const programs::Part> parts) {
+void Record::list_unobserved(std::span<const programs::RunPart> parts) {
   std::set<std::string> seen;  // the same point in another part of the run is one
-  for (const programs::Part& whole : parts) {
+  for (const programs::RunPart& whole : parts) {
     if (!observed_.contains(whole.program.get())) continue;
     for (const plan::Program* part : {whole.program.get(), whole.program->update.get()}) {
       if (part == nullptr) continue;
@@ -252,14 +252,14 @@ void Record::list_unobserved(std::span<const programs::Part> parts) {
   }
 }
 
-void Record::list_unreached(std::span<const programs::Part> parts, const config::RunConfig& config,
+void Record::list_unreached(std::span<const programs::RunPart> parts, const config::RunConfig& config,
                             bool replays) {
-  const auto applies = [](const precision::Rule& rule, const programs::Part& part) {
+  const auto applies = [](const precision::Rule& rule, const programs::RunPart& part) {
     return rule.first_step.value_or(0) <= part.first && (!rule.last_step || part.first < *rule.last_step);
   };
-  const auto observed = [&](const programs::Part& part) { return observed_.contains(part.program.get()); };
+  const auto observed = [&](const programs::RunPart& part) { return observed_.contains(part.program.get()); };
   for (std::size_t i = 0; i < parts.size(); ++i) {
-    const programs::Part& part = parts[i];
+    const programs::RunPart& part = parts[i];
     if (observed(part)) continue;
     const bool last = i + 1 == parts.size();
     const std::int64_t first = part.first + 1, end = last ? config.run.steps : parts[i + 1].first;
@@ -269,7 +269,7 @@ void Record::list_unreached(std::span<const programs::Part> parts, const config:
     for (const precision::Rule& rule : config.policy.rules()) {
       if (!rule.first_step && !rule.last_step) continue;
       const bool here = applies(rule, part);
-      const bool elsewhere = std::ranges::any_of(parts, [&](const programs::Part& other) {
+      const bool elsewhere = std::ranges::any_of(parts, [&](const programs::RunPart& other) {
         return observed(other) && applies(rule, other) != here;
       });
       if (elsewhere)

@@ -23,7 +23,7 @@ class Record {
  public:
   explicit Record(Audit& audit) : audit_(audit) {}
 
-  void add_step(const train::StepReport& step, const train::RunPart& part);
+  void add_step(const train::StepReport& step, const train::PartNumber& part);
   /// Adds the values of an observed step.
   void add_values(std::int64_t step, const plan::Program& program,
                   const std::vector<runtime::ObservedValue>& values);
@@ -36,15 +36,16 @@ class Record {
   /// Sets the figure of all gradients together.
   void summarise_gradients();
   /// Lists the rounding points that no step has compared (Audit::unobserved). Call it after the last step.
-  void list_unobserved(std::span<const programs::Part> parts);
+  void list_unobserved(std::span<const programs::RunPart> parts);
   /// Tells whether the rewards of an rl run gave its steps no gradient (Audit::uninformative). Call it after
   /// the last step.
   void judge_rewards();
   /// Lists the parts of the run without an observed step (Audit::unreached), with the option that reaches
   /// them: `--steps`, or `--from-step` for a run that is replayed.
-  void list_unreached(std::span<const programs::Part> parts, const config::RunConfig& config, bool replays);
+  void list_unreached(std::span<const programs::RunPart> parts, const config::RunConfig& config,
+                      bool replays);
   /// Marks a part of the run as observed.
-  void begin_part(const programs::Part& part) { observed_.insert(part.program.get()); }
+  void begin_part(const programs::RunPart& part) { observed_.insert(part.program.get()); }
 
  private:
   ValueSeries& series_of(const plan::Program& program, const runtime::ObservedValue& value);

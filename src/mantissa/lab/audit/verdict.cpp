@@ -8,7 +8,6 @@
 
 #include "mantissa/core/base/counted.h"
 #include "mantissa/core/base/quantities.h"
-#include "mantissa/lab/audit/causes.h"
 #include "mantissa/lab/audit/range_losses.h"
 
 namespace mantissa::lab {

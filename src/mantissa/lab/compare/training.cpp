@@ -40,7 +40,7 @@ std::unique_ptr<train::Trainer> trainer_for(const PlannedRun& run, std::int64_t 
   auto trainer =
       std::make_unique<train::Trainer>(work.config, std::move(model), std::move(work.task), *run.device);
   if (config.native_only) {
-    for (const programs::Part& part : trainer->parts()) forecast::check_native(*part.program, *run.device);
+    for (const programs::RunPart& part : trainer->parts()) forecast::check_native(*part.program, *run.device);
   }
   return trainer;
 }

@@ -7,7 +7,6 @@
 #include <cmath>
 
 #include "mantissa/core/base/quantities.h"
-#include "mantissa/core/base/words.h"
 #include "mantissa/lab/compare/measure.h"
 #include "mantissa/lab/median.h"
 

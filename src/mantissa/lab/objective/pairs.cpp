@@ -3,8 +3,8 @@
 
 #include "mantissa/core/base/counted.h"
 #include "mantissa/lab/objective/parts.h"
-#include "mantissa/setup/objective/policy_loss.h"
 #include "mantissa/setup/objective/preference.h"
+#include "mantissa/setup/objective/rl_loss.h"
 
 namespace mantissa::lab {
 namespace {

@@ -30,7 +30,7 @@ struct ObjectiveResult {
 std::vector<std::string> input_names(const std::string& name);
 
 /// Computes an objective of [rl], whose algorithm is set.
-ObjectiveResult replay_policy(const Inputs& inputs, const config::RlSection& rl);
+ObjectiveResult replay_rl(const Inputs& inputs, const config::RlSection& rl);
 ObjectiveResult replay_dpo(const Inputs& inputs, const config::DpoSection& dpo);
 ObjectiveResult replay_reward(const Inputs& inputs);
 

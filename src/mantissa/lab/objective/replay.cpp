@@ -146,7 +146,7 @@ ObjectiveReplay replay_objective(const ObjectiveRequest& request) {
   const Inputs inputs(request.in, input_names(request.name));
   const ObjectiveResult result = request.name == "dpo"      ? replay_dpo(inputs, config.dpo)
                                  : request.name == "reward" ? replay_reward(inputs)
-                                                            : replay_policy(inputs, config.rl);
+                                                            : replay_rl(inputs, config.rl);
   write(request, result);
   check_result(request, result);
   ObjectiveReplay replay;

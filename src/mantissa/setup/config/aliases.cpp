@@ -7,7 +7,6 @@
 #include <optional>
 
 #include "mantissa/core/base/error.h"
-#include "mantissa/core/base/words.h"
 #include "mantissa/setup/config/entries.h"
 #include "mantissa/setup/config/options.h"
 

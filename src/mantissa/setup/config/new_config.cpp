@@ -32,6 +32,21 @@ std::string in_toml(std::string_view text) {
   return out;
 }
 
+using Place = std::pair<std::string_view, std::string_view>;
+
+/// Returns `text` with the second of each pair in place of the first.
+std::string filled(std::string_view text, std::span<const Place> places) {
+  std::string out;
+  while (!text.empty()) {
+    const auto place =
+        std::ranges::find_if(places, [&](const Place& p) { return text.starts_with(p.first); });
+    const bool found = place != places.end();
+    out += found ? place->second : text.substr(0, 1);
+    text.remove_prefix(found ? place->first.size() : 1);
+  }
+  return out;
+}
+
 }  // namespace
 
 const ConfigTask& config_task(std::string_view name) {
@@ -47,26 +62,16 @@ const ConfigTask& config_task(std::string_view name) {
 std::string new_config(const ConfigTask& task, const NewConfig& o) {
   std::string about(task.summary);
   about.front() = static_cast<char>(about.front() - 'a' + 'A');
-  const std::pair<std::string_view, std::string> values[] = {
-      {"{about}", about + "."},
-      {"{precision}", std::string(kPrecisionSection)},
-      {"{name}", in_toml(o.name)},
-      {"{model}", in_toml(o.model.empty() ? kUnknownModel : std::string_view(o.model))},
-      {"{source}", in_toml(o.source.empty() ? task.source : std::string_view(o.source))}};
-  const std::string all = std::string(kFirstLines) + std::string(task.text);
-  std::string text;
-  for (std::string_view rest = all; !rest.empty();) {
-    const auto* const value =
-        std::ranges::find_if(values, [&](const auto& v) { return rest.starts_with(v.first); });
-    const bool place = value != std::end(values);
-    if (place) {
-      text += value->second;
-    } else {
-      text += rest.front();
-    }
-    rest.remove_prefix(place ? value->first.size() : 1);
-  }
-  return text;
+  about += '.';
+  const std::string name = in_toml(o.name),
+                    model = in_toml(o.model.empty() ? kUnknownModel : std::string_view(o.model)),
+                    source = in_toml(o.source.empty() ? task.source : std::string_view(o.source));
+  const Place values[] = {{"{about}", about},
+                          {"{precision}", kPrecisionSection},
+                          {"{name}", name},
+                          {"{model}", model},
+                          {"{source}", source}};
+  return filled(filled(std::string(kFirstLines) + std::string(task.text), config_pieces()), values);
 }
 
 }  // namespace mantissa::config

@@ -4,6 +4,7 @@
 #include <span>
 #include <string>
 #include <string_view>
+#include <utility>
 
 namespace mantissa::config {
 
@@ -19,6 +20,9 @@ struct ConfigTask {
 
 /// Returns all tasks.
 std::span<const ConfigTask> config_tasks();
+/// Returns the pieces that several texts share: the name that stands for one in ConfigTask::text, and its
+/// text.
+std::span<const std::pair<std::string_view, std::string_view>> config_pieces();
 /// Returns the task of this name. Throws ConfigError with a suggestion for another name.
 const ConfigTask& config_task(std::string_view name);
 

@@ -1,5 +1,5 @@
-// The texts of the configs that mantissa init writes. new_config() adds their first lines, and fills in
-// {name}, {model}, {source} and {precision}.
+// The texts of the configs that mantissa init writes. new_config() adds their first lines, and fills in their
+// common pieces, {name}, {model}, {source} and {precision}.
 #include <array>
 
 #include "mantissa/setup/config/new_config.h"
@@ -11,11 +11,17 @@ constexpr std::string_view kConversation =
     R"({"messages": [{"role": "user", "content": "…"}, {"role": "assistant", "content": "…"}]})";
 constexpr std::string_view kPair = R"({"prompt": "…", "chosen": "…", "rejected": "…"})";
 
-constexpr std::string_view kPretrain = R"([run]
+/// Parts of several texts, by the names that stand for them.
+constexpr std::pair<std::string_view, std::string_view> kPieces[] = {
+    {"{start}", R"([run]
 name = "{name}"
-steps = 1000
+steps = 200
 
-[model]                       # a new one; config = "config.json" reads the sizes of another
+# A Hugging Face directory, a GGUF file, or the model/ of a run.
+[model]
+path = "{model}")"},
+    {"{new-model}",
+     R"([model]                       # a new one; config = "config.json" reads the sizes of another
 model_type = "llama"
 vocab_size = 256              # of data.tokenizer
 hidden_size = 128
@@ -24,7 +30,51 @@ num_hidden_layers = 4
 num_attention_heads = 4
 num_key_value_heads = 4
 tie_word_embeddings = true
-eos_token_id = 0
+eos_token_id = 0)"},
+    {"{conversations}", R"([train]
+objective = "sft"             # only the answers are trained
+
+# Rows with messages, or with prompt and completion.
+[data]
+source = "{source}"
+template = "auto"             # the tokenizer's own; or chatml, llama3, qwen, mistral, gemma
+sequence_length = 1024
+truncate = "left"             # of longer rows, the end is kept
+packing = true                # several rows in one sequence; attention stays within each
+validation = 0.02             # held-out share
+
+[batch]
+global_batch_size = 8         # sequences per step
+micro_batch_size = 1          # sequences at once: changes memory and speed, no bits)"},
+    {"{pairs}", R"(# Rows with prompt, chosen and rejected.
+[data]
+source = "{source}"
+template = "auto"             # the tokenizer's own; or chatml, llama3, qwen, mistral, gemma
+sequence_length = 512
+truncate = "left"             # of longer rows, the end is kept
+validation = 0.02             # held-out share
+
+[batch]
+global_batch_size = 16        # pairs per step
+micro_batch_size = 2          # pairs at once: changes memory and speed, no bits)"},
+    {"{end}", R"(weight_decay = 0.0
+
+[schedule]
+name = "cosine"
+warmup_steps = 10
+min_lr_ratio = 0.1
+
+{precision}
+
+[checkpoint]
+interval = 50                 # steps between states, from which --resume continues
+)"}};
+
+constexpr std::string_view kPretrain = R"([run]
+name = "{name}"
+steps = 1000
+
+{new-model}
 
 # Generated puzzles ("kk"), or files and globs of text: "*.txt".
 [data]
@@ -53,13 +103,7 @@ min_lr_ratio = 0.1
 interval = 250                # steps between states, from which --resume continues
 )";
 
-constexpr std::string_view kContinue = R"([run]
-name = "{name}"
-steps = 200
-
-# A Hugging Face directory, a GGUF file, or the model/ of a run.
-[model]
-path = "{model}"
+constexpr std::string_view kContinue = R"({start}
 
 # Files and globs of text, JSON lines or token ids.
 [data]
@@ -88,52 +132,15 @@ min_lr_ratio = 0.1
 interval = 100                # steps between states, from which --resume continues
 )";
 
-constexpr std::string_view kFinetune = R"([run]
-name = "{name}"
-steps = 200
+constexpr std::string_view kFinetune = R"({start}
 
-# A Hugging Face directory, a GGUF file, or the model/ of a run.
-[model]
-path = "{model}"
-
-[train]
-objective = "sft"             # only the answers are trained
-
-# Rows with messages, or with prompt and completion.
-[data]
-source = "{source}"
-template = "auto"             # the tokenizer's own; or chatml, llama3, qwen, mistral, gemma
-sequence_length = 1024
-truncate = "left"             # of longer rows, the end is kept
-packing = true                # several rows in one sequence; attention stays within each
-validation = 0.02             # held-out share
-
-[batch]
-global_batch_size = 8         # sequences per step
-micro_batch_size = 1          # sequences at once: changes memory and speed, no bits
+{conversations}
 
 [optimizer]
 lr = 1e-5
-weight_decay = 0.0
+{end})";
 
-[schedule]
-name = "cosine"
-warmup_steps = 10
-min_lr_ratio = 0.1
-
-{precision}
-
-[checkpoint]
-interval = 50                 # steps between states, from which --resume continues
-)";
-
-constexpr std::string_view kLora = R"([run]
-name = "{name}"
-steps = 200
-
-# A Hugging Face directory, a GGUF file, or the model/ of a run.
-[model]
-path = "{model}"
+constexpr std::string_view kLora = R"({start}
 
 [adapter]
 kind = "lora"
@@ -142,44 +149,13 @@ alpha = 32
 target = ["*"]                # every linear layer
 base = "bf16"                 # format of the frozen weights; nf4 needs least memory (QLoRA)
 
-[train]
-objective = "sft"             # only the answers are trained
-
-# Rows with messages, or with prompt and completion.
-[data]
-source = "{source}"
-template = "auto"             # the tokenizer's own; or chatml, llama3, qwen, mistral, gemma
-sequence_length = 1024
-truncate = "left"             # of longer rows, the end is kept
-packing = true                # several rows in one sequence; attention stays within each
-validation = 0.02             # held-out share
-
-[batch]
-global_batch_size = 8         # sequences per step
-micro_batch_size = 1          # sequences at once: changes memory and speed, no bits
+{conversations}
 
 [optimizer]
 lr = 2e-4
-weight_decay = 0.0
+{end})";
 
-[schedule]
-name = "cosine"
-warmup_steps = 10
-min_lr_ratio = 0.1
-
-{precision}
-
-[checkpoint]
-interval = 50                 # steps between states, from which --resume continues
-)";
-
-constexpr std::string_view kDpo = R"([run]
-name = "{name}"
-steps = 200
-
-# A Hugging Face directory, a GGUF file, or the model/ of a run.
-[model]
-path = "{model}"
+constexpr std::string_view kDpo = R"({start}
 
 [train]
 objective = "dpo"
@@ -187,70 +163,22 @@ objective = "dpo"
 [dpo]
 beta = 0.1                    # strength of the tie to the model at the start
 
-# Rows with prompt, chosen and rejected.
-[data]
-source = "{source}"
-template = "auto"             # the tokenizer's own; or chatml, llama3, qwen, mistral, gemma
-sequence_length = 512
-truncate = "left"             # of longer rows, the end is kept
-validation = 0.02             # held-out share
-
-[batch]
-global_batch_size = 16        # pairs per step
-micro_batch_size = 2          # pairs at once: changes memory and speed, no bits
+{pairs}
 
 [optimizer]
 lr = 5e-7
-weight_decay = 0.0
+{end})";
 
-[schedule]
-name = "cosine"
-warmup_steps = 10
-min_lr_ratio = 0.1
-
-{precision}
-
-[checkpoint]
-interval = 50                 # steps between states, from which --resume continues
-)";
-
-constexpr std::string_view kReward = R"([run]
-name = "{name}"
-steps = 200
-
-# A Hugging Face directory, a GGUF file, or the model/ of a run.
-[model]
-path = "{model}"
+constexpr std::string_view kReward = R"({start}
 
 [train]
 objective = "reward"          # chosen answers score higher than rejected ones
 
-# Rows with prompt, chosen and rejected.
-[data]
-source = "{source}"
-template = "auto"             # the tokenizer's own; or chatml, llama3, qwen, mistral, gemma
-sequence_length = 512
-truncate = "left"             # of longer rows, the end is kept
-validation = 0.02             # held-out share
-
-[batch]
-global_batch_size = 16        # pairs per step
-micro_batch_size = 2          # pairs at once: changes memory and speed, no bits
+{pairs}
 
 [optimizer]
 lr = 9e-6
-weight_decay = 0.0
-
-[schedule]
-name = "cosine"
-warmup_steps = 10
-min_lr_ratio = 0.1
-
-{precision}
-
-[checkpoint]
-interval = 50                 # steps between states, from which --resume continues
-)";
+{end})";
 
 constexpr std::string_view kRl = R"([run]
 name = "{name}"
@@ -314,16 +242,7 @@ sequence_length = 16384
 lr = 1e-4
 warmup_steps = 1
 
-[model]                       # a new one; config = "config.json" reads the sizes of another
-model_type = "llama"
-vocab_size = 256              # of data.tokenizer
-hidden_size = 128
-intermediate_size = 352
-num_hidden_layers = 4
-num_attention_heads = 4
-num_key_value_heads = 4
-tie_word_embeddings = true
-eos_token_id = 0
+{new-model}
 rope_theta = "lwm"            # the base of the rotary angles grows with the context
 
 # Generated puzzles ("kk"), or files and globs of text: "*.txt".
@@ -371,6 +290,10 @@ constexpr std::array kTasks = {
 
 std::span<const ConfigTask> config_tasks() {
   return kTasks;
+}
+
+std::span<const std::pair<std::string_view, std::string_view>> config_pieces() {
+  return kPieces;
 }
 
 }  // namespace mantissa::config

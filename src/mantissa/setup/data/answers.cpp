@@ -15,7 +15,7 @@ using Messages = nlohmann::ordered_json;
 
 /// An answer in the text. `closed`: it ends at or before `bytes.second`; otherwise at the first end of a
 /// turn.
-struct Part {
+struct Answer {
   Span bytes;
   bool closed = true;
   bool exact = true;  // its end is that of the turn
@@ -39,14 +39,14 @@ Messages first_messages(const Messages& messages, std::size_t count) {
 }
 
 /// Finds the answers of a template without generation blocks.
-class PrefixParts {
+class PrefixAnswers {
  public:
-  PrefixParts(const ChatFormat& format, const Messages& messages, const Messages& tools,
-              std::string_view text, const std::string& where)
+  PrefixAnswers(const ChatFormat& format, const Messages& messages, const Messages& tools,
+                std::string_view text, const std::string& where)
       : format_(format), messages_(messages), tools_(tools), text_(text), where_(where) {}
 
   /// Returns the answer in message `i`.
-  Part part(std::size_t i) const {
+  Answer answer(std::size_t i) const {
     const std::size_t begin = begin_of(i);
     const std::string with = render(i + 1, false);
     if (with.size() > begin && text_.starts_with(with)) return {{begin, with.size()}, true, false};
@@ -98,9 +98,9 @@ class PrefixParts {
   const std::string& where_;
 };
 
-/// Returns the parts to train, in order.
-std::vector<Part> parts_of(const ChatFormat& format, const Messages& messages, const Messages& tools,
-                           const chat::Rendered& rendered, TrainOn train_on, const std::string& where) {
+/// Returns the answers to train, in order.
+std::vector<Answer> answers_of(const ChatFormat& format, const Messages& messages, const Messages& tools,
+                               const chat::Rendered& rendered, TrainOn train_on, const std::string& where) {
   if (train_on == TrainOn::all) return {{{0, rendered.text.size()}}};
   std::vector<std::size_t> assistants;
   for (std::size_t i = 0; i < messages.size(); ++i) {
@@ -108,14 +108,14 @@ std::vector<Part> parts_of(const ChatFormat& format, const Messages& messages, c
   }
   if (assistants.empty()) return {};
   if (train_on == TrainOn::last) assistants = {assistants.back()};
-  std::vector<Part> parts;
+  std::vector<Answer> answers;
   if (rendered.generations.empty() || rendered.lost_generation) {
-    const PrefixParts prefixes(format, messages, tools, rendered.text, where);
-    for (const std::size_t i : assistants) parts.push_back(prefixes.part(i));
+    const PrefixAnswers prefixes(format, messages, tools, rendered.text, where);
+    for (const std::size_t i : assistants) answers.push_back(prefixes.answer(i));
     // An answer without a known end ends before the next one begins.
-    for (std::size_t i = 0; i + 1 < parts.size(); ++i)
-      parts[i].bytes.second = std::min(parts[i].bytes.second, parts[i + 1].bytes.first);
-    return parts;
+    for (std::size_t i = 0; i + 1 < answers.size(); ++i)
+      answers[i].bytes.second = std::min(answers[i].bytes.second, answers[i + 1].bytes.first);
+    return answers;
   }
   std::size_t from = 0;
   if (train_on == TrainOn::last) {
@@ -124,18 +124,18 @@ std::vector<Part> parts_of(const ChatFormat& format, const Messages& messages, c
     from = rendered.text.starts_with(before) ? before.size() : rendered.generations.back().first;
   }
   for (const Span& bytes : rendered.generations) {
-    if (bytes.first >= from && bytes.second > bytes.first) parts.push_back({bytes});
+    if (bytes.first >= from && bytes.second > bytes.first) answers.push_back({bytes});
   }
-  return parts;
+  return answers;
 }
 
-/// Moves the end of an answer to the end of its turn: after the last special token of a closed part, or the
+/// Moves the end of an answer to the end of its turn: after the last special token of a closed answer, or the
 /// first of another one.
-void end_turn(const tokenizer::Tokenizer& tokenizer, std::span<const std::int32_t> ids, const Part& part,
+void end_turn(const tokenizer::Tokenizer& tokenizer, std::span<const std::int32_t> ids, const Answer& answer,
               Span& span) {
   const auto special = [&](std::size_t t) { return tokenizer.special(ids[t]); };
-  if (part.exact) return;
-  if (part.closed) {
+  if (answer.exact) return;
+  if (answer.closed) {
     std::size_t end = span.second;
     while (end > span.first && !special(end - 1)) --end;
     if (end > span.first) span.second = end;
@@ -240,12 +240,12 @@ AnswerIds answer_ids(const ChatFormat& format, const tokenizer::Tokenizer& token
                      TrainOn train_on, const std::string& where) {
   try {
     const chat::Rendered rendered = format.render(messages, false, tools);
-    const std::vector<Part> parts = parts_of(format, messages, tools, rendered, train_on, where);
+    const std::vector<Answer> answers = answers_of(format, messages, tools, rendered, train_on, where);
     AnswerIds out{tokenizer.encode(rendered.text)};
     std::vector<Span> bytes;
-    for (const Part& part : parts) bytes.push_back(part.bytes);
+    for (const Answer& answer : answers) bytes.push_back(answer.bytes);
     out.answers = token_spans(tokenizer, out.ids, rendered.text, bytes);
-    for (std::size_t i = 0; i < parts.size(); ++i) end_turn(tokenizer, out.ids, parts[i], out.answers[i]);
+    for (std::size_t i = 0; i < answers.size(); ++i) end_turn(tokenizer, out.ids, answers[i], out.answers[i]);
     return out;
   } catch (const chat::TemplateError&) {
     format.rethrow_at(where);

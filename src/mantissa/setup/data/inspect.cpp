@@ -208,7 +208,7 @@ DataDescription describe_files(const InspectFiles& o) {
   corpus.split_token_files(named ? std::optional(tokenizer->separator()) : std::nullopt);
   const auto rows = o.packing ? text::packed(std::move(corpus), options.sequence_length)
                               : text::sequences(std::move(corpus), options.sequence_length);
-  const text::Dataset set(std::vector<text::Dataset::Part>{{rows}}, options, o.files.front());
+  const text::Dataset set(std::vector<text::Dataset::WeightedRows>{{rows}}, options, o.files.front());
   DataDescription d = describe(set, options.sequence_length, vocabulary, shown, o.samples);
   if (!stated.note.empty()) d.notes.push_back(stated.note);
   return d;

@@ -244,7 +244,7 @@ PairSet load_pairs(const config::RunConfig& config, const model::ModelConfig& mo
   for (std::size_t s = 0; s < data.weights.size(); ++s) sources.push_back({data.source[s]});
   std::vector<double> margins, held_out_margins;
   std::set<std::int32_t> last_ids;
-  std::vector<text::Dataset::Part> parts;
+  std::vector<text::Dataset::WeightedRows> parts;
   const auto store = [&](FilePairs pairs, std::vector<double>& all) {
     all.insert(all.end(), pairs.margins.begin(), pairs.margins.end());
     for (const text::Row& row : pairs.rows) last_ids.insert(row.ids.back());

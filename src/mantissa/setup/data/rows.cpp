@@ -111,12 +111,12 @@ std::shared_ptr<const text::RowStore> source_rows(const config::RunConfig& confi
 }
 
 /// Returns the rows of the config's sources: one part, or one for each of data.weights.
-std::vector<text::Dataset::Part> source_parts(const config::RunConfig& config,
-                                              const model::ModelConfig& model,
-                                              const tokenizer::Tokenizer& tokenizer, Stages& stages) {
+std::vector<text::Dataset::WeightedRows> source_parts(const config::RunConfig& config,
+                                                      const model::ModelConfig& model,
+                                                      const tokenizer::Tokenizer& tokenizer, Stages& stages) {
   const config::DataSection& data = config.data;
   if (data.weights.empty()) return {{source_rows(config, model, tokenizer, data.source, stages)}};
-  std::vector<text::Dataset::Part> parts;
+  std::vector<text::Dataset::WeightedRows> parts;
   for (std::size_t s = 0; s < data.source.size(); ++s) {
     const std::string& files = data.source[s];
     parts.push_back({source_rows(config, model, tokenizer, {files}, stages), data.weights[s], files});
@@ -168,7 +168,7 @@ text::Dataset stored_set(const model::ModelConfig& model, Memory memory,
 text::Dataset sft_set(const config::RunConfig& config, const model::ModelConfig& model,
                       const text::Dataset::Options& options, std::vector<std::string>* notes) {
   const config::DataSection& data = config.data;
-  std::vector<text::Dataset::Part> parts;
+  std::vector<text::Dataset::WeightedRows> parts;
   std::int64_t left_out = 0;
   const auto rows = [&](const std::vector<std::string>& files) {
     SftCounts counts;

@@ -5,18 +5,11 @@
 #include <algorithm>
 
 #include "mantissa/core/base/error.h"
-#include "mantissa/core/base/words.h"
 #include "mantissa/engine/comm/shard_sum.h"
 #include "mantissa/engine/model/graphs.h"
-#include "mantissa/engine/plan/compile.h"
-#include "mantissa/engine/plan/passes.h"
 #include "mantissa/engine/runtime/process.h"
 #include "mantissa/engine/runtime/weights.h"
-#include "mantissa/precision/policy/glob.h"
-#include "mantissa/setup/config/adapter.h"
 #include "mantissa/setup/config/observed.h"
-#include "mantissa/setup/config/post_training.h"
-#include "mantissa/setup/config/stages.h"
 #include "mantissa/setup/forecast/observed.h"
 #include "mantissa/setup/objective/objective.h"
 
@@ -67,9 +60,9 @@ MemoryForecast forecast_memory(const plan::Program& program, std::size_t data_by
   return f;
 }
 
-MemoryForecast forecast_memory(std::span<const programs::Part> parts, std::size_t data_bytes) {
+MemoryForecast forecast_memory(std::span<const programs::RunPart> parts, std::size_t data_bytes) {
   MemoryForecast most, before;
-  for (const programs::Part& part : parts) {
+  for (const programs::RunPart& part : parts) {
     MemoryForecast now = forecast_memory(*part.program, data_bytes);
     now.observer = observed_bytes(config::parse_observed(part.observed), *part.program);
     MemoryForecast between = now;

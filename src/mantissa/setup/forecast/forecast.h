@@ -52,7 +52,7 @@ Machine measure_machine(const runtime::Device& device, const plan::Program& prog
 MemoryForecast forecast_memory(const plan::Program& program, std::size_t data_bytes);
 /// Forecasts the peak of a run: within one of its parts, or between two parts, when the weights of both exist
 /// without an arena.
-MemoryForecast forecast_memory(std::span<const programs::Part> parts, std::size_t data_bytes);
+MemoryForecast forecast_memory(std::span<const programs::RunPart> parts, std::size_t data_bytes);
 
 /// Returns the seconds of one micro-batch if all products ran at the peak of their units and nothing else
 /// took time, the base of the share of peak. Of attention the causal half counts, recomputed work counts

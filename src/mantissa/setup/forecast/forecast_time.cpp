@@ -6,7 +6,6 @@
 #include "mantissa/engine/comm/shard_sum.h"
 #include "mantissa/engine/plan/products.h"
 #include "mantissa/kernels/formulas.h"
-#include "mantissa/kernels/head.h"
 #include "mantissa/setup/forecast/forecast.h"
 #include "mantissa/setup/forecast/other_passes.h"
 
@@ -112,7 +111,7 @@ bool takes_exponentials(const kernels::Expression& program) {
 }
 
 double other_flops(const plan::Program& program, const plan::Step& s) {
-  const auto& quantization = program.buffer(s.outputs.front()).quantization;
+  const auto& quantization = program.buffer(s.outputs.front()).scaled;
   const double element = quantization ? quantization->blocks ? kWork.block_element : kWork.scaled_element
                          : s.op->kind == graph::OpKind::lookup ? kWork.gathered_element
                          : takes_exponentials(s.expression)    ? kWork.exp_element

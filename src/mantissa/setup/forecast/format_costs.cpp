@@ -6,7 +6,7 @@
 
 #include "mantissa/core/tensor/storage.h"
 #include "mantissa/kernels/formulas.h"
-#include "mantissa/kernels/quantize.h"
+#include "mantissa/kernels/scaled.h"
 #include "mantissa/kernels/sweep.h"
 #include "mantissa/kernels/update.h"
 #include "mantissa/setup/forecast/product_rates.h"

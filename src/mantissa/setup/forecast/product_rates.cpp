@@ -8,7 +8,7 @@
 #include <utility>
 
 #include "mantissa/kernels/gemm.h"
-#include "mantissa/kernels/quantize.h"
+#include "mantissa/kernels/scaled.h"
 #include "mantissa/kernels/update.h"
 
 namespace mantissa::forecast {

@@ -22,7 +22,7 @@ struct Rows {
 };
 
 /// Returns the reward of each token.
-std::vector<double> token_rewards(const Responses& r, const PolicySettings& settings) {
+std::vector<double> token_rewards(const Responses& r, const RlSettings& settings) {
   const Rows rows{r};
   const bool of_rows = r.rewards.size() == static_cast<std::size_t>(r.rows);
   std::vector<double> rewards(r.mask.size());
@@ -45,7 +45,7 @@ std::vector<double> token_rewards(const Responses& r, const PolicySettings& sett
 }
 
 /// Generalized advantage estimation.
-Advantages estimate(const Responses& r, const PolicySettings& settings, const std::vector<double>& rewards) {
+Advantages estimate(const Responses& r, const RlSettings& settings, const std::vector<double>& rewards) {
   const Rows rows{r};
   Advantages out{std::vector<double>(r.mask.size()), std::vector<double>(r.mask.size())};
   for (std::int64_t row = 0; row < r.rows; ++row) {
@@ -63,7 +63,7 @@ Advantages estimate(const Responses& r, const PolicySettings& settings, const st
 }
 
 /// Discounted sums of the later rewards.
-Advantages reverse_returns(const Responses& r, const PolicySettings& settings,
+Advantages reverse_returns(const Responses& r, const RlSettings& settings,
                            const std::vector<double>& rewards) {
   const Rows rows{r};
   std::vector<double> returns(r.mask.size());
@@ -91,7 +91,7 @@ double compared(double total, const Group& group, Algorithm algorithm) {
 }
 
 /// Compares each response with the others to its prompt.
-Advantages group_advantages(const Responses& r, const PolicySettings& settings,
+Advantages group_advantages(const Responses& r, const RlSettings& settings,
                             const std::vector<double>& rewards) {
   const Rows rows{r};
   std::vector<double> totals(static_cast<std::size_t>(r.rows));
@@ -138,7 +138,7 @@ void whiten(std::vector<double>& values, std::span<const float> mask) {
 
 }  // namespace
 
-Advantages advantages(const Responses& responses, const PolicySettings& settings) {
+Advantages advantages(const Responses& responses, const RlSettings& settings) {
   const std::vector<double> rewards = token_rewards(responses, settings);
   Advantages out = settings.needs_groups()   ? group_advantages(responses, settings, rewards)
                    : settings.needs_values() ? estimate(responses, settings, rewards)

@@ -48,6 +48,6 @@ inline constexpr double kGroupEpsilon = 1e-6, kWhitenEpsilon = 1e-8;
 /// A group of one sample compares nothing: its advantage is 0. With `whiten`, the advantages then become
 /// (A − mean) / sqrt(variance + 1e-8), with the unbiased variance over all tokens that count; the variance of
 /// one token is 0. All sums are f64, in order.
-Advantages advantages(const Responses& responses, const PolicySettings& settings);
+Advantages advantages(const Responses& responses, const RlSettings& settings);
 
 }  // namespace mantissa::objective

@@ -1,4 +1,4 @@
-// Estimators of the divergence of the policy from its reference, for one sampled token.
+// Estimators of the divergence of the model in training from its reference, for one sampled token.
 // Schulman, "Approximating KL divergence", 2020: http://joschu.net/blog/kl-approx.html
 #pragma once
 
@@ -6,7 +6,7 @@
 
 namespace mantissa::objective {
 
-/// The estimate, and its derivative by the policy's log-probability.
+/// The estimate, and its derivative by the log-probability of the model in training.
 struct KlTerm {
   double value = 0, derivative = 0;
 };
@@ -14,7 +14,7 @@ struct KlTerm {
 /// The largest value of k3, as in Logic-RL and verl.
 inline constexpr double kLargestK3 = 10;
 
-/// Returns the term for a token with log-probability p under the policy and q under the reference:
+/// Returns the term for a token with log-probability p under the model in training and q under the reference:
 ///   k1 = p − q
 ///   k2 = ½ (p − q)²
 ///   k3 = e^(q − p) − 1 − (q − p), at most 10; where it is larger, it is 10 with the derivative 0

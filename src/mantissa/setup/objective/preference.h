@@ -15,13 +15,13 @@ namespace mantissa::objective {
 
 /// The log-probabilities of a pair: the sums over the tokens of each answer.
 struct PreferencePair {
-  double chosen = 0, rejected = 0;          // under the policy
+  double chosen = 0, rejected = 0;          // under the model in training
   double ref_chosen = 0, ref_rejected = 0;  // under the reference
   std::int64_t chosen_tokens = 0;           // for nll_coef > 0
 };
 
-/// The loss of a pair, and its derivatives by the two sums of the policy or by the two scores, which are also
-/// the derivatives by the log-probability of each token.
+/// The loss of a pair, and its derivatives by the two sums of the model in training or by the two scores,
+/// which are also the derivatives by the log-probability of each token.
 struct PairLoss {
   double loss = 0;
   double d_chosen = 0, d_rejected = 0;

@@ -44,11 +44,11 @@ bool whitens(Algorithm algorithm, const std::string& whiten) {
 
 }  // namespace
 
-bool PolicySettings::needs_groups() const {
+bool RlSettings::needs_groups() const {
   return algorithm != Algorithm::ppo && algorithm != Algorithm::reinforce_pp;
 }
 
-PolicySettings policy_settings(const config::RlSection& rl) {
+RlSettings rl_settings(const config::RlSection& rl) {
   const Algorithm algorithm = choice_of(kAlgorithms, rl.algorithm);
   return {.algorithm = algorithm,
           .whiten = whitens(algorithm, rl.whiten),

@@ -19,7 +19,7 @@ enum class LossMean : std::uint8_t { token, sequence, constant };
 enum class Importance : std::uint8_t { token, sequence };
 
 /// [rl] without the keys of sampling. The defaults are those of the config.
-struct PolicySettings {
+struct RlSettings {
   Algorithm algorithm = Algorithm::grpo;
   bool whiten = false;  // of the advantages, over the tokens of the rollout
   double clip_low = 0.2, clip_high = 0.2;
@@ -55,7 +55,7 @@ struct PreferenceSettings {
 
 /// Return the settings of a checked config. `rl.whiten = "auto"` is true for ppo, reinforce++ and
 /// reinforce++-baseline.
-PolicySettings policy_settings(const config::RlSection& rl);
+RlSettings rl_settings(const config::RlSection& rl);
 PreferenceSettings preference_settings(const config::DpoSection& dpo);
 
 }  // namespace mantissa::objective

@@ -143,9 +143,9 @@ plan::Lower lower_run(const config::RunConfig& config, const model::ModelConfig&
   };
 }
 
-std::vector<Part> compile_parts(const config::RunConfig& config, const model::ModelConfig& model,
-                                const runtime::Device& device) {
-  std::vector<Part> parts;
+std::vector<RunPart> compile_parts(const config::RunConfig& config, const model::ModelConfig& model,
+                                   const runtime::Device& device) {
+  std::vector<RunPart> parts;
   for (std::size_t stage = 0; stage < config::stage_count(config); ++stage) {
     const config::RunConfig own = config::stage_config(config, stage);
     const model::ModelConfig own_model = config::stage_model(config, model, stage);
@@ -165,9 +165,9 @@ std::vector<Part> compile_parts(const config::RunConfig& config, const model::Mo
   return parts;
 }
 
-std::size_t largest_arena(std::span<const Part> parts) {
+std::size_t largest_arena(std::span<const RunPart> parts) {
   std::size_t most = 0;
-  for (const Part& part : parts) most = std::max(most, part.program->memory.arena());
+  for (const RunPart& part : parts) most = std::max(most, part.program->memory.arena());
   return most;
 }
 

@@ -32,18 +32,18 @@ plan::Program compile_log_probs(const config::RunConfig& config, const model::Mo
                                 const runtime::Device& device, std::int64_t step = 0, bool value = false);
 
 /// A range of steps with the same rules, within a stage of the run.
-struct Part {
+struct RunPart {
   std::int64_t first = 0;  // its first step, counted from 0
   std::size_t stage = 0;   // setup/config/stages.h
   std::shared_ptr<const plan::Program> program;
   std::vector<optim::Number> numbers;  // that its update reads
   std::string observed;                // log.observe
 };
-std::vector<Part> compile_parts(const config::RunConfig& config, const model::ModelConfig& model,
-                                const runtime::Device& device);
+std::vector<RunPart> compile_parts(const config::RunConfig& config, const model::ModelConfig& model,
+                                   const runtime::Device& device);
 
 /// Returns the bytes of the largest arena of the parts.
-std::size_t largest_arena(std::span<const Part> parts);
+std::size_t largest_arena(std::span<const RunPart> parts);
 
 /// Returns the training program of `config` under a policy, with its update, to check the rules against.
 plan::Lower lower_run(const config::RunConfig& config, const model::ModelConfig& model);

@@ -12,7 +12,6 @@
 #include "mantissa/files/io/checkpoint.h"
 #include "mantissa/files/io/hash.h"
 #include "mantissa/files/io/model_path.h"
-#include "mantissa/files/peft/reader.h"
 #include "mantissa/setup/weights/start.h"
 
 namespace mantissa::weights {

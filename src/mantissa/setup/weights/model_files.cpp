@@ -18,7 +18,6 @@
 #include "mantissa/files/io/json.h"
 #include "mantissa/files/io/model_path.h"
 #include "mantissa/files/io/state.h"
-#include "mantissa/files/peft/reader.h"
 #include "mantissa/kernels/update.h"
 #include "mantissa/setup/weights/adapted.h"
 #include "mantissa/setup/weights/model_of_file.h"

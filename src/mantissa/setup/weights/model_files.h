@@ -61,7 +61,7 @@ std::vector<std::string> load_weights(runtime::WeightSet& weights, const ModelSo
 /// Returns weights for a program whose parameters are fixed, or fixed but for those of an adapter, with the
 /// same bits as load_weights(). An adapter without tensors, and all weights of a source without files, are
 /// initialised from `seed`. Weights that a step
-/// reads in the format of the file are used in the mapped file (files/io/mapping.h), unless they are smaller
+/// reads in the format of the file are used in the mapped file (core/disk/mapping.h), unless they are smaller
 /// than a page, and matrices of a GGUF file in their quantized blocks, which steps dequantize while they read
 /// them. Weights that no step reads, such as the f32 masters of matrices that are read as bf16, use no
 /// memory. Weights that the program holds in blocks are quantized from the values of the files, and what this

@@ -44,10 +44,10 @@ Value call_dict_method(Interpreter& in, const Value& dict, std::string_view name
   }
   const Parameters p(name, arguments, {});
   if (name == "copy") return dict;
-  const DictView::Part part = name == "items"  ? DictView::Part::items
-                              : name == "keys" ? DictView::Part::keys
-                                               : DictView::Part::values;
-  return Value(std::shared_ptr<Object>(std::make_shared<DictView>(dict, part)));
+  const DictView::Kind kind = name == "items"  ? DictView::Kind::items
+                              : name == "keys" ? DictView::Kind::keys
+                                               : DictView::Kind::values;
+  return Value(std::shared_ptr<Object>(std::make_shared<DictView>(dict, kind)));
 }
 
 }  // namespace

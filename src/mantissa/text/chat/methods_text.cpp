@@ -6,7 +6,6 @@
 #include "mantissa/text/chat/error.h"
 #include "mantissa/text/chat/format.h"
 #include "mantissa/text/chat/interpreter.h"
-#include "mantissa/text/chat/print.h"
 #include "mantissa/text/chat/text_search.h"
 #include "mantissa/text/chat/unicode.h"
 

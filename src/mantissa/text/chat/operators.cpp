@@ -6,7 +6,6 @@
 
 #include "mantissa/text/chat/error.h"
 #include "mantissa/text/chat/format.h"
-#include "mantissa/text/chat/print.h"
 #include "mantissa/text/chat/text_search.h"
 
 namespace mantissa::chat {
@@ -204,7 +203,7 @@ bool contains(const Value& container, const Value& item, Meter& meter) {
     return find_text(t->bytes, item.text()->bytes) != std::string::npos;
   }
   if (const Dict* dict = container.dict()) return dict->find(item, meter) != nullptr;
-  if (const auto* view = container.as<DictView>(); view && view->part == DictView::Part::keys) {
+  if (const auto* view = container.as<DictView>(); view && view->kind == DictView::Kind::keys) {
     return view->dict.dict()->find(item, meter) != nullptr;
   }
   if (const List* list = container.list()) {

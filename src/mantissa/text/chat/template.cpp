@@ -51,10 +51,6 @@ Rendered Template::render(const nlohmann::ordered_json& context, const RenderOpt
   return result;
 }
 
-bool Template::mentions(std::string_view name) const {
-  return program_->symbol(name) >= 0;
-}
-
 const std::string& Template::name() const {
   return program_->name;
 }

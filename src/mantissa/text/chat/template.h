@@ -45,8 +45,6 @@ class Template {
   /// TemplateError.
   Rendered render(const nlohmann::ordered_json& context, const RenderOptions& options = {}) const;
 
-  /// Returns true if the template has the variable or function name, for example "tools".
-  bool mentions(std::string_view name) const;
   const std::string& name() const;
 
  private:

@@ -145,12 +145,12 @@ std::string Range::repr(Meter&) const {
                    : fmt::format("range({}, {}, {})", start, stop, step);
 }
 
-DictView::DictView(Value dict_, Part part_) : dict(std::move(dict_)), part(part_) {
+DictView::DictView(Value dict_, Kind kind_) : dict(std::move(dict_)), kind(kind_) {
   depth = deeper(dict.depth());
 }
 
 std::string_view DictView::type() const {
-  return part == Part::items ? "dict_items" : part == Part::keys ? "dict_keys" : "dict_values";
+  return kind == Kind::items ? "dict_items" : kind == Kind::keys ? "dict_keys" : "dict_values";
 }
 
 bool DictView::truth() const {
@@ -163,8 +163,8 @@ std::optional<std::size_t> DictView::length() {
 
 Value DictView::at(std::size_t i, Meter& meter) const {
   const auto& [key, value] = dict.dict()->entries[i];
-  if (part == Part::items) return make_tuple(meter, {key, value});
-  return part == Part::keys ? key : value;
+  if (kind == Kind::items) return make_tuple(meter, {key, value});
+  return kind == Kind::keys ? key : value;
 }
 
 std::optional<Value> Namespace::attribute(Interpreter&, std::string_view name) {

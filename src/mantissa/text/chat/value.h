@@ -160,15 +160,15 @@ class Range : public Object {
 /// dict.items(), dict.keys() or dict.values().
 class DictView : public Object {
  public:
-  enum class Part { items, keys, values };
-  DictView(Value dict, Part part);
+  enum class Kind { items, keys, values };
+  DictView(Value dict, Kind kind);
   std::string_view type() const override;
   std::string repr(Meter& meter) const override;
   bool truth() const override;
   std::optional<std::size_t> length() override;
   Value at(std::size_t i, Meter& meter) const;
   Value dict;
-  Part part;
+  Kind kind;
 };
 
 /// namespace(…): attributes that templates assign.

@@ -8,7 +8,7 @@ namespace mantissa::text {
 
 Corpus::Corpus(std::vector<std::int32_t> ids) : memory_(std::move(ids)), tokens_(std::ssize(memory_)) {
   if (tokens_ == 0) return;
-  parts_.push_back({});
+  stretches_.push_back({});
   documents_.push_back(0);
 }
 
@@ -18,14 +18,14 @@ void Corpus::begin_document() {
 
 void Corpus::append(std::span<const std::int32_t> ids) {
   if (ids.empty()) return;
-  if (parts_.empty() || parts_.back().file) parts_.push_back({tokens_, {}, memory_.size()});
+  if (stretches_.empty() || stretches_.back().file) stretches_.push_back({tokens_, {}, memory_.size()});
   memory_.insert(memory_.end(), ids.begin(), ids.end());
   tokens_ += std::ssize(ids);
 }
 
 void Corpus::append(std::vector<std::int32_t>&& ids) {
   if (!memory_.empty() || ids.empty()) return append(std::span<const std::int32_t>(ids));
-  parts_.push_back({tokens_, {}, 0});
+  stretches_.push_back({tokens_, {}, 0});
   tokens_ += std::ssize(ids);
   memory_ = std::move(ids);
 }
@@ -33,19 +33,19 @@ void Corpus::append(std::vector<std::int32_t>&& ids) {
 void Corpus::append(const TokenFile& file) {
   begin_document();
   if (file.size() == 0) return;
-  parts_.push_back({tokens_, file, 0});
+  stretches_.push_back({tokens_, file, 0});
   tokens_ += file.size();
 }
 
-std::int64_t Corpus::end_of(std::size_t part) const {
-  return part + 1 < parts_.size() ? parts_[part + 1].begin : tokens_;
+std::int64_t Corpus::end_of(std::size_t stretch) const {
+  return stretch + 1 < stretches_.size() ? stretches_[stretch + 1].begin : tokens_;
 }
 
-void Corpus::split_part(std::size_t part, std::int32_t separator) {
+void Corpus::split_stretch(std::size_t stretch, std::int32_t separator) {
   constexpr std::int64_t kBatch = std::int64_t{1} << 16;
   std::vector<std::int32_t> ids;
-  for (std::int64_t first = parts_[part].begin; first < end_of(part); first += kBatch) {
-    ids.resize(static_cast<std::size_t>(std::min(kBatch, end_of(part) - first)));
+  for (std::int64_t first = stretches_[stretch].begin; first < end_of(stretch); first += kBatch) {
+    ids.resize(static_cast<std::size_t>(std::min(kBatch, end_of(stretch) - first)));
     read(first, ids);
     for (std::size_t i = 0; i < ids.size(); ++i) {
       if (ids[i] == separator) documents_.push_back(first + static_cast<std::int64_t>(i) + 1);
@@ -60,15 +60,15 @@ void Corpus::sort_documents() {
 }
 
 void Corpus::split(std::int32_t separator) {
-  for (std::size_t p = 0; p < parts_.size(); ++p) split_part(p, separator);
+  for (std::size_t p = 0; p < stretches_.size(); ++p) split_stretch(p, separator);
   sort_documents();
 }
 
 void Corpus::split_token_files(std::optional<std::int32_t> separator) {
-  for (std::size_t p = 0; p < parts_.size(); ++p) {
-    if (!parts_[p].file) continue;
-    const std::optional<std::int32_t> end = separator ? separator : parts_[p].file->separator();
-    if (end) split_part(p, *end);
+  for (std::size_t p = 0; p < stretches_.size(); ++p) {
+    if (!stretches_[p].file) continue;
+    const std::optional<std::int32_t> end = separator ? separator : stretches_[p].file->separator();
+    if (end) split_stretch(p, *end);
   }
   sort_documents();
 }
@@ -83,14 +83,15 @@ std::optional<std::int32_t> Corpus::last() const {
 void Corpus::read(std::int64_t first, std::span<std::int32_t> out) const {
   assert(first >= 0 && std::ssize(out) <= tokens_ - first);
   if (out.empty()) return;
-  const auto after = std::ranges::upper_bound(parts_, first, {}, &Part::begin);
-  for (auto p = static_cast<std::size_t>(after - parts_.begin()) - 1; !out.empty(); ++p) {
-    const Part& part = parts_[p];
+  const auto after = std::ranges::upper_bound(stretches_, first, {}, &Stretch::begin);
+  for (auto p = static_cast<std::size_t>(after - stretches_.begin()) - 1; !out.empty(); ++p) {
+    const Stretch& stretch = stretches_[p];
     const auto count = static_cast<std::size_t>(std::min(end_of(p) - first, std::ssize(out)));
-    if (part.file) {
-      part.file->read(first - part.begin, out.first(count));
+    if (stretch.file) {
+      stretch.file->read(first - stretch.begin, out.first(count));
     } else {
-      const auto from = memory_.begin() + static_cast<std::ptrdiff_t>(part.in_memory) + (first - part.begin);
+      const auto from =
+          memory_.begin() + static_cast<std::ptrdiff_t>(stretch.in_memory) + (first - stretch.begin);
       std::copy_n(from, count, out.begin());
     }
     first += static_cast<std::int64_t>(count);

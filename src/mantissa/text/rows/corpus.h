@@ -44,18 +44,18 @@ class Corpus {
 
  private:
   /// Consecutive ids of a file or of memory.
-  struct Part {
+  struct Stretch {
     std::int64_t begin = 0;  // in the stream
     std::optional<TokenFile> file = {};
     std::size_t in_memory = 0;  // without a file: index of the first id in memory_
   };
-  std::int64_t end_of(std::size_t part) const;
-  /// Begins a document after each `separator` of a part.
-  void split_part(std::size_t part, std::int32_t separator);
+  std::int64_t end_of(std::size_t stretch) const;
+  /// Begins a document after each `separator` of a stretch.
+  void split_stretch(std::size_t stretch, std::int32_t separator);
   void sort_documents();
 
   std::vector<std::int32_t> memory_;
-  std::vector<Part> parts_;
+  std::vector<Stretch> stretches_;
   std::vector<std::int64_t> documents_;  // where they begin, ascending
   std::int64_t tokens_ = 0;
 };

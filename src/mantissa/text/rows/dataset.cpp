@@ -28,16 +28,16 @@ std::int64_t held_out_rows(std::int64_t rows, double share) {
 }
 
 Dataset::Dataset(std::vector<std::int32_t> ids, const Options& options, std::string name)
-    : Dataset(std::vector<Part>{{sequences(Corpus(std::move(ids)), options.sequence_length)}}, options,
-              std::move(name)) {}
+    : Dataset(std::vector<WeightedRows>{{sequences(Corpus(std::move(ids)), options.sequence_length)}},
+              options, std::move(name)) {}
 
 Dataset::Dataset(std::vector<Row> rows, const Options& options, std::string name)
-    : Dataset(std::vector<Part>{{listed(std::move(rows))}}, options, std::move(name)) {}
+    : Dataset(std::vector<WeightedRows>{{listed(std::move(rows))}}, options, std::move(name)) {}
 
-Dataset::Dataset(std::vector<Part> parts, const Options& options, std::string name)
+Dataset::Dataset(std::vector<WeightedRows> parts, const Options& options, std::string name)
     : options_(options), name_(std::move(name)) {
   check_options();
-  for (Part& part : parts) {
+  for (WeightedRows& part : parts) {
     sources_.push_back({std::move(part.rows), part.name.empty() ? name_ : std::move(part.name)});
     weights_.push_back(part.weight);
   }

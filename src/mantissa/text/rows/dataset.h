@@ -40,12 +40,12 @@ class Dataset {
   /// Rows instead of sequences. All must pass check_row(). Throws ConfigError as above.
   Dataset(std::vector<Row> rows, const Options& options, std::string name);
   /// The rows of `parts`, one or several. Throws ConfigError as above, and for weights that are not above 0.
-  struct Part {
+  struct WeightedRows {
     std::shared_ptr<const RowStore> rows;
     double weight = 1;
     std::string name = {};  // for messages; empty: the data's
   };
-  Dataset(std::vector<Part> parts, const Options& options, std::string name);
+  Dataset(std::vector<WeightedRows> parts, const Options& options, std::string name);
   /// Rows from `source`, in its order. step() checks them, with `vocabulary`. Throws ConfigError if an option
   /// is out of range.
   Dataset(RowSource source, std::int64_t vocabulary, const Options& options, std::string name);

@@ -55,18 +55,4 @@ Row join(std::span<const Row* const> parts) {
   return row;
 }
 
-std::vector<Row> packed_rows(std::span<const Row> rows, std::int64_t sequence_length) {
-  std::vector<std::int64_t> lengths;
-  lengths.reserve(rows.size());
-  for (const Row& row : rows) lengths.push_back(std::ssize(row.ids));
-  std::vector<Row> packed;
-  std::vector<const Row*> parts;
-  for (const std::vector<std::int64_t>& documents : pack(lengths, sequence_length + 1)) {
-    parts.clear();
-    for (const std::int64_t d : documents) parts.push_back(&rows[static_cast<std::size_t>(d)]);
-    packed.push_back(join(parts));
-  }
-  return packed;
-}
-
 }  // namespace mantissa::text

@@ -25,7 +25,4 @@ std::vector<std::vector<std::int64_t>> pack(std::span<const std::int64_t> length
 /// of the parts has. Nothing predicts the first id of a part.
 Row join(std::span<const Row* const> parts);
 
-/// Divides `rows` into packed rows of at most sequence_length + 1 ids by pack(). Throws as pack() does.
-std::vector<Row> packed_rows(std::span<const Row> rows, std::int64_t sequence_length);
-
 }  // namespace mantissa::text

@@ -114,29 +114,29 @@ class Paired final : public Listed {
 class Packed final : public RowStore {
  public:
   Packed(Corpus corpus, std::int64_t length) : corpus_(std::move(corpus)) {
-    std::vector<Part> parts;
+    std::vector<Piece> pieces;
     std::vector<std::int64_t> lengths;
     std::int64_t begin = 0;
     for (const std::int64_t document : corpus_.document_lengths()) {
       for (std::int64_t at = 0; at + 1 < document; at += length) {
         lengths.push_back(std::min(length + 1, document - at));
-        parts.push_back({begin + at, lengths.back()});
+        pieces.push_back({begin + at, lengths.back()});
       }
       begin += document;
     }
-    parts_.reserve(parts.size());
+    pieces_.reserve(pieces.size());
     for (const std::vector<std::int64_t>& row : pack(lengths, length + 1)) {
-      begins_.push_back(parts_.size());
-      for (const std::int64_t part : row) parts_.push_back(parts[static_cast<std::size_t>(part)]);
+      begins_.push_back(pieces_.size());
+      for (const std::int64_t piece : row) pieces_.push_back(pieces[static_cast<std::size_t>(piece)]);
     }
-    begins_.push_back(parts_.size());
+    begins_.push_back(pieces_.size());
   }
 
   std::int64_t rows() const override { return std::ssize(begins_) - 1; }
   std::int64_t length(std::int64_t number) const override {
     const auto r = static_cast<std::size_t>(number);
     std::int64_t ids = 0;
-    for (std::size_t p = begins_[r]; p < begins_[r + 1]; ++p) ids += parts_[p].length;
+    for (std::size_t p = begins_[r]; p < begins_[r + 1]; ++p) ids += pieces_[p].length;
     return ids - 1;
   }
   void append(std::int64_t number, std::int64_t origin, StepData& step) const override {
@@ -144,8 +144,8 @@ class Packed final : public RowStore {
     if (step.packs.empty()) step.packs.push_back(0);
     Row document;
     for (std::size_t p = begins_[r]; p < begins_[r + 1]; ++p) {
-      document.ids.resize(static_cast<std::size_t>(parts_[p].length));
-      corpus_.read(parts_[p].begin, document.ids);
+      document.ids.resize(static_cast<std::size_t>(pieces_[p].length));
+      corpus_.read(pieces_[p].begin, document.ids);
       append_row(document, origin, step);
     }
     step.rows = std::ssize(step.origin);
@@ -155,11 +155,11 @@ class Packed final : public RowStore {
   std::vector<std::int64_t> document_lengths() const override { return corpus_.document_lengths(); }
   std::int64_t ids_in_rows() const override {
     std::int64_t sum = 0;
-    for (const Part& part : parts_) sum += part.length;
+    for (const Piece& piece : pieces_) sum += piece.length;
     return sum;
   }
   std::size_t bytes() const override {
-    return corpus_.bytes() + capacity_bytes(parts_) + capacity_bytes(begins_);
+    return corpus_.bytes() + capacity_bytes(pieces_) + capacity_bytes(begins_);
   }
   std::string shortage(std::int64_t wanted, const std::string& purpose) const override {
     return fmt::format(
@@ -170,12 +170,12 @@ class Packed final : public RowStore {
 
  private:
   /// Ids of the corpus that attend to each other.
-  struct Part {
+  struct Piece {
     std::int64_t begin = 0, length = 0;
   };
   Corpus corpus_;
-  std::vector<Part> parts_;          // of all rows, row by row
-  std::vector<std::size_t> begins_;  // of the rows in parts_, and the end
+  std::vector<Piece> pieces_;        // of all rows, row by row
+  std::vector<std::size_t> begins_;  // of the rows in pieces_, and the end
 };
 
 }  // namespace

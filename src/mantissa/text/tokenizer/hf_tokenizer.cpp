@@ -70,7 +70,7 @@ class HfTokenizer final : public Tokenizer {
 
   std::vector<std::int32_t> encode(std::string_view text) const override;
   std::vector<std::int32_t> encode_with_template(std::string_view text) const override {
-    return template_.apply(encode(text));
+    return post_processor_.apply(encode(text));
   }
   std::string decode(std::span<const std::int32_t> ids) const override {
     return decode(ids, StrayBytes::replaced);
@@ -104,7 +104,7 @@ class HfTokenizer final : public Tokenizer {
   std::unique_ptr<Model> model_;
   AddedTokens added_;
   std::int64_t vocabulary_ = 0;
-  Template template_;
+  PostProcessor post_processor_;
   std::unique_ptr<Decoder> decoder_;
   std::optional<std::int32_t> bos_, eos_;
   mutable MemoryPool pool_;
@@ -129,7 +129,7 @@ HfTokenizer::HfTokenizer(const JsonView& json, std::string name, const std::opti
   if (!added_.by_id().empty())
     vocabulary_ = std::max<std::int64_t>(vocabulary_, added_.by_id().rbegin()->first + 1);
   if (const std::optional<JsonView> part = json.find("post_processor"))
-    template_ = Template(*part, vocabulary_);
+    post_processor_ = PostProcessor(*part, vocabulary_);
   if (const std::optional<JsonView> part = json.find("decoder")) decoder_ = read_decoder(*part);
   if (config) {
     bos_ = named_token(*config, "bos_token");

@@ -10,22 +10,22 @@
 namespace mantissa::tokenizer {
 
 /// What is added before and after the ids of one text.
-class Template {
+class PostProcessor {
  public:
-  Template() = default;
+  PostProcessor() = default;
   /// Reads a post-processor of a tokenizer.json. All ids must be below `vocabulary`. Throws FileError.
-  Template(const JsonView& json, std::int64_t vocabulary);
+  PostProcessor(const JsonView& json, std::int64_t vocabulary);
 
   std::vector<std::int32_t> apply(const std::vector<std::int32_t>& ids) const;
 
  private:
-  struct Part {
+  struct Piece {
     bool text;  // the ids of the text, or `ids`
     std::vector<std::int32_t> ids;
   };
   void read(const JsonView& json, std::int64_t vocabulary);
 
-  std::vector<Part> parts_ = {{true, {}}};
+  std::vector<Piece> pieces_ = {{true, {}}};
 };
 
 }  // namespace mantissa::tokenizer

@@ -6,11 +6,9 @@
 #include <limits>
 
 #include "mantissa/engine/model/adapter.h"
-#include "mantissa/engine/model/graphs.h"
 #include "mantissa/engine/model/rope_override.h"
 #include "mantissa/engine/plan/caveats.h"
 #include "mantissa/engine/plan/rules.h"
-#include "mantissa/engine/runtime/process.h"
 #include "mantissa/generate/rollout/generate.h"
 #include "mantissa/setup/config/stages.h"
 #include "mantissa/setup/forecast/native.h"
@@ -86,10 +84,10 @@ std::optional<AdapterPlan> adapter_plan(const model::ModelConfig& model, const p
 }
 
 std::vector<StagePlan> stage_plans(const config::RunConfig& run, const model::ModelConfig& model,
-                                   std::span<const programs::Part> parts, std::size_t data_bytes,
+                                   std::span<const programs::RunPart> parts, std::size_t data_bytes,
                                    const forecast::Machine& machine) {
   std::vector<StagePlan> plans;
-  for (const programs::Part& part : parts) {
+  for (const programs::RunPart& part : parts) {
     if (part.stage < plans.size()) continue;  // another part of the same stage
     const config::RunConfig own = config::stage_config(run, part.stage);
     plans.push_back({.first = part.first + 1,
@@ -136,7 +134,7 @@ void mark_refused(Explained& e, std::span<const std::string> refused, std::strin
 }  // namespace
 
 Explained describe_training(const config::RunConfig& run, const model::ModelConfig& base,
-                            std::span<const programs::Part> parts, std::size_t part,
+                            std::span<const programs::RunPart> parts, std::size_t part,
                             const forecast::MemoryForecast& memory, const forecast::Machine& machine,
                             const runtime::Device& device, const config::Told& told,
                             std::span<const forecast::Target> targets,
@@ -192,14 +190,14 @@ Explained explain_training(const config::RunConfig& config, const model::ModelCo
                            const runtime::Device& device, const config::Told& told,
                            std::span<const forecast::Target> targets, std::size_t data_bytes,
                            std::span<const forecast::OtherPass> passes) {
-  const std::vector<programs::Part> parts = programs::compile_parts(config, model, device);
+  const std::vector<programs::RunPart> parts = programs::compile_parts(config, model, device);
   const plan::Program& program = *parts.front().program;
   if (config.native_only) forecast::check_native(program, device, targets);
   forecast::MemoryForecast memory = forecast::forecast_memory(parts, data_bytes);
   forecast::add_memory(memory, passes, programs::largest_arena(parts));
   Explained e = describe_training(config, model, parts, 0, memory, measured(device, program), device, told,
                                   targets, passes);
-  for (const programs::Part& part : parts) {
+  for (const programs::RunPart& part : parts) {
     const std::vector<std::string> refused = plan::rule_warnings(*part.program);
     if (e.refusal.empty() && !refused.empty()) e.refusal = refused.front();
     mark_refused(e, refused, "train");

@@ -138,7 +138,7 @@ Explained explain_training(const config::RunConfig& config, const model::ModelCo
 
 /// Explains part `part` of a run of `config`, with the memory and the time of all its stages.
 Explained describe_training(const config::RunConfig& config, const model::ModelConfig& model,
-                            std::span<const programs::Part> parts, std::size_t part,
+                            std::span<const programs::RunPart> parts, std::size_t part,
                             const forecast::MemoryForecast& memory, const forecast::Machine& machine,
                             const runtime::Device& device, const config::Told& told,
                             std::span<const forecast::Target> targets = {},

@@ -55,9 +55,9 @@ StageThere stage_on(const forecast::Target& target, std::size_t usable_bytes, co
 /// Returns the needs of each stage of `run`; without stages, of the whole run.
 std::vector<StageThere> stages_on(const forecast::Target& target, std::size_t usable_bytes,
                                   const config::RunConfig& run, const model::ModelConfig& model,
-                                  std::span<const programs::Part> parts, const runtime::Device& device) {
+                                  std::span<const programs::RunPart> parts, const runtime::Device& device) {
   std::vector<StageThere> stages;
-  for (const programs::Part& part : parts) {
+  for (const programs::RunPart& part : parts) {
     if (part.stage < stages.size()) {  // another part of the same stage
       std::size_t& peak = stages.back().peak_bytes;
       peak = std::max(peak, peak_on_target(forecast::forecast_memory(*part.program, 0)));
@@ -83,7 +83,7 @@ Here here(const plan::Program& program, const forecast::Machine& machine, const 
 }
 
 There training_on(const forecast::Target& target, const config::RunConfig& run,
-                  const model::ModelConfig& model, std::span<const programs::Part> parts, std::size_t part,
+                  const model::ModelConfig& model, std::span<const programs::RunPart> parts, std::size_t part,
                   const runtime::Device& device) {
   const config::RunConfig explained = config::stage_config(run, parts[part].stage);
   There there = on(target, *parts[part].program, micro_batches(explained));
@@ -99,7 +99,7 @@ There training_on(const forecast::Target& target, const config::RunConfig& run,
   const bool known = std::ranges::all_of(stages, [](const StageThere& s) { return s.seconds > 0; });
   for (std::size_t s = 0; known && s < stages.size(); ++s)
     there.total_seconds += stages[s].seconds * static_cast<double>(config::stage_config(run, s).run.steps);
-  for (const programs::Part& other : parts) {
+  for (const programs::RunPart& other : parts) {
     for (std::string& warning : forecast::format_warnings(*other.program, target)) {
       if (std::ranges::find(there.warnings, warning) == there.warnings.end())
         there.warnings.push_back(std::move(warning));

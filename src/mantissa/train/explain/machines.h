@@ -13,7 +13,7 @@ Here here(const plan::Program& program, const forecast::Machine& machine, const 
 /// Returns the plan of training on `target`. `parts` were compiled from `run` and `model`; part `part` is
 /// explained. The memory, the batch that fits and the total time are those of all stages.
 There training_on(const forecast::Target& target, const config::RunConfig& run,
-                  const model::ModelConfig& model, std::span<const programs::Part> parts, std::size_t part,
+                  const model::ModelConfig& model, std::span<const programs::RunPart> parts, std::size_t part,
                   const runtime::Device& device);
 
 /// Returns the plan of generation on `target`. `weights` is the number of bytes read for each token.

@@ -5,7 +5,6 @@
 #include <algorithm>
 #include <cmath>
 
-#include "mantissa/core/base/words.h"
 #include "mantissa/core/numeric/format.h"
 #include "mantissa/core/numeric/round.h"
 #include "mantissa/engine/optim/groups.h"

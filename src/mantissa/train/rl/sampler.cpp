@@ -6,7 +6,6 @@
 #include <utility>
 
 #include "mantissa/core/base/error.h"
-#include "mantissa/core/numeric/format.h"
 #include "mantissa/engine/runtime/process.h"
 #include "mantissa/setup/config/adapter.h"
 #include "mantissa/setup/programs/decoding.h"

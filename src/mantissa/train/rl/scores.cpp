@@ -8,7 +8,7 @@
 #include <string>
 
 #include "mantissa/setup/objective/kl.h"
-#include "mantissa/setup/objective/policy_loss.h"
+#include "mantissa/setup/objective/rl_loss.h"
 
 namespace mantissa::rl {
 namespace {

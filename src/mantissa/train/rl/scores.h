@@ -25,7 +25,7 @@ double equal_reward_share(std::span<const Sampled> responses, std::int64_t sampl
 /// Returns the mean entropy of the tokens' distributions.
 double mean_entropy(std::span<const rollout::Generation> generations);
 
-/// Returns the mean of `estimator` over the tokens: the divergence of the policy that sampled from the
+/// Returns the mean of `estimator` over the tokens: the divergence of the model that sampled from the
 /// reference.
 double mean_kl(const Experience& experience, objective::Kl estimator);
 

@@ -1,4 +1,4 @@
-// From the ids that a policy has sampled to scored responses.
+// From the ids that a model has sampled to scored responses.
 #pragma once
 
 #include <cstdint>

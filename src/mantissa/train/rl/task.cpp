@@ -10,14 +10,13 @@
 
 #include "mantissa/core/base/error.h"
 #include "mantissa/setup/config/post_training.h"
-#include "mantissa/setup/forecast/forecast.h"
 #include "mantissa/setup/objective/advantages.h"
 #include "mantissa/setup/objective/settings.h"
 #include "mantissa/setup/programs/training.h"
 #include "mantissa/text/reward/rule.h"
 #include "mantissa/text/rows/permutation.h"
 #include "mantissa/train/rl/experience.h"
-#include "mantissa/train/rl/policy_objective.h"
+#include "mantissa/train/rl/rl_objective.h"
 #include "mantissa/train/rl/sampler.h"
 #include "mantissa/train/rl/scores.h"
 #include "mantissa/train/rl/scoring.h"
@@ -49,7 +48,7 @@ class RlTask final : public train::Task {
         prompts_(std::move(prompts)),
         on_rollout_(std::move(on_rollout)),
         device_(device),
-        settings_(objective::policy_settings(config.rl)),
+        settings_(objective::rl_settings(config.rl)),
         objective_(settings_),
         sampler_(config, source.config, response_ends(config, source, *prompts_), device) {
     if (!config.rl.rollout_precision.empty()) {
@@ -342,8 +341,8 @@ class RlTask final : public train::Task {
   std::shared_ptr<const data::PromptSet> prompts_;
   OnRollout on_rollout_;
   const runtime::Device& device_;
-  objective::PolicySettings settings_;
-  PolicyObjective objective_;
+  objective::RlSettings settings_;
+  RlObjective objective_;
   Sampler sampler_;
   std::optional<train::LogProbs> old_;  // under the policy in training, if it is not that of sampling
   std::optional<train::Reference> reference_;

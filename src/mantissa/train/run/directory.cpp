@@ -7,7 +7,6 @@
 
 #include "mantissa/core/base/error.h"
 #include "mantissa/files/io/model_path.h"
-#include "mantissa/files/peft/reader.h"
 #include "mantissa/kernels/update.h"
 #include "mantissa/setup/config/stages.h"
 #include "mantissa/setup/weights/frozen_hash.h"

@@ -8,27 +8,20 @@
 #include <limits>
 
 #include "mantissa/core/base/counted.h"
-#include "mantissa/core/base/words.h"
 #include "mantissa/core/disk/atomic.h"
 #include "mantissa/core/disk/lock.h"
-#include "mantissa/core/disk/look.h"
 #include "mantissa/engine/runtime/process.h"
-#include "mantissa/files/io/model_path.h"
-#include "mantissa/files/peft/reader.h"
 #include "mantissa/kernels/guard_count.h"
 #include "mantissa/report/summary.h"
 #include "mantissa/setup/config/stages.h"
 #include "mantissa/setup/forecast/native.h"
 #include "mantissa/setup/programs/training.h"
-#include "mantissa/setup/weights/adapted.h"
-#include "mantissa/setup/weights/base_hash.h"
-#include "mantissa/setup/weights/start.h"
-#include "mantissa/text/tokenizer/kinds.h"
 #include "mantissa/train/run/claim.h"
 #include "mantissa/train/run/cures.h"
 #include "mantissa/train/run/data_hash.h"
 #include "mantissa/train/run/journal.h"
 #include "mantissa/train/run/observations.h"
+#include "mantissa/train/run/run_files.h"
 #include "mantissa/train/steps/health_watch.h"
 #include "mantissa/train/steps/resume.h"
 #include "mantissa/train/steps/watch.h"
@@ -44,7 +37,8 @@ double seconds_since(Clock::time_point start) {
 
 void check_plans(const train::Trainer& trainer) {
   if (!trainer.config().native_only) return;
-  for (const programs::Part& part : trainer.parts()) forecast::check_native(*part.program, trainer.device());
+  for (const programs::RunPart& part : trainer.parts())
+    forecast::check_native(*part.program, trainer.device());
 }
 
 bool is_below_f32(const plan::Program& program) {
@@ -72,23 +66,20 @@ class Run {
  public:
   Run(train::Trainer& trainer, RowHashes rows, Start& start, const Events& events, std::stop_token stop)
       : trainer_(trainer),
-        rows_(std::move(rows)),
         config_(trainer.config()),
         told_(std::move(start.told)),
         directory_(start.directory),
         out_(start.directory.out),
         returns_weights_(start.return_weights),
-        files_(std::move(start.files)),
+        kept_(trainer, std::move(rows), out_, std::move(start.files)),
         events_(events),
         stop_(std::move(stop)) {}
 
   Result operator()(const std::optional<io::FoundState>& state) {
     if (directory_.resume) load_state(state);
-    begins_ = trainer_.step() == 0;
-    if (begins_) begin_anew(out_);
     begin_directory();
     for (const std::string& note : trainer_.notes()) tell(note);
-    keep_start();
+    kept_.keep_start();
     runtime::release_free_memory();  // planning's
     return loop();
   }
@@ -120,7 +111,7 @@ class Run {
         trainer_.machine(), trainer_.device(), told_, {}, trainer_.task().passes());
     disk::write_file_atomic(out_ / "config.toml", config_.to_toml());
     disk::write_file_atomic(out_ / "plan.txt", explain::to_text(plan));
-    write_tokenizer();
+    kept_.begin();
     predicted_peak_ = plan.peak_bytes;
     stages_ = plan.training->stages;
     for (const std::string& note : told_.notes) tell(note);
@@ -130,78 +121,18 @@ class Run {
     if (events_.on_plan) events_.on_plan(plan);
   }
 
-  /// Keeps the files that belong to the model's text, so that a state can be used without a model.
-  void write_tokenizer() const {
-    const std::filesystem::path folder = out_ / tokenizer::kRunFolder;
-    if (files_.empty()) return disk::remove_whole(folder);  // of the run that is overwritten
-    disk::AtomicDirectory directory(folder);
-    for (const auto& [name, text] : files_) disk::write_file_atomic(directory.beside() / name, text);
-    directory.commit();
-  }
-
-  /// Keeps the weights that are trained, before the first step, for ParameterHealth::never_moved.
-  void keep_start() {
-    if (config_.log.health_interval == 0) return;
-    const std::filesystem::path path = out_ / "start.safetensors";
-    if (trainer_.step() == 0) {
-      weights::StartBase base = base_of(trainer_, fixed_hash());
-      if (adapts()) base.files = weights::hash_of_files(trainer_.source());
-      weights::save_start(path, trainer_.weights(), base);
-    }
-    if (!disk::exists(path)) return;  // the run began without measurements
-    start_.emplace(path);
-    trainer_.set_start([this](const plan::Slot& slot, ConstMatrix master) {
-      return start_->unchanged(slot, master, trainer_.device());
-    });
-  }
-
-  bool adapts() const { return trainer_.model().adapter != nullptr; }
-
-  std::uint64_t save_adapter() const {
-    const std::uint64_t hash = weights::save_adapter(out_ / io::kAdapterFolder, trainer_.weights(),
-                                                     trainer_.source(), config_.policy, files_);
-    if (begins_) remove_earlier(out_, io::kAdapterFolder);
-    return hash;
-  }
-
-  std::uint64_t save_model() const {
-    const std::uint64_t hash =
-        weights::save_model(out_ / "model", trainer_.weights(), trainer_.model(), config_.policy, files_);
-    if (begins_) remove_earlier(out_, "model");
-    return hash;
-  }
-
-  const std::string& fixed_hash() {
-    if (hashes_.fixed.empty()) hashes_.fixed = hash_of_fixed(trainer_);
-    return hashes_.fixed;
-  }
-
-  const InputHashes& input_hashes() {
-    fixed_hash();
-    hashes_.rows = rows_.at_step(trainer_.step());
-    return hashes_;
-  }
-
-  /// Saves a state, and an adapter as it is then, which takes little space.
   void save_state() {
-    if (adapts()) save_adapter();
     // A state must not refer to lines that a power loss can take.
     if (journal_) journal_->sync();
     if (observations_) observations_->sync();
     if (events_.before_state) events_.before_state();
-    save(trainer_, out_, last_loss_, changes_, input_hashes(), validates_);
+    kept_.save_state(last_loss_, changes_, validates_);
     saved_ = trainer_.step();
-    if (begins_ && !adapts()) remove_earlier(out_, "");  // the run now stands for its state
-    if (events_.on_state) events_.on_state(saved_, io::find_states(out_).back().path);
+    if (events_.on_state) events_.on_state(saved_, kept_.last_state());
   }
 
   void save_unsaved() {
     if (saved_ != trainer_.step()) save_state();
-  }
-
-  /// Returns the state of the current step, which is saved, or "" before the first step.
-  std::filesystem::path last_state() const {
-    return trainer_.step() > 0 ? io::find_states(out_).back().path : std::filesystem::path();
   }
 
   Result loop() {
@@ -247,7 +178,7 @@ class Run {
     if (!result.interrupted) {
       for (train::HealthFinding& f : health_.findings()) {
         // No learning rate brings a gradient that the data do not give.
-        if (begins_ && !had_gradient_ && f.kind == "rounded_away") continue;
+        if (kept_.begins() && !had_gradient_ && f.kind == "rounded_away") continue;
         // Whether a whole run with the cure is healthy, only that run shows.
         for (Cure& cure : f.warning.cures) cure.effect = "starts over; not tried";
         result.findings.push_back(std::move(f.warning));
@@ -306,7 +237,7 @@ class Run {
       observations_->end(trainer_, false);
       journal.write_kept();
       save_unsaved();
-      throw_tried(e, last_state(), trainer_.step() + 1, false);
+      throw_tried(e, kept_.last_state(), trainer_.step() + 1, false);
     }
   }
 
@@ -369,7 +300,7 @@ class Run {
       validates_ = false;
       save_unsaved();
       const bool at_end = trainer_.step() == config_.run.steps;  // a run resumed earlier does not validate it
-      throw_tried(e, last_state(), trainer_.step() + 1, at_end);
+      throw_tried(e, kept_.last_state(), trainer_.step() + 1, at_end);
     }
   }
 
@@ -388,12 +319,11 @@ class Run {
     if (stop_.stop_requested()) return;
     save_unsaved();
     if (!std::isfinite(last_loss_) && config_.run.on_nonfinite != "continue") stop_at_last_loss();
-    result.model = out_ / (adapts() ? io::kAdapterFolder : "model");
+    result.model = kept_.result();
     result.model_format = *config_.policy.fields().checkpoint;
     const std::string loss = weights::checkpoint_loss(trainer_.weights(), result.model_format);
     if (!loss.empty()) tell(loss);
-    const std::uint64_t hash = adapts() ? save_adapter() : save_model();
-    result.weights_xxh64 = fmt::format("{:016x}", hash);
+    result.weights_xxh64 = fmt::format("{:016x}", kept_.save_result());
     if (returns_weights_) {
       result.weights = weights::save_to_memory(trainer_.weights(), trainer_.model(), config_.policy);
     }
@@ -421,13 +351,12 @@ class Run {
   }
 
   train::Trainer& trainer_;
-  RowHashes rows_;
   const config::RunConfig& config_;
   config::Told told_;
   const DirectoryOptions& directory_;
   const std::filesystem::path& out_;
   bool returns_weights_;
-  std::vector<std::pair<std::string, std::string>> files_;  // written with the model
+  RunFiles kept_;
   const Events& events_;
   std::stop_token stop_;
   train::Watch watch_{is_below_f32(trainer_.program())};
@@ -435,16 +364,13 @@ class Run {
   double last_loss_ = std::numeric_limits<double>::quiet_NaN();  // of the trainer's current step
   std::optional<train::Overflow> last_overflow_;                 // of the last step, if it was skipped
   std::vector<std::string> changes_;
-  InputHashes hashes_;
   std::size_t predicted_peak_ = 0;
   std::vector<explain::StagePlan> stages_;  // empty: all steps are alike
   std::int64_t saved_ = 0;
-  std::optional<Journal> journal_;
-  bool validates_ = false;     // the validation that is due after the current step is still to be done
-  bool begins_ = true;         // at its first step, with no state
   bool had_gradient_ = false;  // of the objective, that is not 0
   bool equal_rewards_ = false;
-  std::optional<weights::StartWeights> start_;
+  std::optional<Journal> journal_;
+  bool validates_ = false;  // the validation that is due after the current step is still to be done
   std::optional<Observations> observations_;
 };
 

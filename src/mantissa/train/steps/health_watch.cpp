@@ -146,19 +146,19 @@ precision::Use HealthWatch::use_of(const std::string& name) const {
   return {name, "update", precision::Pass::update, std::max<std::int64_t>(at_.first, 1) - 1};
 }
 
-void HealthWatch::see(const StepReport& step, const RunPart& place) {
+void HealthWatch::see(const StepReport& step, const PartNumber& place) {
   if (step.health.empty()) return;
   if (parts_.empty() || parts_.back().place != place) parts_.push_back({.place = place, .first = step.step});
   double highest = 0;
-  for (const Part& part : parts_) {
+  for (const PartSums& part : parts_) {
     if (part.place.stage == place.stage) highest = std::max(highest, part.lr);
   }
-  for (Part& part : parts_) {
+  for (PartSums& part : parts_) {
     // Earlier measurements of the stage were at less than half of this rate.
     if (part.place.stage != place.stage || !(step.lr > 2 * highest)) continue;
     for (Sums& s : part.parameters) s.lost = s.moving = 0;
   }
-  Part& part = parts_.back();
+  PartSums& part = parts_.back();
   part.last = step.step;
   part.lr = std::max(part.lr, step.lr);
   const bool high = step.lr >= std::max(highest, step.lr) / 2;
@@ -189,7 +189,7 @@ void HealthWatch::see(const StepReport& step, const RunPart& place) {
 
 std::vector<HealthFinding> HealthWatch::findings() {
   std::vector<HealthFinding> all;
-  for (const Part& part : parts_) {
+  for (const PartSums& part : parts_) {
     at_ = part;
     std::vector<HealthFinding> said;
     find_lost(said);

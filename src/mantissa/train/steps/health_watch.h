@@ -39,10 +39,10 @@ struct HealthFinding {
   std::vector<std::string> names = {};  // of the parameters
 };
 
-/// A part of a run: steps of one stage with one program (programs::Part).
-struct RunPart {
+/// The number of a part of a run: steps of one stage with one program (programs::RunPart).
+struct PartNumber {
   std::size_t stage = 0, part = 0;
-  friend bool operator==(const RunPart&, const RunPart&) = default;
+  friend bool operator==(const PartNumber&, const PartNumber&) = default;
 };
 
 /// Observes the steps of a run in order.
@@ -53,7 +53,7 @@ class HealthWatch {
 
   /// Measurements at a learning rate below half of the highest one of the stage are not used for lost
   /// updates: in the warm-up and at the end of a schedule, updates are small on purpose.
-  void see(const StepReport& step, const RunPart& part = {});
+  void see(const StepReport& step, const PartNumber& part = {});
 
   /// Returns the findings of all steps so far; none for a healthy run. Each part of the run is judged alone;
   /// of the same finding in several parts, the largest is returned. Parameters with the same finding and the
@@ -68,8 +68,8 @@ class HealthWatch {
     double reduce_flushed = 0, reduce_saturated = 0;
     std::int64_t steps = 0;
   };
-  struct Part {
-    RunPart place{};
+  struct PartSums {
+    PartNumber place{};
     std::int64_t first = 0, last = 0;  // measured steps
     double lr = 0;                     // the highest
     std::vector<Sums> parameters{};
@@ -107,8 +107,8 @@ class HealthWatch {
 
   precision::Policy policy_;
   HealthLimits limits_;
-  std::vector<Part> parts_;
-  Part at_;  // that findings() judges
+  std::vector<PartSums> parts_;
+  PartSums at_;  // that findings() judges
 };
 
 /// Returns the names as patterns, each once, with "*" for numbers between dots: "model.layers.*.mlp.up_proj".

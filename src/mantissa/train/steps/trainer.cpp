@@ -79,10 +79,10 @@ Trainer::Trainer(const config::RunConfig& config, weights::ModelSource source, s
     const config::RunConfig own = config::stage_config(config_, s);
     stages_.push_back({own, config::stage_model(config_, source_.config, s), schedule_of(own)});
   }
-  for (const programs::Part& part : parts_) plan::check_rules(*part.program);
+  for (const programs::RunPart& part : parts_) plan::check_rules(*part.program);
   if (const std::optional<precision::ScalerOptions> scaler = config::scaler_options(config_))
     scaler_.emplace(*scaler);
-  const std::span<const programs::Part> left = std::span(parts_).subspan(part_);  // of a resumed run
+  const std::span<const programs::RunPart> left = std::span(parts_).subspan(part_);  // of a resumed run
   memory_ = forecast::forecast_memory(left, 0);  // the data is already in memory
   add_task_memory(memory_, task_->memory(), programs::largest_arena(left));
   memory_.process += forecast::process_bytes(task_->passes());

@@ -149,7 +149,7 @@ class Trainer {
   const config::RunConfig& stage_config() const { return stages_[parts_[part_].stage].config; }
   const model::ModelConfig& stage_model() const { return stages_[parts_[part_].stage].model; }
   /// Returns the plans of the run's parts, the part of the next step, and its plan.
-  const std::vector<programs::Part>& parts() const { return parts_; }
+  const std::vector<programs::RunPart>& parts() const { return parts_; }
   std::size_t part() const { return part_; }
   const plan::Program& program() const { return *parts_[part_].program; }
   const forecast::MemoryForecast& memory() const { return memory_; }
@@ -240,7 +240,7 @@ class Trainer {
   std::unique_ptr<Task> task_;
   std::vector<Stage> stages_;
   const runtime::Device& device_;
-  std::vector<programs::Part> parts_;
+  std::vector<programs::RunPart> parts_;
   std::size_t part_ = 0;
   forecast::MemoryForecast memory_;
   std::optional<forecast::Machine> machine_;  // from the first call of machine() on

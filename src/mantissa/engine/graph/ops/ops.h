@@ -25,7 +25,7 @@ extern const OpWithGradient kScale;
 extern const OpWithGradient kReluSquared, kSwiglu, kGeluTanh, kGegluTanh, kGeluErf, kQuickGelu;
 extern const OpWithGradient kSoftCap;
 extern const OpDef kSum, kSumUses, kAccumulate;
-extern const OpDef kCast, kRound, kRoundKv, kQuantize;
+extern const OpDef kCast, kRound, kRoundKv, kStoreScaled;
 extern const OpDef kFused;
 extern const OpDef kLogProb, kLogProbGrad, kLogProbTraining;
 extern const OpDef kCacheAppend;

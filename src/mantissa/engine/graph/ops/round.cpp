@@ -1,8 +1,8 @@
 // A change of format that saturates, flushes subnormals, or rounds other than to nearest, as a policy may
 // require. It is a separate step that no kernel includes.
+#include "mantissa/kernels/round.h"
 #include "mantissa/engine/graph/ops/elements.h"
 #include "mantissa/engine/graph/ops/ops.h"
-#include "mantissa/kernels/quantize.h"
 
 namespace mantissa::graph {
 namespace {
@@ -15,8 +15,8 @@ void run(const Call& c) {
         c.ctx, c.extent, in.rows, in.width, in.in(), out.out(),
         {c.rounding, c.random_name, c.compute.saturate, c.compute.flush_subnormals});
   }
-  kernels::round_to(c.ctx, in.rows * in.width, in.data, in.type, out.data, out.type, c.compute.saturate,
-                    c.compute.flush_subnormals);
+  kernels::round_tensor(c.ctx, in.rows * in.width, in.data, in.type, out.data, out.type, c.compute.saturate,
+                        c.compute.flush_subnormals);
 }
 
 }  // namespace

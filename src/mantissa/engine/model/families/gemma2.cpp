@@ -58,7 +58,7 @@ std::shared_ptr<const Network> read(const FieldReader& fields, ModelConfig& c) {
   s.ropes = {read_rope(fields, 10000, c.max_position_embeddings)};
   const auto even = [](const FieldReader&, std::int64_t layer) { return layer % 2 == 0; };
   set_windows(s, read_gemma_window(fields), read_layer_types(fields, c.num_hidden_layers, even));
-  return std::make_shared<Decoder>(std::move(s));
+  return std::make_shared<DecoderNetwork>(std::move(s));
 }
 
 }  // namespace

@@ -57,7 +57,7 @@ std::shared_ptr<const Network> read(const FieldReader& fields, ModelConfig& c) {
   const std::vector<bool> windowed = read_layer_types(fields, c.num_hidden_layers, has_window);
   set_windows(s, read_gemma_window(fields), windowed);
   for (std::size_t i = 0; i < windowed.size(); ++i) s.layers[i].rope = windowed[i] ? 1 : 0;
-  return std::make_shared<Decoder>(std::move(s));
+  return std::make_shared<DecoderNetwork>(std::move(s));
 }
 
 }  // namespace

@@ -15,7 +15,7 @@ std::shared_ptr<const Network> read(const FieldReader& fields, ModelConfig& c) {
   fields.refuse("sliding_window", "Llama attends to the whole prefix; Mistral and Qwen have windows");
   if (fields.number("pretraining_tp", 1) != 1)
     c.notes.push_back("pretraining_tp is read as 1: the products are not split");
-  return std::make_shared<Decoder>(std::move(s));
+  return std::make_shared<DecoderNetwork>(std::move(s));
 }
 
 }  // namespace

@@ -16,7 +16,7 @@ std::shared_ptr<const Network> read(const FieldReader& fields, ModelConfig& c) {
   const std::int64_t window =
       fields.is_null("sliding_window") ? 0 : fields.size("sliding_window", kDefaultWindow);
   set_windows(s, window, std::vector<bool>(s.layers.size(), true));
-  return std::make_shared<Decoder>(std::move(s));
+  return std::make_shared<DecoderNetwork>(std::move(s));
 }
 
 }  // namespace

@@ -34,7 +34,7 @@ std::shared_ptr<const Network> read(const FieldReader& fields, ModelConfig& c) {
   fields.refuse_flag("attention_bias", "Phi-3's projections have no biases");
   if (fields.has("sliding_window"))
     set_windows(s, fields.size("sliding_window"), std::vector<bool>(s.layers.size(), true));
-  return std::make_shared<Decoder>(std::move(s));
+  return std::make_shared<DecoderNetwork>(std::move(s));
 }
 
 }  // namespace

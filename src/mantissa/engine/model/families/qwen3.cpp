@@ -14,7 +14,7 @@ std::shared_ptr<const Network> read(const FieldReader& fields, ModelConfig& c) {
   s.ropes = {read_rope(fields, 10000, c.max_position_embeddings)};
   require_activation(fields, "hidden_act", "silu", "swish");
   read_qwen_windows(fields, s);
-  return std::make_shared<Decoder>(std::move(s));
+  return std::make_shared<DecoderNetwork>(std::move(s));
 }
 
 }  // namespace

@@ -4,7 +4,7 @@
 
 #include "mantissa/kernels/cpu/gemm/packing.h"
 #include "mantissa/kernels/cpu/tasks.h"
-#include "mantissa/kernels/quantize.h"
+#include "mantissa/kernels/scaled.h"
 
 #undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "mantissa/kernels/cpu/blocks/pack_blocks.cpp"

@@ -65,7 +65,7 @@ void check(const Context& ctx, const Gemm& g) {
     }
     if (!takes_width(*o->quants, static_cast<std::size_t>(o->matrix.ld))) {
       throw ShapeError(fmt::format("gemm: rows in {} have a multiple of {} elements, got {}",
-                                   traits(*o->quants).name, traits(*o->quants).scaled, o->matrix.ld));
+                                   traits(*o->quants).name, traits(*o->quants).per_scale, o->matrix.ld));
     }
   }
   const std::size_t need = gemm_workspace(ctx, g.m, g.n, g.k, arithmetic, g.a.operand.parts);

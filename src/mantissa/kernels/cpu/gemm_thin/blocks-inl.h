@@ -132,18 +132,9 @@ void ThinPackedStrip(const PackSource& b, std::size_t column, std::size_t k, std
 template <SumOrder kOrder, BlockFormat F>
 void ThinPackedOf(std::size_t rows, const PackSource& b, std::size_t column, std::size_t k, std::size_t depth,
                   const float* a, StreamAhead ahead, float* out, std::size_t ld, TileStore store) {
-  switch (rows) {
-    case 1:
-      return ThinPackedStrip<kOrder, 1, F>(b, column, k, depth, a, ahead, out, ld, store);
-    case 2:
-      return ThinPackedStrip<kOrder, 2, F>(b, column, k, depth, a, ahead, out, ld, store);
-    case 4:
-      return ThinPackedStrip<kOrder, 4, F>(b, column, k, depth, a, ahead, out, ld, store);
-    case 8:
-      return ThinPackedStrip<kOrder, 8, F>(b, column, k, depth, a, ahead, out, ld, store);
-    default:
-      return ThinPackedStrip<kOrder, 16, F>(b, column, k, depth, a, ahead, out, ld, store);
-  }
+  WithThinRows(rows, [&](auto n) HWY_ATTR {
+    ThinPackedStrip<kOrder, n(), F>(b, column, k, depth, a, ahead, out, ld, store);
+  });
 }
 
 /// ThinPackedOf for the format of `b`.

@@ -142,7 +142,7 @@ class QuantColumns {
                         bool upper, const std::uint32_t* fifths) {
     const DU du;
     if constexpr (kTraits.apart) {
-      if (started_ && (kTraits.scaled == 0 || k % kTraits.scaled != 0)) return;
+      if (started_ && (kTraits.per_scale == 0 || k % kTraits.per_scale != 0)) return;
       started_ = true;
       HWY_ALIGN float scales[kLanes];
       for (std::size_t c = 0; c < kLanes; ++c) scales[c] = quant_scale(b.quants, column + c, k);
@@ -415,18 +415,9 @@ void ThinQuantStrip(const PackSource& b, std::size_t column, std::size_t k, std:
 template <SumOrder kOrder, QuantFormat F>
 void ThinQuantOf(std::size_t rows, const PackSource& b, std::size_t column, std::size_t k, std::size_t depth,
                  const float* a, StreamAhead ahead, float* out, std::size_t ld, TileStore store) {
-  switch (rows) {
-    case 1:
-      return ThinQuantStrip<kOrder, 1, F>(b, column, k, depth, a, ahead, out, ld, store);
-    case 2:
-      return ThinQuantStrip<kOrder, 2, F>(b, column, k, depth, a, ahead, out, ld, store);
-    case 4:
-      return ThinQuantStrip<kOrder, 4, F>(b, column, k, depth, a, ahead, out, ld, store);
-    case 8:
-      return ThinQuantStrip<kOrder, 8, F>(b, column, k, depth, a, ahead, out, ld, store);
-    default:
-      return ThinQuantStrip<kOrder, 16, F>(b, column, k, depth, a, ahead, out, ld, store);
-  }
+  WithThinRows(rows, [&](auto n) HWY_ATTR {
+    ThinQuantStrip<kOrder, n(), F>(b, column, k, depth, a, ahead, out, ld, store);
+  });
 }
 
 /// ThinQuantOf for the format of `b`.

@@ -10,6 +10,7 @@
 
 #include <algorithm>
 #include <cstddef>
+#include <type_traits>
 
 #include "mantissa/core/numeric/factor.h"
 #include "mantissa/core/tensor/extent.h"
@@ -25,6 +26,23 @@ namespace hn = hwy::HWY_NAMESPACE;
 template <SumOrder kOrder>
 constexpr std::size_t thin_rows_at_once(std::size_t rows) {
   return kOrder == SumOrder::chain ? rows : std::min<std::size_t>(rows, kMr > 8 ? 8 : 4);
+}
+
+/// Calls call(n) with the rows of a strip, a power of two up to kThinStrip (thin-inl.h), as a constant.
+template <class Call>
+HWY_INLINE void WithThinRows(std::size_t rows, const Call& call) {
+  switch (rows) {
+    case 1:
+      return call(std::integral_constant<std::size_t, 1>());
+    case 2:
+      return call(std::integral_constant<std::size_t, 2>());
+    case 4:
+      return call(std::integral_constant<std::size_t, 4>());
+    case 8:
+      return call(std::integral_constant<std::size_t, 8>());
+    default:
+      return call(std::integral_constant<std::size_t, 16>());
+  }
 }
 
 /// The sums of kRows rows. Terms must be added in ascending depth.

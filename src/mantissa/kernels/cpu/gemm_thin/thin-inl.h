@@ -168,36 +168,16 @@ template <class T>
 void PackThin(const PackSource& a, std::size_t row, std::size_t left, std::size_t k, std::size_t depth,
               T* to) {
   const std::size_t rows = thin_rows(left), count = std::min(rows, left);
-  switch (rows) {
-    case 1:
-      return PackPanels<1>(a, row, count, k, depth, to);
-    case 2:
-      return PackPanels<2>(a, row, count, k, depth, to);
-    case 4:
-      return PackPanels<4>(a, row, count, k, depth, to);
-    case 8:
-      return PackPanels<8>(a, row, count, k, depth, to);
-    default:
-      return PackPanels<kThinStrip>(a, row, count, k, depth, to);
-  }
+  WithThinRows(rows, [&](auto n) HWY_ATTR { PackPanels<n()>(a, row, count, k, depth, to); });
 }
 
 /// ThinStrip for a number of rows known at run time.
 template <SumOrder kOrder, class Columns, class T>
 void ThinBlockOf(std::size_t rows, std::size_t depth, const T* a, const typename Columns::Stored* columns,
                  std::size_t stride, StreamAhead ahead, T* out, std::size_t ld, TileStore store) {
-  switch (rows) {
-    case 1:
-      return ThinStrip<kOrder, 1, Columns>(depth, a, columns, stride, ahead, out, ld, store);
-    case 2:
-      return ThinStrip<kOrder, 2, Columns>(depth, a, columns, stride, ahead, out, ld, store);
-    case 4:
-      return ThinStrip<kOrder, 4, Columns>(depth, a, columns, stride, ahead, out, ld, store);
-    case 8:
-      return ThinStrip<kOrder, 8, Columns>(depth, a, columns, stride, ahead, out, ld, store);
-    default:
-      return ThinStrip<kOrder, 16, Columns>(depth, a, columns, stride, ahead, out, ld, store);
-  }
+  WithThinRows(rows, [&](auto n) HWY_ATTR {
+    ThinStrip<kOrder, n(), Columns>(depth, a, columns, stride, ahead, out, ld, store);
+  });
 }
 
 /// True for a column stride that maps the lines of all columns to the same few sets of the first-level cache,

@@ -1,4 +1,4 @@
-#include "mantissa/setup/objective/policy_loss.h"
+#include "mantissa/setup/objective/rl_loss.h"
 
 #include <algorithm>
 #include <cmath>
@@ -13,7 +13,7 @@ struct Term {
   double value = 0, derivative = 0;
 };
 
-Term policy_term(double ratio, double advantage, const PolicySettings& s, PolicyStatistics& statistics) {
+Term actor_term(double ratio, double advantage, const RlSettings& s, RlStatistics& statistics) {
   const double low = 1 - s.clip_low, high = 1 + s.clip_high;
   if (advantage > 0 && ratio > high) {
     ++statistics.clipped_high;
@@ -31,7 +31,7 @@ Term policy_term(double ratio, double advantage, const PolicySettings& s, Policy
   return {-ratio * advantage, -ratio * advantage};
 }
 
-Term value_term(double value, double old, double target, double clip, PolicyStatistics& statistics) {
+Term value_term(double value, double old, double target, double clip, RlStatistics& statistics) {
   const double plain = value - target;
   const double limited = old + std::clamp(value - old, -clip, clip) - target;
   const bool held = clip > 0 && std::abs(value - old) > clip;
@@ -42,7 +42,7 @@ Term value_term(double value, double old, double target, double clip, PolicyStat
 }
 
 /// Returns the weight of a token's term in the mean.
-double mean_weight(std::int64_t row_tokens, const PolicySettings& s, const PolicyStep& step) {
+double mean_weight(std::int64_t row_tokens, const RlSettings& s, const RlStep& step) {
   const auto rows = static_cast<double>(step.rows);
   switch (s.loss_mean) {
     case LossMean::token:
@@ -56,7 +56,7 @@ double mean_weight(std::int64_t row_tokens, const PolicySettings& s, const Polic
 }
 
 /// Returns the importance weight of the whole row, or 1 if tokens have their own.
-double row_importance(const PolicyRow& row, const PolicySettings& s, PolicyStatistics& statistics) {
+double row_importance(const RlRow& row, const RlSettings& s, RlStatistics& statistics) {
   if (s.importance_cap <= 0 || s.importance != Importance::sequence) return 1;
   double difference = 0;
   for (std::size_t t = 0; t < row.mask.size(); ++t) {
@@ -67,8 +67,7 @@ double row_importance(const PolicyRow& row, const PolicySettings& s, PolicyStati
   return weight;
 }
 
-double token_importance(const PolicyRow& row, std::size_t t, const PolicySettings& s,
-                        PolicyStatistics& statistics) {
+double token_importance(const RlRow& row, std::size_t t, const RlSettings& s, RlStatistics& statistics) {
   if (s.importance_cap <= 0 || s.importance != Importance::token) return 1;
   const double weight = std::min(s.importance_cap, std::exp(row.old_log_probs[t] - row.rollout_log_probs[t]));
   statistics.importance.add(weight);
@@ -82,8 +81,8 @@ void write(std::span<double> seeds, std::size_t t, double seed) {
 
 }  // namespace
 
-void PolicyLoss::add(const PolicyLoss& other) {
-  policy += other.policy;
+void RlLoss::add(const RlLoss& other) {
+  actor += other.actor;
   kl += other.kl;
   value += other.value;
   entropy += other.entropy;
@@ -109,7 +108,7 @@ double Weights::effective_share() const {
   return count == 0 ? 1 : sum * sum / (count * squares);
 }
 
-void PolicyStatistics::add(const PolicyStatistics& other) {
+void RlStatistics::add(const RlStatistics& other) {
   tokens += other.tokens;
   clipped_low += other.clipped_low;
   clipped_high += other.clipped_high;
@@ -126,13 +125,13 @@ std::int64_t counted_tokens(std::span<const float> mask) {
   return std::ranges::count_if(mask, [](float m) { return m != 0; });
 }
 
-PolicyLoss policy_loss(const PolicyRow& row, const PolicySettings& s, const PolicyStep& step,
-                       const PolicySeeds& seeds, PolicyStatistics& statistics) {
+RlLoss rl_loss(const RlRow& row, const RlSettings& s, const RlStep& step, const RlSeeds& seeds,
+               RlStatistics& statistics) {
   const std::int64_t tokens = counted_tokens(row.mask);
   const double weight = tokens == 0 ? 0 : mean_weight(tokens, s, step), scaled = weight * step.loss_scale;
   const double row_weight = tokens == 0 ? 1 : row_importance(row, s, statistics);
   statistics.tokens += tokens;
-  PolicyLoss sum;
+  RlLoss sum;
   for (std::size_t t = 0; t < row.mask.size(); ++t) {
     write(seeds.log_probs, t, 0);
     write(seeds.values, t, 0);
@@ -142,13 +141,13 @@ PolicyLoss policy_loss(const PolicyRow& row, const PolicySettings& s, const Poli
     statistics.ratio.add(ratio);
     statistics.old_kl += std::expm1(log_ratio) - log_ratio;
     const double importance = row_weight * token_importance(row, t, s, statistics);
-    const Term policy = policy_term(ratio, row.advantages[t], s, statistics);
+    const Term actor = actor_term(ratio, row.advantages[t], s, statistics);
     KlTerm kl;
     if (s.kl_in_loss()) kl = kl_term(s.kl, row.log_probs[t], row.ref_log_probs[t]);
-    sum.policy += importance * policy.value;
+    sum.actor += importance * actor.value;
     sum.kl += s.kl_coef * kl.value;
     statistics.kl += kl.value;
-    write(seeds.log_probs, t, scaled * (importance * policy.derivative + s.kl_coef * kl.derivative));
+    write(seeds.log_probs, t, scaled * (importance * actor.derivative + s.kl_coef * kl.derivative));
     if (s.needs_values() && s.value_coef != 0) {
       const Term value =
           value_term(row.values[t], row.old_values[t], row.returns[t], s.value_clip, statistics);
@@ -161,7 +160,7 @@ PolicyLoss policy_loss(const PolicyRow& row, const PolicySettings& s, const Poli
       write(seeds.entropies, t, -scaled * s.entropy_coef);
     }
   }
-  return {weight * sum.policy, weight * sum.kl, weight * sum.value, weight * sum.entropy};
+  return {weight * sum.actor, weight * sum.kl, weight * sum.value, weight * sum.entropy};
 }
 
 }  // namespace mantissa::objective

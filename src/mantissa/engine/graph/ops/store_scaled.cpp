@@ -1,6 +1,7 @@
 // Stores a factor of a product with scales. The plan inserts it before Linear ops with an 8- or 4-bit compute
-// format.
-#include "mantissa/kernels/quantize.h"
+// format. Reports and rules call the op "quantize".
+#include "mantissa/kernels/round.h"
+#include "mantissa/kernels/scaled.h"
 
 #include "mantissa/engine/graph/ops/elements.h"
 #include "mantissa/engine/graph/ops/ops.h"
@@ -16,21 +17,22 @@ void run(const Call& c) {
   if (c.repeated &&
       c.attributes.integer("blocks") >= 0) {  // the values before rounding, under the tensor's scale
     const float factor = out.scale == nullptr ? 1 : 1 / out.scale->scale;
-    return kernels::quantize_tensor(c.ctx, in.rows * in.width, in.in(), out.out(), factor);
+    return kernels::round_tensor(c.ctx, in.rows * in.width, in.data, in.type, out.data, out.type, true, false,
+                                 factor);
   }
-  kernels::Quantize how;
+  kernels::StoreScaled how;
   if (c.attributes.integer("blocks") >= 0)
     how.blocks = static_cast<BlockFormat>(c.attributes.integer("blocks"));
   how.along_rows = c.attributes.flag("along_rows");
   how.packed = out.blocks.has_value();
   how.current = c.attributes.flag("current") && !c.repeated;
   how.margin = static_cast<int>(c.attributes.integer("margin"));
-  kernels::quantize(c.ctx, in.rows, in.width, in.in(), out.out(), how, out.scale, c.extent.rows);
+  kernels::store_scaled(c.ctx, in.rows, in.width, in.in(), out.out(), how, out.scale, c.extent.rows);
 }
 
 }  // namespace
 
-const OpDef kQuantize = {
+const OpDef kStoreScaled = {
     .id = "quantize",
     .op = "quantize",
     .doc = "rounded with the scale of the tensor, or of blocks",

@@ -11,7 +11,7 @@
 namespace mantissa::lab {
 
 /// Tensors of [N, T]; rewards are [N, T] or [N], groups [N]. Those that the objective does not use are empty.
-struct PolicyBatch {
+struct RlBatch {
   Shape shape;  // [N, T]
   std::vector<float> mask;
   std::vector<double> log_probs, old_log_probs, ref_log_probs, rollout_log_probs, rewards, values, old_values,
@@ -24,7 +24,7 @@ struct PolicyBatch {
 
 /// Reads the tensors that the settings need. Throws as Inputs does, also for values that are not finite at
 /// tokens that count.
-PolicyBatch read_policy_batch(const Inputs& inputs, const config::RlSection& rl,
-                              const objective::PolicySettings& settings);
+RlBatch read_rl_batch(const Inputs& inputs, const config::RlSection& rl,
+                      const objective::RlSettings& settings);
 
 }  // namespace mantissa::lab

@@ -1,4 +1,4 @@
-#include "mantissa/lab/objective/policy_batch.h"
+#include "mantissa/lab/objective/rl_batch.h"
 
 #include <fmt/format.h>
 
@@ -15,7 +15,7 @@ Cure set(std::string key_and_value) {
 /// Reads [N, T] tensors whose values must be finite where the mask is 1.
 class Reader {
  public:
-  Reader(const Inputs& inputs, PolicyBatch& batch) : inputs_(inputs), batch_(batch) {}
+  Reader(const Inputs& inputs, RlBatch& batch) : inputs_(inputs), batch_(batch) {}
   std::vector<double> read(std::string_view name, std::string_view why = {},
                            const std::vector<Cure>& cures = {}) const {
     std::vector<double> values = inputs_.numbers(name, batch_.shape, why, cures);
@@ -25,10 +25,10 @@ class Reader {
 
  private:
   const Inputs& inputs_;
-  PolicyBatch& batch_;
+  RlBatch& batch_;
 };
 
-std::vector<double> read_rewards(const Inputs& inputs, const PolicyBatch& batch) {
+std::vector<double> read_rewards(const Inputs& inputs, const RlBatch& batch) {
   const bool of_rows = !inputs.has("rewards") || inputs.dimensions("rewards") == 1;
   const Shape shape = of_rows ? Shape{"[N]", {batch.rows()}} : batch.shape;
   std::vector<double> rewards = inputs.numbers("rewards", shape);
@@ -38,9 +38,8 @@ std::vector<double> read_rewards(const Inputs& inputs, const PolicyBatch& batch)
 
 }  // namespace
 
-PolicyBatch read_policy_batch(const Inputs& inputs, const config::RlSection& rl,
-                              const objective::PolicySettings& s) {
-  PolicyBatch b;
+RlBatch read_rl_batch(const Inputs& inputs, const config::RlSection& rl, const objective::RlSettings& s) {
+  RlBatch b;
   b.shape = {"[N, T]", inputs.sizes("log_probs", 2, "[N, T]")};
   b.mask = inputs.mask(b.shape);
   const Reader reader(inputs, b);

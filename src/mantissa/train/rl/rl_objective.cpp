@@ -1,4 +1,4 @@
-#include "mantissa/train/rl/policy_objective.h"
+#include "mantissa/train/rl/rl_objective.h"
 
 #include <algorithm>
 #include <cmath>
@@ -21,13 +21,13 @@ std::vector<double> numbers(const runtime::Values& values, std::size_t begin, st
 
 }  // namespace
 
-void PolicyObjective::set_rows(const Experience& experience, std::vector<std::size_t> order, bool fresh) {
+void RlObjective::set_rows(const Experience& experience, std::vector<std::size_t> order, bool fresh) {
   experience_ = &experience;
   order_ = std::move(order);
   fresh_ = fresh;
 }
 
-void PolicyObjective::begin(const objective::Step& step) {
+void RlObjective::begin(const objective::Step& step) {
   step_ = {0, static_cast<std::int64_t>(order_.size()), step.loss_scale};
   for (const std::size_t i : order_) step_.tokens += experience_->responses[i].tokens();
   loss_ = {};
@@ -35,8 +35,8 @@ void PolicyObjective::begin(const objective::Step& step) {
   difference_ = 0;
 }
 
-void PolicyObjective::seeds(const objective::MicroBatch& micro, const objective::Outputs* outputs,
-                            const objective::Seeds& seeds) {
+void RlObjective::seeds(const objective::MicroBatch& micro, const objective::Outputs* outputs,
+                        const objective::Seeds& seeds) {
   std::size_t row_begin = 0;  // input of the micro-batch
   for (std::int64_t r = 0; r < micro.batch.rows(); ++r) {
     const Response& response = experience_->responses[order_[static_cast<std::size_t>(micro.first_row + r)]];
@@ -45,19 +45,19 @@ void PolicyObjective::seeds(const objective::MicroBatch& micro, const objective:
     const std::size_t begin = row_begin + static_cast<std::size_t>(response.prompt) - 1;
     const std::vector<float> mask(tokens, 1.0F);
     const std::vector<double> log_probs = numbers(outputs->log_prob, begin, tokens);
-    objective::PolicyRow row{.mask = mask,
-                             .log_probs = log_probs,
-                             .old_log_probs = response.old_log_probs,
-                             .advantages = response.advantages,
-                             .ref_log_probs = response.ref_log_probs,
-                             .rollout_log_probs = response.rollout_log_probs,
-                             .old_values = response.values,
-                             .returns = response.returns};
+    objective::RlRow row{.mask = mask,
+                         .log_probs = log_probs,
+                         .old_log_probs = response.old_log_probs,
+                         .advantages = response.advantages,
+                         .ref_log_probs = response.ref_log_probs,
+                         .rollout_log_probs = response.rollout_log_probs,
+                         .old_values = response.values,
+                         .returns = response.returns};
     std::vector<double> values, entropies;
     if (outputs->value) row.values = values = numbers(*outputs->value, begin, tokens);
     if (outputs->entropy) row.entropies = entropies = numbers(*outputs->entropy, begin, tokens);
     const auto part = [&](std::span<double> of) { return of.empty() ? of : of.subspan(begin, tokens); };
-    loss_.add(objective::policy_loss(
+    loss_.add(objective::rl_loss(
         row, settings_, step_, {part(seeds.log_prob), part(seeds.value), part(seeds.entropy)}, statistics_));
     for (std::size_t t = 0; fresh_ && t < tokens; ++t)
       difference_ = std::max(difference_, std::abs(log_probs[t] - response.rollout_log_probs[t]));
@@ -65,12 +65,12 @@ void PolicyObjective::seeds(const objective::MicroBatch& micro, const objective:
   }
 }
 
-objective::Outcome PolicyObjective::end() {
+objective::Outcome RlObjective::end() {
   objective::Outcome outcome{loss_.total()};
   std::vector<objective::Metric>& m = outcome.metrics;
   if (fresh_) m = experience_->metrics;
-  const objective::PolicyStatistics& s = statistics_;
-  m.push_back({"policy_loss", loss_.policy});
+  const objective::RlStatistics& s = statistics_;
+  m.push_back({"policy_loss", loss_.actor});
   if (settings_.kl_in_loss()) {
     m.push_back({"kl_loss", loss_.kl});
     m.push_back({"kl", s.tokens == 0 ? 0 : s.kl / static_cast<double>(s.tokens)});

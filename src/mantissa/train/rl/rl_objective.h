@@ -1,4 +1,4 @@
-// Policy optimization as the objective of a trainer: the loss of setup/objective/policy_loss.h on the
+// Policy optimization as the objective of a trainer: the loss of setup/objective/rl_loss.h on the
 // responses of a rollout.
 #pragma once
 
@@ -7,15 +7,15 @@
 #include <vector>
 
 #include "mantissa/setup/objective/objective.h"
-#include "mantissa/setup/objective/policy_loss.h"
+#include "mantissa/setup/objective/rl_loss.h"
 #include "mantissa/setup/objective/settings.h"
 #include "mantissa/train/rl/experience.h"
 
 namespace mantissa::rl {
 
-class PolicyObjective final : public objective::Objective {
+class RlObjective final : public objective::Objective {
  public:
-  explicit PolicyObjective(objective::PolicySettings settings) : settings_(settings) {}
+  explicit RlObjective(objective::RlSettings settings) : settings_(settings) {}
 
   /// Sets the responses of the next step, in the order of its rows. `fresh`: the weights are those of the
   /// rollout. `experience` must live until the step ends.
@@ -30,13 +30,13 @@ class PolicyObjective final : public objective::Objective {
   objective::Outcome end() override;
 
  private:
-  objective::PolicySettings settings_;
+  objective::RlSettings settings_;
   const Experience* experience_ = nullptr;
   std::vector<std::size_t> order_;
   bool fresh_ = false;
-  objective::PolicyStep step_;
-  objective::PolicyLoss loss_;
-  objective::PolicyStatistics statistics_;
+  objective::RlStep step_;
+  objective::RlLoss loss_;
+  objective::RlStatistics statistics_;
   double difference_ = 0;  // largest |log-probability in training − when sampled|
 };
 

@@ -7,10 +7,10 @@
 
 #include "mantissa/core/base/counted.h"
 #include "mantissa/lab/objective/parts.h"
-#include "mantissa/lab/objective/policy_batch.h"
+#include "mantissa/lab/objective/rl_batch.h"
 #include "mantissa/setup/objective/advantages.h"
 #include "mantissa/setup/objective/kl.h"
-#include "mantissa/setup/objective/policy_loss.h"
+#include "mantissa/setup/objective/rl_loss.h"
 
 namespace mantissa::lab {
 namespace {
@@ -20,9 +20,9 @@ using Json = nlohmann::ordered_json;
 /// The loss of all rows, and everything that a replay writes.
 struct Computed {
   objective::Advantages advantages;
-  objective::PolicyStep step;
-  objective::PolicyLoss loss;
-  objective::PolicyStatistics statistics;
+  objective::RlStep step;
+  objective::RlLoss loss;
+  objective::RlStatistics statistics;
   std::vector<double> d_log_probs, d_values, d_entropy, kl;
 };
 
@@ -33,8 +33,8 @@ auto row_of(Tensor& tensor, std::size_t row, std::int64_t length) {
   return tensor.empty() ? std::span(tensor) : std::span(tensor).subspan(row * size, size);
 }
 
-objective::PolicyStep step_of(const PolicyBatch& b) {
-  objective::PolicyStep step;
+objective::RlStep step_of(const RlBatch& b) {
+  objective::RlStep step;
   for (std::size_t row = 0; row < static_cast<std::size_t>(b.rows()); ++row) {
     const std::int64_t tokens = objective::counted_tokens(row_of(b.mask, row, b.length()));
     step.tokens += tokens;
@@ -43,32 +43,32 @@ objective::PolicyStep step_of(const PolicyBatch& b) {
   return step;
 }
 
-void add_row(const PolicyBatch& b, std::size_t row, const objective::PolicySettings& s, Computed& c) {
+void add_row(const RlBatch& b, std::size_t row, const objective::RlSettings& s, Computed& c) {
   const auto of = [&](auto& tensor) { return row_of(tensor, row, b.length()); };
-  const objective::PolicyRow tokens{.mask = of(b.mask),
-                                    .log_probs = of(b.log_probs),
-                                    .old_log_probs = of(b.old_log_probs),
-                                    .advantages = of(c.advantages.advantages),
-                                    .ref_log_probs = of(b.ref_log_probs),
-                                    .rollout_log_probs = of(b.rollout_log_probs),
-                                    .values = of(b.values),
-                                    .old_values = of(b.old_values),
-                                    .returns = of(c.advantages.returns),
-                                    .entropies = of(b.entropy)};
-  c.loss.add(objective::policy_loss(tokens, s, c.step, {of(c.d_log_probs), of(c.d_values), of(c.d_entropy)},
-                                    c.statistics));
+  const objective::RlRow tokens{.mask = of(b.mask),
+                                .log_probs = of(b.log_probs),
+                                .old_log_probs = of(b.old_log_probs),
+                                .advantages = of(c.advantages.advantages),
+                                .ref_log_probs = of(b.ref_log_probs),
+                                .rollout_log_probs = of(b.rollout_log_probs),
+                                .values = of(b.values),
+                                .old_values = of(b.old_values),
+                                .returns = of(c.advantages.returns),
+                                .entropies = of(b.entropy)};
+  c.loss.add(objective::rl_loss(tokens, s, c.step, {of(c.d_log_probs), of(c.d_values), of(c.d_entropy)},
+                                c.statistics));
 }
 
-std::vector<double> kl_of(const PolicyBatch& b, const objective::PolicySettings& s) {
+std::vector<double> kl_of(const RlBatch& b, const objective::RlSettings& s) {
   std::vector<double> kl;
   if (b.ref_log_probs.empty()) return kl;
-  const std::vector<double>& policy = s.kl_in == objective::KlIn::reward ? b.old_log_probs : b.log_probs;
+  const std::vector<double>& actor = s.kl_in == objective::KlIn::reward ? b.old_log_probs : b.log_probs;
   for (std::size_t i = 0; i < b.mask.size(); ++i)
-    kl.push_back(b.mask[i] == 0 ? 0 : objective::kl_term(s.kl, policy[i], b.ref_log_probs[i]).value);
+    kl.push_back(b.mask[i] == 0 ? 0 : objective::kl_term(s.kl, actor[i], b.ref_log_probs[i]).value);
   return kl;
 }
 
-Computed compute(const PolicyBatch& b, const objective::PolicySettings& s) {
+Computed compute(const RlBatch& b, const objective::RlSettings& s) {
   Computed c;
   c.advantages = objective::advantages({.rows = b.rows(),
                                         .length = b.length(),
@@ -99,15 +99,15 @@ double mean_kl(const Computed& c) {
   return sum / static_cast<double>(c.step.tokens);
 }
 
-std::size_t group_count(const PolicyBatch& b) {
+std::size_t group_count(const RlBatch& b) {
   return std::set(b.groups.begin(), b.groups.end()).size();
 }
 
-Json numbers_of(const PolicyBatch& b, const Computed& c, const objective::PolicySettings& s) {
-  const objective::PolicyStatistics& t = c.statistics;
+Json numbers_of(const RlBatch& b, const Computed& c, const objective::RlSettings& s) {
+  const objective::RlStatistics& t = c.statistics;
   Json json = {
       {"parts",
-       {{"policy", c.loss.policy}, {"kl", c.loss.kl}, {"value", c.loss.value}, {"entropy", c.loss.entropy}}},
+       {{"policy", c.loss.actor}, {"kl", c.loss.kl}, {"value", c.loss.value}, {"entropy", c.loss.entropy}}},
       {"rows", c.step.rows},
       {"tokens", c.step.tokens},
       {"groups", b.groups.empty() ? Json() : Json(group_count(b))},
@@ -122,10 +122,10 @@ Json numbers_of(const PolicyBatch& b, const Computed& c, const objective::Policy
   return json;
 }
 
-std::string text_of(const PolicyBatch& b, const Computed& c, const config::RlSection& rl,
-                    const objective::PolicySettings& s) {
-  const objective::PolicyStatistics& t = c.statistics;
-  std::string text = fmt::format("parts      policy {:.6g}", c.loss.policy);
+std::string text_of(const RlBatch& b, const Computed& c, const config::RlSection& rl,
+                    const objective::RlSettings& s) {
+  const objective::RlStatistics& t = c.statistics;
+  std::string text = fmt::format("parts      policy {:.6g}", c.loss.actor);
   if (s.kl_in_loss()) text += fmt::format(", KL {:.6g}", c.loss.kl);
   if (s.needs_values()) text += fmt::format(", value {:.6g}", c.loss.value);
   if (s.entropy_coef != 0) text += fmt::format(", entropy {:.6g}", c.loss.entropy);
@@ -150,7 +150,7 @@ std::string text_of(const PolicyBatch& b, const Computed& c, const config::RlSec
 }
 
 /// Names the token with the largest ratio, which is what overflows.
-std::string largest_ratio(const PolicyBatch& b) {
+std::string largest_ratio(const RlBatch& b) {
   std::size_t largest = 0;
   double difference = -INFINITY;
   for (std::size_t i = 0; i < b.mask.size(); ++i) {
@@ -165,9 +165,9 @@ std::string largest_ratio(const PolicyBatch& b) {
 
 }  // namespace
 
-ObjectiveResult replay_policy(const Inputs& inputs, const config::RlSection& rl) {
-  const objective::PolicySettings settings = objective::policy_settings(rl);
-  const PolicyBatch batch = read_policy_batch(inputs, rl, settings);
+ObjectiveResult replay_rl(const Inputs& inputs, const config::RlSection& rl) {
+  const objective::RlSettings settings = objective::rl_settings(rl);
+  const RlBatch batch = read_rl_batch(inputs, rl, settings);
   Computed c = compute(batch, settings);
   ObjectiveResult out{.loss = c.loss.total(), .json = numbers_of(batch, c, settings)};
   out.text = text_of(batch, c, rl, settings);

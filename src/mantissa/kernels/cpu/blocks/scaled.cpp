@@ -1,36 +1,31 @@
-// Conversion with saturation and with scales, row by row. Blocks along columns are processed column by column
-// in vectors.
-#include "mantissa/kernels/quantize.h"
+// Conversion to formats with scales, row by row. Blocks along columns are processed column by column in
+// vectors.
+#include "mantissa/kernels/scaled.h"
 
 #include <algorithm>
 #include <cassert>
 #include <vector>
 
 #include "mantissa/kernels/cpu/tasks.h"
+#include "mantissa/kernels/round.h"
 
 #undef HWY_TARGET_INCLUDE
-#define HWY_TARGET_INCLUDE "mantissa/kernels/cpu/blocks/quantize.cpp"
+#define HWY_TARGET_INCLUDE "mantissa/kernels/cpu/blocks/scaled.cpp"
 #include <hwy/foreach_target.h>
 #include <hwy/highway.h>
 
 #include "mantissa/core/numeric/factor-inl.h"
 #include "mantissa/core/numeric/scaled-inl.h"
-#include "mantissa/core/numeric/stochastic-inl.h"
 
 HWY_BEFORE_NAMESPACE();
 namespace mantissa::kernels {
 namespace HWY_NAMESPACE {
 namespace hn = hwy::HWY_NAMESPACE;
 using mantissa::HWY_NAMESPACE::BlockRounder;
-using mantissa::HWY_NAMESPACE::ClampRow;
-using mantissa::HWY_NAMESPACE::FlushRow;
 using mantissa::HWY_NAMESPACE::LoadCount;
 using mantissa::HWY_NAMESPACE::LoadRow;
-using mantissa::HWY_NAMESPACE::RewriteRow;
-using mantissa::HWY_NAMESPACE::RoundRowAs;
 using mantissa::HWY_NAMESPACE::StoreCount;
 using mantissa::HWY_NAMESPACE::StoreRow;
-using mantissa::HWY_NAMESPACE::StoreRowRounded;
 using mantissa::HWY_NAMESPACE::ViewRow;
 using mantissa::HWY_NAMESPACE::WithFormat;
 
@@ -38,52 +33,6 @@ using mantissa::HWY_NAMESPACE::WithFormat;
 constexpr std::size_t kPiece = 1024;
 /// Columns processed at a time for blocks along columns.
 constexpr std::size_t kColumnPiece = 128;
-
-template <class T>
-void RoundElements(const void* src, Scalar src_type, void* dst, Scalar dst_type, bool saturate, bool flush,
-                   T scale, std::size_t begin, std::size_t end) {
-  HWY_ALIGN T buffer[kPiece];
-  for (std::size_t i = begin; i < end; i += kPiece) {
-    const std::size_t n = std::min(kPiece, end - i);
-    LoadRow<T>(src, src_type, i, n, buffer);
-    if (scale != 1)
-      RewriteRow(buffer, n, [scale](auto d, auto v) HWY_ATTR { return hn::Mul(v, hn::Set(d, scale)); });
-    RoundRowAs<T>(buffer, n, dst_type, saturate, flush);
-    StoreRow<T>(buffer, n, dst, dst_type, i);
-  }
-}
-
-void RoundRange(const void* src, Scalar src_type, void* dst, Scalar dst_type, bool saturate, bool flush,
-                float scale, std::size_t begin, std::size_t end) {
-  src_type == Scalar::f64 || dst_type == Scalar::f64
-      ? RoundElements<double>(src, src_type, dst, dst_type, saturate, flush, scale, begin, end)
-      : RoundElements<float>(src, src_type, dst, dst_type, saturate, flush, scale, begin, end);
-}
-
-/// Flushes at most kPiece elements from `offset` on.
-HWY_NOINLINE void FlushStored(Matrix to, std::size_t offset, std::size_t n) {
-  HWY_ALIGN float buffer[kPiece];
-  LoadRow<float>(to.data, to.type, offset, n, buffer);
-  FlushRow(buffer, n, to.type);
-  StoreRow<float>(buffer, n, to.data, to.type, offset);
-}
-
-/// Rounds `n` elements of one token, the first of which has number `index` in its sequence.
-void RoundToken(const float* from, std::size_t offset, std::size_t n, Matrix to,
-                const ActivationRounding& how, const RandomStream& stream, std::uint64_t index) {
-  HWY_ALIGN float buffer[kPiece];
-  for (std::size_t i = 0; i < n; i += kPiece) {
-    const std::size_t count = std::min(kPiece, n - i);
-    const float* row = from + offset + i;
-    if (how.saturate) {
-      std::copy_n(row, count, buffer);
-      ClampRow(buffer, count, to.type);
-      row = buffer;
-    }
-    StoreRowRounded(row, count, to.data, to.type, offset + i, how.rounding, stream, index + i);
-    if (how.flush_subnormals) FlushStored(to, offset + i, count);
-  }
-}
 
 float MaximumOf(const void* src, Scalar type, std::size_t begin, std::size_t end) {
   const hn::ScalableTag<float> d;
@@ -153,49 +102,9 @@ HWY_AFTER_NAMESPACE();
 #if HWY_ONCE
 namespace mantissa::kernels {
 
-HWY_EXPORT(RoundRange);
-HWY_EXPORT(RoundToken);
 HWY_EXPORT(MaximumOf);
 HWY_EXPORT(BlocksOfRows);
 HWY_EXPORT(BlocksAcross);
-
-namespace {
-
-/// Returns the segment that contains `token`.
-const Segment& segment_of(const Extent& extent, std::int64_t token) {
-  const auto after =
-      std::upper_bound(extent.segments.begin(), extent.segments.end(), token,
-                       [](std::int64_t t, const Segment& segment) { return t < segment.begin; });
-  return *(after - 1);
-}
-
-}  // namespace
-
-void round_to(const Context& ctx, std::int64_t count, const void* src, Scalar src_type, void* dst,
-              Scalar dst_type, bool saturate, bool flush_subnormals) {
-  const auto range = HWY_DISPATCH_TABLE(RoundRange)[ctx.target()];
-  for_row_ranges(ctx, count, 1, [&](std::size_t begin, std::size_t end) {
-    range(src, src_type, dst, dst_type, saturate, flush_subnormals, 1.0F, begin, end);
-  });
-}
-
-void round_activations(const Context& ctx, const Extent& extent, std::int64_t rows, std::int64_t width,
-                       ConstMatrix from, Matrix to, const ActivationRounding& how) {
-  assert(from.type == Scalar::f32);
-  assert(rows == extent.tokens || rows == static_cast<std::int64_t>(extent.rows.size()));
-  const auto round = HWY_DISPATCH_TABLE(RoundToken)[ctx.target()];
-  const auto n = static_cast<std::size_t>(width);
-  for_row_ranges(ctx, rows, width, [&](std::size_t begin, std::size_t end) {
-    for (std::size_t r = begin; r < end; ++r) {
-      const std::int64_t token = rows == extent.tokens ? static_cast<std::int64_t>(r)
-                                                       : extent.rows[r].begin + extent.rows[r].length - 1;
-      const Segment& s = segment_of(extent, token);
-      const auto position = static_cast<std::uint64_t>(s.position + token - s.begin);
-      const RandomStream stream(extent.seed, RandomUse::activation, how.name, s.sequence);
-      round(static_cast<const float*>(from.data), r * n, n, to, how, stream, position * n);
-    }
-  });
-}
 
 float absolute_maximum(const Context& ctx, std::int64_t count, const void* src, Scalar type) {
   constexpr std::int64_t kPart = 1 << 14;
@@ -208,14 +117,7 @@ float absolute_maximum(const Context& ctx, std::int64_t count, const void* src, 
   return most.empty() ? 0.0F : *std::max_element(most.begin(), most.end());
 }
 
-void quantize_tensor(const Context& ctx, std::int64_t count, ConstMatrix from, Matrix to, float scale) {
-  const auto range = HWY_DISPATCH_TABLE(RoundRange)[ctx.target()];
-  for_row_ranges(ctx, count, 1, [&](std::size_t begin, std::size_t end) {
-    range(from.data, from.type, to.data, to.type, true, false, scale, begin, end);
-  });
-}
-
-void quantize_blocks(const Context& ctx, std::int64_t rows, std::int64_t width, ConstMatrix from, Matrix to,
+void round_to_blocks(const Context& ctx, std::int64_t rows, std::int64_t width, ConstMatrix from, Matrix to,
                      BlockFormat format, float tensor_scale, bool along_rows, std::span<const Row> segments) {
   const auto columns = static_cast<std::size_t>(width);
   if (!along_rows) {
@@ -239,8 +141,8 @@ void quantize_blocks(const Context& ctx, std::int64_t rows, std::int64_t width, 
   });
 }
 
-void quantize(const Context& ctx, std::int64_t rows, std::int64_t width, ConstMatrix from, Matrix to,
-              const Quantize& how, TensorScale* scale, std::span<const Row> segments) {
+void store_scaled(const Context& ctx, std::int64_t rows, std::int64_t width, ConstMatrix from, Matrix to,
+                  const StoreScaled& how, TensorScale* scale, std::span<const Row> segments) {
   if (scale != nullptr && (how.current || scale->recording)) {
     const float amax = absolute_maximum(ctx, rows * width, from.data, from.type);
     if (how.current) set_scale(*scale, how.blocks == BlockFormat::nvfp4, to.type, amax, how.margin);
@@ -251,9 +153,9 @@ void quantize(const Context& ctx, std::int64_t rows, std::int64_t width, ConstMa
     assert(segments.empty() || !how.along_rows);
     pack_blocks(ctx, rows, width, from, to.data, {*how.blocks, how.along_rows}, factor);
   } else if (how.blocks) {
-    quantize_blocks(ctx, rows, width, from, to, *how.blocks, factor, how.along_rows, segments);
+    round_to_blocks(ctx, rows, width, from, to, *how.blocks, factor, how.along_rows, segments);
   } else {
-    quantize_tensor(ctx, rows * width, from, to, factor);
+    round_tensor(ctx, rows * width, from.data, from.type, to.data, to.type, true, false, factor);
   }
 }
 

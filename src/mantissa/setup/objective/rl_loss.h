@@ -1,4 +1,5 @@
-// The loss of policy optimization: clipped policy term, values, entropy, divergence from the reference.
+// The loss of reinforcement learning: clipped term of the actor, the model in training, values, entropy,
+// divergence from the reference.
 //
 // Sources: clipping: Schulman et al., arXiv:1707.06347; a higher upper bound: Yu et al. (DAPO),
 // arXiv:2503.14476; dual clip: Ye et al., arXiv:1912.09729; truncated importance weights: Ionides, 2008, and
@@ -16,7 +17,7 @@ namespace mantissa::objective {
 
 /// Tokens of one row, T of each span. A token counts if its mask is not 0; the values at others may be
 /// anything, also NaN. Spans that the settings do not need may be empty.
-struct PolicyRow {
+struct RlRow {
   std::span<const float> mask;
   std::span<const double> log_probs, old_log_probs, advantages;
   std::span<const double> ref_log_probs = {};      // for kl_in_loss()
@@ -26,7 +27,7 @@ struct PolicyRow {
 };
 
 /// Properties of an optimizer step that are known before its first micro-batch.
-struct PolicyStep {
+struct RlStep {
   std::int64_t tokens = 0;  // that count
   std::int64_t rows = 0;    // with at least one of them
   double loss_scale = 1;    // factor of every seed, but not of the loss
@@ -34,15 +35,15 @@ struct PolicyStep {
 
 /// Memory for d loss / d input of each token, T of each span; empty: not wanted. Every element is written: 0
 /// at tokens that do not count.
-struct PolicySeeds {
+struct RlSeeds {
   std::span<double> log_probs, values = {}, entropies = {};
 };
 
 /// Parts of the loss, each with its coefficient. Their sum is the loss.
-struct PolicyLoss {
-  double policy = 0, kl = 0, value = 0, entropy = 0;
-  double total() const { return policy + kl + value + entropy; }
-  void add(const PolicyLoss& other);
+struct RlLoss {
+  double actor = 0, kl = 0, value = 0, entropy = 0;
+  double total() const { return actor + kl + value + entropy; }
+  void add(const RlLoss& other);
 };
 
 /// Weights w: their range and sums.
@@ -57,7 +58,7 @@ struct Weights {
 };
 
 /// Sums over the tokens that count.
-struct PolicyStatistics {
+struct RlStatistics {
   std::int64_t tokens = 0;
   std::int64_t clipped_low = 0, clipped_high = 0;  // without a gradient, since the ratio is beyond a bound
   std::int64_t clipped_dual = 0;                   // the same for dual_clip
@@ -67,21 +68,21 @@ struct PolicyStatistics {
   double kl = 0;       // Σ of the estimates against the reference, if kl_in_loss()
   double old_kl = 0;   // Σ of k3 without its bound against the old policy
   double entropy = 0;  // Σ of the entropies, if they are given
-  void add(const PolicyStatistics& other);
+  void add(const RlStatistics& other);
 };
 
 /// Returns the row's part of the loss of a step, writes the seeds, and adds to `statistics`. The loss is
-///   mean over tokens of (w · policy_t + kl_coef · kl_t + value_coef · value_t − entropy_coef · entropy_t)
+///   mean over tokens of (w · actor_t + kl_coef · kl_t + value_coef · value_t − entropy_coef · entropy_t)
 /// with `mean` as in LossMean and, for ρ = e^(log_prob − old_log_prob) and the advantage A,
-///   policy_t = −min(ρ A, clip(ρ, 1 − clip_low, 1 + clip_high) A); at most −dual_clip · A if A < 0
+///   actor_t = −min(ρ A, clip(ρ, 1 − clip_low, 1 + clip_high) A); at most −dual_clip · A if A < 0
 ///   kl_t     = the estimate for log_prob and ref_log_prob (kl.h)
 ///   value_t  = ½ max((V − G)², (V_old + clip(V − V_old, ±value_clip) − G)²) with the return G
 ///   w        = min(importance_cap, e^(old_log_prob − rollout_log_prob)) of the token, or of the sum of the
 ///              differences over the row; constant in the gradient. 1 if importance_cap = 0
 /// Parts with a coefficient of 0 are absent. At a tie of value_t's maximum, the gradient is the mean of both,
 /// as in PyTorch. The sums of the tokens of a row are f64, in order; a step's are the caller's.
-PolicyLoss policy_loss(const PolicyRow& row, const PolicySettings& settings, const PolicyStep& step,
-                       const PolicySeeds& seeds, PolicyStatistics& statistics);
+RlLoss rl_loss(const RlRow& row, const RlSettings& settings, const RlStep& step, const RlSeeds& seeds,
+               RlStatistics& statistics);
 
 /// Returns the number of tokens that count.
 std::int64_t counted_tokens(std::span<const float> mask);

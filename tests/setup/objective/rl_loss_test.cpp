@@ -1,5 +1,6 @@
-// The policy loss: its gradients against finite differences, clipping, means, importance weights, masks.
-#include "mantissa/setup/objective/policy_loss.h"
+// The loss of reinforcement learning: its gradients against finite differences, clipping, means, importance
+// weights, masks.
+#include "mantissa/setup/objective/rl_loss.h"
 
 #include <gtest/gtest.h>
 
@@ -24,7 +25,7 @@ struct Rows {
     return {&log_probs, &old_log_probs, &advantages, &ref_log_probs, &rollout_log_probs,
             &values,    &old_values,    &returns,    &entropies};
   }
-  PolicyRow row(std::size_t r) const {
+  RlRow row(std::size_t r) const {
     const auto of = [&](const auto& tensor) { return std::span(tensor).subspan(r * kLength, kLength); };
     return {.mask = of(mask),
             .log_probs = of(log_probs),
@@ -37,8 +38,8 @@ struct Rows {
             .returns = of(returns),
             .entropies = of(entropies)};
   }
-  PolicyStep step() const {
-    PolicyStep step;
+  RlStep step() const {
+    RlStep step;
     for (std::size_t r = 0; r < rows(); ++r) {
       const std::int64_t tokens = counted_tokens(row(r).mask);
       step.tokens += tokens;
@@ -67,31 +68,31 @@ Rows random_rows(std::mt19937& random, std::size_t rows) {
 struct Sum {
   double loss = 0;
   std::vector<double> log_probs, values, entropies;
-  PolicyStatistics statistics;
+  RlStatistics statistics;
 };
 
-Sum loss_of(const Rows& rows, const PolicySettings& s, double loss_scale = 1) {
+Sum loss_of(const Rows& rows, const RlSettings& s, double loss_scale = 1) {
   Sum sum;
   for (std::vector<double>* seeds : {&sum.log_probs, &sum.values, &sum.entropies})
     seeds->assign(rows.mask.size(), kHidden);
-  PolicyStep step = rows.step();
+  RlStep step = rows.step();
   step.loss_scale = loss_scale;
   for (std::size_t r = 0; r < rows.rows(); ++r) {
     const auto of = [&](std::vector<double>& tensor) {
       return std::span(tensor).subspan(r * Rows::kLength, Rows::kLength);
     };
-    sum.loss += policy_loss(rows.row(r), s, step, {of(sum.log_probs), of(sum.values), of(sum.entropies)},
-                            sum.statistics)
-                    .total();
+    sum.loss +=
+        rl_loss(rows.row(r), s, step, {of(sum.log_probs), of(sum.values), of(sum.entropies)}, sum.statistics)
+            .total();
   }
   return sum;
 }
 
-PolicySettings random_settings(std::mt19937& random) {
+RlSettings random_settings(std::mt19937& random) {
   const auto one = [&](std::initializer_list<double> choices) {
     return choices.begin()[random() % choices.size()];
   };
-  PolicySettings s;
+  RlSettings s;
   s.algorithm = random() % 2 == 0 ? Algorithm::ppo : Algorithm::grpo;
   s.clip_low = one({0.1, 0.2});
   s.clip_high = one({0.2, 0.28});
@@ -108,14 +109,14 @@ PolicySettings random_settings(std::mt19937& random) {
   return s;
 }
 
-TEST(PolicyLoss, GradientsEqualFiniteDifferences) {
+TEST(RlLoss, GradientsEqualFiniteDifferences) {
   // Of loss parts with derivatives of up to about 10: h² times a third derivative, and 2^-52 · 10 / 2 h.
   constexpr double kStep = 1e-5, kBound = 1e-8;
   std::mt19937 random(3);
   int compared = 0, zero = 0;
   for (int round = 0; round < 200; ++round) {
     Rows rows = random_rows(random, 3);
-    const PolicySettings s = random_settings(random);
+    const RlSettings s = random_settings(random);
     const Sum at = loss_of(rows, s);
     const auto compare = [&](std::vector<double>& input, const std::vector<double>& gradient,
                              const char* name) {
@@ -142,7 +143,7 @@ TEST(PolicyLoss, GradientsEqualFiniteDifferences) {
   EXPECT_GT(compared - zero, 3000);
 }
 
-TEST(PolicyLoss, IgnoresWhatTheMaskHides) {
+TEST(RlLoss, IgnoresWhatTheMaskHides) {
   std::mt19937 random(4);
   for (int round = 0; round < 100; ++round) {
     const Rows clean = random_rows(random, 4);
@@ -153,7 +154,7 @@ TEST(PolicyLoss, IgnoresWhatTheMaskHides) {
           (*tensor)[i] = random() % 2 == 0 ? kHidden : std::numeric_limits<double>::infinity();
       }
     }
-    const PolicySettings s = random_settings(random);
+    const RlSettings s = random_settings(random);
     const Sum a = loss_of(clean, s), b = loss_of(dirty, s);
     EXPECT_EQ(a.loss, b.loss);
     EXPECT_EQ(a.log_probs, b.log_probs);
@@ -167,10 +168,10 @@ TEST(PolicyLoss, IgnoresWhatTheMaskHides) {
   }
 }
 
-TEST(PolicyLoss, SeedsAreScaledAndTheLossIsNot) {
+TEST(RlLoss, SeedsAreScaledAndTheLossIsNot) {
   std::mt19937 random(5);
   const Rows rows = random_rows(random, 3);
-  const PolicySettings s = random_settings(random);
+  const RlSettings s = random_settings(random);
   const Sum plain = loss_of(rows, s), scaled = loss_of(rows, s, 1024);
   EXPECT_EQ(plain.loss, scaled.loss);
   for (std::size_t i = 0; i < plain.log_probs.size(); ++i)
@@ -180,9 +181,9 @@ TEST(PolicyLoss, SeedsAreScaledAndTheLossIsNot) {
 /// A row of one token without divergence, values or entropy.
 struct OneToken {
   double ratio, advantage;
-  PolicySettings settings = {};
+  RlSettings settings = {};
   double loss = 0, gradient = 0;
-  PolicyStatistics statistics;
+  RlStatistics statistics;
 
   OneToken(double ratio_, double advantage_, double dual_clip = 0) : ratio(ratio_), advantage(advantage_) {
     settings.kl = Kl::none;
@@ -190,16 +191,16 @@ struct OneToken {
     settings.dual_clip = dual_clip;
     const float mask = 1;
     const double log_prob = std::log(ratio), old = 0;
-    loss = policy_loss({.mask = {&mask, 1},
-                        .log_probs = {&log_prob, 1},
-                        .old_log_probs = {&old, 1},
-                        .advantages = {&advantage, 1}},
-                       settings, {1, 1}, {{&gradient, 1}}, statistics)
-               .policy;
+    loss = rl_loss({.mask = {&mask, 1},
+                    .log_probs = {&log_prob, 1},
+                    .old_log_probs = {&old, 1},
+                    .advantages = {&advantage, 1}},
+                   settings, {1, 1}, {{&gradient, 1}}, statistics)
+               .actor;
   }
 };
 
-TEST(PolicyLoss, OfOnPolicySamplesIsMinusTheAdvantage) {
+TEST(RlLoss, OfOnPolicySamplesIsMinusTheAdvantage) {
   const OneToken t(1, 2.5);
   EXPECT_EQ(t.loss, -2.5);
   EXPECT_EQ(t.gradient, -2.5);
@@ -207,7 +208,7 @@ TEST(PolicyLoss, OfOnPolicySamplesIsMinusTheAdvantage) {
   EXPECT_EQ(t.statistics.ratio.max, 1);
 }
 
-TEST(PolicyLoss, IsClippedWhereTheRatioHasMovedFarEnough) {
+TEST(RlLoss, IsClippedWhereTheRatioHasMovedFarEnough) {
   const OneToken high(1.5, 2), low(0.5, -2);
   EXPECT_NEAR(high.loss, -2.6, 1e-15);
   EXPECT_EQ(high.gradient, 0);
@@ -217,7 +218,7 @@ TEST(PolicyLoss, IsClippedWhereTheRatioHasMovedFarEnough) {
   EXPECT_EQ(low.statistics.clipped_low, 1);
 }
 
-TEST(PolicyLoss, IsNotClippedOnTheWayBack) {
+TEST(RlLoss, IsNotClippedOnTheWayBack) {
   const OneToken below(0.5, 2), above(1.5, -2);
   EXPECT_NEAR(below.loss, -1, 1e-15);
   EXPECT_NEAR(below.gradient, -1, 1e-15);
@@ -226,7 +227,7 @@ TEST(PolicyLoss, IsNotClippedOnTheWayBack) {
   EXPECT_EQ(below.statistics.clipped_low + above.statistics.clipped_high, 0);
 }
 
-TEST(PolicyLoss, DualClipBoundsTokensWithANegativeAdvantage) {
+TEST(RlLoss, DualClipBoundsTokensWithANegativeAdvantage) {
   const OneToken bounded(5, -2, 3), below(2, -2, 3), positive(5, 2, 3);
   EXPECT_EQ(bounded.loss, 6);
   EXPECT_EQ(bounded.gradient, 0);
@@ -236,42 +237,42 @@ TEST(PolicyLoss, DualClipBoundsTokensWithANegativeAdvantage) {
   EXPECT_EQ(positive.statistics.clipped_dual, 0);
 }
 
-TEST(PolicyLoss, OfAnAdvantageOfZeroIsZeroForAnyRatio) {
+TEST(RlLoss, OfAnAdvantageOfZeroIsZeroForAnyRatio) {
   const OneToken t(std::numeric_limits<double>::infinity(), 0);
   EXPECT_EQ(t.loss, 0);
   EXPECT_EQ(t.gradient, 0);
 }
 
-TEST(PolicyLoss, ValueGradientAtATieIsTheMeanOfBoth) {
-  PolicySettings s;
+TEST(RlLoss, ValueGradientAtATieIsTheMeanOfBoth) {
+  RlSettings s;
   s.algorithm = Algorithm::ppo;
   s.kl = Kl::none;
   const float mask = 1;
   // |1 − 0.75| = |0.5 − 0.75|: plain and clipped are equal.
   const double zero = 0, value = 1, target = 0.75;
   double seed = 0, value_seed = 0;
-  PolicyStatistics statistics;
-  const PolicyLoss loss = policy_loss({.mask = {&mask, 1},
-                                       .log_probs = {&zero, 1},
-                                       .old_log_probs = {&zero, 1},
-                                       .advantages = {&zero, 1},
-                                       .values = {&value, 1},
-                                       .old_values = {&zero, 1},
-                                       .returns = {&target, 1}},
-                                      s, {1, 1}, {{&seed, 1}, {&value_seed, 1}}, statistics);
+  RlStatistics statistics;
+  const RlLoss loss = rl_loss({.mask = {&mask, 1},
+                               .log_probs = {&zero, 1},
+                               .old_log_probs = {&zero, 1},
+                               .advantages = {&zero, 1},
+                               .values = {&value, 1},
+                               .old_values = {&zero, 1},
+                               .returns = {&target, 1}},
+                              s, {1, 1}, {{&seed, 1}, {&value_seed, 1}}, statistics);
   EXPECT_EQ(loss.value, 0.5 * 0.5 * 0.0625);
   EXPECT_EQ(value_seed, 0.5 * 0.5 * 0.25);
   EXPECT_EQ(statistics.values_clipped, 1);
 }
 
-TEST(PolicyLoss, MeansAreOverTokensOrRowsOrAConstant) {
+TEST(RlLoss, MeansAreOverTokensOrRowsOrAConstant) {
   Rows rows;
   rows.mask = {1, 1, 1, 1, 0, 1, 0, 0, 0, 0, 0, 0, 0, 0, 0};  // 4 tokens, 1 token, none
   for (std::vector<double>* tensor : rows.all()) tensor->assign(rows.mask.size(), 0);
   rows.advantages.assign(rows.mask.size(),
                          -1);  // a loss of 1 for each token of the first row, 6 of the second
   rows.advantages[5] = -6;
-  PolicySettings s;
+  RlSettings s;
   s.max_new_tokens = 8;
   EXPECT_DOUBLE_EQ(loss_of(rows, s).loss, 10.0 / 5);
   s.loss_mean = LossMean::sequence;
@@ -280,7 +281,7 @@ TEST(PolicyLoss, MeansAreOverTokensOrRowsOrAConstant) {
   EXPECT_DOUBLE_EQ(loss_of(rows, s).loss, 10.0 / (2 * 8));
 }
 
-TEST(PolicyLoss, ImportanceWeightsAreCappedFactorsOfThePolicyTerm) {
+TEST(RlLoss, ImportanceWeightsAreCappedFactorsOfThePolicyTerm) {
   Rows rows;
   rows.mask = {1, 1, 1, 0, 0};
   for (std::vector<double>* tensor : rows.all()) tensor->assign(rows.mask.size(), 0);
@@ -288,7 +289,7 @@ TEST(PolicyLoss, ImportanceWeightsAreCappedFactorsOfThePolicyTerm) {
   rows.rollout_log_probs = {std::log(2), -std::log(1.5), -std::log(4), kHidden,
                             kHidden};  // weights ½, 1.5, 4
   rows.ref_log_probs = {1, 1, 1, kHidden, kHidden};
-  PolicySettings s;
+  RlSettings s;
   s.kl = Kl::k1;
   s.kl_coef = 0.5;
   s.importance_cap = 3;
@@ -306,15 +307,15 @@ TEST(PolicyLoss, ImportanceWeightsAreCappedFactorsOfThePolicyTerm) {
   EXPECT_EQ(sequence.statistics.importance.count, 1);
 }
 
-TEST(PolicyLoss, StatisticsOfPartsAddUpToThoseOfTheWhole) {
+TEST(RlLoss, StatisticsOfPartsAddUpToThoseOfTheWhole) {
   std::mt19937 random(6);
   const Rows rows = random_rows(random, 4);
-  PolicySettings s = random_settings(random);
+  RlSettings s = random_settings(random);
   s.importance_cap = 2;
-  PolicyStatistics whole, parts[2];
+  RlStatistics whole, parts[2];
   for (std::size_t r = 0; r < 4; ++r) {
-    policy_loss(rows.row(r), s, rows.step(), {}, whole);
-    policy_loss(rows.row(r), s, rows.step(), {}, parts[r / 2]);
+    rl_loss(rows.row(r), s, rows.step(), {}, whole);
+    rl_loss(rows.row(r), s, rows.step(), {}, parts[r / 2]);
   }
   parts[0].add(parts[1]);
   EXPECT_EQ(parts[0].tokens, whole.tokens);

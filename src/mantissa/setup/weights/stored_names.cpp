@@ -1,0 +1,124 @@
+#include "mantissa/setup/weights/stored_names.h"
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include <algorithm>
+#include <set>
+
+#include "mantissa/core/base/error.h"
+#include "mantissa/core/base/printable.h"
+#include "mantissa/engine/model/adapter.h"
+#include "mantissa/engine/model/family.h"
+#include "mantissa/engine/model/graphs.h"
+
+namespace mantissa::weights {
+namespace {
+
+using plan::Slot;
+
+std::string weight_of(std::string_view scope) {
+  return std::string(scope) + ".weight";
+}
+
+/// Maps the names of the model's slots to tensors of a file. Files of the bare trunk omit its prefix.
+class StoredNames {
+ public:
+  StoredNames(const io::WeightFiles& files, const model::Family& family) : files_(files), family_(family) {}
+
+  /// Returns the name of a slot in the files.
+  std::string of(const std::string& slot) const {
+    const std::string_view prefix = family_.trunk_prefix;
+    if (files_.find(slot) == nullptr && slot.starts_with(prefix)) {
+      std::string bare = slot.substr(prefix.size());
+      if (files_.find(bare) != nullptr) return bare;
+    }
+    return slot;
+  }
+
+  /// Returns true for tensors that the model computes from its config, for a stored head that is tied to the
+  /// embedding or that a reward model replaces, and for the value head of a critic's state.
+  bool may_be_ignored(std::string_view name, const model::ModelConfig& config) const {
+    if ((config.tie_word_embeddings || config.scores) && name == family_.head_weight) return true;
+    if (name == weight_of(model::kValueHead)) return true;
+    return std::ranges::any_of(family_.derived, [&](std::string_view end) { return name.ends_with(end); });
+  }
+
+ private:
+  const io::WeightFiles& files_;
+  const model::Family& family_;
+};
+
+/// Throws for weights that need more than their tensor: integers, booleans, and 8-bit codes with separate
+/// scales.
+void check_dtype(const Slot& slot, const io::TensorInfo& tensor, const io::WeightFiles& files,
+                 const plan::Program& program) {
+  const bool floating = io::scalar_of(tensor.dtype).has_value();
+  const io::TensorInfo* scale = files.scale_of(tensor.name);
+  if (floating && (scale == nullptr || io::bytes_of(tensor.dtype) > 1)) return;
+  const std::string what = fmt::format("{}: is {} in {}", slot.name, io::safetensors_name(tensor.dtype),
+                                       files.path_of(tensor.name).string());
+  const std::string where =
+      fmt::format("but policy \"{}\" keeps {} here", program.policy.preset(), name(slot.master));
+  if (floating) {
+    throw DtypeError(
+        fmt::format("{} with its scale in \"{}\", {}; dequantize them with mantissa convert IN OUT --dtype "
+                    "bf16, or load the weights before quantization",
+                    what, scale->name, where));
+  }
+  throw DtypeError(
+      fmt::format("{}, {}; save it as a floating-point tensor (in PyTorch weight.to(torch.float32)), or load "
+                  "the weights before quantization",
+                  what, where));
+}
+
+}  // namespace
+
+bool is_new_head(const Slot& slot) {
+  return slot.name == weight_of(model::kScoreHead) || slot.name == weight_of(model::kValueHead);
+}
+
+bool is_adapters(const model::ModelConfig& config, const Slot& slot) {
+  return config.adapter != nullptr && config.adapter->owns(slot.name);
+}
+
+void check_names(const plan::Program& program, const io::WeightFiles& files, const model::ModelConfig& config,
+                 const std::filesystem::path& where) {
+  const StoredNames names(files, *config.family);
+  std::set<std::string> used;
+  for (const Slot& slot : program.slots) {
+    if (is_adapters(config, slot)) continue;
+    const std::string name = names.of(slot.name);
+    used.insert(name);
+    if (const io::TensorInfo* tensor = files.find(name); tensor != nullptr)
+      check_dtype(slot, *tensor, files, program);
+  }
+  for (const io::TensorInfo& t : files.tensors()) {
+    if (!used.contains(t.name) && !names.may_be_ignored(t.name, config)) {
+      throw FileError(
+          fmt::format("{}: tensor {} is not a weight of this {} model; check the number of layers and "
+                      "tie_word_embeddings in config.json",
+                      where.string(), name_in_quotes(t.name), config.model_type));
+    }
+  }
+}
+
+const io::TensorInfo& tensor_of(const Slot& slot, const io::WeightFiles& files, const plan::Program& program,
+                                const ModelSource& source) {
+  const std::filesystem::path& where = source.weights;
+  const io::TensorInfo* info = files.find(StoredNames(files, *source.config.family).of(slot.name));
+  if (info == nullptr) {
+    throw FileError(fmt::format("{}: tensor \"{}\" is missing; the model has {} weights and needs this one{}",
+                                where.string(), slot.name, program.slots.size(),
+                                source.state ? ". States do not contain frozen weights that the run held in "
+                                               "quantized blocks: use the model that the run wrote"
+                                             : ""));
+  }
+  if (info->shape != slot.shape.sizes()) {
+    throw ShapeError(fmt::format("{}: tensor \"{}\" is [{}], but config.json requires {}", where.string(),
+                                 slot.name, fmt::join(info->shape, ", "), slot.shape.str()));
+  }
+  return *info;
+}
+
+}  // namespace mantissa::weights

@@ -1,0 +1,68 @@
+#include "mantissa/train/run/run_files.h"
+
+#include "mantissa/core/disk/atomic.h"
+#include "mantissa/core/disk/look.h"
+#include "mantissa/files/io/model_path.h"
+#include "mantissa/setup/weights/adapted.h"
+#include "mantissa/setup/weights/base_hash.h"
+#include "mantissa/text/tokenizer/kinds.h"
+#include "mantissa/train/run/claim.h"
+
+namespace mantissa::run {
+
+void RunFiles::begin() {
+  begins_ = trainer_.step() == 0;
+  if (begins_) begin_anew(out_);
+  const std::filesystem::path folder = out_ / tokenizer::kRunFolder;
+  if (files_.empty()) return disk::remove_whole(folder);  // of the run that is overwritten
+  disk::AtomicDirectory directory(folder);
+  for (const auto& [name, text] : files_) disk::write_file_atomic(directory.beside() / name, text);
+  directory.commit();
+}
+
+void RunFiles::keep_start() {
+  if (trainer_.config().log.health_interval == 0) return;
+  const std::filesystem::path path = out_ / "start.safetensors";
+  if (begins_) {
+    weights::StartBase base = base_of(trainer_, fixed_hash());
+    if (adapts()) base.files = weights::hash_of_files(trainer_.source());
+    weights::save_start(path, trainer_.weights(), base);
+  }
+  if (!disk::exists(path)) return;  // the run began without measurements
+  start_.emplace(path);
+  trainer_.set_start([this](const plan::Slot& slot, ConstMatrix master) {
+    return start_->unchanged(slot, master, trainer_.device());
+  });
+}
+
+const std::string& RunFiles::fixed_hash() {
+  if (hashes_.fixed.empty()) hashes_.fixed = hash_of_fixed(trainer_);
+  return hashes_.fixed;
+}
+
+void RunFiles::save_state(double loss, const std::vector<std::string>& changes, bool validates) {
+  if (adapts()) save_result();
+  fixed_hash();
+  hashes_.rows = rows_.at_step(trainer_.step());
+  save(trainer_, out_, loss, changes, hashes_, validates);
+  if (begins_ && !adapts()) remove_earlier(out_, "");  // the directory now stands for the state
+}
+
+std::filesystem::path RunFiles::last_state() const {
+  return trainer_.step() > 0 ? io::find_states(out_).back().path : std::filesystem::path();
+}
+
+std::filesystem::path RunFiles::result() const {
+  return out_ / (adapts() ? io::kAdapterFolder : "model");
+}
+
+std::uint64_t RunFiles::save_result() const {
+  const precision::Policy& policy = trainer_.config().policy;
+  const std::uint64_t hash =
+      adapts() ? weights::save_adapter(result(), trainer_.weights(), trainer_.source(), policy, files_)
+               : weights::save_model(result(), trainer_.weights(), trainer_.model(), policy, files_);
+  if (begins_) remove_earlier(out_, result().filename().string());
+  return hash;
+}
+
+}  // namespace mantissa::run

@@ -1,0 +1,58 @@
+// The weights that a run writes into its directory, with what belongs to them: those of the start, states,
+// the model or adapter, and the files of the tokenizer.
+#pragma once
+
+#include <cstdint>
+#include <filesystem>
+#include <optional>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "mantissa/setup/weights/start.h"
+#include "mantissa/train/run/data_hash.h"
+#include "mantissa/train/run/directory.h"
+#include "mantissa/train/steps/trainer.h"
+
+namespace mantissa::run {
+
+class RunFiles {
+ public:
+  /// `files` are written with the model: names and contents. `trainer` must outlive this.
+  RunFiles(train::Trainer& trainer, RowHashes rows, std::filesystem::path out,
+           std::vector<std::pair<std::string, std::string>> files)
+      : trainer_(trainer), rows_(std::move(rows)), out_(std::move(out)), files_(std::move(files)) {}
+
+  /// Begins at the trainer's step. Keeps the files that belong to the model's text, so that a state can be
+  /// used without a model.
+  void begin();
+  /// Returns true for a run that began at its first step, with no state.
+  bool begins() const { return begins_; }
+  /// Keeps the weights that are trained, before the first step, for ParameterHealth::never_moved.
+  void keep_start();
+
+  /// Saves a state, and an adapter as it is then, which takes little space. `loss` is that of the last step;
+  /// `changes` are those of the config; `validates` tells that the validation after the step is still due.
+  void save_state(double loss, const std::vector<std::string>& changes, bool validates);
+  /// Returns the state of the current step, which is saved, or "" before the first step.
+  std::filesystem::path last_state() const;
+
+  /// Returns the folder of the model or adapter.
+  std::filesystem::path result() const;
+  /// Saves the model, or the adapter, and returns its hash.
+  std::uint64_t save_result() const;
+
+ private:
+  bool adapts() const { return trainer_.model().adapter != nullptr; }
+  const std::string& fixed_hash();
+
+  train::Trainer& trainer_;
+  RowHashes rows_;
+  std::filesystem::path out_;
+  std::vector<std::pair<std::string, std::string>> files_;
+  bool begins_ = true;
+  InputHashes hashes_;
+  std::optional<weights::StartWeights> start_;
+};
+
+}  // namespace mantissa::run
