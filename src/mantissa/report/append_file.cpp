@@ -12,12 +12,13 @@
 
 namespace mantissa::report {
 
-AppendFile::AppendFile(const std::filesystem::path& path, Open how) : path_(path) {
+AppendFile::AppendFile(const std::filesystem::path& path, Open how, const std::filesystem::path& name)
+    : path_(name.empty() ? path : name) {
   const int exclusive = how == Open::must_be_new ? O_EXCL : 0;
   descriptor_ = ::open(path.c_str(), O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC | exclusive, 0666);
   if (descriptor_ < 0) {
     throw FileError(fmt::format("{}: cannot be opened for writing: {}; choose another place with --out",
-                                path.string(), std::generic_category().message(errno)));
+                                path_.string(), std::generic_category().message(errno)));
   }
 }
 

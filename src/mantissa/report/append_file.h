@@ -10,8 +10,10 @@ namespace mantissa::report {
 class AppendFile {
  public:
   enum class Open { append, must_be_new };
-  /// Throws FileError if `path` cannot be opened, or exists but must be new.
-  explicit AppendFile(const std::filesystem::path& path, Open how = Open::append);
+  /// Throws FileError if `path` cannot be opened, or exists but must be new. Messages have `name` instead if
+  /// it is given.
+  explicit AppendFile(const std::filesystem::path& path, Open how = Open::append,
+                      const std::filesystem::path& name = {});
   ~AppendFile();
   AppendFile(AppendFile&& other) noexcept;
   AppendFile& operator=(AppendFile&& other) noexcept;

@@ -32,7 +32,7 @@ void write_summary(const std::filesystem::path& path, const RunSummary& summary)
   beside += ".partial";
   std::error_code error;
   std::filesystem::remove(beside, error);
-  AppendFile(beside).write(summary_json(summary));
+  AppendFile(beside, AppendFile::Open::append, path).write(summary_json(summary));
   std::filesystem::rename(beside, path, error);
   if (error)
     throw FileError(fmt::format("{}: cannot be written: {}; choose another place with --out", path.string(),

@@ -67,6 +67,23 @@ TEST_F(Atomic, OverwritesFilesLeftByACrash) {
   EXPECT_EQ(entries(), 2);
 }
 
+TEST_F(Atomic, MessagesHaveTheFinalNames) {
+  const auto message_of = [](const auto& write) {
+    try {
+      write();
+    } catch (const Error& e) {
+      return e.message();
+    }
+    return std::string();
+  };
+  EXPECT_EQ(message_of([&] { write_file_atomic(folder / "no" / "f", "x"); }),
+            (folder / "no" / "f").string() + ": its folder does not exist; create it or check the path");
+  AtomicDirectory directory(folder / "d");
+  EXPECT_EQ(
+      message_of([&] { write_file_atomic(directory.beside() / "no" / "f", "x"); }),
+      (folder / "d" / "no" / "f").string() + ": its folder does not exist; create it or check the path");
+}
+
 TEST_F(Atomic, FilesHaveThePermissionsOfTheUmask) {
   const mode_t before = ::umask(027);
   write_file_atomic(folder / "f", "x");

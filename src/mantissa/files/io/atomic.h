@@ -21,8 +21,6 @@
 
 namespace mantissa::io {
 
-inline constexpr std::string_view kPartial = ".partial";
-
 /// A file being written. Unless commit() returns, the file at `path` remains unchanged.
 class AtomicFile {
  public:

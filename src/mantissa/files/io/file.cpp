@@ -23,6 +23,17 @@ std::string reason(int error) {
   return std::generic_category().message(error);
 }
 
+/// Returns `path` without kPartial at the end of its parts.
+std::string final_name(const std::filesystem::path& path) {
+  std::filesystem::path name;
+  for (const std::filesystem::path& part : path) {
+    std::string text = part.string();
+    if (text.ends_with(kPartial)) text.resize(text.size() - kPartial.size());
+    name /= text;
+  }
+  return name.string();
+}
+
 }  // namespace
 
 File File::open_to_read(const std::filesystem::path& path) {
@@ -163,35 +174,34 @@ std::string read_text_file(const std::filesystem::path& path, std::uint64_t limi
 }
 
 void throw_write_error(const std::filesystem::path& path, int error) {
+  const std::string name = final_name(path);
   switch (error) {
     case ENOSPC: {
       std::error_code ignored;
       const auto space = std::filesystem::space(path.has_parent_path() ? path.parent_path() : ".", ignored);
       const std::uint64_t left = ignored ? 0 : space.available;
       throw ResourceError(
-          fmt::format("{}: the disk is full ({:.1f} MB free); free some space or write to another disk",
-                      path.string(), static_cast<double>(left) / 1e6));
+          fmt::format("{}: the disk is full ({:.1f} MB free); free some space or write to another disk", name,
+                      static_cast<double>(left) / 1e6));
     }
     case EDQUOT:
-      throw ResourceError(fmt::format(
-          "{}: your disk quota is used up; free some space or write to another disk", path.string()));
+      throw ResourceError(
+          fmt::format("{}: your disk quota is used up; free some space or write to another disk", name));
     case EFBIG:
       throw ResourceError(fmt::format(
           "{}: exceeds the file size limit; raise it (ulimit -f) or use a file system for larger files",
-          path.string()));
+          name));
     case ENOENT:
     case ENOTDIR:
-      throw FileError(
-          fmt::format("{}: its folder does not exist; create it or check the path", path.string()));
+      throw FileError(fmt::format("{}: its folder does not exist; create it or check the path", name));
     case EISDIR:
-      throw FileError(fmt::format("{}: is a folder; give the path of a file", path.string()));
+      throw FileError(fmt::format("{}: is a folder; give the path of a file", name));
     case EACCES:
     case EPERM:
     case EROFS:
-      throw FileError(
-          fmt::format("{}: cannot be written: {}; choose a writable path", path.string(), reason(error)));
+      throw FileError(fmt::format("{}: cannot be written: {}; choose a writable path", name, reason(error)));
     default:
-      throw ResourceError(fmt::format("{}: write failed: {}; check the disk", path.string(), reason(error)));
+      throw ResourceError(fmt::format("{}: write failed: {}; check the disk", name, reason(error)));
   }
 }
 

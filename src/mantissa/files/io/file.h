@@ -62,7 +62,10 @@ void make_directories(const std::filesystem::path& path);
 /// Returns the contents of a small file. Throws FileError if it is larger than `limit` bytes.
 std::string read_text_file(const std::filesystem::path& path, std::uint64_t limit);
 
-/// Throws the exception for errno `error` of a write to `path`.
+/// Ends the temporary name of a file or folder that is not complete (atomic.h).
+inline constexpr std::string_view kPartial = ".partial";
+
+/// Throws the exception for errno `error` of a write to `path`. Its message has the final names.
 [[noreturn]] void throw_write_error(const std::filesystem::path& path, int error);
 
 /// Returns `text` in double quotes for a message: control characters become '?', and the middle of a long
