@@ -150,7 +150,7 @@ TEST(Rules, OfInsertedStepsAreAWarningWhetherOrNotThePlanHasSuchSteps) {
         std::string::npos)
         << warnings[0];
   }
-  const auto misspelt = precision::Policy::parse("32-true").with_rule("*: op=qantize compute=bf16", "rule");
+  const auto misspelt = precision::Policy::parse("32-true").with_rule("*: op=quantze compute=bf16", "rule");
   EXPECT_TRUE(inserted_step_warnings(misspelt).empty());
   EXPECT_THROW(check_rules(plan_for(misspelt)), Error);
 }

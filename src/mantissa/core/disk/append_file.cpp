@@ -26,9 +26,10 @@ AppendFile::AppendFile(const std::filesystem::path& path, Open how) : path_(path
     ::close(descriptor_);
     throw FileError(fmt::format("{}: is not a regular file; remove it", path.string()));
   }
+  if (descriptor_ < 0 && (errno == ENOSPC || errno == EDQUOT)) throw_write_error(path, errno);
   if (descriptor_ < 0) {
     throw FileError(fmt::format("{}: cannot be opened for writing: {}; choose another place with --out",
-                                path.string(), std::generic_category().message(errno)));
+                                path_.string(), std::generic_category().message(errno)));
   }
 }
 

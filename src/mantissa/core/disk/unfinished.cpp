@@ -58,11 +58,6 @@ void remove_directory(const std::filesystem::path& directory) {
   remove_or_throw(directory, ::rmdir);
 }
 
-std::string final_name(const std::filesystem::path& path) {
-  const std::string name = path.string();
-  return name.ends_with(kPartial) ? name.substr(0, name.size() - kPartial.size()) : name;
-}
-
 enum class Left { removed, in_use, foreign };
 
 /// Removes what a killed process left under the name `path`.
@@ -123,6 +118,16 @@ int create(const std::filesystem::path& path, Make make) {
 }
 
 }  // namespace
+
+std::string final_name(const std::filesystem::path& path) {
+  std::filesystem::path name;
+  for (const std::filesystem::path& part : path) {
+    std::string text = part.string();
+    if (text.ends_with(kPartial)) text.resize(text.size() - kPartial.size());
+    name /= text;
+  }
+  return name.string();
+}
 
 bool lock(int descriptor, bool& works) {
   while (::flock(descriptor, LOCK_EX | LOCK_NB) != 0) {
