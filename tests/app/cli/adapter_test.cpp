@@ -5,6 +5,7 @@
 #include <sstream>
 
 #include "app/cli/adapter_run.h"
+#include "mantissa/files/io/model_path.h"
 #include "mantissa/files/io/safetensors.h"
 
 namespace mantissa {
@@ -113,6 +114,15 @@ TEST_F(Adapter, ThreadsSplitsRecomputationAndInstructionSetsChangeNoBitOfPackedA
       EXPECT_EQ(weights("s"), expected) << packing << change;
     }
   }
+}
+
+/// What stands in the way of the plan stops the run after it has written its config.
+TEST_F(Adapter, ARunThatReplacesAnotherMarksTheEarlierModelBeforeItReplacesAFile) {
+  std::filesystem::remove(folder / "b/plan.txt");
+  std::filesystem::create_directories(folder / "b/plan.txt/in-the-way");
+  EXPECT_NE(mantissa(folder, "train base.toml --out b --overwrite --set run.steps=3 --quiet").code, 0);
+  EXPECT_TRUE(has(read_all(folder / "b/config.toml"), "steps = 3"));
+  EXPECT_TRUE(std::filesystem::exists(folder / "b" / io::kEarlierMark));
 }
 
 TEST_F(Adapter, ARunThatReplacesAnotherLeavesNothingOfItThatTheDirectoryWouldStandFor) {

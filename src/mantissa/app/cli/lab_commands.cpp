@@ -6,7 +6,6 @@
 #include "mantissa/app/cli/signal_stop.h"
 #include "mantissa/app/cli/terminal.h"
 #include "mantissa/core/base/counted.h"
-#include "mantissa/core/base/words.h"
 #include "mantissa/core/disk/atomic.h"
 #include "mantissa/core/disk/look.h"
 #include "mantissa/files/io/state.h"

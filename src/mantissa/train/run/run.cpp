@@ -77,6 +77,8 @@ class Run {
 
   Result operator()(const std::optional<io::FoundState>& state) {
     if (directory_.resume) load_state(state);
+    // Before anything is replaced: an earlier model must not stand for the new config.
+    if (trainer_.step() == 0) begin_anew(out_);
     begin_directory();
     for (const std::string& note : trainer_.notes()) tell(note);
     kept_.keep_start();

@@ -12,7 +12,6 @@ namespace mantissa::run {
 
 void RunFiles::begin() {
   begins_ = trainer_.step() == 0;
-  if (begins_) begin_anew(out_);
   const std::filesystem::path folder = out_ / tokenizer::kRunFolder;
   if (files_.empty()) return disk::remove_whole(folder);  // of the run that is overwritten
   disk::AtomicDirectory directory(folder);
