@@ -92,7 +92,8 @@ AuditReport audit(const Config& config, const AuditOptions& options, const OnAud
 
 AuditReport audit_replay(const std::filesystem::path& run, std::int64_t from, const Precision& precision,
                          const AuditOptions& options, const OnAuditStep& on_step, std::stop_token stop) {
-  const Config config = Config::load(run / "config.toml", options.changes, precision);
+  Config config = Config::load(run / "config.toml", options.changes, precision);
+  if (options.allow_programs) config = config.allow_programs();
   const std::int64_t steps = config.impl().run.run.steps;
   Replay replay{run, {}, 1};
   std::int64_t before = 0;

@@ -25,6 +25,7 @@ struct AuditOptions {
   std::function<std::string(const Cure& cure)> cure_command = {};
   Hardware hardware;
   Data data;  // from memory, in place of the config's source
+  bool allow_programs = false;  // of audit_replay(): Config::allow_programs()
 };
 
 struct AuditReport {

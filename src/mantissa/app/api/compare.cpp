@@ -100,7 +100,8 @@ class Planner {
   Config loaded(const std::vector<std::string>& overrides, const std::optional<std::string>& policy,
                 const Settings& settings) const {
     try {
-      return Config::load(path_, overrides, {policy, options_.rules, options_.deepspeed});
+      Config config = Config::load(path_, overrides, {policy, options_.rules, options_.deepspeed});
+      return options_.allow_programs ? config.allow_programs() : config;
     } catch (const ConfigError& e) {
       const std::string text = e.what();
       constexpr std::string_view kSet = "--set";

@@ -24,6 +24,7 @@ struct CompareOptions {
   std::int64_t steps = 0;              // at most, from the beginning; 0: all of run.steps
   std::int64_t seeds = 3;  // of every policy: run.seed and the numbers after it; 1 gives no verdict
   Hardware hardware;
+  bool allow_programs = false;  // Config::allow_programs()
 };
 
 struct CompareReport {

@@ -68,6 +68,12 @@ Config Config::parse(std::string_view text, const std::vector<std::string>& over
   return Config(std::make_shared<const Impl>(std::move(impl)));
 }
 
+Config Config::allow_programs() const {
+  Impl allowed = *impl_;
+  allowed.run.allow_programs = true;
+  return Config(std::make_shared<const Impl>(std::move(allowed)));
+}
+
 std::string Config::toml() const {
   return impl_->run.to_toml();
 }

@@ -26,6 +26,11 @@ class Config {
   static Config parse(std::string_view text, const std::vector<std::string>& overrides = {},
                       const Precision& precision = {});
 
+  /// Returns the config with the permission to run the programs that it names (rl.reward = "program:…").
+  /// Without it, only a program among the `overrides` of load() or parse() may run: a config may have come from
+  /// somebody else.
+  Config allow_programs() const;
+
   /// Returns the resolved config as TOML, with every key. It parses to an equal config.
   std::string toml() const;
   /// Returns the run directory, run.out.

@@ -8,6 +8,10 @@
 
 namespace mantissa::cli {
 
+api::Config allowed(const Arguments& a, api::Config config) {
+  return a.has("--allow-programs") ? config.allow_programs() : config;
+}
+
 api::Precision precision_of(const Arguments& a) {
   api::Precision precision;
   if (a.has("--precision")) precision.policy = a.text("--precision");

@@ -7,6 +7,7 @@
 #include <string_view>
 #include <vector>
 
+#include "mantissa/app/api/config.h"
 #include "mantissa/app/api/mantissa.h"
 #include "mantissa/app/cli/arguments.h"
 #include "mantissa/app/cli/option_groups.h"
@@ -16,6 +17,9 @@ namespace mantissa::cli {
 
 /// Reads --precision, --rule and --deepspeed.
 api::Precision precision_of(const Arguments& a);
+
+/// Returns `config`, which may run its programs if the command has --allow-programs.
+api::Config allowed(const Arguments& a, api::Config config);
 /// Returns the model of the command, with the adapter of --adapter, held as --base says.
 api::Model model_of(const Arguments& a);
 /// Warns if the base of an adapter has changed since its run began.

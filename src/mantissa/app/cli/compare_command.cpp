@@ -47,6 +47,7 @@ api::CompareReport train_runs(const Arguments& a, const SignalStop& signals) {
   if (a.has("--seeds") && std::ranges::any_of(options.vary, gives_seeds))
     throw ConfigError("compare: --vary run.seed=… gives the seeds of all runs. Fix: leave out --seeds");
   options.hardware = hardware_of(a);
+  options.allow_programs = a.has("--allow-programs");
   const bool quiet = a.has("--quiet") || a.has("--json");
   api::CompareReport report = api::compare(
       a.at(0), options,
@@ -110,7 +111,7 @@ Commands compare_commands() {
                    {"--rule", list, "RULE",
                     "'SCOPE: field=value …' for a part of the model, in all runs; repeatable"},
                    {"--deepspeed", one, "FILE", "DeepSpeed JSON, as in train, for all runs"}},
-       .groups = {kSet, kHardware, kResults},
+       .groups = {kSet, kAllowPrograms, kHardware, kResults},
        .run = compare}};
 }
 

@@ -97,7 +97,7 @@ class Subject {
       std::vector<std::string> set = a.texts("--set");
       if (run) set.insert(set.begin(), "run.out=" + what.string());
       for (const api::Precision& precision : precisions) {
-        configs_.push_back(api::Config::load(run ? of_run : what, set, precision));
+        configs_.push_back(allowed(a, api::Config::load(run ? of_run : what, set, precision)));
         notes.tell(configs_.back().notes(), configs_.back().warnings());
       }
       // Of rl, all held-out prompts are answered unless a number is given.
@@ -290,7 +290,7 @@ Commands eval_commands() {
             {"--max-new-tokens", one, "N", "largest number of tokens of an answer to a puzzle", "768"},
             {"--sequence-length", one, "T",
              "tokens per row of the data; default: 256, and for conversations the model's positions"}},
-       .groups = {kRules, kSet, kHardware, kResults},
+       .groups = {kRules, kSet, kAllowPrograms, kHardware, kResults},
        .run = eval}};
 }
 

@@ -100,11 +100,12 @@ int audit(const Arguments& a) {
   if (is_config(what)) {
     if (a.has("--data"))
       throw ConfigError("--data: a config states its own data; --set data.source=… changes it");
-    const api::Config config = api::Config::load(what, a.texts("--set"), precision_of(a));
+    const api::Config config = allowed(a, api::Config::load(what, a.texts("--set"), precision_of(a)));
     tell(a, config.notes(), config.warnings());
     report = api::audit(config, options, tell_step, signals.token());
   } else if (is_run(what)) {
     if (!a.has("--steps")) options.steps = 20;
+    options.allow_programs = a.has("--allow-programs");
     report = api::audit_replay(what, first_step(a), precision_of(a), options, tell_step, signals.token());
     tell(a, report.notes, {});
   } else {
@@ -141,7 +142,7 @@ Commands audit_commands() {
                        {"--no-cures", "do not replay the steps with each cure"},
                        kData,
                        kDataFormat},
-           .groups = {kPrecision, kRules, kSet, kHardware, kResults},
+           .groups = {kPrecision, kRules, kSet, kAllowPrograms, kHardware, kResults},
            .run = audit}};
 }
 

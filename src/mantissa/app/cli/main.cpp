@@ -6,6 +6,7 @@
 #include <string_view>
 
 #include "mantissa/app/cli/common.h"
+#include "mantissa/app/cli/safe_terminal.h"
 
 namespace {
 
@@ -19,7 +20,7 @@ void cut_short(int /*signal*/) {
   _exit(1);
 }
 
-/// Handles SIGINT and SIGTERM outside of a SignalStop. A command without one has nothing to save: it prints
+/// Handles SIGINT, SIGTERM and SIGHUP outside of a SignalStop. A command without one has nothing to save: it prints
 /// or writes its result at the end.
 void end_command(int signal) {
   const std::string_view message = signal == SIGINT ? "mantissa: ^C: the command did not finish\n"
@@ -42,8 +43,11 @@ int main(int argc, char** argv) {
   occupy_standard_streams();
   std::signal(SIGXFSZ, SIG_IGN);  // a write beyond the file-size limit then fails with an error message
   std::signal(SIGTERM, end_command);
+  // nohup lets a command ignore the end of its terminal.
+  if (std::signal(SIGHUP, end_command) == SIG_IGN) std::signal(SIGHUP, SIG_IGN);
   // A shell ignores SIGINT for its background commands.
   if (std::signal(SIGINT, end_command) == SIG_IGN) std::signal(SIGINT, SIG_IGN);
   std::signal(SIGBUS, cut_short);
+  mantissa::cli::guard_terminal();
   return mantissa::cli::run_command_line(argc, argv);
 }

@@ -14,6 +14,8 @@ inline constexpr Option kRules[] = {
 };
 
 inline constexpr Option kSet = {"--set", list, "KEY=VALUE", "set a key of the config to a value; repeatable"};
+inline constexpr Option kAllowPrograms = {"--allow-programs",
+                                          "let the programs run that the config names (rl.reward)"};
 inline constexpr Option kTarget = {
     "--target", each, "HARDWARE",
     "also explain another machine: v100, a100, h100, tpu-v5e or FILE.toml; repeatable"};

@@ -12,6 +12,9 @@ sigset_t stopping_signals() {
   sigemptyset(&set);
   sigaddset(&set, SIGINT);
   sigaddset(&set, SIGTERM);
+  struct sigaction hangup {};
+  // nohup lets a command ignore the end of its terminal.
+  if (::sigaction(SIGHUP, nullptr, &hangup) == 0 && hangup.sa_handler != SIG_IGN) sigaddset(&set, SIGHUP);
   return set;
 }
 
@@ -36,7 +39,16 @@ SignalStop::SignalStop() {
 }
 
 const char* SignalStop::reason() const {
-  return signal_ == 0 ? "" : signal_ == SIGINT ? "^C" : "terminated";
+    switch (signal_) {
+    case 0:
+      return "";
+    case SIGINT:
+      return "^C";
+    case SIGHUP:
+      return "the terminal was closed";
+    default:
+      return "terminated";
+  }
 }
 
 SignalStop::~SignalStop() {

@@ -1,5 +1,5 @@
-// Signals that would end a command before it has stored its results: Ctrl-C and SIGTERM as a stop token, and
-// SIGPIPE as an error.
+// Signals that would end a command before it has stored its results: Ctrl-C, SIGTERM and the end of the
+// terminal (SIGHUP) as a stop token, and SIGPIPE as an error.
 #pragma once
 
 #include <atomic>
@@ -8,7 +8,7 @@
 
 namespace mantissa::cli {
 
-/// While an object exists, the first SIGINT or SIGTERM requests a stop of its token, and a second one ends
+/// While an object exists, the first SIGINT, SIGTERM or SIGHUP requests a stop of its token, and a second one ends
 /// the process. Create it before any other thread, so that all threads leave the signals to it.
 class SignalStop {
  public:
@@ -18,7 +18,7 @@ class SignalStop {
   SignalStop& operator=(const SignalStop&) = delete;
 
   std::stop_token token() const { return stop_.get_token(); }
-  /// Returns the signal that requested the stop, "^C" or "terminated", or "" before.
+  /// Returns the signal that requested the stop, such as "^C" or "terminated", or "" before.
   const char* reason() const;
 
  private:

@@ -8,6 +8,7 @@
 #include <cstdio>
 
 #include "mantissa/app/cli/output.h"
+#include "mantissa/app/cli/safe_terminal.h"
 
 namespace mantissa::cli {
 namespace {
@@ -27,6 +28,7 @@ bool has_line(const api::Step& s) {
 
 StepTable::StepTable(bool quiet, std::chrono::milliseconds longest)
     : quiet_(quiet), live_(!quiet && isatty(STDOUT_FILENO) != 0), longest_(longest) {
+  if (live_) let_lines_be_erased();
   // Without a time between lines every step has its own, and the heart would print without a pause.
   const bool beats = !quiet_ && !live_ && longest_ > longest_.zero();
   if (beats) heart_ = std::jthread([this](const std::stop_token& over) { beat(over); });

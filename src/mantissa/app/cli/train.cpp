@@ -203,7 +203,7 @@ api::Summary trained(const Arguments& a, const api::Config& config, const api::T
 /// to a config without an objective.
 api::Config load_run(const Arguments& a, bool online) {
   std::vector<std::string> settings = settings_of(a);
-  const auto load = [&] { return api::Config::load(a.at(0), settings, precision_of(a), !online); };
+  const auto load = [&] { return allowed(a, api::Config::load(a.at(0), settings, precision_of(a), !online)); };
   api::Config config = load();
   if (online && config.objective() == "pretrain") {
     settings.emplace_back("train.objective=rl");
@@ -278,7 +278,7 @@ Commands train_commands() {
                   "the run after writing its state; the same command with --resume continues it and ends "
                   "with the same bytes.",
        .options = {kOptions},
-       .groups = {kPrecision, kRules, kSet, kTarget, kHardware, kResults},
+       .groups = {kPrecision, kRules, kSet, kAllowPrograms, kTarget, kHardware, kResults},
        .run = train},
       {.name = "rl",
        .summary = "train by reinforcement learning: sample responses, reward them by a rule, and optimize "
@@ -287,7 +287,7 @@ Commands train_commands() {
        .details = "Like train, with samples.jsonl in the run directory: the responses of every rollout and "
                   "their rewards.",
        .options = {kOptions},
-       .groups = {kPrecision, kRules, kSet, kTarget, kHardware, kResults},
+       .groups = {kPrecision, kRules, kSet, kAllowPrograms, kTarget, kHardware, kResults},
        .run = rl}};
 }
 

@@ -260,6 +260,9 @@ RunConfig parse_config(std::string_view text, const std::filesystem::path& file,
   }
   entries.of_train = of_train;
   RunConfig config;
+  // Whoever writes the command on the command line has read it.
+  config.allow_programs = std::ranges::any_of(
+      overrides, [](const std::string& entry) { return trimmed(entry).starts_with("rl.reward="); });
   set_options(config, entries);
   for (const Entry& entry : entries.all) {
     if (entry.section == "model" && find_option(entry.section, entry.key) == nullptr)

@@ -219,6 +219,8 @@ struct RunConfig {
   LossScaleSection loss_scale;
   CheckpointSection checkpoint;
   LogSection log;
+  /// Not a key: the command line lets the programs that the config names run (reward/rule.h).
+  bool allow_programs = false;
 
   /// Returns the resolved config as TOML, with every key and absolute paths. parse_config reads an equal
   /// config from it.

@@ -9,6 +9,7 @@
 #include <utility>
 
 #include "mantissa/core/base/error.h"
+#include "mantissa/core/base/words.h"
 #include "mantissa/setup/config/post_training.h"
 #include "mantissa/setup/objective/advantages.h"
 #include "mantissa/setup/objective/settings.h"
@@ -37,6 +38,16 @@ void check_masters(const plan::Program& sampling, const plan::Program& training)
                     "place. Fix: remove the rules for params",
                     slot.name, name(slot.master), name(same->master)));
   }
+}
+
+/// Throws if the config names a program to run and the command line does not allow it: the config may have
+/// come from somebody else.
+void check_allowed(const config::RunConfig& config) {
+  if (config.allow_programs || !config.rl.reward.starts_with("program:")) return;
+  throw ConfigError(fmt::format(
+      "rl.reward = {}: the config would run this command, which needs a permission. Fix: read the command, and "
+      "then add --allow-programs",
+      in_quotes(config.rl.reward)));
 }
 
 class RlTask final : public train::Task {
@@ -68,6 +79,7 @@ class RlTask final : public train::Task {
       reference_.emplace(config, source, config.rl.reference, device);
     }
     reward::check_rule(config.rl.reward);
+    check_allowed(config);
   }
 
   const std::string& name() const override { return name_; }
