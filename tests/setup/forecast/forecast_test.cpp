@@ -27,6 +27,7 @@ TEST(ForecastMemory, OfOnePartIsThatOfItsPlan) {
   ASSERT_EQ(parts.size(), 1U);
   EXPECT_EQ(forecast_memory(parts, 7).activations, forecast_memory(*parts[0].program, 7).activations);
   EXPECT_EQ(forecast_memory(parts, 7).data, 7U);
+  EXPECT_EQ(forecast_memory(parts, 7, 5).process, 5U);
 }
 
 TEST(ForecastMemory, IsThatOfThePartThatNeedsMost) {

@@ -46,7 +46,8 @@ std::size_t shard_sum_bytes(const plan::Program& program) {
   return bytes;
 }
 
-MemoryForecast forecast_memory(const plan::Program& program, std::size_t data_bytes) {
+MemoryForecast forecast_memory(const plan::Program& program, std::size_t data_bytes,
+                               std::size_t process_bytes) {
   MemoryForecast f;
   add_weights(program, f);
   f.gradients = program.memory.gradients;
@@ -55,15 +56,16 @@ MemoryForecast forecast_memory(const plan::Program& program, std::size_t data_by
   f.work = program.memory.work;
   f.tables = program.memory.inputs + program.memory.constants + program.memory.states;
   f.data = data_bytes;
-  f.process = runtime::baseline_bytes();
+  f.process = process_bytes;
   if (program.update) add_update_memory(*program.update, f);
   return f;
 }
 
-MemoryForecast forecast_memory(std::span<const programs::RunPart> parts, std::size_t data_bytes) {
+MemoryForecast forecast_memory(std::span<const programs::RunPart> parts, std::size_t data_bytes,
+                               std::size_t process_bytes) {
   MemoryForecast most, before;
   for (const programs::RunPart& part : parts) {
-    MemoryForecast now = forecast_memory(*part.program, data_bytes);
+    MemoryForecast now = forecast_memory(*part.program, data_bytes, process_bytes);
     now.observer = observed_bytes(config::parse_observed(part.observed), *part.program);
     MemoryForecast between = now;
     between.masters += before.masters;
@@ -81,8 +83,7 @@ MemoryForecast forecast_memory(std::span<const programs::RunPart> parts, std::si
 std::size_t peak_with_rows(const config::RunConfig& config, const model::ModelConfig& model,
                            std::int64_t rows, const MemoryForecast& run, const runtime::Device& device) {
   const plan::Program program = programs::compile_training(config, model, rows, device);
-  MemoryForecast f = forecast_memory(program, run.data);
-  f.process = run.process;
+  MemoryForecast f = forecast_memory(program, run.data, run.process);
   f.reference = run.reference;
   f.observer = observed_bytes(config::parse_observed(config.log.observe), program);
   return f.peak();

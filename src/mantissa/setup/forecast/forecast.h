@@ -10,6 +10,7 @@
 #include "mantissa/engine/plan/program.h"
 #include "mantissa/engine/plan/rules.h"
 #include "mantissa/engine/runtime/device.h"
+#include "mantissa/engine/runtime/process.h"
 #include "mantissa/setup/config/run_config.h"
 #include "mantissa/setup/forecast/product_rates.h"
 #include "mantissa/setup/programs/training.h"
@@ -48,11 +49,14 @@ struct Machine {
 Machine measure_machine(const runtime::Device& device, const plan::Program& program, std::size_t free_bytes,
                         int rests = 0);
 
-/// Forecasts the memory of a program. `data_bytes` is the size of the token ids in memory.
-MemoryForecast forecast_memory(const plan::Program& program, std::size_t data_bytes);
+/// Forecasts the memory of a program. `data_bytes` is the size of the token ids in memory, `process_bytes`
+/// that of the process before it.
+MemoryForecast forecast_memory(const plan::Program& program, std::size_t data_bytes,
+                               std::size_t process_bytes = runtime::baseline_bytes());
 /// Forecasts the peak of a run: within one of its parts, or between two parts, when the weights of both exist
 /// without an arena.
-MemoryForecast forecast_memory(std::span<const programs::RunPart> parts, std::size_t data_bytes);
+MemoryForecast forecast_memory(std::span<const programs::RunPart> parts, std::size_t data_bytes,
+                               std::size_t process_bytes = runtime::baseline_bytes());
 
 /// Returns the seconds of one micro-batch if all products ran at the peak of their units and nothing else
 /// took time, the base of the share of peak. Of attention the causal half counts, recomputed work counts

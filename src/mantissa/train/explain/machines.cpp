@@ -24,11 +24,7 @@ There on(const forecast::Target& target, const plan::Program& program, double mi
   return there;
 }
 
-/// Returns the peak without the process here: a target's own memory is outside its memory_share.
-std::size_t peak_on_target(forecast::MemoryForecast memory) {
-  memory.process = 0;
-  return memory.peak();
-}
+constexpr std::size_t kNoProcess = 0;  // a target's own memory is outside its memory_share
 
 double micro_batches(const config::RunConfig& config) {
   return static_cast<double>(config.batch.global_batch_size) /
@@ -41,9 +37,8 @@ StageThere stage_on(const forecast::Target& target, std::size_t usable_bytes, co
                     const runtime::Device& device) {
   StageThere stage;
   stage.seconds = forecast::forecast_seconds_on(target, program, micro_batches(config));
-  forecast::MemoryForecast memory = forecast::forecast_memory(program, 0);
-  stage.peak_bytes = peak_on_target(memory);
-  memory.process = 0;
+  const forecast::MemoryForecast memory = forecast::forecast_memory(program, 0, kNoProcess);
+  stage.peak_bytes = memory.peak();
   stage.largest_micro_batch_size = forecast::largest_micro_batch(config, model, usable_bytes, memory, device);
   stage.fits = stage.largest_micro_batch_size > 0;
   if (!stage.fits)
@@ -60,7 +55,7 @@ std::vector<StageThere> stages_on(const forecast::Target& target, std::size_t us
   for (const programs::RunPart& part : parts) {
     if (part.stage < stages.size()) {  // another part of the same stage
       std::size_t& peak = stages.back().peak_bytes;
-      peak = std::max(peak, peak_on_target(forecast::forecast_memory(*part.program, 0)));
+      peak = std::max(peak, forecast::forecast_memory(*part.program, 0, kNoProcess).peak());
       continue;
     }
     stages.push_back(stage_on(target, usable_bytes, config::stage_config(run, part.stage),
@@ -87,7 +82,7 @@ There training_on(const forecast::Target& target, const config::RunConfig& run,
                   const runtime::Device& device) {
   const config::RunConfig explained = config::stage_config(run, parts[part].stage);
   There there = on(target, *parts[part].program, micro_batches(explained));
-  there.peak_bytes = peak_on_target(forecast::forecast_memory(parts, 0));
+  there.peak_bytes = forecast::forecast_memory(parts, 0, kNoProcess).peak();
   std::vector<StageThere> stages = stages_on(target, there.usable_bytes, run, model, parts, device);
   const auto sequences = [](const StageThere& s) { return s.sequences_that_fit; };
   const auto limiting = std::ranges::min_element(stages, {}, sequences);
