@@ -1,12 +1,12 @@
 #include "mantissa/kernels/context.h"
 
 #include <fmt/format.h>
-#include <fmt/ranges.h>
 #include <hwy/highway.h>
 
 #include <vector>
 
 #include "mantissa/core/base/error.h"
+#include "mantissa/core/base/words.h"
 #include "mantissa/kernels/cpu/bf16_pairs.h"
 #include "mantissa/kernels/cpu/tiles/amx_tiles.h"
 #include "mantissa/kernels/thread_pool.h"
@@ -76,9 +76,9 @@ Simd best_simd() {
 }
 
 Simd parse_simd(std::string_view text) {
-  std::vector<std::string_view> names;
+  std::vector<std::string> names;
   for (const Simd simd : kSimds) {
-    names.push_back(name(simd));
+    names.emplace_back(name(simd));
     if (text != name(simd)) continue;
     if (!is_supported(simd)) {
       const std::string_view model =
@@ -89,8 +89,8 @@ Simd parse_simd(std::string_view text) {
     }
     return simd;
   }
-  throw ConfigError(
-      fmt::format("--simd {}: unknown instruction set (sets: {})", text, fmt::join(names, ", ")));
+  throw ConfigError(fmt::format("--simd {}: unknown instruction set{} (sets: {})", in_quotes(text),
+                                did_you_mean(text, names), list_of(names)));
 }
 
 std::size_t dispatch_index(Simd simd) {

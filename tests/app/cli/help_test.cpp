@@ -135,20 +135,23 @@ TEST(Help, OptionsAndCommandsOfTheTableAreWellFormed) {
 TEST(Help, IsRequestedInSeveralWays) {
   const TemporaryFolder folder;
   const Result none = mantissa::testing::mantissa(folder, "");
-  EXPECT_EQ(none.code, 2);
-  EXPECT_EQ(none.err, overview());
-  EXPECT_EQ(none.out, "");
-  for (const char* arguments : {"help", "--help", "-h"}) {
+  EXPECT_EQ(none.code, 0);
+  EXPECT_EQ(none.out, overview());
+  EXPECT_EQ(none.err, "");
+  for (const char* arguments : {"--color never", "--color=auto"})
+    EXPECT_EQ(mantissa::testing::mantissa(folder, arguments).out, overview()) << arguments;
+  for (const char* arguments : {"help", "--help", "-h", "--color never help", "--color never --help"}) {
     const Result r = mantissa::testing::mantissa(folder, arguments);
     EXPECT_EQ(r.code, 0) << arguments;
     EXPECT_EQ(r.out, help()) << arguments;
   }
-  for (const char* arguments : {"help train", "train --help", "train -h", "train nowhere.toml --help"})
+  for (const char* arguments : {"help train", "train --help", "train -h", "train nowhere.toml --help",
+                                "--help train", "--color never --set run.steps=3 train --help"})
     EXPECT_EQ(mantissa::testing::mantissa(folder, arguments).out, help(*find_command("train"))) << arguments;
   for (const char* arguments : {"help data kk", "data kk --help"})
     EXPECT_EQ(mantissa::testing::mantissa(folder, arguments).out, help(*find_command("data kk")))
         << arguments;
-  for (const char* arguments : {"help data", "data --help", "data -h"})
+  for (const char* arguments : {"help data", "data --help", "data -h", "--help data"})
     EXPECT_EQ(mantissa::testing::mantissa(folder, arguments).out, help_on_group("data")) << arguments;
   EXPECT_EQ(mantissa::testing::mantissa(folder, "help optimizer.lr").out, *help_on_key("optimizer.lr"));
   const Result no_key = mantissa::testing::mantissa(folder, "help optimizer.lrr");
@@ -160,6 +163,27 @@ TEST(Help, IsRequestedInSeveralWays) {
   const Result unknown = mantissa::testing::mantissa(folder, "help trian");
   EXPECT_EQ(unknown.code, 2);
   EXPECT_TRUE(has(unknown.err, "did you mean train?")) << unknown.err;
+}
+
+TEST(Help, OfAPresetHasItsPolicyLine) {
+  const std::string list = list_of_presets();
+  expect_80_columns(list);
+  for (const api::Preset& preset : api::presets()) {
+    EXPECT_TRUE(has(list, "\n  " + preset.name + " ")) << list;
+    const std::string text = *help_on_preset(preset.name);
+    expect_80_columns(text);
+    EXPECT_TRUE(text.starts_with(preset.name + ": ")) << text;
+    std::string line;  // of text, without breaks
+    for (const std::string_view word : split_words(text, " \n")) line += std::string(word) + " ";
+    EXPECT_TRUE(has(line, "policy " + preset.line + " ")) << text << preset.line;
+    for (const std::string& alias : preset.aliases) EXPECT_EQ(*help_on_preset(alias), text) << alias;
+  }
+  EXPECT_EQ(help_on_preset("optimizer.lr"), std::nullopt);
+  const TemporaryFolder folder;
+  EXPECT_EQ(mantissa::testing::mantissa(folder, "help bf16-mixed").out, *help_on_preset("bf16-mixed"));
+  EXPECT_EQ(mantissa::testing::mantissa(folder, "help presets").out, list);
+  EXPECT_EQ(mantissa::testing::mantissa(folder, "help precision").out,
+            api::config_help(80, "precision") + "\n" + list);
 }
 
 TEST(Manual, HasEveryCommandAndOption) {
@@ -224,9 +248,14 @@ TEST(Completion, OfBashCompletes) {
   const TemporaryFolder folder;
   write(folder / "words", completion("bash"));
   const auto completed = [&](const std::string& words, int at) {
-    return shell(folder, "bash -c 'source words; COMP_WORDS=(" + words +
+    return shell(folder, "bash -c 'source words; compopt() { :; }; COMP_WORDS=(" + words +
                              "); COMP_CWORD=" + std::to_string(at) + "; _mantissa; echo ${COMPREPLY[@]}'")
         .out;
+  };
+  const auto list = [](const auto& words) {
+    std::string text;
+    for (const auto& word : words) text += (text.empty() ? "" : " ") + word.name;
+    return text + "\n";
   };
   EXPECT_EQ(completed("mantissa tra", 1), "train trace\n");
   EXPECT_EQ(completed("mantissa generate r --top", 3), "--top-k --top-p\n");
@@ -236,8 +265,65 @@ TEST(Completion, OfBashCompletes) {
   EXPECT_EQ(completed("mantissa init lo", 2), "lora long-context\n");
   EXPECT_EQ(completed("mantissa explain r --color ne", 4), "never\n");
   EXPECT_EQ(completed("mantissa help optimizer.we", 2), "optimizer.weight_decay\n");
+  EXPECT_EQ(completed("mantissa help bf16-matmul-", 2), "bf16-matmul-x3 bf16-matmul-x6\n");
+  EXPECT_EQ(completed("mantissa help data \"\"", 3), "kk inspect shard\n");
+  EXPECT_EQ(completed("mantissa train run.toml --precision \"\"", 4), list(api::presets()));
+  EXPECT_EQ(completed("mantissa train run.toml --set optimizer.we", 4), "optimizer.weight_decay=\n");
+  EXPECT_EQ(completed("mantissa explain run.toml --target a100", 4), "a100 a100-40gb\n");
+  EXPECT_EQ(completed("mantissa explain run.toml --rule lm", 4), "lm_head:\n");
+  // Bash takes "=" and ":" as words.
+  EXPECT_EQ(completed("mantissa explain run.toml --rule lm_head : com", 6), "compute=\n");
+  EXPECT_EQ(completed("mantissa explain run.toml --color = ne", 5), "never\n");
+  EXPECT_EQ(completed("mantissa train run.toml --set run.steps =", 5), "\n");
+  EXPECT_EQ(completed("mantissa --color ne", 2), "never\n");
+  EXPECT_EQ(completed("mantissa --color never --quiet tra", 4), "train trace\n");
+  EXPECT_EQ(completed("mantissa --quiet data kk --split te", 5), "test\n");
+  EXPECT_EQ(completed("mantissa train run.toml --threads \"\"", 4), "\n");
   std::filesystem::create_directories(folder / "some_run");
   EXPECT_EQ(completed("mantissa generate some", 2), "some_run\n");
+}
+
+TEST(Completion, OfFishCompletes) {
+  const TemporaryFolder folder;
+  if (shell(folder, "command -v fish").code != 0) GTEST_SKIP() << "fish is not installed";
+  write(folder / "words", completion("fish"));
+  const auto completed = [&](const std::string& line) {
+    const Result r = shell(folder, "HOME=. fish -c 'source words; complete -C \"" + line + "\"' | cut -f 1");
+    return r.out + r.err;
+  };
+  EXPECT_EQ(completed("mantissa tra"), "trace\ntrain\n");
+  EXPECT_EQ(completed("mantissa --color never tra"), "trace\ntrain\n");
+  EXPECT_EQ(completed("mantissa train r --precision fp"), "fp8-hybrid\n");
+  EXPECT_EQ(completed("mantissa train r --set optimizer.we"), "optimizer.weight_decay=\n");
+  EXPECT_EQ(completed("mantissa explain r --rule model.layers.*.m"), "model.layers.*.mlp:\n");
+  EXPECT_EQ(completed("mantissa explain r --target a100"), "a100\na100-40gb\n");
+  EXPECT_EQ(completed("mantissa help bf16-mi"), "bf16-mixed\n");
+  EXPECT_EQ(completed("mantissa help data "), "inspect\nkk\nshard\n");
+}
+
+TEST(Completion, OfZshCompletes) {
+  const TemporaryFolder folder;
+  if (shell(folder, "command -v zsh").code != 0) GTEST_SKIP() << "zsh is not installed";
+  write(folder / "words", completion("zsh"));
+  // Types the line, a tab and Return into a shell that prints its arguments.
+  write(
+      folder / "type",
+      "zmodload zsh/zpty\nzpty z env TERM=dumb HOME=. zsh -f -i\n"
+      "zpty -w z 'autoload -Uz compinit; compinit -u -D; source ./words; mantissa() { print -r -- \"<$*>\" }; "
+      "print rea\"\"dy'\nzpty -r z reply '*ready*'\n"
+      "zpty -w z \"$1\"$'\\t'\nzpty -r z reply '*<*>*'\nprint -r -- $reply\n");
+  const std::pair<const char*, const char*> cases[] = {
+      {"mantissa --color never expl", "<--color never explain>"},
+      {"mantissa train r --precision fp", "<train r --precision fp8-hybrid>"},
+      {"mantissa train r --set optimizer.we", "<train r --set optimizer.weight_decay=>"},
+      {"mantissa explain r --rule lm_head:com", "<explain r --rule lm_head:compute=>"},
+      {"mantissa explain r --target tp", "<explain r --target tpu-v5e>"},
+      {"mantissa help bf16-mi", "<help bf16-mixed>"},
+      {"mantissa help data ins", "<help data inspect>"}};
+  for (const auto& [line, expected] : cases) {
+    const Result r = shell(folder, "timeout 60 zsh -f type '" + std::string(line) + "'");
+    EXPECT_TRUE(has(r.out, expected)) << line << "\n" << r.out << r.err;
+  }
 }
 
 TEST(Hints, NameTheRightSpelling) {
@@ -276,7 +362,25 @@ TEST(Hints, NameTheRightSpelling) {
       {"init pretrain --model r", "begins with a new model"},
       {"init --data kk", "TASK is missing"},
       {"new lora", "did you mean init?"},
-      {"version --color=purple", "--color \"purple\": one of auto, always, never"},
+      {"version --color=purple", "--color: expected one of auto, always, never, got \"purple\""},
+      {"help --color nver", "got \"nver\"; did you mean \"never\"?"},
+      {"train run.toml --simd avx5", "got \"avx5\"; did you mean \"avx2\"?"},
+      {"data kkk", "data: expected one of kk, inspect, shard, got \"kkk\"; did you mean \"kk\"?"},
+      {"tokenizer encod", "got \"encod\"; did you mean \"encode\"?"},
+      {"completion zhs", "completion: expected one of bash, zsh, fish, got \"zhs\"; did you mean \"zsh\"?"},
+      {"explain run.toml --precision bf16-mxed", "did you mean \"bf16-mixed\"?"},
+      {"explain run.toml --rule 'lm_head: compte=f32'", "did you mean \"compute\"?"},
+      {"explain run.toml --rule 'lm_head: compute=f23'", "did you mean \"f32\"?"},
+      {"train run.toml --rule 'lm_haed: compute=f32'", "did you mean \"lm_head\"?"},
+      {"explain run.toml --target a10", "did you mean \"a100\"?"},
+      {"explain run.toml --set optimizer.lrr=1", "did you mean \"lr\"?"},
+      {"explain run.toml --set optimzer.lr=1", "did you mean \"optimizer\"?"},
+      {"help bf16-mxed", "did you mean bf16-mixed?"},
+      {"''", "expected a command, got an empty word"},
+      {"--quiet", "--quiet: a command is missing"},
+      {"--hepl", "--hepl: unknown option; did you mean \"--help\"?"},
+      {"--quiet trian run.toml", "trian: unknown command; did you mean train?"},
+      {"help --json", "all commands take it but help, version, completion, manual"},
       {"train --config run.toml", "the first argument: mantissa train run.toml"},
       {"train run.toml --set learning_rate=1", "write optimizer.lr"},
       {"train run.toml --set optimizer.gradient_clipping=1", "write optimizer.max_grad_norm"},
@@ -328,6 +432,15 @@ TEST(Arguments, AreReadInAnyOrder) {
   EXPECT_EQ(a.text("--device"), "cpu") << "the default of the table";
   EXPECT_FALSE(a.has("--quiet"));
   EXPECT_THROW(a.has("--prompt"), InternalError);
+  // Options before the command take one value.
+  const Arguments before = parsed({"--quiet", "--set", "run.steps=3", "--threads=2", "train", "run.toml"});
+  EXPECT_EQ(before.command().name, "train");
+  EXPECT_EQ(before.at(0), "run.toml");
+  EXPECT_TRUE(before.has("--quiet"));
+  EXPECT_EQ(before.texts("--set"), (std::vector<std::string>{"run.steps=3"}));
+  EXPECT_EQ(before.integer("--threads", 0, 9), 2);
+  EXPECT_EQ(parsed({"--count", "3", "data", "kk"}).command().name, "data kk");
+  EXPECT_THROW(parsed({"--count", "3", "train", "run.toml"}), ConfigError);
   // A list leaves the words that positional arguments need.
   EXPECT_EQ(parsed({"eval", "--data", "a", "b", "model"}).at(0), "model");
   EXPECT_EQ(parsed({"train", "--set", "run.steps=3", "run.toml"}).at(0), "run.toml");

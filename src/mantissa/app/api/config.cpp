@@ -10,6 +10,8 @@
 #include "mantissa/app/api/version.h"
 #include "mantissa/engine/plan/rules.h"
 #include "mantissa/precision/compat/deepspeed.h"
+#include "mantissa/precision/policy/presets.h"
+#include "mantissa/precision/policy/rule.h"
 #include "mantissa/setup/config/adapter.h"
 #include "mantissa/setup/config/aliases.h"
 #include "mantissa/setup/config/command_policy.h"
@@ -100,6 +102,17 @@ Reading read_precision(const Precision& precision, bool backward) {
   const precision::Policy policy = policy_for(precision, &told, backward);
   add_rule_warnings(policy, told);
   return {fmt::format("{}: {}", policy.preset(), policy.line()), told.notes, told.warnings};
+}
+
+std::vector<Preset> presets() {
+  std::vector<Preset> all;
+  for (const precision::Preset& p : precision::presets())
+    all.push_back({p.name, p.aliases, std::string(p.meaning), precision::Policy::parse(p.name).line()});
+  return all;
+}
+
+std::vector<std::string> rule_keys() {
+  return precision::rule_keys();
 }
 
 std::string version() {

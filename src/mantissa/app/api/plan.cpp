@@ -105,4 +105,10 @@ Plan explain_model(const std::filesystem::path& model, const Precision& precisio
   return plan_of(explain::explain_generation(source, policy, *device, told, there));
 }
 
+std::vector<std::string> known_targets() {
+  std::vector<std::string> names;
+  for (const forecast::Target& target : forecast::known_targets()) names.push_back(target.name);
+  return names;
+}
+
 }  // namespace mantissa::api

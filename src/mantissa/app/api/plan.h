@@ -62,4 +62,7 @@ Plan explain(const Config& config, const Hardware& hardware = {},
 Plan explain_model(const std::filesystem::path& model, const Precision& precision,
                    const Hardware& hardware = {}, const std::vector<std::string>& targets = {});
 
+/// Returns the names of the built-in machines.
+std::vector<std::string> known_targets();
+
 }  // namespace mantissa::api

@@ -26,4 +26,16 @@ struct Reading {
 /// `backward` is true, for the backward pass, with a note. Throws ConfigError, FileError.
 Reading read_precision(const Precision& precision, bool backward = false);
 
+/// A named policy.
+struct Preset {
+  std::string name;                  // "bf16-mixed"
+  std::vector<std::string> aliases;  // "bf16", "torch.bfloat16"
+  std::string meaning;               // in lower case, without a full stop
+  std::string line;                  // "params=f32 compute=bf16 …"
+};
+/// Returns all presets.
+std::vector<Preset> presets();
+/// Returns the keys of a rule: "match", "op", …, "compute", ….
+std::vector<std::string> rule_keys();
+
 }  // namespace mantissa::api

@@ -28,22 +28,52 @@ bool looks_like_option(std::string_view word) {
       fmt::format("{}{} mantissa {} --help", why, why.ends_with('?') ? " See" : "; see", command.name));
 }
 
-/// Returns true for "data --help".
-bool asks_for_group(std::span<const std::string> words) {
-  return words.size() > 1 && (words[1] == "--help" || words[1] == "-h") &&
-         find_command(words.front()) == nullptr && first_of_group(words.front()) != nullptr;
+bool is_help(std::string_view word) {
+  return word == "--help" || word == "-h";
 }
 
-/// Returns the command that the first words name, and the number of these words.
-std::pair<const Command*, std::size_t> read_command(std::span<const std::string> words) {
-  if (words.front() == "--help" || words.front() == "-h") return {find_command("help"), 1};
-  if (words.front() == "--version" || words.front() == "-V") return {find_command("version"), 1};
+/// Returns the number of words before the command: options, each with at most one value.
+std::size_t words_before_command(std::span<const std::string> words) {
+  std::size_t n = 0;
+  while (n < words.size() && looks_like_option(words[n])) {
+    const std::string& name = words[n++];
+    const bool takes_value = std::ranges::any_of(commands(), [&](const Command& command) {
+      const Option* option = find_option(command, name);
+      return option != nullptr && option->takes != Takes::nothing && option->takes != Takes::maybe;
+    });
+    if (takes_value && n < words.size()) ++n;
+  }
+  return n;
+}
+
+/// Returns the command that the words after `before` name, and the number of these words. Without such
+/// words, that is help or version.
+std::pair<const Command*, std::size_t> read_command(std::span<const std::string> before,
+                                                    std::span<const std::string> words) {
+  if (words.empty()) {
+    for (const std::string& word : before) {
+      if (is_help(word)) return {find_command("help"), 0};
+      if (word == "--version" || word == "-V") return {find_command("version"), 0};
+    }
+    throw ConfigError(command_is_missing(before.front()));
+  }
   if (words.size() > 1) {
     if (const Command* command = find_command(words[0] + " " + words[1])) return {command, 2};
   }
   if (const Command* command = find_command(words.front())) return {command, 1};
-  if (asks_for_group(words)) return {first_of_group(words.front()), 1};
+  if (const Command* command = first_of_group(words.front())) {
+    const bool asks = (words.size() > 1 && is_help(words[1])) || std::ranges::any_of(before, is_help);
+    if (asks) return {command, 1};
+  }
   throw ConfigError(unknown_command(words));
+}
+
+/// Throws ConfigError if `value` is not one of the words that `argument` lists.
+void check_choice(std::string_view where, std::string_view argument, const std::string& value) {
+  const std::vector<std::string> choices = choices_of(argument);
+  if (choices.size() < 2 || std::ranges::find(choices, value) != choices.end()) return;
+  throw ConfigError(fmt::format("{}: expected one of {}, got {}{}", where, list_of(choices), in_quotes(value),
+                                did_you_mean(value, choices)));
 }
 
 /// Returns true if a cure with the option `added` replaces the given option `name`.
@@ -61,11 +91,20 @@ bool is_of_policy(std::string_view key_value) {
 }  // namespace
 
 Arguments::Arguments(std::string program, std::span<const std::string> words) : program_(std::move(program)) {
-  const auto [command, named_by] = read_command(words);
+  const std::span<const std::string> before = words.first(words_before_command(words));
+  words = words.subspan(before.size());
+  const auto [command, named_by] = read_command(before, words);
   command_ = command;
-  if (asks_for_group(words)) group_ = words.front();
+  if (named_by == 1 && command_->name != words.front()) group_ = words.front();
   positionals_.resize(command_->positionals.size());
-  std::span<const std::string> rest = words.subspan(named_by);
+  if (named_by > 0) read(before);
+  read(words.subspan(named_by));
+  if (has("--help") || missing() == 0) return;
+  refuse(*command_, fmt::format("{}: {} is missing: {}", command_->name, command_->positionals[filled_].name,
+                                command_->positionals[filled_].description));
+}
+
+void Arguments::read(std::span<const std::string> rest) {
   bool only_positionals = false;
   while (!rest.empty()) {
     const std::string& word = rest.front();
@@ -78,14 +117,11 @@ Arguments::Arguments(std::string program, std::span<const std::string> words) : 
       add_positional(word);
     }
   }
-  if (has("--help") || missing() == 0) return;
-  refuse(*command_, fmt::format("{}: {} is missing: {}", command_->name, command_->positionals[filled_].name,
-                                command_->positionals[filled_].description));
 }
 
 void Arguments::read_option(const std::string& word, std::span<const std::string>& rest) {
   const std::size_t equals = word.find('=');
-  const std::string name = word == "-h" ? "--help" : word.substr(0, equals);
+  const std::string name = is_help(word) ? "--help" : word.substr(0, equals);
   const Option* option = find_option(*command_, name);
   if (option == nullptr) {
     const bool has_value = equals != std::string::npos || (!rest.empty() && !looks_like_option(rest.front()));
@@ -115,6 +151,7 @@ void Arguments::read_option(const std::string& word, std::span<const std::string
            fmt::format("{0}: {1} is missing{2}", name, option->argument,
                        rest.empty() ? "" : fmt::format(" (a value that begins with -: {}=-…)", name)));
   }
+  for (const std::string& value : given.values) check_choice(name, option->argument, value);
   given_.push_back(std::move(given));
 }
 
@@ -128,6 +165,8 @@ void Arguments::add_positional(const std::string& word) {
   if (filled_ == positionals_.size() && repeats) positionals_.emplace_back();
   if (filled_ == positionals_.size())
     refuse(*command_, fmt::format("{}: unexpected argument {}", command_->name, in_quotes(word)));
+  if (filled_ < command_->positionals.size())
+    check_choice(command_->name, command_->positionals[filled_].name, word);
   positionals_[filled_++] = word;
 }
 

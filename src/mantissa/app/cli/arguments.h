@@ -25,8 +25,9 @@ std::optional<Number> number_in(std::string_view text) {
 
 class Arguments {
  public:
-  /// Parses the words after the program's name, of which there must be at least one. Throws ConfigError for
-  /// an unknown command or option, with a suggestion, and for missing values.
+  /// Parses the words after the program's name, of which there must be at least one. Options may precede the
+  /// command, each with one value. Throws ConfigError for an unknown command, option or choice, with a
+  /// suggestion, and for missing values.
   Arguments(std::string program, std::span<const std::string> words);
 
   const std::string& program() const { return program_; }
@@ -62,6 +63,7 @@ class Arguments {
     const Option* option;
     std::vector<std::string> values;
   };
+  void read(std::span<const std::string> rest);
   void read_option(const std::string& word, std::span<const std::string>& rest);
   void add_positional(const std::string& word);
   /// Returns the number of missing positional arguments that the command requires.

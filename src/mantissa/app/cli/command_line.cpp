@@ -5,6 +5,7 @@
 #include <cstdio>
 #include <optional>
 #include <system_error>
+#include <utility>
 
 #include "mantissa/app/api/error.h"
 #include "mantissa/app/cli/common.h"
@@ -52,20 +53,38 @@ int print_help(const Arguments& a) {
   if (word.empty()) return print_sections(help());
   if (const Command* command = find_command(word)) return print_sections(help(*command));
   if (const std::string group = help_on_group(word); !group.empty()) return print_sections(group);
+  if (word == "presets") return print_sections(list_of_presets());
+  if (const std::optional<std::string> preset = help_on_preset(word)) return print(*preset);
   if (const std::optional<std::string> key = help_on_key(word)) return print(*key);
   throw ConfigError(unknown_help(word));
 }
 
-/// Runs the command that `a` names, and returns its exit code.
-int run_command(const Arguments& a) {
-  use_color(color_of(a.text("--color")));
-  if (a.has("--help"))
-    return print_sections(a.group().empty() ? help(a.command()) : help_on_group(a.group()));
-  return a.command().run(a);
+/// Uses the colours that the words ask for, also for errors of the words themselves. Returns the number of
+/// words that do.
+std::size_t read_color(const std::vector<std::string>& words) {
+  std::size_t read = 0;
+  for (std::size_t i = 0; i < words.size(); ++i) {
+    for (const auto& [word, color] : {std::pair{"always", Color::always}, std::pair{"never", Color::never},
+                                      std::pair{"auto", Color::automatic}}) {
+      const bool apart = words[i] == "--color" && i + 1 < words.size() && words[i + 1] == word;
+      if (!apart && words[i] != fmt::format("--color={}", word)) continue;
+      use_color(color);
+      read += apart ? 2 : 1;
+    }
+  }
+  return read;
+}
+
+/// Runs the command that `a` names, or prints the overview without one. Returns the exit code.
+int run_command(const std::optional<Arguments>& a) {
+  if (!a) return print_sections(overview());
+  if (a->has("--help"))
+    return print_sections(a->group().empty() ? help(a->command()) : help_on_group(a->group()));
+  return a->command().run(*a);
 }
 
 /// Does the same, and writes out all output. Throws ResourceError if standard output cannot be written.
-int run(const Arguments& a) {
+int run(const std::optional<Arguments>& a) {
   try {
     const int code = run_command(a);
     flush_output();
@@ -81,9 +100,10 @@ int run(const Arguments& a) {
 Commands program_commands() {
   return {
       {.name = "help",
-       .summary = "print help on a command or a key of a config, or the list of commands",
-       .positionals = {{"[COMMAND|KEY]",
-                        "the command; or a key, such as optimizer.lr, a section, or keys for all of them"}},
+       .summary = "print help on a command, a key of a config or a preset, or the list of commands",
+       .positionals = {{"[COMMAND|KEY|PRESET]",
+                        "the command; a key, such as optimizer.lr, a section, or keys for all of them; or a "
+                        "preset, such as bf16-mixed, or presets for all of them"}},
        .run = print_help},
       {.name = "version",
        .summary = "print the version",
@@ -101,19 +121,11 @@ Commands program_commands() {
 }
 
 int run_command_line(int argc, const char* const* argv) {
-  if (argc < 2) {
-    print_error(overview());
-    return kBadInput;
-  }
   std::optional<Arguments> a;
   try {
     const std::vector<std::string> words(argv + 1, argv + argc);
-    for (const Color color : {Color::always, Color::never}) {  // also for errors of the words themselves
-      const char* word = color == Color::always ? "--color=always" : "--color=never";
-      if (std::ranges::find(words, word) != words.end()) use_color(color);
-    }
-    a.emplace(argv[0], words);
-    return run(*a);
+    if (read_color(words) < words.size()) a.emplace(argv[0], words);
+    return run(a);
   } catch (const RunStopped& e) {
     return fail(e, a, kStopped);
   } catch (const ResourceError& e) {

@@ -22,10 +22,8 @@ api::Model model_of(const Arguments& a) {
 
 api::Hardware hardware_of(const Arguments& a) {
   constexpr std::int64_t kMost = 1024;
-  for (const char* option : {"--simd", "--device"}) {
-    if (a.has(option) && a.text(option).empty())
-      throw ConfigError(fmt::format("{}: the value is empty; omit the option for the default", option));
-  }
+  if (a.text("--device").empty())
+    throw ConfigError("--device: the value is empty; omit the option for the default");
   return {static_cast<int>(a.integer("--threads", 0, kMost)), a.text("--simd"), a.text("--device")};
 }
 

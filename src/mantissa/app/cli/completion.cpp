@@ -1,11 +1,11 @@
 // Completion scripts: the commands, the options of each, and the values of an option.
 #include <fmt/format.h>
-#include <fmt/ranges.h>
 
-#include <algorithm>
+#include <map>
 #include <vector>
 
 #include "mantissa/app/api/mantissa.h"
+#include "mantissa/app/cli/completion_words.h"
 #include "mantissa/app/cli/help.h"
 #include "mantissa/core/base/error.h"
 #include "mantissa/core/base/words.h"
@@ -13,120 +13,103 @@
 namespace mantissa::cli {
 namespace {
 
-constexpr std::string_view kTask = "[TASK]";  // of init
-
-enum class Values { none, choices, files, directories, any };
-
-/// Returns the second words of the commands that begin with `word`.
-std::vector<std::string> second_words(std::string_view word) {
-  std::vector<std::string> words;
-  for (const Command& command : commands()) {
-    if (command.name.starts_with(std::string(word) + " "))
-      words.emplace_back(command.name.substr(word.size() + 1));
-  }
-  return words;
-}
-
-/// Returns the possible values of an option or positional argument, by its name in the table.
-Values values_of(std::string_view argument) {
-  static const std::vector<std::string_view> kFiles = {
-      "FILE",         "FILES",        "PATH",       "CONFIG",
-      "MODEL|CONFIG", "CONFIG|MODEL", "CONFIG|RUN", "CONFIG|RUN|MODEL",
-      "IN",           "OUT",          "HARDWARE",   "TOKENIZER",
-      "NAME|FILE",    "MODEL"};
-  if (argument.empty()) return Values::none;
-  if (argument == "DIR") return Values::directories;
-  if (argument == kTask) return Values::choices;
-  if (std::ranges::find(kFiles, argument) != kFiles.end()) return Values::files;
-  const bool words = std::ranges::none_of(argument, [](char c) { return c >= 'A' && c <= 'Z'; });
-  return words ? Values::choices : Values::any;
-}
-
-std::vector<std::string> choices_of(std::string_view argument) {
-  std::vector<std::string> all;
-  if (argument == kTask) {
-    for (const api::ConfigTask& task : api::config_tasks()) all.push_back(task.name);
-    return all;
-  }
-  for (const std::string_view word : split_words(argument, "|")) all.emplace_back(word);
-  return all;
-}
-
-/// Returns the first words of the commands, each once.
-std::vector<std::string> first_words() {
-  std::vector<std::string> words;
-  for (const Command& command : commands()) {
-    std::string word(command.name.substr(0, command.name.find(' ')));
-    if (std::ranges::find(words, word) == words.end()) words.push_back(std::move(word));
-  }
-  return words;
-}
-
-/// Returns the words that `mantissa help` takes: commands, and keys of a config.
-std::vector<std::string> words_of_help() {
-  std::vector<std::string> words = first_words();
-  words.emplace_back("keys");
-  for (const api::ConfigKeyHelp& key : api::config_keys()) words.push_back(key.name());
-  return words;
-}
-
-std::string names_of(const Command& command) {
-  std::vector<std::string> names;
-  for (const Option* option : options_of(command)) names.emplace_back(option->name);
-  return fmt::format("{}", fmt::join(names, " "));
-}
-
-std::string bash_values(std::string_view argument) {
-  switch (values_of(argument)) {
-    case Values::choices:
-      return fmt::format("COMPREPLY=($(compgen -W '{}' -- \"$word\"))", fmt::join(choices_of(argument), " "));
+std::string bash_values(const Values& values) {
+  switch (values.kind) {
+    case Values::words:
+      return fmt::format("_mantissa_words '{}'{}", joined(values.list),
+                         values.or_files ? "; _mantissa_files" : "");
+    case Values::keys:
+      return fmt::format("_mantissa_open '{}'", joined(values.list));
+    case Values::rule:
+      return fmt::format("_mantissa_open '{}'", joined(rule_scopes()));
     case Values::files:
-      return "COMPREPLY=($(compgen -f -- \"$word\"))";
+      return "_mantissa_files";
     case Values::directories:
-      return "COMPREPLY=($(compgen -d -- \"$word\"))";
+      return "_mantissa_files -d";
     default:
-      return "COMPREPLY=()";
+      return ":";
   }
-}
-
-/// Returns the first positional argument of `command`.
-std::string_view subject_of(const Command& command) {
-  if (command.name == "help") return {};
-  return command.positionals.empty() ? std::string_view() : command.positionals.front().name;
 }
 
 std::string bash() {
-  std::string text =
-      "_mantissa() {\n  local word=${COMP_WORDS[COMP_CWORD]} before=${COMP_WORDS[COMP_CWORD-1]}\n"
-      "  local command=${COMP_WORDS[1]}\n  if ((COMP_CWORD == 1)); then\n";
-  text += fmt::format("    COMPREPLY=($(compgen -W '{}' -- \"$word\"))\n    return\n  fi\n",
-                      fmt::join(first_words(), " "));
-  text += fmt::format(
-      "  if [[ $command == help ]]; then COMPREPLY=($(compgen -W '{}' -- \"$word\")); return; fi\n",
-      fmt::join(words_of_help(), " "));
-  for (const std::string& word : first_words()) {
-    if (find_command(word) != nullptr) continue;
+  // Bash takes "=" and ":" as words of their own.
+  std::string text = R"(_mantissa_words() {
+  local found; mapfile -t found < <(compgen -W "$1" -- "$word"); COMPREPLY+=("${found[@]}")
+}
+_mantissa_open() { compopt -o nospace; _mantissa_words "$1"; }
+_mantissa_files() {
+  compopt -o filenames
+  local found; mapfile -t found < <(compgen "${1:--f}" -- "$word"); COMPREPLY+=("${found[@]}")
+}
+_mantissa() {
+  COMPREPLY=()
+  local word=${COMP_WORDS[COMP_CWORD]} before=${COMP_WORDS[COMP_CWORD-1]} at=$COMP_CWORD first=1
+)";
+  text += fmt::format("  local with_value=' {} '\n", joined(options_with_values()));
+  text += R"(  while ((first < COMP_CWORD)) && [[ ${COMP_WORDS[first]} == -* ]]; do
+    if [[ ${COMP_WORDS[first+1]} == = ]]; then ((first += 3))
+    elif [[ $with_value == *" ${COMP_WORDS[first]} "* ]]; then ((first += 2))
+    else ((first += 1)); fi
+  done
+  if [[ $word == [=:] ]]; then word=; ((at += 1)); fi
+  local sign=${COMP_WORDS[at-1]}
+  if [[ $sign == : ]]; then
+)";
+  text += fmt::format("    if [[ ${{COMP_WORDS[at-3]}} == {} ]]; then _mantissa_open '{}'; fi\n    return\n",
+                      "--rule", joined(rule_keys()));
+  text += R"(  elif [[ $sign == = ]]; then
+    before=${COMP_WORDS[at-2]}
+    if [[ $before != -* ]]; then return; fi
+  fi
+  local command=${COMP_WORDS[first]}
+)";
+  for (const std::string& word : groups()) {
     text += fmt::format(
-        "  if [[ $command == {} ]]; then\n    if ((COMP_CWORD == 2)); then COMPREPLY=($(compgen -W '{}' -- "
-        "\"$word\")); return; fi\n    command=\"{} ${{COMP_WORDS[2]}}\"\n  fi\n",
-        word, fmt::join(second_words(word), " "), word);
+        "  if [[ $command == {0} ]]; then\n    if ((COMP_CWORD == first + 1)); then _mantissa_words '{1}'; return; "
+        "fi\n    command=\"{0} ${{COMP_WORDS[first+1]}}\"\n  fi\n",
+        word, joined(second_words(word)));
   }
   text += "  case \"$command:$before\" in\n";
+  std::map<std::string_view, std::map<std::string, std::vector<std::string_view>>> bodies;  // of each option
   for (const Command& command : commands()) {
     for (const Option* option : options_of(command)) {
-      if (option->takes == Takes::nothing || option->takes == Takes::maybe) continue;
-      text += fmt::format("    '{}:{}') {}; return ;;\n", command.name, option->name,
-                          bash_values(option->argument));
+      if (takes_value(*option))
+        bodies[option->name][bash_values(values_of(option->name, option->argument))].push_back(command.name);
     }
   }
-  text += "  esac\n  case \"$command\" in\n";
-  for (const Command& command : commands()) {
-    text += fmt::format(
-        "    '{}')\n      if [[ $word == -* ]]; then COMPREPLY=($(compgen -W '{}' -- \"$word\"))\n"
-        "      else {}; fi ;;\n",
-        command.name, names_of(command), bash_values(subject_of(command)));
+  for (const auto& [option, of_commands] : bodies) {
+    for (const auto& [body, names] : of_commands) {
+      if (body == ":") continue;  // ends below
+      std::vector<std::string> patterns;
+      if (of_commands.size() == 1) patterns = {fmt::format("*:{}", option)};
+      for (const std::string_view name : names) {
+        if (of_commands.size() > 1) patterns.push_back(fmt::format("'{}:{}'", name, option));
+      }
+      text += fmt::format("    {}) {}; return ;;\n", fmt::join(patterns, "|"), body);
+    }
   }
-  return text + "  esac\n}\ncomplete -o filenames -F _mantissa mantissa\n";
+  text += fmt::format(
+      "  esac\n  if [[ $with_value == *\" $before \"* ]]; then return; fi\n  if ((first >= COMP_CWORD)); then\n    if [[ $word == -* ]]; then _mantissa_words "
+      "'{}'; else _mantissa_words '{}'; fi\n    return\n  fi\n",
+      before_command(), joined(first_words()));
+  std::vector<std::string> keys;
+  for (const api::ConfigKeyHelp& key : api::config_keys()) keys.push_back(key.name());
+  text += "  case \"$command\" in\n";
+  for (const Command& command : commands()) {
+    std::string body = bash_values(subject_of(command));
+    if (command.name == "help") {
+      body = fmt::format("if ((COMP_CWORD == first + 1)); then _mantissa_words '{} {} {}'\n",
+                         joined(first_words()), joined(help_topics()), joined(keys));
+      for (const std::string& word : groups())
+        body += fmt::format("      elif [[ $before == {} ]]; then _mantissa_words '{}'\n", word,
+                            joined(second_words(word)));
+      body += "      fi";
+    }
+    text += fmt::format(
+        "    '{}')\n      if [[ $word == -* ]]; then _mantissa_words '{}'; else\n      {}; fi ;;\n",
+        command.name, names_of(command), body);
+  }
+  return text + "  esac\n}\ncomplete -F _mantissa mantissa\n";
 }
 
 std::string_view group_summary(std::string_view word) {
@@ -148,11 +131,16 @@ std::string quoted(std::string_view text, bool zsh) {
   return out;
 }
 
-std::string zsh_values(std::string_view argument) {
+std::string zsh_values(std::string_view option, std::string_view argument) {
+  const Values values = values_of(option, argument);
   const std::string name = quoted(lowered(argument), true);
-  switch (values_of(argument)) {
-    case Values::choices:
-      return fmt::format(":value:({})", fmt::join(choices_of(argument), " "));
+  switch (values.kind) {
+    case Values::words:
+      return values.or_files ? ":value:_mantissa_targets" : fmt::format(":value:({})", joined(values.list));
+    case Values::keys:
+      return ":key:_mantissa_keys";
+    case Values::rule:
+      return ":rule:_mantissa_rules";
     case Values::files:
       return fmt::format(":{}:_files", name);
     case Values::directories:
@@ -166,26 +154,49 @@ std::string zsh_values(std::string_view argument) {
 }
 
 std::string zsh() {
-  std::string text = "#compdef mantissa\n_mantissa() {\n  local -a commands\n  commands=(\n";
+  std::string text = "#compdef mantissa\n";
+  std::vector<std::string> keys;
+  for (const api::ConfigKeyHelp& key : api::config_keys()) keys.push_back(key.name() + "=");
+  text += fmt::format("_mantissa_keys() {{ compadd -S '' -- {} }}\n", joined(keys));
+  text += fmt::format("_mantissa_targets() {{ compadd -- {}; _files }}\n", joined(api::known_targets()));
+  text += fmt::format(
+      "_mantissa_rules() {{\n  if compset -P '*:( |)'; then compadd -S '' -- {}\n  else compadd -S '' -- '{}'; "
+      "fi\n}}\n",
+      joined(rule_keys()), fmt::join(rule_scopes(), "' '"));
+  text += "_mantissa() {\n  local -a commands\n  commands=(\n";
   for (const std::string& word : first_words()) {
     const Command* command = find_command(word);
     text += fmt::format("    '{}:{}'\n", word,
                         quoted(command != nullptr ? command->summary : group_summary(word), true));
   }
+  text += fmt::format("  )\n  local with_value=' {} '\n", joined(options_with_values()));
+  text += R"(  local skipped
+  while ((CURRENT > 2)) && [[ $words[2] == -* ]]; do
+    skipped=1
+    if [[ $with_value == *" $words[2] "* ]]; then skipped=2; fi
+    if ((CURRENT < 2 + skipped)); then break; fi
+    shift $skipped words; ((CURRENT -= skipped))
+  done
+  if ((CURRENT == 2)) && [[ $words[2] == -* ]]; then
+)";
+  text += fmt::format("    compadd -- {}; return\n  fi\n", before_command());
   text +=
-      "  )\n  if ((CURRENT == 2)); then _describe command commands; return; fi\n  local command=$words[2]\n"
-      "  if [[ $command == help ]]; then\n    local -a keys\n    keys=(\n";
+      "  if ((CURRENT == 2)); then _describe command commands; return; fi\n  local command=$words[2]\n"
+      "  if [[ $command == help ]]; then\n";
+  for (const std::string& word : groups())
+    text += fmt::format("    if [[ $words[3] == {} ]] && ((CURRENT == 4)); then compadd -- {}; return; fi\n",
+                        word, joined(second_words(word)));
+  text += fmt::format("    local -a keys\n    compadd -- {}\n    keys=(\n", joined(help_topics()));
   for (const api::ConfigKeyHelp& key : api::config_keys())
     text += fmt::format("      '{}:{}'\n", key.name(), quoted(key.description, true));
   text +=
       "    )\n    _describe command commands; _describe key keys; return\n  fi\n  shift words; "
       "((CURRENT--))\n";
-  for (const std::string& word : first_words()) {
-    if (find_command(word) != nullptr) continue;
+  for (const std::string& word : groups()) {
     text += fmt::format(
         "  if [[ $command == {} ]]; then\n    if ((CURRENT == 2)); then compadd {}; return; fi\n"
         "    command=\"{} $words[2]\"; shift words; ((CURRENT--))\n  fi\n",
-        word, fmt::join(second_words(word), " "), word);
+        word, joined(second_words(word)), word);
   }
   text += "  case $command in\n";
   for (const Command& command : commands()) {
@@ -193,51 +204,74 @@ std::string zsh() {
     for (const Option* option : options_of(command)) {
       const bool repeats = option->takes == Takes::each || option->takes == Takes::list;
       const bool maybe = option->takes == Takes::maybe;
-      text += fmt::format(" \\\n      '{}{}{}[{}]{}'", repeats ? "*" : "", option->name, maybe ? "=-" : "",
-                          quoted(option->description, true),
-                          maybe ? "::" + lowered(option->argument) + ": " : zsh_values(option->argument));
+      text += fmt::format(
+          " \\\n      '{}{}{}[{}]{}'", repeats ? "*" : "", option->name, maybe ? "=-" : "",
+          quoted(option->description, true),
+          maybe ? "::" + lowered(option->argument) + ": " : zsh_values(option->name, option->argument));
     }
     for (const Positional& p : command.positionals) {
-      if (command.name != "help") text += fmt::format(" \\\n      '{}'", zsh_values(p.name));
+      if (command.name != "help") text += fmt::format(" \\\n      '{}'", zsh_values({}, p.name));
     }
     text += " ;;\n";
   }
   return text + "  esac\n}\ncompdef _mantissa mantissa\n";
 }
 
+/// Returns `text` without patterns for files.
+std::string escaped_stars(std::string_view text) {
+  std::string out;
+  for (const char c : text) out += c == '*' ? "\\*" : std::string(1, c);
+  return out;
+}
+
 std::string fish() {
-  std::string text = "complete -c mantissa -f\n";
+  std::string text = fmt::format(R"(complete -c mantissa -f
+function __mantissa_needs_command
+  set -l words (commandline -opc)[2..]
+  while set -q words[1]; and string match -q -- '-*' $words[1]
+    if contains -- $words[1] {}; set words $words[2..]; end
+    set words $words[2..]
+  end
+  not set -q words[1]
+end
+)",
+                                 joined(options_with_values()));
   for (const std::string& word : first_words()) {
     const Command* command = find_command(word);
-    text += fmt::format("complete -c mantissa -n __fish_use_subcommand -a {} -d '{}'\n", word,
+    text += fmt::format("complete -c mantissa -n __mantissa_needs_command -a {} -d '{}'\n", word,
                         quoted(command != nullptr ? command->summary : group_summary(word), false));
   }
-  for (const std::string& word : first_words()) {
-    if (find_command(word) != nullptr) continue;
+  for (const std::string& word : groups()) {
     text += fmt::format("complete -c mantissa -n '__fish_seen_subcommand_from {}' -a '{}'\n", word,
-                        fmt::join(second_words(word), " "));
+                        joined(second_words(word)));
   }
-  for (const api::ConfigKeyHelp& key : api::config_keys()) {
-    text += fmt::format("complete -c mantissa -n '__fish_seen_subcommand_from help' -a {} -d '{}'\n",
-                        key.name(), quoted(key.description, false));
-  }
+  const std::string help = fmt::format(
+      "complete -c mantissa -n '__fish_seen_subcommand_from help; and not __fish_seen_subcommand_from {}' -a ",
+      joined(groups()));
+  text += fmt::format("{}'{} {}'\n", help, joined(first_words()), joined(help_topics()));
+  for (const api::ConfigKeyHelp& key : api::config_keys())
+    text += fmt::format("{}{} -d '{}'\n", help, key.name(), quoted(key.description, false));
   for (const Command& command : commands()) {
     const std::string word(command.name.substr(0, command.name.find(' ')));
-    const std::string when = fmt::format("complete -c mantissa -n '__fish_seen_subcommand_from {}'", word);
+    const std::string when =
+        fmt::format("complete -c mantissa -n '__fish_seen_subcommand_from {}{}'", word,
+                    command.name == "help" ? "" : "; and not __fish_seen_subcommand_from help");
     for (const Option* option : options_of(command)) {
       text += fmt::format("{} -l {}", when, option->name.substr(2));
-      if (option->takes != Takes::nothing && option->takes != Takes::maybe) {
-        const Values values = values_of(option->argument);
-        text += values == Values::files || values == Values::directories ? " -r -F" : " -x";
-        if (values == Values::choices)
-          text += fmt::format(" -a '{}'", fmt::join(choices_of(option->argument), " "));
+      if (takes_value(*option)) {
+        const Values values = values_of(option->name, option->argument);
+        const bool files =
+            values.kind == Values::files || values.kind == Values::directories || values.or_files;
+        text += files ? " -r -F" : " -x";
+        if (values.kind == Values::rule)
+          text += fmt::format(" -a '{}'", escaped_stars(joined(rule_scopes())));
+        if (!values.list.empty()) text += fmt::format(" -a '{}'", joined(values.list));
       }
       text += fmt::format(" -d '{}'\n", quoted(option->description, false));
     }
-    const Values subject = values_of(subject_of(command));
-    if (subject == Values::files || subject == Values::directories) text += when + " -F\n";
-    if (subject == Values::choices)
-      text += fmt::format("{} -a '{}'\n", when, fmt::join(choices_of(subject_of(command)), " "));
+    const Values subject = subject_of(command);
+    if (subject.kind == Values::files || subject.kind == Values::directories) text += when + " -F\n";
+    if (subject.kind == Values::words) text += fmt::format("{} -a '{}'\n", when, joined(subject.list));
   }
   return text;
 }
@@ -248,7 +282,7 @@ std::string completion(std::string_view shell) {
   if (shell == "bash") return bash();
   if (shell == "zsh") return zsh();
   if (shell == "fish") return fish();
-  throw ConfigError(fmt::format("completion {}: one of bash, zsh, fish", shell));
+  throw ConfigError(fmt::format("completion: expected one of bash, zsh, fish, got \"{}\"", shell));
 }
 
 }  // namespace mantissa::cli

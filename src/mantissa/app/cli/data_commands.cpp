@@ -137,15 +137,13 @@ class Progress {
 };
 
 int data_kk(const Arguments& a) {
-  const std::string split = a.text("--split"), out = a.text("--out");
-  if (split != "train" && split != "test")
-    throw ConfigError(fmt::format("--split {}: one of train, test", split));
+  const std::string out = a.text("--out");
   api::PuzzleOptions options;
   options.count = a.integer("--count", 0, kMostRows);
   options.people_min = static_cast<int>(a.integer("--people-min", 2, 8));
   options.people_max = static_cast<int>(a.integer("--people-max", 2, 8));
   options.seed = a.seed();
-  options.held_out = split == "test";
+  options.held_out = a.text("--split") == "test";
   options.style = a.text("--style");
   if (!out.empty()) {
     api::write_puzzles(options, out, a.has("--overwrite"));

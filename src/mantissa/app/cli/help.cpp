@@ -19,7 +19,7 @@ constexpr std::string_view kAbout =
 
 constexpr std::pair<std::string_view, std::string_view> kToBegin[] = {
     {"init pretrain", "write a config for a task: pretrain.toml"},
-    {"explain pretrain.toml", "print every rounding, memory and time, without running"},
+    {"explain pretrain.toml", "print every rounding, the memory and the time"},
     {"train pretrain.toml", "train, and write runs/pretrain"},
     {"audit pretrain.toml", "report what the precision does in a few steps"},
     {"chat MODEL", "talk to a model or a run"},
@@ -69,7 +69,8 @@ std::string overview() {
   text += "\nhelp:\n";
   text += row("mantissa help", "all commands", kToBeginColumn);
   text += row("mantissa help COMMAND", "the options of a command", kToBeginColumn);
-  return text + row("mantissa help KEY", "a key of a config, such as optimizer.lr", kToBeginColumn);
+  text += row("mantissa help KEY", "a key of a config, such as optimizer.lr", kToBeginColumn);
+  return text + row("mantissa help PRESET", "a precision, such as bf16-mixed", kToBeginColumn);
 }
 
 std::string help() {
@@ -82,8 +83,8 @@ std::string help() {
     }
   }
   const std::string more =
-      "mantissa help COMMAND lists the options of a command; mantissa help KEY describes a key of a config, "
-      "such as optimizer.lr.";
+      "mantissa help COMMAND lists the options of a command. mantissa help KEY describes a key of a config, "
+      "such as optimizer.lr; mantissa help presets lists the precisions.";
   return text + "\n" + wrapped(more, 0, kColumns) + "\n";
 }
 

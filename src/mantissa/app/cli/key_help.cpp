@@ -113,6 +113,28 @@ std::string keys_by_task() {
   return text;
 }
 
+std::string list_of_presets() {
+  std::string text = "presets:\n";
+  for (const api::Preset& p : api::presets())
+    text += wrapped(fmt::format("  {:<16}{}", p.name, p.meaning), 18, kWidth) + "\n";
+  return text + "\nmantissa help PRESET describes one.\n";
+}
+
+std::optional<std::string> help_on_preset(std::string_view word) {
+  for (const api::Preset& p : api::presets()) {
+    if (p.name != word && std::ranges::find(p.aliases, word) == p.aliases.end()) continue;
+    std::string text = wrapped(fmt::format("{}: {}.", p.name, p.meaning), 0, kWidth) + "\n\n";
+    text += fact("policy", p.line);
+    if (!p.aliases.empty()) text += fact("aliases", list_of(p.aliases));
+    text += fact("set it",
+                 fmt::format("--precision {0}, or policy = \"{0}\" in [precision] of the config", p.name));
+    text +=
+        fact("change it", fmt::format("--precision '{} kv=f32', or --rule 'lm_head: compute=f32'", p.name));
+    return text + fact("look at it", fmt::format("mantissa explain CONFIG --precision {}", p.name));
+  }
+  return std::nullopt;
+}
+
 std::optional<std::string> help_on_key(std::string_view word) {
   if (word == "keys") return api::config_help(kWidth);
   const std::vector<api::ConfigKeyHelp> keys = api::config_keys();
@@ -121,7 +143,8 @@ std::optional<std::string> help_on_key(std::string_view word) {
   if (exact != keys.end()) return text_of(api::config_key_help(word));
   std::string_view section = word;
   if (section.starts_with('[') && section.ends_with(']')) section = section.substr(1, section.size() - 2);
-  if (std::string all = api::config_help(kWidth, section); !section.empty() && !all.empty()) return all;
+  if (std::string all = api::config_help(kWidth, section); !section.empty() && !all.empty())
+    return section == "precision" ? all + "\n" + list_of_presets() : all;
   const api::ConfigKey known = api::find_config_key(word);
   if (known.name.empty() && known.about.empty()) return std::nullopt;
   if (known.name.empty()) return wrapped(known.about, 0, kWidth) + "\n";

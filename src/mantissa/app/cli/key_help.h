@@ -14,6 +14,11 @@ std::string keys_by_task();
 /// ("optimizer" or "[optimizer]"), or on all keys ("keys"). Null for any other word.
 std::optional<std::string> help_on_key(std::string_view word);
 
+/// Returns the presets, one a line.
+std::string list_of_presets();
+/// Returns the help on the preset with this name or alias. Null for any other word.
+std::optional<std::string> help_on_preset(std::string_view word);
+
 /// Returns ". mantissa help [SECTION] …" for a command that is also the name of a section, else "".
 std::string section_hint(std::string_view command);
 

@@ -37,13 +37,6 @@ void flush_output() {
   if (std::fflush(stdout) != 0) throw_output_error(errno);
 }
 
-Color color_of(std::string_view word) {
-  if (word == "auto") return Color::automatic;
-  if (word == "always") return Color::always;
-  if (word == "never") return Color::never;
-  throw ConfigError(fmt::format("--color {}: one of auto, always, never", in_quotes(word)));
-}
-
 void use_color(Color color) {
   chosen = color;
 }

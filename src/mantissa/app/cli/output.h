@@ -14,8 +14,6 @@ void flush_output();
 /// When to use colours. `automatic`: on a terminal that has them, unless the environment has NO_COLOR
 /// (no-color.org).
 enum class Color { automatic, always, never };
-/// Returns the value of --color. Throws ConfigError for another word.
-Color color_of(std::string_view word);
 /// Holds for the rest of the process. Without a call: automatic.
 void use_color(Color color);
 /// Returns true if standard output has colours.

@@ -4,6 +4,7 @@
 #include <iterator>
 
 #include "mantissa/app/cli/option_groups.h"
+#include "mantissa/core/base/words.h"
 
 namespace mantissa::cli {
 
@@ -53,6 +54,13 @@ std::vector<std::string> commands_with(std::string_view option) {
     if (find_option(command, option) != nullptr) names.emplace_back(command.name);
   }
   return names;
+}
+
+std::vector<std::string> choices_of(std::string_view argument) {
+  std::vector<std::string> all;
+  if (std::ranges::any_of(argument, [](char c) { return c >= 'A' && c <= 'Z'; })) return all;
+  for (const std::string_view word : split_words(argument, "|")) all.emplace_back(word);
+  return all;
 }
 
 std::string written(const Option& option) {

@@ -84,6 +84,10 @@ const Option* find_option(const Command& command, std::string_view name);
 /// Returns the names of the commands that take an option of this name.
 std::vector<std::string> commands_with(std::string_view option);
 
+/// Returns the words of which an option or argument takes one, "a" and "b" of "a|b", or none if it takes
+/// others too.
+std::vector<std::string> choices_of(std::string_view argument);
+
 /// Returns the option with its argument: "--max-new-tokens N", "--resume[=STEP]".
 std::string written(const Option& option);
 

@@ -121,20 +121,44 @@ std::string meant_option(const Command& command, std::string_view option, std::s
   for (const Option* known : options_of(command)) names.emplace_back(known->name);
   if (const std::optional<std::string> near = nearest(word, names))
     return fmt::format("did you mean {}?", *near);
-  const std::vector<std::string> takers = commands_with(word);
-  return takers.empty() ? "" : fmt::format("it is an option of {}", list_of(takers));
+  std::vector<std::string> takers = commands_with(word), others;
+  for (const Command& command : commands()) {
+    if (find_option(command, word) == nullptr) others.emplace_back(command.name);
+  }
+  if (takers.empty()) return {};
+  const bool most = others.size() < takers.size() / 2;
+  return most ? fmt::format("all commands take it but {}", list_of(others))
+              : fmt::format("it is an option of {}", list_of(takers));
 }
 
 }  // namespace
 
+std::string command_is_missing(std::string_view option) {
+  std::vector<std::string> names = {"--help", "--version"};
+  for (const Command& command : commands()) {
+    for (const Option* known : options_of(command)) names.emplace_back(known->name);
+  }
+  const std::string name(option.substr(0, option.find('=')));
+  if (std::ranges::find(names, name) != names.end())
+    return fmt::format("{}: a command is missing; see mantissa help", option);
+  const std::string meant = did_you_mean(name, names);
+  return fmt::format("{}: unknown option{}{} mantissa help", option, meant, meant.empty() ? "; see" : " See");
+}
+
 std::string unknown_command(std::span<const std::string> words) {
   const std::string& word = words.front();
+  if (word.empty()) return "expected a command, got an empty word; see mantissa help";
   std::vector<std::string> names, groups;
   for (const Command& command : commands()) {
     names.emplace_back(command.name);
     if (command.name.starts_with(word + " ")) groups.emplace_back(command.name.substr(word.size() + 1));
   }
-  if (!groups.empty()) return fmt::format("{}: requires one of: {}", word, list_of(groups));
+  if (!groups.empty()) {
+    const std::string got = words.size() > 1 ? ", got " + in_quotes(words[1]) : "";
+    const std::string meant = words.size() > 1 ? did_you_mean(words[1], groups) : "";
+    return fmt::format("{0}: expected one of {1}{2}{3}{4} mantissa {0} --help", word, list_of(groups), got,
+                       meant, meant.empty() ? "; see" : " See");
+  }
   if (std::ranges::find(kLater, word) != kLater.end()) {
     return fmt::format("{}: unavailable in this version; its commands are {}", word, list_of(names));
   }
@@ -142,20 +166,20 @@ std::string unknown_command(std::span<const std::string> words) {
   for (const auto& [foreign, ours] : kForeignCommands) {
     if (foreign == word) meant = ours;
   }
-  return fmt::format("{}: unknown command{}; see mantissa --help", word,
-                     meant ? fmt::format(", did you mean {}?", *meant) : "");
+  return fmt::format("{}: unknown command{} mantissa help", word,
+                     meant ? fmt::format("; did you mean {}? See", *meant) : "; see");
 }
 
 std::string unknown_help(const std::string& word) {
-  if (word.find('.') == std::string::npos) {
-    const std::vector<std::string> words = {word};
-    return unknown_command(words);
-  }
-  std::vector<std::string> names;
-  for (const api::ConfigKeyHelp& key : api::config_keys()) names.push_back(key.name());
+  std::vector<std::string> names = {"keys", "presets"};
+  for (const Command& command : commands())
+    names.emplace_back(command.name.substr(0, command.name.find(' ')));
+  for (const api::Preset& preset : api::presets()) names.push_back(preset.name);
+  for (const api::ConfigKeyHelp& key : api::config_keys())
+    names.insert(names.end(), {key.section, key.name()});
   const std::optional<std::string> near = nearest(word, names);
-  return fmt::format("{}: unknown key{}; see mantissa help keys", word,
-                     near ? fmt::format(", did you mean {}?", *near) : "");
+  return fmt::format("{}: unknown command, key or preset{} mantissa help", word,
+                     near ? fmt::format("; did you mean {}? See", *near) : "; see");
 }
 
 std::string unknown_option(const Command& command, std::string_view option, std::string_view value) {

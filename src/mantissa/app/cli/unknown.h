@@ -9,7 +9,10 @@
 
 namespace mantissa::cli {
 
-/// Returns the message for the first of `words`, an unknown command.
+/// Returns the message for a command line of only options, of which `option` is the first.
+std::string command_is_missing(std::string_view option);
+
+/// Returns the message for `words` that begin with an unknown command, or with the first word of several.
 std::string unknown_command(std::span<const std::string> words);
 
 /// Returns the message for `mantissa help WORD` if the word is not a command, config key or section.

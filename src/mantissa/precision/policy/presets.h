@@ -14,6 +14,7 @@ struct Preset {
   std::string name;
   std::vector<std::string> aliases;  // Fabric's short names and torch's dtype names
   Fields fields;                     // all set
+  std::string_view meaning;          // in lower case, without a full stop
 };
 
 /// Returns all presets.

@@ -142,6 +142,14 @@ bool operator==(const Rule& a, const Rule& b) {
   return parts(a) == parts(b);  // the origin does not affect equality
 }
 
+std::vector<std::string> rule_keys() {
+  std::vector<std::string> names = {"match", "op", "pass", "operand", "steps"};
+  for (const Field& f : field_table()) {
+    if (f.in_rules) names.emplace_back(f.name);
+  }
+  return names;
+}
+
 void set_rule_key(Rule& rule, std::string_view key, std::string_view value) {
   if (key == "match") {
     rule.match = value;
@@ -155,10 +163,7 @@ void set_rule_key(Rule& rule, std::string_view key, std::string_view value) {
   } else if (key == "steps") {
     set_steps(rule, value);
   } else if (const Field* field = find_field(key); field == nullptr) {
-    std::vector<std::string> names = {"match", "op", "pass", "operand", "steps"};
-    for (const Field& f : field_table()) {
-      if (f.in_rules) names.emplace_back(f.name);
-    }
+    const std::vector<std::string> names = rule_keys();
     throw ConfigError(fmt::format("a rule has no key {}{} (keys: {})", in_quotes(key),
                                   did_you_mean(key, names), list_of(names)));
   } else if (!field->in_rules) {

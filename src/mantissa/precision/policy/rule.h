@@ -3,6 +3,7 @@
 
 #include <string>
 #include <string_view>
+#include <vector>
 
 #include "mantissa/precision/policy/policy.h"
 
@@ -12,6 +13,9 @@ namespace mantissa::precision {
 /// inline table {match = "SCOPE-GLOB", op = "softmax", pass = "backward", operand = "a", steps = "0:500",
 /// field = value, …}. Throws ConfigError.
 Rule parse_rule(std::string_view text, std::string origin);
+
+/// Returns the keys of a rule: patterns, then fields.
+std::vector<std::string> rule_keys();
 
 /// Sets one key of `rule`, a pattern or a field, from its text. Throws ConfigError.
 void set_rule_key(Rule& rule, std::string_view key, std::string_view value);
