@@ -35,6 +35,10 @@ TEST_P(Init, ConfigIsExplainedWithWhatItsMessageAsksFor) {
   const Result wrote = run("init " + GetParam());
   ASSERT_EQ(wrote.code, 0) << wrote.err;
   EXPECT_TRUE(has(wrote.out, "wrote   " + file + "\n")) << wrote.out;
+  const bool complete = !has(wrote.out, "\nmodel ");  // explain can tell the time
+  EXPECT_EQ(has(line_of(wrote.out, "time    "), complete ? " per step here" : "tells how long the run takes"),
+            true)
+      << wrote.out;
   std::string settings;
   if (has(wrote.out, "\nmodel   replace MODEL")) {
     write(folder_ / "base.toml",
@@ -91,7 +95,7 @@ TEST(InitTasks, FillInModelAndDataRelativeToTheFile) {
   const TemporaryFolder folder;
   std::filesystem::create_directories(folder / "configs");
   std::filesystem::create_directories(folder / "a \"model\"");
-  write(folder / "rows.jsonl", "{}\n");
+  write(folder / "rows.jsonl", "{\"prompt\": \"a\", \"completion\": \"b\"}\n");
   const Result r =
       mantissa(folder, "init lora --out configs/mine.toml --model 'a \"model\"' --data rows.jsonl");
   ASSERT_EQ(r.code, 0) << r.err;
@@ -103,6 +107,77 @@ TEST(InitTasks, FillInModelAndDataRelativeToTheFile) {
   const json out = json::parse(mantissa(folder, "init rl --json").out);
   EXPECT_EQ(out["file"], "rl.toml");
   EXPECT_TRUE(has(out["next"][1].get<std::string>(), " rl rl.toml"));
+}
+
+TEST(InitTasks, SayWhatADataFileHasAndWhatTheTaskNeeds) {
+  const TemporaryFolder folder;
+  write(folder / "a.txt", "hello there\n");
+  write(folder / "text.jsonl", "{\"text\": \"a\"}\n");
+  write(
+      folder / "talk.jsonl",
+      "\n{\"messages\": [{\"role\": \"user\", \"content\": \"a\"}, {\"role\": \"assistant\", \"content\": \"b\"}]}\n");
+  write(folder / "pairs.jsonl", "{\"prompt\": \"a\", \"chosen\": \"b\", \"rejected\": \"c\"}\n");
+  write(folder / "questions.jsonl", "{\"prompt\": \"a\"}\n");
+  write(folder / "empty.jsonl", "");
+  ASSERT_EQ(mantissa(folder, "data kk --out kk.jsonl").code, 0);
+  const auto data_line = [&](const std::string& task, const std::string& file) {
+    const Result r = mantissa(folder, "init " + task + " --out c.toml --data " + file);
+    EXPECT_EQ(r.code, 0) << r.err;
+    std::filesystem::remove(folder / "c.toml");
+    return line_of(r.out, "data    ");
+  };
+  const std::tuple<const char*, const char*, const char*, const char*> faults[] = {
+      {"lora", "a.txt", "a.txt: not JSON lines, but begins with \"hello there\"",
+       "; lora needs rows such as {\"messages\""},
+      {"finetune", "text.jsonl", "text.jsonl:1: no conversation",
+       "Its fields: text; finetune needs rows such as {\"messages\""},
+      {"lora", "pairs.jsonl", "pairs.jsonl:1: no completion", "; lora needs rows such as {\"messages\""},
+      {"dpo", "talk.jsonl", "talk.jsonl:2: no \"chosen\"",
+       "; dpo needs rows such as {\"prompt\": \"…\", \"chosen\""},
+      {"reward", "empty.jsonl", "empty.jsonl: empty", "; reward needs rows such as {\"prompt\""},
+      {"rl", "questions.jsonl", "questions.jsonl:1: no \"solution_text_format\"",
+       "set rl.reward = \"exact\" for {\"prompt\""},
+      {"pretrain", "talk.jsonl", "talk.jsonl:2: no string field \"text\"", "; pretrain needs files of text"},
+      {"lora", "'*.csv'", "no file matches \"*.csv\"", "; lora needs rows such as"}};
+  for (const auto& [task, file, there, needed] : faults) {
+    const std::string line = data_line(task, file);
+    EXPECT_TRUE(has(line, there) && has(line, needed)) << task << " " << file << "\n" << line;
+  }
+  for (const auto& [task, file] :
+       {std::pair{"pretrain", "a.txt"}, std::pair{"pretrain", "text.jsonl"}, std::pair{"lora", "talk.jsonl"},
+        std::pair{"dpo", "pairs.jsonl"}, std::pair{"rl", "kk.jsonl"}})
+    EXPECT_EQ(data_line(task, file), "") << task << " " << file;
+}
+
+TEST(InitTasks, GiveTheCommandThatDownloads) {
+  const TemporaryFolder folder;
+  const std::string files =
+      "/resolve/main/{config.json,tokenizer.json,tokenizer_config.json,model.safetensors}'\n";
+  for (const char* model :
+       {"org/name-1", "https://huggingface.co/org/name-1", "https://huggingface.co/org/name-1/tree/main"}) {
+    const Result r = mantissa(folder, std::string("init lora --model ") + model);
+    EXPECT_TRUE(
+        has(r.out,
+            "\n        curl -fL --create-dirs -o 'org/name-1/#1' 'https://huggingface.co/org/name-1" + files))
+        << r.out;
+    EXPECT_TRUE(has(read_all(folder / "lora.toml"), "\npath = \"org/name-1\"\n"));
+    std::filesystem::remove(folder / "lora.toml");
+  }
+  const Result r = mantissa(folder,
+                            "init lora --model https://huggingface.co/org/name/blob/main/a.gguf --data "
+                            "'https://a.b/rows.jsonl?download=true'");
+  EXPECT_TRUE(
+      has(r.out, "\n        curl -fL -o a.gguf https://huggingface.co/org/name/resolve/main/a.gguf\n"))
+      << r.out;
+  EXPECT_TRUE(has(r.out, "\n        curl -fL -o rows.jsonl 'https://a.b/rows.jsonl?download=true'\n"))
+      << r.out;
+  const std::string config = read_all(folder / "lora.toml");
+  EXPECT_TRUE(has(config, "\npath = \"a.gguf\"\n") && has(config, "\nsource = \"rows.jsonl\"\n")) << config;
+  // What exists here is no name of the hub.
+  std::filesystem::create_directories(folder / "models/mine");
+  EXPECT_FALSE(has(mantissa(folder, "init dpo --model models/mine").out, "curl"));
+  EXPECT_TRUE(has(mantissa(folder, "init dpo --out no/folder.toml").err,
+                  "no/folder.toml: its folder does not exist"));
 }
 
 }  // namespace

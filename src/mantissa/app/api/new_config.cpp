@@ -2,17 +2,24 @@
 
 #include <fmt/format.h>
 
+#include <nlohmann/json.hpp>
+
 #include "mantissa/core/base/error.h"
+#include "mantissa/core/base/words.h"
 #include "mantissa/core/disk/atomic.h"
 #include "mantissa/core/disk/look.h"
 #include "mantissa/setup/config/new_config.h"
+#include "mantissa/text/reward/rule.h"
+#include "mantissa/text/rows/preference_row.h"
+#include "mantissa/text/rows/readers.h"
+#include "mantissa/text/rows/sources.h"
 
 namespace mantissa::api {
 namespace {
 
 ConfigTask to_api(const config::ConfigTask& t) {
-  return {std::string(t.name), std::string(t.summary), std::string(t.command),
-          std::string(t.data), std::string(t.source),  t.has_model};
+  return {std::string(t.name),  std::string(t.summary), std::string(t.command),
+          std::string(t.needs), std::string(t.source),  t.has_model};
 }
 
 /// Returns a path of the current directory as one of the directory of `file`, from where a config's paths
@@ -21,6 +28,31 @@ std::string from_file(const std::string& path, const std::filesystem::path& file
   if (path.empty() || path == "kk") return path;
   const std::filesystem::path folder = std::filesystem::absolute(file).lexically_normal().parent_path();
   return std::filesystem::absolute(path).lexically_normal().lexically_proximate(folder).string();
+}
+
+/// Throws the error of reading the first row of `path`, if a run would throw it.
+void check_file(const std::string& path, config::Rows rows) {
+  if (rows == config::Rows::text) {
+    text::LineDocument first;
+    if (text::format_of(path, "auto") == "jsonl") text::JsonLines(path).next(first);
+    return;
+  }
+  std::string line;
+  for (text::Lines lines(path); trimmed(line).empty();) {
+    if (!lines.next(line)) throw FileError(fmt::format("{}: empty", path));
+  }
+  if (!trimmed(line).starts_with('{'))
+    throw FileError(fmt::format("{}: not JSON lines, but begins with {}", path, in_quotes(trimmed(line))));
+  text::read_json_lines(path, [&](const nlohmann::ordered_json& row, std::int64_t number) {
+    const std::string where = fmt::format("{}:{}", path, number);
+    if (rows == config::Rows::conversations) text::read_conversation(row, where);
+    if (rows == config::Rows::pairs) text::read_preference(row, where);
+    if (rows == config::Rows::puzzles) {
+      text::read_prompt(row, where);
+      reward::make_rule("kk")->check_row(row, where);
+    }
+    return false;
+  });
 }
 
 }  // namespace
@@ -33,6 +65,17 @@ std::vector<ConfigTask> config_tasks() {
 
 ConfigTask config_task(const std::string& name) {
   return to_api(config::config_task(name));
+}
+
+std::string data_fault(const ConfigTask& task, const std::string& source) {
+  if (source == "kk") return {};
+  const config::Rows rows = config::config_task(task.name).rows;
+  try {
+    for (const std::string& path : text::expand_files({source})) check_file(path, rows);
+  } catch (const Error& e) {
+    return fmt::format("{}; {} needs {}", e.what(), task.name, task.needs);
+  }
+  return {};
 }
 
 void write_new_config(const NewConfig& o) {

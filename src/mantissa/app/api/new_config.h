@@ -11,7 +11,7 @@ struct ConfigTask {
   std::string name;          // "lora"
   std::string summary;       // "train an adapter (LoRA) of a model on conversations"
   std::string command;       // "train" or "rl"
-  std::string row;           // an example of a row of the data; empty: text, or generated puzzles
+  std::string needs;         // what its files of data are: "rows such as {…}", "files of text"
   std::string source;        // data.source without NewConfig::source
   bool needs_model = false;  // model.path names a model
 };
@@ -19,6 +19,10 @@ struct ConfigTask {
 std::vector<ConfigTask> config_tasks();
 /// Returns one. Throws ConfigError for an unknown name.
 ConfigTask config_task(const std::string& name);
+
+/// Returns why the task cannot use files of data, by the first row of each: "a.txt: not JSON lines; lora
+/// needs rows such as {…}". Returns "" if it can, or if `source` is "kk".
+std::string data_fault(const ConfigTask& task, const std::string& source);
 
 struct NewConfig {
   std::string task;

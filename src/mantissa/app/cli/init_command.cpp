@@ -7,6 +7,7 @@
 
 #include "mantissa/app/api/error.h"
 #include "mantissa/app/cli/common.h"
+#include "mantissa/app/cli/download.h"
 #include "mantissa/app/cli/output.h"
 #include "mantissa/core/base/words.h"
 #include "mantissa/core/disk/look.h"
@@ -30,24 +31,52 @@ std::string told(std::string_view name, std::string_view text) {
   return fmt::format("{:<8}{}\n", name, text);
 }
 
+/// Returns the lines on a download to do before the config runs.
+std::string to_download(std::string_view name, const Download& download) {
+  std::string text = told(name, fmt::format("{} does not exist yet; to download it:", download.path));
+  text += told("", download.command);
+  if (download.of_hub)
+    text += told("", fmt::format("or, if its weights are in several files: hf download {0} --local-dir {0}",
+                                 download.path));
+  return text;
+}
+
 /// Returns what must be provided before the config runs, one line for each.
-std::string needs_of(const api::ConfigTask& task, const std::string& model, const std::string& source) {
+std::string needs_of(const api::ConfigTask& task, const Download& model, const Download& source) {
   std::string text;
-  if (task.needs_model && model.empty()) {
+  if (task.needs_model && model.path.empty()) {
     text += told("model", "replace MODEL in it by a Hugging Face directory or a GGUF file, or give --model");
-  } else if (task.needs_model && !disk::exists(model)) {
-    text +=
-        told("model", fmt::format("{} does not exist yet: a Hugging Face directory or a GGUF file", model));
+  } else if (task.needs_model && !disk::exists(model.path)) {
+    text += model.command.empty()
+                ? told("model", fmt::format("{} does not exist yet: a Hugging Face directory or a GGUF file",
+                                            model.path))
+                : to_download("model", model);
   }
-  const std::string data = source.empty() ? task.source : source;
+  const std::string data = source.path.empty() ? task.source : source.path;
   const bool glob = data.find_first_of("*?[") != std::string::npos;
-  if (data == "kk") {
-    if (task.name != "rl") text += told("data", "generated puzzles; --data FILES for your own text");
-  } else if (source.empty() || (!glob && !disk::exists(data))) {
-    text += told("data", task.row.empty() ? fmt::format("{}: files of text", data)
-                                          : fmt::format("{}: rows such as {}", data, task.row));
+  if (!source.command.empty() && !disk::exists(data)) return text + to_download("data", source);
+  if (source.path.empty() || (!glob && data != "kk" && !disk::exists(data))) {
+    if (data != "kk") text += told("data", fmt::format("{}: {}", data, task.needs));
+  } else if (const std::string fault = api::data_fault(task, data); !fault.empty()) {
+    text += told("data", fault);
   }
   return text;
+}
+
+/// Returns the line on the time of the run, as explain tells it, or how to find out.
+std::string time_of(const fs::path& config, bool complete, const std::string& explain) {
+  if (complete) {
+    try {
+      const std::string plan = api::explain(api::Config::load(config)).text;
+      for (const std::string_view begin : {"\ntime ", "\nfits "}) {
+        const std::size_t at = plan.find(begin);
+        if (at != std::string::npos) return plan.substr(at + 1, plan.find('\n', at + 1) - at);
+      }
+    } catch (const Error& e) {
+      return told("note", e.what());
+    }
+  }
+  return told("time", fmt::format("{} tells how long the run takes here", explain));
 }
 
 int init(const Arguments& a) {
@@ -65,8 +94,8 @@ int init(const Arguments& a) {
     return 0;
   }
   const api::ConfigTask task = api::config_task(a.at(0));
-  const std::string model = a.text("--model"), source = a.text("--data");
-  if (!model.empty() && !task.needs_model)
+  const Download model = download_of_model(a.text("--model")), source = download_of_data(a.text("--data"));
+  if (!model.path.empty() && !task.needs_model)
     throw ConfigError(
         fmt::format("--model: {} begins with a new model; tasks that continue one: continue, "
                     "finetune, lora, dpo, reward, rl",
@@ -74,15 +103,22 @@ int init(const Arguments& a) {
   const fs::path out = a.has("--out") ? fs::path(a.text("--out")) : fs::path(task.name + ".toml");
   if (out.extension() != ".toml")
     throw ConfigError(fmt::format("--out {}: the name of a config ends in .toml", out.string()));
-  api::write_new_config({task.name, out, model, source});
+  api::write_new_config({task.name, out, model.path, source.path});
 
   const std::string explain = shell_words(std::vector<std::string>{a.program(), "explain", out.string()});
   const std::string run = shell_words(std::vector<std::string>{a.program(), task.command, out.string()});
   if (a.has("--json")) {
     fmt::print("{}\n", nlohmann::ordered_json{{"file", out.string()}, {"next", {explain, run}}}.dump());
   } else if (!a.has("--quiet")) {
-    fmt::print("{}{}{}{}", told("wrote", out.string()), needs_of(task, model, source), told("next", explain),
-               told("", run));
+    const std::string needs = needs_of(task, model, source);
+    constexpr std::uintmax_t kQuick = 64U << 20;  // bytes of data that explain reads in about a second
+    std::error_code error;
+    const bool quick =
+        source.path.empty() || source.path == "kk" || fs::file_size(source.path, error) < kQuick;
+    fmt::print("{}{}", told("wrote", out.string()), needs);
+    if (task.source == "kk" && source.path.empty() && task.name != "rl")
+      fmt::print("{}", told("data", "generated puzzles; --data FILES for your own text"));
+    fmt::print("{}{}{}", time_of(out, needs.empty() && quick, explain), told("next", explain), told("", run));
   }
   return 0;
 }
@@ -90,15 +126,18 @@ int init(const Arguments& a) {
 }  // namespace
 
 Commands init_commands() {
-  return {{.name = "init",
-           .summary = "write a config for a task, with comments, or list the tasks",
-           .positionals = {{"[TASK]", "pretrain, continue, finetune, lora, dpo, reward, rl or long-context"}},
-           .details = "Never replaces a file. Prints what to provide, and the next two commands.",
-           .options = {{"--model", one, "MODEL", "the model to begin with: a directory or a GGUF file"},
-                       {"--data", one, "FILES", "the data: a file, a glob, or kk for generated puzzles"},
-                       {"--out", one, "FILE", "file to write; default: TASK.toml"}},
-           .groups = {kResults},
-           .run = init}};
+  return {
+      {.name = "init",
+       .summary = "write a config for a task, with comments, or list the tasks",
+       .positionals = {{"[TASK]", "pretrain, continue, finetune, lora, dpo, reward, rl or long-context"}},
+       .details = "Never replaces a file. Prints what to provide, and the next two commands.",
+       .options =
+           {{"--model", one, "MODEL",
+             "the model to begin with: a directory, a GGUF file, or one to download: ORG/NAME or https://…"},
+            {"--data", one, "FILES", "the data: a file, a glob, https://…, or kk for generated puzzles"},
+            {"--out", one, "FILE", "file to write; default: TASK.toml"}},
+       .groups = {kResults},
+       .run = init}};
 }
 
 }  // namespace mantissa::cli

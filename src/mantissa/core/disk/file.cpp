@@ -13,6 +13,7 @@
 #include "mantissa/core/base/error.h"
 #include "mantissa/core/base/printable.h"
 #include "mantissa/core/disk/look.h"
+#include "mantissa/core/disk/unfinished.h"
 
 namespace mantissa::disk {
 namespace {
@@ -184,32 +185,31 @@ std::string read_text_file(const std::filesystem::path& path, std::uint64_t limi
 }
 
 void throw_write_error(const std::filesystem::path& path, int error) {
+  const std::string name = final_name(path);
   switch (error) {
     case ENOSPC: {
       throw ResourceError(
-          fmt::format("{}: the disk is full ({:.1f} MB free); free some space or write to another disk",
-                      path.string(), static_cast<double>(free_bytes(path)) / 1e6));
+          fmt::format("{}: the disk is full ({:.1f} MB free); free some space or write to another disk", name,
+                      static_cast<double>(free_bytes(path)) / 1e6));
     }
     case EDQUOT:
-      throw ResourceError(fmt::format(
-          "{}: your disk quota is used up; free some space or write to another disk", path.string()));
+      throw ResourceError(
+          fmt::format("{}: your disk quota is used up; free some space or write to another disk", name));
     case EFBIG:
       throw ResourceError(fmt::format(
           "{}: exceeds the file size limit; raise it (ulimit -f) or use a file system for larger files",
-          path.string()));
+          name));
     case ENOENT:
     case ENOTDIR:
-      throw FileError(
-          fmt::format("{}: its folder does not exist; create it or check the path", path.string()));
+      throw FileError(fmt::format("{}: its folder does not exist; create it or check the path", name));
     case EISDIR:
-      throw FileError(fmt::format("{}: is a folder; give the path of a file", path.string()));
+      throw FileError(fmt::format("{}: is a folder; give the path of a file", name));
     case EACCES:
     case EPERM:
     case EROFS:
-      throw FileError(
-          fmt::format("{}: cannot be written: {}; choose a writable path", path.string(), reason(error)));
+      throw FileError(fmt::format("{}: cannot be written: {}; choose a writable path", name, reason(error)));
     default:
-      throw ResourceError(fmt::format("{}: write failed: {}; check the disk", path.string(), reason(error)));
+      throw ResourceError(fmt::format("{}: write failed: {}; check the disk", name, reason(error)));
   }
 }
 

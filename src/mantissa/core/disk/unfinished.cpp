@@ -58,11 +58,6 @@ void remove_directory(const std::filesystem::path& directory) {
   remove_or_throw(directory, ::rmdir);
 }
 
-std::string final_name(const std::filesystem::path& path) {
-  const std::string name = path.string();
-  return name.ends_with(kPartial) ? name.substr(0, name.size() - kPartial.size()) : name;
-}
-
 enum class Left { removed, in_use, foreign };
 
 /// Removes what a killed process left under the name `path`.
@@ -132,6 +127,15 @@ bool lock(int descriptor, bool& works) {
     break;
   }
   return true;
+}
+
+std::string final_name(const std::filesystem::path& path) {
+  std::filesystem::path name;
+  for (const std::filesystem::path& part : path) {
+    const std::string text = part.string();
+    name /= text.substr(0, text.size() - (text.ends_with(kPartial) ? kPartial.size() : 0));
+  }
+  return name.string();
 }
 
 bool is_still(const std::filesystem::path& path, int descriptor) {

@@ -14,6 +14,9 @@ namespace mantissa::disk {
 
 inline constexpr std::string_view kPartial = ".partial";
 
+/// Returns `path` with the final names of its parts, for messages.
+std::string final_name(const std::filesystem::path& path);
+
 /// Locks an open file or directory for this descriptor. Returns false if another one has the lock. A file
 /// system without locks counts as locked, and `works` becomes false.
 bool lock(int descriptor, bool& works);

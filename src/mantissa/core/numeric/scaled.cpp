@@ -4,7 +4,6 @@
 #include <cmath>
 #include <limits>
 
-
 #undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "mantissa/core/numeric/scaled.cpp"
 #include <hwy/foreach_target.h>

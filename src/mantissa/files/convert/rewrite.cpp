@@ -341,10 +341,12 @@ bool keeps(const OutputTensor& output, const Change& change) {
          !rounds(output, change);
 }
 
-std::optional<std::vector<RewrittenTensor>> rewrite_file(
-    const io::TensorSource& in, std::span<const OutputTensor> outputs, Container container,
-    const disk::Target& out, const std::map<std::string, std::string>& metadata, const Change& change,
-    const kernels::Context& ctx, const std::stop_token& stop) {
+std::optional<std::vector<RewrittenTensor>> rewrite_file(const io::TensorSource& in,
+                                                         std::span<const OutputTensor> outputs,
+                                                         Container container, const disk::Target& out,
+                                                         const std::map<std::string, std::string>& metadata,
+                                                         const Change& change, const kernels::Context& ctx,
+                                                         const std::stop_token& stop) {
   return Rewriter(in, outputs, change, ctx).run(container, out, metadata, stop);
 }
 

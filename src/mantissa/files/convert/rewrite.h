@@ -78,9 +78,11 @@ bool keeps(const OutputTensor& output, const Change& change);
 /// rounding of element i uses the random bits of (seed, hash of the tensor's new name, i), so the bytes do
 /// not depend on threads, pieces or other tensors of the file. Returns null if `stop` was requested. Throws
 /// FileError and ResourceError like io and then leaves no `out`.
-std::optional<std::vector<RewrittenTensor>> rewrite_file(
-    const io::TensorSource& in, std::span<const OutputTensor> outputs, Container container,
-    const disk::Target& out, const std::map<std::string, std::string>& metadata,
-    const Change& change, const kernels::Context& ctx, const std::stop_token& stop = {});
+std::optional<std::vector<RewrittenTensor>> rewrite_file(const io::TensorSource& in,
+                                                         std::span<const OutputTensor> outputs,
+                                                         Container container, const disk::Target& out,
+                                                         const std::map<std::string, std::string>& metadata,
+                                                         const Change& change, const kernels::Context& ctx,
+                                                         const std::stop_token& stop = {});
 
 }  // namespace mantissa::convert

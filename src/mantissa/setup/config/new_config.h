@@ -8,11 +8,15 @@
 
 namespace mantissa::config {
 
+/// What a task reads from each file of its data.
+enum class Rows { text, conversations, pairs, puzzles };
+
 struct ConfigTask {
   std::string_view name;     // "lora"
   std::string_view summary;  // "train an adapter (LoRA) of a model on conversations"
   std::string_view command;  // that runs the config: "train" or "rl"
-  std::string_view data;     // a row of the data as a line of a file; empty: any text, or generated puzzles
+  Rows rows;                 // of its files
+  std::string_view needs;    // what these are, for messages: "rows such as {…}"
   std::string_view source;   // the default of NewConfig::source; "kk" needs no files
   bool has_model = false;    // it begins with a model's weights
   std::string_view text;     // of the config, without its first lines; new_config() fills it in

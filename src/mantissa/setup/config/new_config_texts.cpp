@@ -8,8 +8,8 @@ namespace mantissa::config {
 namespace {
 
 constexpr std::string_view kConversation =
-    R"({"messages": [{"role": "user", "content": "…"}, {"role": "assistant", "content": "…"}]})";
-constexpr std::string_view kPair = R"({"prompt": "…", "chosen": "…", "rejected": "…"})";
+    R"(rows such as {"messages": [{"role": "user", "content": "…"}, {"role": "assistant", "content": "…"}]})";
+constexpr std::string_view kPair = R"(rows such as {"prompt": "…", "chosen": "…", "rejected": "…"})";
 
 /// Parts of several texts, by the names that stand for them.
 constexpr std::pair<std::string_view, std::string_view> kPieces[] = {
@@ -146,7 +146,7 @@ constexpr std::string_view kLora = R"({start}
 kind = "lora"
 rank = 16
 alpha = 32
-target = ["*"]                # every linear layer
+target = ["*"]                # every linear layer but the head
 base = "bf16"                 # format of the frozen weights; nf4 needs least memory (QLoRA)
 
 {conversations}
@@ -269,21 +269,28 @@ warmup_steps = 2
 interval = 20                 # steps between states, from which --resume continues
 )";
 
+constexpr std::string_view kText = "files of text";
+constexpr std::string_view kPuzzle =
+    "rows with a prompt and the fields that rl.reward reads; set rl.reward = \"exact\" for {\"prompt\": \"…\", "
+    "\"answer\": \"…\"}";
+
 constexpr std::array kTasks = {
-    ConfigTask{"pretrain", "train a small new model on text", "train", "", "kk", false, kPretrain},
-    ConfigTask{"continue", "continue the pretraining of a model on text", "train", "", "*.txt", true,
-               kContinue},
-    ConfigTask{"finetune", "train all weights of a model on conversations", "train", kConversation,
-               "train.jsonl", true, kFinetune},
-    ConfigTask{"lora", "train an adapter (LoRA) of a model on conversations", "train", kConversation,
-               "train.jsonl", true, kLora},
-    ConfigTask{"dpo", "train a model on pairs of answers (direct preference optimization)", "train", kPair,
-               "pairs.jsonl", true, kDpo},
-    ConfigTask{"reward", "train a reward model on pairs of answers", "train", kPair, "pairs.jsonl", true,
-               kReward},
-    ConfigTask{"rl", "train a model by reinforcement learning on a rule (GRPO)", "rl", "", "kk", true, kRl},
-    ConfigTask{"long-context", "train a new model in stages of growing context", "train", "", "kk", false,
-               kLongContext},
+    ConfigTask{"pretrain", "train a small new model on text", "train", Rows::text, kText, "kk", false,
+               kPretrain},
+    ConfigTask{"continue", "continue the pretraining of a model on text", "train", Rows::text, kText, "*.txt",
+               true, kContinue},
+    ConfigTask{"finetune", "train all weights of a model on conversations", "train", Rows::conversations,
+               kConversation, "train.jsonl", true, kFinetune},
+    ConfigTask{"lora", "train an adapter (LoRA) of a model on conversations", "train", Rows::conversations,
+               kConversation, "train.jsonl", true, kLora},
+    ConfigTask{"dpo", "train a model on pairs of answers (direct preference optimization)", "train",
+               Rows::pairs, kPair, "pairs.jsonl", true, kDpo},
+    ConfigTask{"reward", "train a reward model on pairs of answers", "train", Rows::pairs, kPair,
+               "pairs.jsonl", true, kReward},
+    ConfigTask{"rl", "train a model by reinforcement learning on a rule (GRPO)", "rl", Rows::puzzles, kPuzzle,
+               "kk", true, kRl},
+    ConfigTask{"long-context", "train a new model in stages of growing context", "train", Rows::text, kText,
+               "kk", false, kLongContext},
 };
 
 }  // namespace
