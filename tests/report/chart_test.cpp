@@ -207,6 +207,15 @@ TEST(HeatMap, JoinsNeighboursOfEqualClassAndLeavesHoles) {
   EXPECT_TRUE(has_missing(map));
 }
 
+TEST(HeatMap, LabelsEachOfAFewColumns) {
+  HeatMap map{.label = "m", .row_name = "", .columns = {"256", "512", "1024", "2048", "16384"}, .rows = {}};
+  map.columns.insert(map.columns.end(), {"32768", "65536"});
+  map.rows.push_back({"50 %", "", std::vector<double>(map.columns.size(), 1.0)});
+  const std::string html = to_html(map, {.name = "", .bounds = {1}, .text = number_text});
+  for (const std::string& column : map.columns)
+    EXPECT_NE(html.find("%\">" + column + "</span>"), std::string::npos) << column << html;
+}
+
 TEST(HeatMap, JoinsColumnsByTheLargestMagnitude) {
   HeatMap map{.label = "m", .row_name = "", .columns = {"1", "2", "3", "4", "5"}, .rows = {}};
   map.rows.push_back({"", "", {0.1, -0.7, kNan, kNan, 0.2}});

@@ -102,7 +102,9 @@ std::string column_labels(const HeatMap& map) {
   if (count == 0) return "";
   std::size_t widest = 1;
   for (const std::string& c : map.columns) widest = std::max(widest, c.size());
-  const std::size_t most = std::clamp<std::size_t>(40 / (widest + 2), 2, 8);
+  // Few columns are at least 60 pixels wide.
+  const std::size_t most =
+      count < kFew && widest <= 6 ? count : std::clamp<std::size_t>(40 / (widest + 2), 2, 8);
   const std::size_t every = (count + most - 1) / most;
   std::string out;
   for (std::size_t i = 0; i < count; i += every)

@@ -30,6 +30,26 @@ class DataCommands : public ::testing::Test {
   TemporaryFolder folder;
 };
 
+TEST_F(DataCommands, CountTokensAndMaskedOnesAsTrainDoes) {
+  std::string rows;
+  for (int i = 1; i <= 8; ++i)
+    rows +=
+        "{\"prompt\": \"" + std::string(static_cast<std::size_t>(i), 'a') + "\", \"completion\": \"bcd\"}\n";
+  write(folder / "rows.jsonl", rows);
+  write(folder / "run.toml", tiny_config(3, "32-true"));
+  const std::string set =
+      " run.toml --set data.source=rows.jsonl train.objective=sft data.template=none data.sequence_length=32 "
+      "data.validation=0 batch.global_batch_size=2 batch.micro_batch_size=1";
+  const Result described = mantissa(folder, "data inspect" + set);
+  EXPECT_EQ(described.code, 0) << described.err;
+  // Prompts of 1 to 8 bytes, and answers of 3 bytes and an end.
+  EXPECT_TRUE(has(described.out, "\ntokens      68\n") || described.out.starts_with("tokens      68\n"))
+      << described.out;
+  EXPECT_TRUE(has(described.out, "\nmasked      46.7 %\n")) << described.out;
+  const Result plan = mantissa(folder, "train --dry-run" + set);
+  EXPECT_TRUE(has(plan.out, "8 used with 68 tokens, 46.7 % of them masked")) << plan.out << plan.err;
+}
+
 TEST_F(DataCommands, ShardsAreWrittenDescribedAndTrainedOn) {
   std::string rows;
   for (int i = 0; i < 300; ++i) rows += "{\"text\": \"document " + std::to_string(i * i) + "\"}\n";

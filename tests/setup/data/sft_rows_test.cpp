@@ -243,7 +243,7 @@ TEST_F(Rules, CountsAreReportedInOneLine) {
   add(talk({{"user", "a"}, {"assistant", ""}}));
   add(talk({{"user", "a question of many words and more"}, {"assistant", "B"}}));
   const std::string text = describe(encoder().counts(), rules, "f.jsonl");
-  EXPECT_TRUE(has(text, "f.jsonl: 3 rows, 1 used with 40 tokens, 72.5 % of them masked")) << text;
+  EXPECT_TRUE(has(text, "f.jsonl: 3 rows, 1 used with 41 tokens, 72.5 % of them masked")) << text;
   EXPECT_TRUE(has(text, "not used: 1 without a token to train, 1 with an empty answer")) << text;
   EXPECT_TRUE(has(text, "1 row is truncated on the left by ")) << text;
 }

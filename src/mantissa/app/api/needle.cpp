@@ -2,6 +2,8 @@
 
 #include <fmt/format.h>
 
+#include <string>
+
 #include "mantissa/app/api/internal.h"
 #include "mantissa/core/disk/atomic.h"
 #include "mantissa/generate/eval/needle.h"
@@ -15,11 +17,11 @@ std::string page_of(const Needle& needle, const NeedleOptions& o, const std::str
   report::HeatMap map;
   map.label = "Share of right answers by depth and length.";
   map.row_name = "depth";
-  map.column_name = "length";
+  map.column_name = "length in tokens";
   map.height = 400;
   const std::size_t depths = o.depths.size(), lengths = needle.cells.size() / depths;
   for (std::size_t l = 0; l < lengths; ++l)
-    map.columns.push_back(fmt::format("{} tokens", needle.cells[l * depths].length));
+    map.columns.push_back(std::to_string(needle.cells[l * depths].length));
   for (std::size_t d = 0; d < depths; ++d) {
     report::HeatRow row;
     row.label = row.name = fmt::format("{:.0f} %", 100 * o.depths[d]);

@@ -89,7 +89,7 @@ class Counts {
 
   void add(const text::StepData& rows) {
     predicted_ += rows.predicted();
-    ids_ += rows.tokens() + rows.rows;  // each row's inputs, and the id that only its last input predicts
+    inputs_ += rows.tokens() + rows.rows - rows.items();
     for (std::int64_t r = 0; r < rows.rows; ++r) {
       for (const std::int32_t id : rows.ids_of(r)) occurs_[static_cast<std::size_t>(id)] = true;
       for (const std::int32_t id : rows.targets_of(r)) {
@@ -98,12 +98,13 @@ class Counts {
     }
   }
   std::int64_t predicted() const { return predicted_; }
-  std::int64_t ids() const { return ids_; }
+  /// All ids but the last one of each row or pack, which only the input before it predicts.
+  std::int64_t inputs() const { return inputs_; }
   std::int64_t entries() const { return std::ranges::count(occurs_, true); }
 
  private:
   std::vector<bool> occurs_;
-  std::int64_t predicted_ = 0, ids_ = 0;
+  std::int64_t predicted_ = 0, inputs_ = 0;
 };
 
 }  // namespace
@@ -127,12 +128,10 @@ DataDescription describe(const text::Dataset& set, std::int64_t sequence_length,
     counts.add(set.validation(first, std::min(kBatch, d.held_out_rows - first)));
   d.entries = counts.entries();
   const auto rows = static_cast<double>(d.rows + d.held_out_rows);
-  const double inputs = rows * static_cast<double>(sequence_length),
-               places = rows * static_cast<double>(sequence_length + 1),
-               in_rows = static_cast<double>(counts.ids());
-  d.padding = places > 0 ? 1 - in_rows / places : 0;
-  const double real = inputs * (1 - d.padding);
-  d.masked = real > 0 ? std::max(0.0, 1 - static_cast<double>(counts.predicted()) / real) : 0;
+  const double places = rows * static_cast<double>(sequence_length + 1),
+               inputs = static_cast<double>(counts.inputs());
+  d.padding = places > 0 ? 1 - (inputs + rows) / places : 0;
+  d.masked = inputs > 0 ? 1 - static_cast<double>(counts.predicted()) / inputs : 0;
   for (std::int64_t s = 0; s < std::min(samples, d.rows); ++s) {
     const text::StepData row = set.training(s * d.rows / std::min(samples, d.rows), 1);
     d.samples.push_back(beginning(row, tokenizer));

@@ -84,8 +84,9 @@ void refuse_long_rows(const RuleCounts& c, const SftRules& rules, const std::str
 std::string describe(const SftCounts& c, const SftRules& rules, const std::string& name) {
   std::string text = fmt::format("{}: {}, {} used", name, counted(c.rows, "row"), c.used);
   if (c.used > 0) {
+    const std::int64_t inputs = c.ids - c.used;  // nothing is predicted after the last token of a row
     text += fmt::format(" with {}, {} of them masked; the longest row has {}", counted(c.ids, "token"),
-                        percent_of(c.ids - c.trained, c.ids), c.longest);
+                        percent_of(inputs - c.trained, inputs), c.longest);
   }
   return text + left_out_text(c, rules, "without a token to train");
 }
@@ -158,7 +159,7 @@ std::optional<text::Row> SftEncoder::add(const text::ConversationRow& row, text:
     return std::nullopt;
   }
   ++counts_.used;
-  counts_.ids += static_cast<std::int64_t>(encoded.ids.size()) - 1;
+  counts_.ids += static_cast<std::int64_t>(encoded.ids.size());
   counts_.trained += trained_of(encoded);
   counts_.ended += trains_special(encoded, tokenizer_) ? 1 : 0;
   return encoded;
