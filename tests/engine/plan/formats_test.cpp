@@ -44,23 +44,23 @@ lm_head                                  log_prob   bf16   bf16  f32 tile bf16  
 lm_head                                  softmax    –      –     f32      f32      built-in
 model.norm                               rmsnorm    f32    –     f32      f32      bf16-mixed
 model.norm                               statistics –      –     f32      f32      built-in
-model.layers.*.mlp.down_proj             matmul     bf16   bf16  f32 tile bf16     bf16-mixed
-model.layers.*.mlp.down_proj             matmul     f32    bf16  f32 tile f32      bf16-mixed
+model.layers.*.mlp.down_proj             matmul dx  bf16   bf16  f32 tile bf16     bf16-mixed
+model.layers.*.mlp.down_proj             matmul dw  f32    bf16  f32 tile f32      bf16-mixed
 model.layers.*.mlp                       swiglu     bf16   –     f32      bf16     bf16-mixed
 model.layers.*.mlp.up_proj               matmul     bf16   bf16  f32 tile f32      bf16-mixed
-model.layers.*.mlp.gate_proj             matmul     bf16   bf16  f32 tile bf16     bf16-mixed
-model.layers.*.mlp.gate_proj             matmul     bf16   bf16  f32 tile f32      bf16-mixed
+model.layers.*.mlp.gate_proj             matmul dx  bf16   bf16  f32 tile bf16     bf16-mixed
+model.layers.*.mlp.gate_proj             matmul dw  bf16   bf16  f32 tile f32      bf16-mixed
 model.layers.*.post_attention_layernorm  rmsnorm    f32    –     f32      f32      bf16-mixed
 model.layers.*.post_attention_layernorm  statistics –      –     f32      f32      built-in
-model.layers.*.self_attn.o_proj          matmul     bf16   bf16  f32 tile bf16     bf16-mixed
-model.layers.*.self_attn.o_proj          matmul     f32    bf16  f32 tile f32      bf16-mixed
+model.layers.*.self_attn.o_proj          matmul dx  bf16   bf16  f32 tile bf16     bf16-mixed
+model.layers.*.self_attn.o_proj          matmul dw  f32    bf16  f32 tile f32      bf16-mixed
 model.layers.*.self_attn                 attention  bf16   bf16  f32 tile bf16     bf16-mixed
 model.layers.*.self_attn                 softmax    –      –     f32      f32      built-in
 model.layers.*.self_attn                 rope       bf16   –     f32      bf16     bf16-mixed
 model.layers.*.self_attn                 angles     –      –     f32      f32      built-in
 model.layers.*.self_attn.{v,k}_proj      matmul     bf16   bf16  f32 tile f32      bf16-mixed
-model.layers.*.self_attn.q_proj          matmul     bf16   bf16  f32 tile bf16     bf16-mixed
-model.layers.*.self_attn.q_proj          matmul     bf16   bf16  f32 tile f32      bf16-mixed
+model.layers.*.self_attn.q_proj          matmul dx  bf16   bf16  f32 tile bf16     bf16-mixed
+model.layers.*.self_attn.q_proj          matmul dw  bf16   bf16  f32 tile f32      bf16-mixed
 model.layers.*.input_layernorm           rmsnorm    f32    –     f32      f32      bf16-mixed
 model.layers.*.input_layernorm           statistics –      –     f32      f32      built-in
 model.embed_tokens                       gather     int32  –     –        f32      bf16-mixed

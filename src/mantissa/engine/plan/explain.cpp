@@ -5,7 +5,9 @@
 
 #include <algorithm>
 #include <array>
+#include <map>
 #include <span>
+#include <tuple>
 
 #include "mantissa/engine/plan/sum_order.h"
 
@@ -137,6 +139,10 @@ PlanRow row_of(const Program& p, const Step& s) {
   r.decided_by = s.decided_by;
   r.kernel = kernel_of(p, s);
   r.recomputed = s.recomputed;
+  if (s.phase == graph::Phase::backward && !s.recomputed && s.op->kind == graph::OpKind::product) {
+    const Home home = main_input(p, s).home;
+    r.gradient = home == Home::master || home == Home::copy ? "input" : "weight";
+  }
   r.flops = s.flops;
   r.bytes = s.bytes;
   return r;
@@ -155,10 +161,29 @@ PlanRow interior_row(const Program& p, const Step& s) {
   r.products.clear();
   r.output = std::string(name(s.interior));
   r.rounded.clear();
+  r.gradient.clear();
   r.decided_by = p.policy.matching_rules(use).empty() ? "built-in" : p.policy.decided_by(use, {&compute, 1});
   r.kernel = fmt::format("inside {}", s.op->id);
   r.flops = r.bytes = 0;
   return r;
+}
+
+/// Sets PlanRow::apart.
+void tell_gradients_apart(std::vector<PlanRow>& rows) {
+  const auto formats = [](const PlanRow& r) {
+    return std::tie(r.stored, r.multiplied, r.accumulated, r.order, r.output, r.rounded, r.decided_by);
+  };
+  std::map<std::string_view, std::vector<PlanRow*>> of_scope;
+  for (PlanRow& r : rows) {
+    if (!r.gradient.empty()) of_scope[r.scope].push_back(&r);
+  }
+  for (const auto& [scope, products] : of_scope) {
+    for (PlanRow* r : products) {
+      r->apart = std::ranges::any_of(products, [&](const PlanRow* other) {
+        return other->gradient != r->gradient && formats(*other) != formats(*r);
+      });
+    }
+  }
 }
 
 }  // namespace
@@ -224,6 +249,7 @@ std::vector<PlanRow> plan_rows(const Program& p) {
     rows.push_back(row_of(p, s));
     if (!s.op->interior.empty()) rows.push_back(interior_row(p, s));
   }
+  tell_gradients_apart(rows);
   if (p.update) {
     for (PlanRow& row : update_rows(*p.update)) rows.push_back(std::move(row));
   }

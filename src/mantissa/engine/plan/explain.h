@@ -26,7 +26,12 @@ struct PlanRow {
   std::string decided_by;
   std::string kernel;  // the op's id, and the ops folded into it
   double flops = 0, bytes = 0;
-  bool recomputed = false;  // repeated in the backward pass
+  bool recomputed = false;    // repeated in the backward pass
+  std::string gradient = {};  // that a backward product computes: of its "input" or its "weight"; else ""
+  bool apart = false;         // the layer's other gradient has other formats
+
+  /// Returns the op in tables: "matmul", or "matmul dx" and "matmul dw" where they are apart.
+  std::string shown_op() const { return apart ? op + (gradient == "input" ? " dx" : " dw") : op; }
 };
 
 /// Returns a row for every step in execution order, with a second row for parts of an op with separate
@@ -38,8 +43,9 @@ std::vector<PlanRow> plan_rows(const Program& program);
 std::vector<PlanRow> update_rows(const Program& update);
 
 /// Formats rows as a table. Equal layers share a row ("model.layers.*", or "model.layers.{0,2-3}" if others
-/// differ), and so do equal ops of a layer ("{q,k,v}_proj"). Includes either the rows of the phase that are
-/// `recomputed` or the others.
+/// differ), and so do equal ops of a layer ("{q,k,v}_proj"). The two products of a layer's backward pass are
+/// one row "matmul", or "matmul dx" and "matmul dw" if their formats differ. Includes either the rows of the
+/// phase that are `recomputed` or the others.
 std::string plan_table(const std::vector<PlanRow>& rows, graph::Phase phase, bool recomputed = false);
 
 /// Returns the format of a step's factors, or "" without products.

@@ -19,7 +19,7 @@ Cells cells(const PlanRow& r) {
   const bool twice = !r.rounded.empty() && r.rounded != r.output;
   // Chain order is the usual one and not displayed.
   const std::string accumulated = r.order == "tile" ? r.accumulated + " tile" : r.accumulated;
-  return {r.op,        r.stored, r.multiplied, accumulated, twice ? r.rounded + "→" + r.output : r.output,
+  return {r.shown_op(), r.stored, r.multiplied, accumulated, twice ? r.rounded + "→" + r.output : r.output,
           r.decided_by};
 }
 

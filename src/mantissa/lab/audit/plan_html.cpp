@@ -42,7 +42,7 @@ std::vector<PlanLine> lines_of(const std::vector<const plan::PlanRow*>& rows) {
   for (const plan::PlanRow* r : rows) {
     PlanLine line{ModulePlace(r->scope), {}, {}};
     const bool twice = !r->rounded.empty() && r->rounded != r->output;
-    line.cells = {r->op,
+    line.cells = {r->shown_op(),
                   r->stored,
                   r->multiplied,
                   r->accumulated,

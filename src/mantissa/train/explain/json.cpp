@@ -29,6 +29,7 @@ json ops_json(const Explained& e) {
     if (!r.order.empty()) out.back()["accumulate_order"] = r.order;
     if (!e.units[i].empty()) out.back()["unit"] = e.units[i];
     if (!r.rounded.empty()) out.back()["rounded"] = r.rounded;
+    if (!r.gradient.empty()) out.back()["gradient"] = r.gradient;
     if (!graph::inserted_step(r.op).empty()) out.back()["inserted"] = true;
   }
   return out;
