@@ -112,13 +112,11 @@ TEST_F(Metrics, TheValidationOfTheResumedStepIsKept) {
 TEST_F(Metrics, TheValidationBeforeTheFirstStepIsStepZero) {
   {
     MetricsWriter writer(file());
-    EXPECT_FALSE(writer.has_validation(0));
     writer.write_validation(0, 1.5);
-    EXPECT_TRUE(writer.has_validation(0));
     writer.write({.step = 1});
   }
   MetricsWriter resumed(file(), 1);
-  EXPECT_TRUE(resumed.has_validation(0));
+  resumed.write_validation(0, 1.5);
   EXPECT_EQ(steps(), (std::vector<std::int64_t>{0, 1}));
 }
 
@@ -137,6 +135,14 @@ TEST_F(Metrics, ALineTruncatedByACrashIsRemoved) {
     MetricsWriter resumed(file(), 9);
     EXPECT_EQ(contents_of(file()), two) << torn;
   }
+}
+
+TEST_F(Metrics, LinesThatACrashFilledWithZerosAreRemoved) {
+  const std::string one = metrics_line({.step = 1}) + "\n", three = metrics_line({.step = 3}) + "\n";
+  put(file(), one + metrics_line({.step = 2}).substr(0, 9) + std::string(50, '\0') + "}\n" + three);
+  MetricsWriter resumed(file(), 3);
+  EXPECT_EQ(contents_of(file()), one + three);
+  EXPECT_NE(resumed.note().find("1 line that a crash had damaged was removed"), std::string::npos);
 }
 
 TEST_F(Metrics, AnInvalidLineIsAnErrorWithItsNumberAndNothingIsLost) {

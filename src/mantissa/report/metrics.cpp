@@ -37,7 +37,7 @@ std::optional<Line> read_line(const std::string& line) {
 struct Kept {
   std::uint64_t bytes = 0;
   std::optional<std::int64_t> validated;  // the last step with a validation line
-  std::int64_t damaged = 0;               // lines that are not metrics lines: a crash may leave zeros
+  std::int64_t damaged = 0;               // lines with zeros, which a crash may leave
 };
 Kept kept_of(const std::filesystem::path& path, std::int64_t last_step) {
   disk::LineReader lines(path);
@@ -49,9 +49,13 @@ Kept kept_of(const std::filesystem::path& path, std::int64_t last_step) {
     const std::optional<Line> read = read_line(line);
     if (read && read->step > last_step) break;
     bytes += line.size() + 1;
-    if (!read) {
+    if (line.find('\0') != std::string::npos) {
       ++damaged;
       continue;
+    }
+    if (!read) {
+      throw FileError(fmt::format("{}: line {} is not a metrics line; remove it to resume", path.string(),
+                                  lines.number()));
     }
     kept.bytes = bytes;  // damaged lines at the end are cut
     kept.damaged = damaged;
@@ -65,7 +69,7 @@ void remove_damaged(const std::filesystem::path& path, std::uint64_t bytes) {
   disk::LineReader lines(path);
   std::string line, text;
   for (std::uint64_t at = 0; at < bytes && lines.next(line); at += line.size() + 1) {
-    if (read_line(line)) text += line + '\n';
+    if (line.find('\0') == std::string::npos) text += line + '\n';
   }
   disk::write_file_atomic(path, text);
 }

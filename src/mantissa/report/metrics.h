@@ -38,14 +38,14 @@ std::string validation_line(std::int64_t step, double loss,
 /// A file of lines with a "step", to append to.
 struct StepLog {
   disk::AppendFile file;
-  std::int64_t damaged = 0;  // lines without a step, which a crash had damaged, and which were removed
+  std::int64_t damaged = 0;  // lines with zeros, which a crash had left, and which were removed
   /// Returns a sentence about them, or "".
   std::string note() const;
 };
 
 /// Opens a file of lines with a "step" to append: keeps those up to `step`, or none for 0, and removes lines
-/// that a crash truncated or damaged. Throws FileError if the file cannot be read or written, is a link or
-/// not a regular file.
+/// that a crash truncated or filled with zeros. Throws FileError if a kept line has no step, if the file
+/// cannot be read or written, or if it is a link or not a regular file.
 StepLog append_after(const std::filesystem::path& path, std::int64_t step);
 
 /// Returns for each step of a metrics.jsonl, in order, whether it was skipped. Throws FileError if a line is

@@ -385,7 +385,19 @@ TEST(Hints, NameTheRightSpelling) {
       {"train run.toml --set learning_rate=1", "write optimizer.lr"},
       {"train run.toml --set optimizer.gradient_clipping=1", "write optimizer.max_grad_norm"},
       {"train run.toml --out", "--out: DIR is missing"},
-      {"train run.toml --json=yes", "--json: does not take a value"},
+      {"train run.toml --json=yes", "--json: does not take a value, got \"yes\""},
+      {"compare r", "expected a config, or at least two runs, got one run. Fix: mantissa compare RUN RUN"},
+      {"compare run.toml --vary optimizer.lr",
+       "expected a key and its values. Fix: --vary optimizer.lr=1e-3,3e-4"},
+      {"compare run.toml --vary optimizer.lr=1,", "a value is empty. Fix: section.key=A,B"},
+      {"loss-scale --overflows 01 --min-scale 0", "--min-scale 0: must be above 0"},
+      {"eval r --needle --lengths 256.5",
+       "--lengths 256.5: expected whole numbers of tokens up to 16777216, got 256.5"},
+      {"eval r --data kk --people-min 3 --people-max 2",
+       "--people-min 3: must be at most --people-max, which is 2"},
+      {"train binary.toml",
+       "expected a config, a TOML text, got binary data; give the path of a config file"},
+      {"explain run.toml --set run.skip_batches=9-7", "write the smaller step first"},
       {"generate r --prompt x --seed -1", "at most 19 digits"},
       {"generate r --prompt x --max-new-tokens many", "--max-new-tokens many: must be a whole number"},
       {"generate r --prompt x --temperature hot", "--temperature hot: must be a number"},
@@ -411,6 +423,7 @@ TEST(Hints, NameTheRightSpelling) {
   const TemporaryFolder folder;
   write(folder / "run.toml", tiny_config(2, "32-true"));
   write(folder / "a", "x");
+  write(folder / "binary.toml", std::string("\0", 1));
   std::filesystem::create_directory(folder / "folder.toml");
   std::filesystem::create_symlink("loop.toml", folder / "loop.toml");
   for (const auto& [arguments, expected] : cases) {

@@ -44,6 +44,15 @@ TEST_F(Atomic, AFileThatIsNotCommittedChangesNothing) {
   EXPECT_EQ(entries(), 1);
 }
 
+TEST_F(Atomic, MessagesHaveTheFinalNames) {
+  const std::string absent = ": its folder does not exist; create it or check the path";
+  EXPECT_EQ(message_of<FileError>([&] { write_file_atomic(folder / "no" / "f", "x"); }),
+            (folder / "no" / "f").string() + absent);
+  const AtomicDirectory directory(folder / "d");
+  EXPECT_EQ(message_of<FileError>([&] { write_file_atomic(directory.beside() / "no" / "f", "x"); }),
+            (folder / "d" / "no" / "f").string() + absent);
+}
+
 TEST_F(Atomic, FilesOfOneResultAreReplacedTogetherOrNotAtAll) {
   write_file_atomic(folder / "a", "old");
   EXPECT_THROW(write_files_atomic(folder, {{"a", "new"}, {"missing/b", "new"}}), Error);

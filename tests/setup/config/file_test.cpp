@@ -53,9 +53,9 @@ TEST_F(ConfigFile, ThatIsNotTextIsAnError) {
   EXPECT_EQ(file_error(write(std::string("\x7f"
                                          "ELF\0\0",
                                          6))),
-            name + ": contains binary data; a config is a TOML text");
+            name + ": expected a config, a TOML text, got binary data; give the path of a config file");
   EXPECT_EQ(file_error(write(std::string(2000000, '#'))),
-            name + ": is larger than 1 MiB, too large for a config");
+            name + ": is larger than 1 MiB, too large for a config; give the path of a config file");
 }
 
 }  // namespace

@@ -111,7 +111,8 @@ TEST(Stages, ArePrintedSoThatTheyReadTheSame) {
 }
 
 TEST(Stages, ErrorsNameTheLineTheStageAndTheKey) {
-  EXPECT_EQ(stage_refusal(""), "dir/run.toml:2: run.stage 1: steps is missing");
+  EXPECT_EQ(stage_refusal(""),
+            "dir/run.toml:2: run.stage 1: steps is missing; write steps = N in this [[run.stage]]");
   EXPECT_EQ(stage_refusal("steps = 0"),
             "dir/run.toml:3: run.stage 1: steps = 0: must be a whole number from 1 to 9007199254740992");
   EXPECT_EQ(stage_refusal("steps = 1\nsequence_lenght = 4"),

@@ -104,7 +104,8 @@ AuditReport audit_replay(const std::filesystem::path& run, std::int64_t from, co
   }
   replay.from = from > 0 ? from : before + 1;
   if (replay.from > steps)
-    throw ConfigError(fmt::format("--from-step {}: the run has {} steps", replay.from, steps));
+    throw ConfigError(
+        fmt::format("--from-step {}: expected a step of the run, from 1 to {}", replay.from, steps));
   AuditOptions continued = options;
   if (options.cure_command) {
     continued.cure_command = [&](Cure cure) {

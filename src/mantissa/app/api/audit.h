@@ -24,7 +24,7 @@ struct AuditOptions {
   std::string command = {};
   std::function<std::string(const Cure& cure)> cure_command = {};
   Hardware hardware;
-  Data data;  // from memory, in place of the config's source
+  Data data;                    // from memory, in place of the config's source
   bool allow_programs = false;  // of audit_replay(): Config::allow_programs()
 };
 

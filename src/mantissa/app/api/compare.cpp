@@ -29,10 +29,11 @@ std::vector<Settings> combinations(const std::vector<std::string>& vary) {
   for (const std::string& entry : vary) {
     const std::size_t equals = entry.find('=');
     if (equals == std::string::npos || equals == 0)
-      throw ConfigError(fmt::format("--vary {}: expected section.key=value,value", in_quotes(entry)));
+      throw ConfigError(fmt::format(
+          "--vary {}: expected a key and its values. Fix: --vary optimizer.lr=1e-3,3e-4", in_quotes(entry)));
     const std::vector<std::string> values = split_values(std::string_view(entry).substr(equals + 1));
     if (std::ranges::any_of(values, &std::string::empty))
-      throw ConfigError(fmt::format("--vary {}: a value is empty", in_quotes(entry)));
+      throw ConfigError(fmt::format("--vary {}: a value is empty. Fix: section.key=A,B", in_quotes(entry)));
     std::vector<Settings> next;
     for (const Settings& before : all) {
       for (const std::string& value : values) {
@@ -44,7 +45,9 @@ std::vector<Settings> combinations(const std::vector<std::string>& vary) {
     }
     all = std::move(next);
     constexpr std::size_t kMost = 1000;
-    if (all.size() > kMost) throw ConfigError(fmt::format("--vary: more than {} combinations", kMost));
+    if (all.size() > kMost)
+      throw ConfigError(fmt::format("--vary: expected at most {} combinations, got {}. Fix: fewer values",
+                                    kMost, all.size()));
   }
   return all;
 }
@@ -56,7 +59,8 @@ std::vector<std::string> take_seeds(std::vector<std::string>& vary) {
   for (const std::string& entry : vary) {
     if (!entry.starts_with(kSeed)) continue;
     for (std::string& value : split_values(std::string_view(entry).substr(kSeed.size()))) {
-      if (value.empty()) throw ConfigError(fmt::format("--vary {}: a value is empty", in_quotes(entry)));
+      if (value.empty())
+        throw ConfigError(fmt::format("--vary {}: a value is empty. Fix: section.key=A,B", in_quotes(entry)));
       if (std::ranges::find(seeds, value) != seeds.end())
         throw ConfigError(
             fmt::format("--vary {}: expected different seeds, got {} twice. Fix: each seed once",
@@ -204,7 +208,9 @@ CompareReport compare(const std::filesystem::path& path, const CompareOptions& o
 }
 
 CompareReport compare(const std::vector<std::filesystem::path>& runs, const Hardware& hardware) {
-  if (runs.size() < 2) throw ConfigError("compare: expected a config, or at least two runs");
+  if (runs.size() < 2)
+    throw ConfigError(
+        "compare: expected a config, or at least two runs, got one run. Fix: mantissa compare RUN RUN");
   return report_of(lab::compare_directories(runs, *device_for(hardware)));
 }
 

@@ -27,8 +27,8 @@ class Config {
                       const Precision& precision = {});
 
   /// Returns the config with the permission to run the programs that it names (rl.reward = "program:…").
-  /// Without it, only a program among the `overrides` of load() or parse() may run: a config may have come from
-  /// somebody else.
+  /// Without it, only a program among the `overrides` of load() or parse() may run: a config may have come
+  /// from somebody else.
   Config allow_programs() const;
 
   /// Returns the resolved config as TOML, with every key. It parses to an equal config.

@@ -136,7 +136,8 @@ Evaluation evaluate(const Config& config, std::int64_t puzzles, const Hardware& 
   if (run.train.objective != "rl")
     return evaluation_of(eval::evaluate_run(run, memory_of(data), puzzles, *device, stop));
   if (memory_of(data).any())
-    throw ConfigError("train.objective = \"rl\" reads its prompts from data.source, not from memory");
+    throw ConfigError(
+        "train.objective = \"rl\" reads its prompts from data.source, not from memory. Fix: leave out the data");
   const eval::RunModel model = eval::find_run_result(run, *device);
   return evaluation_of(rl::answer_held_out(run, model.source, model.policy, puzzles, *device, stop));
 }

@@ -85,7 +85,8 @@ class Texts {
         const tokenizer::Tokenizer* tokenizer, std::size_t requests)
       : o_(o), ends_(ends), tokenizer_(tokenizer) {
     if (tokenizer == nullptr && !o.stop.empty())
-      throw ConfigError("--stop: this model has no tokenizer, so its output is no text");
+      throw ConfigError(
+          "--stop: this model has no tokenizer, so its output is token ids. Fix: remove --stop");
     for (std::size_t r = 0; r < requests; ++r) sequences_.emplace_back(o.stop);
     if (tokenizer == nullptr) return;
     for (Sequence& s : sequences_) s.text.emplace(*tokenizer);
@@ -159,7 +160,9 @@ std::vector<Prompt> read_prompts(const std::filesystem::path& file) {
   std::vector<Prompt> prompts;
   for (text::LineDocument& line : text::read_line_documents(file.string(), kMost, kFields))
     prompts.push_back({std::move(line.text), {}, fmt::format("{}:{}", file.string(), line.line)});
-  if (prompts.empty()) throw FileError(fmt::format("\"{}\": contains no prompts", file.string()));
+  if (prompts.empty())
+    throw FileError(
+        fmt::format("{}: contains no prompts. Fix: one a line: {{\"prompt\": \"…\"}}", file.string()));
   return prompts;
 }
 

@@ -55,8 +55,9 @@ LossScaleReplay replay_loss_scale(const LossScaleOptions& o) {
 LossScaleFile read_loss_scale(const std::filesystem::path& deepspeed) {
   const compat::DeepSpeedFile file = compat::read_deepspeed(deepspeed);
   if (file.scaler.empty()) {
-    throw ConfigError(
-        fmt::format("--deepspeed {}: has no loss scale, because fp16 is not enabled", file.name));
+    throw ConfigError(fmt::format(
+        "--deepspeed {}: has no loss scale, because fp16 is not enabled. Fix: set fp16.enabled in it",
+        file.name));
   }
   LossScaleFile out;
   LossScaleOptions& o = out.options;

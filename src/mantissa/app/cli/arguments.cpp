@@ -132,7 +132,9 @@ void Arguments::read_option(const std::string& word, std::span<const std::string
   }
   Given given{option, {}};
   if (equals != std::string::npos) {
-    if (option->takes == Takes::nothing) refuse(*command_, fmt::format("{}: does not take a value", name));
+    if (option->takes == Takes::nothing)
+      refuse(*command_,
+             fmt::format("{}: does not take a value, got {}", name, in_quotes(word.substr(equals + 1))));
     given.values.push_back(word.substr(equals + 1));
   } else if (option->takes == Takes::list) {
     // Leaves the words that positional arguments still need.

@@ -136,14 +136,15 @@ int run_command_line(int argc, const char* const* argv) {
   } catch (const std::bad_alloc&) {
     return fail("out of memory; use a smaller batch.micro_batch_size or model", kStopped);
   } catch (const std::filesystem::filesystem_error& e) {
-    return fail(fmt::format("{}: {}; check the disk and the path", printable(e.path1().string()),
-                            e.code().message()),
-                kStopped);
+    return fail(
+        fmt::format("{}: {}; check the disk and the path", printable(e.path1().string()), e.code().message()),
+        kStopped);
   } catch (const std::system_error& e) {
-    return fail(fmt::format("the system refused: {}; raise the limit (ulimit -u for threads, ulimit -n for open "
-                            "files) or use fewer --threads",
-                            e.code().message()),
-                kStopped);
+    return fail(
+        fmt::format("the system refused: {}; raise the limit (ulimit -u for threads, ulimit -n for open "
+                    "files) or use fewer --threads",
+                    e.code().message()),
+        kStopped);
   } catch (const std::exception& e) {
     return fail(fmt::format("{} (this is a bug in the program: please report it with the command)",
                             printable(e.what())),

@@ -3,10 +3,10 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <filesystem>
 #include <vector>
 
 #include "mantissa/core/base/words.h"
+#include "mantissa/core/disk/look.h"
 
 namespace mantissa::cli {
 namespace {
@@ -47,7 +47,7 @@ Download download_of_model(const std::string& model) {
   const std::vector<std::string_view> parts = split_words(name, "/");
   const bool tree = parts.size() == 4 && parts[2] == "tree" && parts[3] == "main";
   const bool two = parts.size() == 2 || (address && tree);
-  if (two && is_hub_name(parts[0]) && is_hub_name(parts[1]) && (address || !std::filesystem::exists(model)))
+  if (two && is_hub_name(parts[0]) && is_hub_name(parts[1]) && (address || !disk::exists(model)))
     return of_hub(fmt::format("{}/{}", parts[0], parts[1]));
   return download_of_data(model);
 }

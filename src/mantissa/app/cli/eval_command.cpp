@@ -79,7 +79,8 @@ class Subject {
     puzzles_ = a.integer("--puzzles", 0, kMany);
     if (a.has("--people-min") && a.has("--people-max") &&
         a.integer("--people-min", 1, kMany) > a.integer("--people-max", 1, kMany))
-      throw ConfigError("--people-min: must be at most --people-max");
+      throw ConfigError(fmt::format("--people-min {}: must be at most --people-max, which is {}",
+                                    a.text("--people-min"), a.text("--people-max")));
     if (a.has("--limit") && !a.has("--last-word") && !a.has("--multiple-choice")) {
       throw ConfigError(
           "--limit: limits the passages of --last-word and the questions of --multiple-choice; remove it, or "

@@ -33,7 +33,7 @@ api::LossScaleOptions scaler_of(const Arguments& a) {
   if (a.has("--hysteresis")) o.hysteresis = a.integer("--hysteresis", 1, kMany);
   if (a.has("--consecutive-hysteresis")) o.consecutive_hysteresis = true;
   if (a.has("--min-scale")) o.min_scale = a.number("--min-scale");
-  if (!(o.min_scale > 0)) throw ConfigError("--min-scale: must be above 0");
+  if (!(o.min_scale > 0)) throw ConfigError(fmt::format("--min-scale {}: must be above 0", o.min_scale));
   if (a.has("--no-raise-error-at-min-scale")) o.raise_at_min = false;
   o.overflows = a.text("--overflows");
   o.metrics = a.text("--from");
@@ -168,7 +168,8 @@ int reward(const Arguments& a) {
     throw ConfigError("reward: requires --responses FILE, JSON lines with \"response\" and the row's fields");
   api::RewardOptions options;
   options.timeout = a.number("--timeout");
-  if (!(options.timeout > 0)) throw ConfigError("--timeout: must be above 0");
+  if (!(options.timeout > 0))
+    throw ConfigError(fmt::format("--timeout {}: must be above 0", options.timeout));
   const SignalStop signals;
   const api::Rewards rewards = api::score_responses(a.at(0), file, options, signals.token());
   if (rewards.interrupted) return report_interrupt(signals, "no reward is printed");

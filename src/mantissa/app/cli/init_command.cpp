@@ -102,7 +102,8 @@ int init(const Arguments& a) {
                     task.name));
   const fs::path out = a.has("--out") ? fs::path(a.text("--out")) : fs::path(task.name + ".toml");
   if (out.extension() != ".toml")
-    throw ConfigError(fmt::format("--out {}: the name of a config ends in .toml", out.string()));
+    throw ConfigError(fmt::format("--out {}: expected a name that ends in .toml. Fix: --out {}.toml",
+                                  out.string(), out.string()));
   api::write_new_config({task.name, out, model.path, source.path});
 
   const std::string explain = shell_words(std::vector<std::string>{a.program(), "explain", out.string()});

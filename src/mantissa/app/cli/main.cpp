@@ -20,8 +20,8 @@ void cut_short(int /*signal*/) {
   _exit(1);
 }
 
-/// Handles SIGINT, SIGTERM and SIGHUP outside of a SignalStop. A command without one has nothing to save: it prints
-/// or writes its result at the end.
+/// Handles SIGINT, SIGTERM and SIGHUP outside of a SignalStop. A command without one has nothing to save: it
+/// prints or writes its result at the end.
 void end_command(int signal) {
   const std::string_view message = signal == SIGINT ? "mantissa: ^C: the command did not finish\n"
                                                     : "mantissa: terminated: the command did not finish\n";

@@ -1,6 +1,7 @@
 // mantissa eval --needle
 #include <fmt/format.h>
 
+#include <cmath>
 #include <nlohmann/json.hpp>
 
 #include "mantissa/app/api/error.h"
@@ -31,7 +32,9 @@ api::NeedleOptions needle_options(const Arguments& a) {
   constexpr double kMost = 1 << 24;
   o.lengths.clear();
   for (const double length : numbers_of(a, "--lengths")) {
-    if (!(length >= 1 && length <= kMost)) throw ConfigError("--lengths: must be whole numbers of tokens");
+    if (!(length >= 1 && length <= kMost && length == std::floor(length)))
+      throw ConfigError(fmt::format("--lengths {}: expected whole numbers of tokens up to {}, got {}",
+                                    a.text("--lengths"), kMost, length));
     o.lengths.push_back(static_cast<std::int64_t>(length));
   }
   o.depths = numbers_of(a, "--depths");

@@ -39,7 +39,7 @@ SignalStop::SignalStop() {
 }
 
 const char* SignalStop::reason() const {
-    switch (signal_) {
+  switch (signal_) {
     case 0:
       return "";
     case SIGINT:

@@ -8,8 +8,8 @@
 
 namespace mantissa::cli {
 
-/// While an object exists, the first SIGINT, SIGTERM or SIGHUP requests a stop of its token, and a second one ends
-/// the process. Create it before any other thread, so that all threads leave the signals to it.
+/// While an object exists, the first SIGINT, SIGTERM or SIGHUP requests a stop of its token, and a second one
+/// ends the process. Create it before any other thread, so that all threads leave the signals to it.
 class SignalStop {
  public:
   SignalStop();

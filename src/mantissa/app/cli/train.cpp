@@ -203,7 +203,9 @@ api::Summary trained(const Arguments& a, const api::Config& config, const api::T
 /// to a config without an objective.
 api::Config load_run(const Arguments& a, bool online) {
   std::vector<std::string> settings = settings_of(a);
-  const auto load = [&] { return allowed(a, api::Config::load(a.at(0), settings, precision_of(a), !online)); };
+  const auto load = [&] {
+    return allowed(a, api::Config::load(a.at(0), settings, precision_of(a), !online));
+  };
   api::Config config = load();
   if (online && config.objective() == "pretrain") {
     settings.emplace_back("train.objective=rl");

@@ -8,14 +8,13 @@
 #pragma once
 
 #include <filesystem>
-#include <string>
 #include <string_view>
 
 namespace mantissa::disk {
 
 inline constexpr std::string_view kPartial = ".partial";
 
-/// Returns `path` without kPartial at the end of its parts, for messages.
+/// Returns `path` with the final names of its parts, for messages.
 std::string final_name(const std::filesystem::path& path);
 
 /// Locks an open file or directory for this descriptor. Returns false if another one has the lock. A file

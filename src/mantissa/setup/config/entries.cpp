@@ -289,10 +289,12 @@ void add_deepspeed(Entries& out, const compat::DeepSpeedFile& file, bool policy_
 
 void check_toml_text(std::string_view text, const std::string& file) {
   if (text.size() > kLongestConfig) {
-    throw FileError(fmt::format("{}: is larger than 1 MiB, too large for a config", file));
+    throw FileError(fmt::format(
+        "{}: is larger than 1 MiB, too large for a config; give the path of a config file", file));
   }
   if (text.find('\0') != std::string_view::npos) {
-    throw FileError(fmt::format("{}: contains binary data; a config is a TOML text", file));
+    throw FileError(fmt::format(
+        "{}: expected a config, a TOML text, got binary data; give the path of a config file", file));
   }
   check_keys(text, file);
 }

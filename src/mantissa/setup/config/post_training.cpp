@@ -108,7 +108,8 @@ void check_rl(const RunConfig& config, const Entries& entries) {
   }
   check_clip(rl, entries);
   if (!config.run.stages.empty())
-    refuse(*first_entry(entries, "run"), "stages are for train.objective = \"pretrain\"");
+    refuse(*first_entry(entries, "run"),
+           "stages are for train.objective = \"pretrain\"; remove them, or set the objective");
 }
 
 }  // namespace

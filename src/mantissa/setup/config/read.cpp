@@ -182,7 +182,7 @@ nlohmann::json to_json(const Entry& entry, const toml::node& node, int depth = 1
     return out;
   }
   const toml::table* table = node.as_table();
-  if (table == nullptr) refuse(entry, "config.json cannot contain dates");
+  if (table == nullptr) refuse(entry, "config.json cannot contain dates; write a string");
   nlohmann::json out = nlohmann::json::object();
   for (const auto& [key, item] : *table) out[std::string(key.str())] = to_json(entry, item, depth + 1);
   return out;

@@ -42,7 +42,7 @@ class StageReader {
                      std::optional<std::int64_t> fallback) const {
     const toml::node* node = find(key);
     if (node == nullptr) {
-      if (!fallback) fail(table_, fmt::format("{} is missing", key));
+      if (!fallback) fail(table_, fmt::format("{0} is missing; write {0} = N in this [[run.stage]]", key));
       return *fallback;
     }
     const Range range = find_option(section, key)->range;

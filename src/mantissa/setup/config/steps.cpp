@@ -30,7 +30,9 @@ std::vector<StepRange> parse_steps(std::string_view text) {
     const std::int64_t first = parse_step(part.substr(0, dash), part);
     const std::int64_t last =
         dash == std::string_view::npos ? first : parse_step(part.substr(dash + 1), part);
-    if (last < first) throw ConfigError(fmt::format("{} ends before it begins", in_quotes(part)));
+    if (last < first)
+      throw ConfigError(
+          fmt::format("{} ends before it begins; write the smaller step first", in_quotes(part)));
     ranges.push_back({first, last});
   }
   return ranges;
