@@ -417,7 +417,7 @@ TEST(Hints, NameTheRightSpelling) {
       {"explain run.toml --set run.seed=x", "run.seed = \"x\": must be a whole number"},
       {"explain folder.toml", "folder.toml: is a directory; give the path of a config file"},
       {"explain loop.toml", "loop.toml: cannot be read: Too many levels of symbolic links;"},
-      {"train nowhere.toml", "nowhere.toml: cannot be read: No such file or directory;"},
+      {"train nowhere.toml", "nowhere.toml: there is no such file; check the path"},
       {"evaluate r", "did you mean eval?"},
       {"data", "kk"}};
   const TemporaryFolder folder;
