@@ -167,15 +167,6 @@ TEST_F(Atomic, AnExistingResultIsKeptUnlessItIsToBeReplaced) {
   EXPECT_EQ(contents_of(folder / "f"), "mine");
 }
 
-TEST_F(Atomic, MessagesHaveTheFinalNames) {
-  EXPECT_EQ(message_of<FileError>([&] { write_file_atomic(folder / "no" / "f", "x"); }),
-            (folder / "no" / "f").string() + ": its folder does not exist; create it or check the path");
-  AtomicDirectory directory(folder / "d");
-  EXPECT_EQ(
-      message_of<FileError>([&] { write_file_atomic(directory.beside() / "no" / "f", "x"); }),
-      (folder / "d" / "no" / "f").string() + ": its folder does not exist; create it or check the path");
-}
-
 TEST_F(Atomic, FilesHaveThePermissionsOfTheUmask) {
   const mode_t before = ::umask(027);
   write_file_atomic(folder / "f", "x");

@@ -139,15 +139,6 @@ bool lock(int descriptor, bool& works) {
   return true;
 }
 
-std::string final_name(const std::filesystem::path& path) {
-  std::filesystem::path name;
-  for (const std::filesystem::path& part : path) {
-    const std::string text = part.string();
-    name /= text.substr(0, text.size() - (text.ends_with(kPartial) ? kPartial.size() : 0));
-  }
-  return name.string();
-}
-
 bool is_still(const std::filesystem::path& path, int descriptor) {
   struct stat open {
   }, named{};
