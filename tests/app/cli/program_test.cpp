@@ -63,7 +63,7 @@ TEST(Program, BadUsageIsOneMessageAndExitCodeTwo) {
       {"convert good.toml out --dtype bf17", "did you mean bf16"},
       {"convert good.toml out --dtype mxfp8 --rounding stochastic", "block formats round to nearest"},
       {"convert good.toml out --dtype fp8", "e4m3"},
-      {"convert good.toml out --format pt", "did you mean pth?"},
+      {"convert good.toml out --format pt", "did you mean \"pth\"?"},
       {"convert good.toml fresh.pth --format hf", "--format hf does not write checkpoints of PyTorch"},
       {"convert good.toml fresh.gguf --format hf", "--format hf does not write GGUF files"},
       {"convert good.toml fresh --dtype q8_0", "OUT that ends in .gguf"},

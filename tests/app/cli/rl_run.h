@@ -37,7 +37,7 @@ class Rl : public ::testing::Test {
               rl + more);
   }
   Result run(const std::string& out, const std::string& options = "") {
-    return mantissa(folder, "rl run.toml --quiet --out " + out + " " + options);
+    return mantissa(folder, "rl run.toml --quiet --allow-programs --out " + out + " " + options);
   }
   std::string refusal(const std::string& arguments) {
     const Result r = mantissa(folder, arguments);

@@ -61,7 +61,8 @@ TEST(Colours, AreOnTerminalsAlone) {
   EXPECT_TRUE(has(on_terminal(folder, "help", 80), "\n\x1b[1mtrain:\x1b[0m\n"));
   EXPECT_TRUE(has(on_terminal(folder, "explain run.toml", 200), "\n\x1b[1mforward\x1b[0m\n"));
   const std::string error = "train nowhere.toml || true";
-  EXPECT_TRUE(has(on_terminal(folder, error, 80), "\x1b[1;31mmantissa:\x1b[0m nowhere.toml: cannot be read"));
+  EXPECT_TRUE(
+      has(on_terminal(folder, error, 80), "\x1b[1;31mmantissa:\x1b[0m nowhere.toml: there is no such file"));
 }
 
 TEST(Colours, FollowNoColorAndTheOption) {

@@ -100,8 +100,10 @@ TrainedTokenizer train_tokenizer(const std::vector<std::filesystem::path>& files
   const std::string json = tokenizer::tokenizer_json(bpe, 1);
   const auto made = tokenizer::parse_hf_tokenizer(json, "tokenizer.json", "", "");
   disk::write_files_atomic(
-      out, {{"tokenizer_config.json", tokenizer::settings_json(*made, tokenizer::FileForm::tokenizer_json)},
-            {"tokenizer.json", json}});
+      out,
+      {{"tokenizer_config.json", tokenizer::settings_json(*made, tokenizer::FileForm::tokenizer_json)},
+       {"tokenizer.json", json}},
+      disk::given({}, options.overwrite).existing);
   return trained;
 }
 

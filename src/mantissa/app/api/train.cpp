@@ -108,6 +108,7 @@ Summary summary_of(run::Result r) {
 Summary train(const Config& config, const TrainOptions& options, const Events& events, std::stop_token stop) {
   const config::RunConfig& run = config.impl().run;
   precision::check_supported(run.policy);
+  rl::check_allowed(run);
   const auto device = device_for(options.hardware, run.run.threads);
   const std::filesystem::path out = options.out.empty() ? std::filesystem::path(run.run.out) : options.out;
   weights::ModelSource source = weights::find_run_model(run);

@@ -1,9 +1,13 @@
+#include <cxxabi.h>
 #include <fcntl.h>
 #include <unistd.h>
 
 #include <cerrno>
 #include <csignal>
+#include <exception>
+#include <new>
 #include <string_view>
+#include <typeinfo>
 
 #include "mantissa/app/cli/common.h"
 #include "mantissa/app/cli/safe_terminal.h"
@@ -17,6 +21,19 @@ void cut_short(int /*signal*/) {
       "mantissa: a model file was truncated while it was read; run the command again once the file is "
       "complete\n";
   [[maybe_unused]] const ssize_t written = write(STDERR_FILENO, kMessage.data(), kMessage.size());
+  _exit(1);
+}
+
+/// Handles an exception where none may be thrown: libraries allocate memory in destructors.
+[[noreturn]] void end_without_memory() {
+  constexpr std::string_view kMemory =
+      "mantissa: out of memory; use a smaller batch.micro_batch_size or model\n";
+  constexpr std::string_view kOther =
+      "mantissa: an exception where none is expected (this is a bug in the program: please report it with the "
+      "command)\n";
+  const std::type_info* type = abi::__cxa_current_exception_type();
+  const std::string_view message = type != nullptr && *type == typeid(std::bad_alloc) ? kMemory : kOther;
+  [[maybe_unused]] const ssize_t written = write(STDERR_FILENO, message.data(), message.size());
   _exit(1);
 }
 
@@ -41,6 +58,7 @@ void occupy_standard_streams() {
 
 int main(int argc, char** argv) {
   occupy_standard_streams();
+  std::set_terminate(end_without_memory);
   std::signal(SIGXFSZ, SIG_IGN);  // a write beyond the file-size limit then fails with an error message
   std::signal(SIGTERM, end_command);
   // nohup lets a command ignore the end of its terminal.

@@ -151,11 +151,12 @@ void NewDirectories::remove() const {
   for (const fs::path& directory : created_) ::rmdir(directory.c_str());  // fails for one that is not empty
 }
 
-void write_files_atomic(const fs::path& directory, std::initializer_list<NamedText> files) {
+void write_files_atomic(const fs::path& directory, std::initializer_list<NamedText> files,
+                        Existing existing) {
   NewDirectories created(directory);
   std::vector<std::unique_ptr<AtomicFile>> written;
   for (const NamedText& f : files) {
-    written.push_back(std::make_unique<AtomicFile>(directory / f.name));
+    written.push_back(std::make_unique<AtomicFile>(Target(directory / f.name, Links::replace, existing)));
     written.back()->write(std::as_bytes(std::span(f.text)));
   }
   for (const std::unique_ptr<AtomicFile>& file : written) file->commit();
@@ -179,7 +180,7 @@ AtomicDirectory::AtomicDirectory(const fs::path& path, Existing existing,
       existing_(existing),
       known_(known.begin(), known.end()),
       parents_(path_.parent_path()) {
-  descriptor_ = create_unfinished_directory(beside_);
+  descriptor_ = create_unfinished_directory(beside_, known_);
   try {
     if (existing_ == Existing::keep && has_name(path_) &&
         !(disk::is_directory(path_) && entries(path_).empty()))

@@ -94,7 +94,8 @@ class NewDirectories {
 struct NamedText {
   std::string_view name, text;
 };
-void write_files_atomic(const std::filesystem::path& directory, std::initializer_list<NamedText> files);
+void write_files_atomic(const std::filesystem::path& directory, std::initializer_list<NamedText> files,
+                        Existing existing = Existing::replace);
 
 /// Removes a directory for which check_replaceable() holds, so that a crash cannot leave a part of it under
 /// its name.

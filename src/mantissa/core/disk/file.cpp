@@ -47,7 +47,7 @@ File File::open_to_read(const std::filesystem::path& path) {
     if (errno == ENOENT || errno == ENOTDIR) {
       throw FileError(fmt::format("{}: there is no such file; check the path", path.string()));
     }
-    throw FileError(fmt::format("{}: cannot be read: {}", path.string(), reason(errno)));
+    throw_read_error(path, errno);
   }
   File file(descriptor, path);
   struct stat status {};
@@ -79,7 +79,7 @@ File& File::operator=(File&& other) noexcept {
 std::uint64_t File::size() const {
   struct stat status {};
   if (::fstat(descriptor_, &status) != 0) {
-    throw FileError(fmt::format("{}: cannot be read: {}", path_.string(), reason(errno)));
+    throw_read_error(path_, errno);
   }
   return static_cast<std::uint64_t>(status.st_size);
 }
@@ -89,7 +89,7 @@ void File::read_at(std::uint64_t offset, std::span<std::byte> out) const {
     const std::size_t wanted = std::min(out.size(), kLargestCall);
     const ssize_t got = ::pread(descriptor_, out.data(), wanted, static_cast<off_t>(offset));
     if (got < 0 && errno == EINTR) continue;
-    if (got < 0) throw FileError(fmt::format("{}: cannot be read: {}", path_.string(), reason(errno)));
+    if (got < 0) throw_read_error(path_, errno);
     if (got == 0) {
       throw FileError(fmt::format("{}: was truncated to {} bytes while it was read; copy it again",
                                   path_.string(), offset));
@@ -184,6 +184,13 @@ std::string read_text_file(const std::filesystem::path& path, std::uint64_t limi
   return text;
 }
 
+void throw_read_error(const std::filesystem::path& path, int error) {
+  const std::string what = fmt::format("{}: cannot be read: {}", path.string(), reason(error));
+  if (error == ENOMEM) throw ResourceError(what + "; free some memory");
+  if (error == EMFILE || error == ENFILE) throw ResourceError(what + "; raise the limit (ulimit -n)");
+  throw FileError(what + "; check its permissions and its disk");
+}
+
 void throw_write_error(const std::filesystem::path& path, int error) {
   const std::string name = final_name(path);
   switch (error) {
@@ -199,6 +206,10 @@ void throw_write_error(const std::filesystem::path& path, int error) {
       throw ResourceError(fmt::format(
           "{}: exceeds the file size limit; raise it (ulimit -f) or use a file system for larger files",
           name));
+    case EMFILE:
+    case ENFILE:
+      throw ResourceError(
+          fmt::format("{}: cannot be written: {}; raise the limit (ulimit -n)", name, reason(error)));
     case ENOENT:
     case ENOTDIR:
       throw FileError(fmt::format("{}: its folder does not exist; create it or check the path", name));

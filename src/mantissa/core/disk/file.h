@@ -62,6 +62,10 @@ void make_directories(const std::filesystem::path& path);
 /// Returns the contents of a small file. Throws FileError if it is larger than `limit` bytes.
 std::string read_text_file(const std::filesystem::path& path, std::uint64_t limit);
 
+/// Throws the exception for errno `error` of a read of `path`: ResourceError if memory or descriptors are
+/// exhausted, else FileError.
+[[noreturn]] void throw_read_error(const std::filesystem::path& path, int error);
+
 /// Throws the exception for errno `error` of a write to `path`. Its message has the final names.
 [[noreturn]] void throw_write_error(const std::filesystem::path& path, int error);
 

@@ -1,24 +1,18 @@
 #include "mantissa/core/disk/look.h"
 
 #include <dirent.h>
-#include <fmt/format.h>
 #include <sys/stat.h>
 
 #include <algorithm>
 #include <cerrno>
 #include <memory>
 #include <optional>
-#include <system_error>
 
 #include "mantissa/core/base/error.h"
+#include "mantissa/core/disk/file.h"
 
 namespace mantissa::disk {
 namespace {
-
-[[noreturn]] void throw_read_error(const std::filesystem::path& path, int error) {
-  throw FileError(fmt::format("{}: cannot be read: {}; check its permissions and its disk", path.string(),
-                              std::generic_category().message(error)));
-}
 
 /// Returns null if nothing has this name. `look` is stat or lstat.
 template <class Look>
@@ -84,7 +78,7 @@ std::vector<std::filesystem::path> entries(const std::filesystem::path& director
 Kind guess_kind(const std::filesystem::path& path) {
   try {
     return kind_of(path);
-  } catch (const FileError&) {
+  } catch (const Error&) {
     return Kind::absent;
   }
 }

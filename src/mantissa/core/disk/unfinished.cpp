@@ -6,12 +6,15 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cerrno>
+#include <set>
 #include <string>
 
 #include "mantissa/core/base/error.h"
 #include "mantissa/core/disk/file.h"
 #include "mantissa/core/disk/look.h"
+#include "mantissa/core/disk/owned.h"
 
 namespace mantissa::disk {
 namespace {
@@ -38,36 +41,46 @@ class Open {
   int descriptor_;
 };
 
-void remove_or_throw(const std::filesystem::path& path, int (*remove)(const char*)) {
-  if (remove(path.c_str()) != 0 && errno != ENOENT) throw_write_error(path, errno);
+bool is_known(const std::filesystem::path& file, std::span<const std::string_view> known) {
+  return std::ranges::find(known, file.filename().string()) != known.end();
 }
 
-/// Removes the marked files of a marked directory, and then the directory, if nothing else is in it.
-void remove_directory(const std::filesystem::path& directory) {
+/// Removes the files of an abandoned directory that bear the mark or are in its list or `known`, and then the
+/// directory, if nothing else is in it.
+void remove_directory(const std::filesystem::path& directory, std::span<const std::string_view> known) {
+  const std::set<std::string> listed = owned_names(directory);
   for (const std::filesystem::path& file : entries(directory)) {
     struct stat status {};
-    if (::lstat(file.c_str(), &status) != 0) continue;
-    if (!is_marked(status) || !S_ISREG(status.st_mode)) {
+    if (::lstat(file.c_str(), &status) != 0) throw_write_error(file, errno);
+    const std::string name = file.filename().string();
+    const bool is_ours = S_ISREG(status.st_mode) && (is_marked(status) || listed.contains(name) ||
+                                                     name == kOwnedList || is_known(file, known));
+    if (!is_ours) {
       throw FileError(
           fmt::format("{}: is in a directory that a killed process left, and this program did not "
                       "write it; move it away",
                       file.string()));
     }
-    remove_or_throw(file, ::unlink);
+    if (name != kOwnedList) remove_file(file);
   }
-  remove_or_throw(directory, ::rmdir);
+  remove_file(directory / kOwnedList);
+  if (::rmdir(directory.c_str()) != 0 && errno != ENOENT) throw_write_error(directory, errno);
 }
 
 enum class Left { removed, in_use, foreign };
 
 /// Removes what a killed process left under the name `path`.
-Left remove_left(const std::filesystem::path& path) {
+Left remove_left(const std::filesystem::path& path, std::span<const std::string_view> known) {
   struct stat status {};
   if (::lstat(path.c_str(), &status) != 0) {
     if (errno == ENOENT) return Left::removed;
     throw_write_error(path, errno);
   }
-  if (!is_marked(status)) return Left::foreign;
+  const bool is_ours =
+      is_marked(status) ||
+      (S_ISDIR(status.st_mode) && !known.empty() &&
+       std::ranges::all_of(entries(path), [&](const auto& file) { return is_known(file, known); }));
+  if (!is_ours) return Left::foreign;
   const Open open(path, O_RDONLY);
   if (open.descriptor() < 0 && errno == ENOENT) return Left::removed;
   if (open.descriptor() < 0) throw_write_error(path, errno);
@@ -75,15 +88,15 @@ Left remove_left(const std::filesystem::path& path) {
   if (!lock(open.descriptor(), works)) return Left::in_use;
   if (!is_still(path, open.descriptor())) return Left::removed;
   if (S_ISDIR(status.st_mode)) {
-    remove_directory(path);
+    remove_directory(path, known);
   } else {
-    remove_or_throw(path, ::unlink);
+    remove_file(path);
   }
   return Left::removed;
 }
 
-void remove_left_or_throw(const std::filesystem::path& path) {
-  switch (remove_left(path)) {
+void remove_left_or_throw(const std::filesystem::path& path, std::span<const std::string_view> known) {
+  switch (remove_left(path, known)) {
     case Left::removed:
       return;
     case Left::in_use:
@@ -101,18 +114,23 @@ void remove_left_or_throw(const std::filesystem::path& path) {
 
 /// Creates `path` with `make`, which returns a descriptor, or −1 with errno.
 template <class Make>
-int create(const std::filesystem::path& path, Make make) {
+int create(const std::filesystem::path& path, std::span<const std::string_view> known, Make make) {
   for (;;) {
     const int descriptor = make();
     if (descriptor < 0 && errno == EEXIST) {
-      remove_left_or_throw(path);
+      remove_left_or_throw(path, known);
       continue;
     }
     if (descriptor < 0 && errno == EINTR) continue;
     if (descriptor < 0) throw_write_error(path, errno);
     bool works = true;
-    // Another process may have taken it for abandoned before the lock, and removed it.
-    if (lock(descriptor, works) && is_still(path, descriptor)) return descriptor;
+    try {
+      // Another process may have taken it for abandoned before the lock, and removed it.
+      if (lock(descriptor, works) && is_still(path, descriptor)) return descriptor;
+    } catch (...) {
+      ::close(descriptor);
+      throw;
+    }
     ::close(descriptor);
   }
 }
@@ -142,18 +160,22 @@ bool lock(int descriptor, bool& works) {
 bool is_still(const std::filesystem::path& path, int descriptor) {
   struct stat open {
   }, named{};
-  return ::fstat(descriptor, &open) == 0 && ::lstat(path.c_str(), &named) == 0 &&
-         open.st_dev == named.st_dev && open.st_ino == named.st_ino;
+  if (::fstat(descriptor, &open) != 0) throw_write_error(path, errno);
+  if (::lstat(path.c_str(), &named) != 0) {
+    if (errno == ENOENT) return false;
+    throw_write_error(path, errno);
+  }
+  return open.st_dev == named.st_dev && open.st_ino == named.st_ino;
 }
 
 int create_unfinished_file(const std::filesystem::path& path) {
-  return create(path, [&] {
+  return create(path, {}, [&] {
     return ::open(path.c_str(), O_RDWR | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, 0666 | kMark);
   });
 }
 
-int create_unfinished_directory(const std::filesystem::path& path) {
-  return create(path, [&] {
+int create_unfinished_directory(const std::filesystem::path& path, std::span<const std::string_view> known) {
+  return create(path, known, [&] {
     if (::mkdir(path.c_str(), 0777 | kMark) != 0) return -1;
     const int descriptor = ::open(path.c_str(), O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
     if (descriptor < 0 && errno == ENOENT) errno = EINTR;  // another process took it for abandoned
@@ -178,13 +200,11 @@ void finish_directory(int descriptor, const std::filesystem::path& path) {
 }
 
 void mark_directory(const std::filesystem::path& path) {
-  const auto mark = [](const std::filesystem::path& p) {
-    struct stat status {};
-    if (::lstat(p.c_str(), &status) != 0 || (!S_ISREG(status.st_mode) && !S_ISDIR(status.st_mode))) return;
-    if (::chmod(p.c_str(), (status.st_mode & 0777U) | kMark) != 0) throw_write_error(p, errno);
-  };
-  for (const std::filesystem::path& file : entries(path)) mark(file);
-  mark(path);
+  const Open open(path, O_RDONLY | O_DIRECTORY);
+  struct stat status {};
+  if (open.descriptor() < 0 || ::fstat(open.descriptor(), &status) != 0 ||
+      ::fchmod(open.descriptor(), (status.st_mode & 0777U) | kMark) != 0 || ::fsync(open.descriptor()) != 0)
+    throw_write_error(path, errno);
 }
 
 bool is_unfinished_directory(const std::filesystem::path& path) {
@@ -193,9 +213,9 @@ bool is_unfinished_directory(const std::filesystem::path& path) {
          S_ISDIR(status.st_mode) && is_marked(status);
 }
 
-void remove_abandoned(const std::filesystem::path& directory) {
+void remove_abandoned(const std::filesystem::path& directory, std::span<const std::string_view> known) {
   for (const std::filesystem::path& entry : entries(directory)) {
-    if (entry.extension() == kPartial) remove_left(entry);
+    if (entry.extension() == kPartial) remove_left(entry, known);
   }
 }
 

@@ -8,6 +8,7 @@
 #pragma once
 
 #include <filesystem>
+#include <span>
 #include <string_view>
 
 namespace mantissa::disk {
@@ -21,14 +22,16 @@ std::string final_name(const std::filesystem::path& path);
 /// system without locks counts as locked, and `works` becomes false.
 bool lock(int descriptor, bool& works);
 
-/// Returns true if `path` still names the open file or directory.
+/// Returns true if `path` still names the open file or directory. Throws FileError if the system cannot tell.
 bool is_still(const std::filesystem::path& path, int descriptor);
 
 /// Creates `path` for writing, marked and locked, and returns its descriptor. Removes what a killed process
-/// left under this name. Throws FileError if another process is writing it, or if the name is somebody
+/// left under this name; a directory without the mark is that, too, if it holds nothing but files of `known`
+/// names. Throws FileError if another process is writing it, or if the name is somebody
 /// else's; ResourceError if the disk is full.
 int create_unfinished_file(const std::filesystem::path& path);
-int create_unfinished_directory(const std::filesystem::path& path);
+int create_unfinished_directory(const std::filesystem::path& path,
+                                std::span<const std::string_view> known = {});
 
 /// Removes the mark of a file: call it once the final name is there.
 void finish(int descriptor, const std::filesystem::path& path);
@@ -36,13 +39,14 @@ void finish(int descriptor, const std::filesystem::path& path);
 /// Removes the marks of a directory and its files: call it once the final name is there.
 void finish_directory(int descriptor, const std::filesystem::path& path);
 
-/// Marks a directory and its files, which are about to be removed under an unfinished name.
+/// Marks a directory, durably, which is about to be removed under an unfinished name.
 void mark_directory(const std::filesystem::path& path);
 
 /// Returns true if `path` is a directory with the mark: files in it are written in place.
 bool is_unfinished_directory(const std::filesystem::path& path);
 
-/// Removes what killed processes left in `directory` under names that end with ".partial".
-void remove_abandoned(const std::filesystem::path& directory);
+/// Removes what killed processes left in `directory` under names that end with ".partial". `known` as for
+/// create_unfinished_directory().
+void remove_abandoned(const std::filesystem::path& directory, std::span<const std::string_view> known = {});
 
 }  // namespace mantissa::disk

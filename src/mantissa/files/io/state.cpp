@@ -117,6 +117,16 @@ std::vector<FoundState> find_states(const fs::path& run) {
   return states;
 }
 
+void remove_abandoned_states(const fs::path& run) {
+  if (disk::exists(run / "state")) disk::remove_abandoned(run / "state", kFiles);
+}
+
+void keep_newest_states(const fs::path& run, int keep) {
+  std::vector<FoundState> states = find_states(run);
+  const std::size_t kept = std::min(states.size(), static_cast<std::size_t>(std::max(keep, 1)));
+  for (std::size_t i = 0; i + kept < states.size(); ++i) remove_state(states[i].path);
+}
+
 void write_state(const fs::path& run, const StateHeader& header, std::span<const TensorToWrite> tensors,
                  int keep) {
   disk::AtomicDirectory folder(folder_of(run, header.step), disk::Existing::replace, kFiles);
@@ -126,7 +136,7 @@ void write_state(const fs::path& run, const StateHeader& header, std::span<const
   json["files"] = {{{"name", kStateTensors}, {"bytes", written.bytes}, {"xxh64", hex(written.file_hash)}}};
   disk::write_file_atomic(folder.beside() / kHeader, sealed(json));
   folder.commit();
-  disk::remove_abandoned(run / "state");
+  remove_abandoned_states(run);
   std::vector<FoundState> states = find_states(run);
   std::erase_if(states, [&](const FoundState& state) { return state.step > header.step; });
   const std::size_t kept = std::min(states.size(), static_cast<std::size_t>(std::max(keep, 1)));

@@ -60,6 +60,12 @@ std::vector<FoundState> find_states(const std::filesystem::path& run);
 void write_state(const std::filesystem::path& run, const StateHeader& header,
                  std::span<const TensorToWrite> tensors, int keep);
 
+/// Removes what killed processes left among the states of `run`.
+void remove_abandoned_states(const std::filesystem::path& run);
+
+/// Removes all states but the newest `keep` (at least 1): a process that is killed leaves more.
+void keep_newest_states(const std::filesystem::path& run, int keep);
+
 /// Removes the states after `step`, which a run resumed from `step` invalidates.
 void remove_states_after(const std::filesystem::path& run, std::int64_t step);
 

@@ -104,6 +104,10 @@ class ComparisonTraining {
     std::unique_ptr<train::Trainer> trainer;
     try {
       trainer = trainer_for(run, steps);
+    } catch (const FileError&) {  // says nothing about the settings
+      throw;
+    } catch (const ResourceError&) {
+      throw;
     } catch (const Error& e) {
       if (number_ == 1) throw;
       result.stopped = e.message();

@@ -40,16 +40,6 @@ void check_masters(const plan::Program& sampling, const plan::Program& training)
   }
 }
 
-/// Throws if the config names a program to run and the command line does not allow it: the config may have
-/// come from somebody else.
-void check_allowed(const config::RunConfig& config) {
-  if (config.allow_programs || !config.rl.reward.starts_with("program:")) return;
-  throw ConfigError(fmt::format(
-      "rl.reward = {}: the config would run this command, which needs a permission. Fix: read the command, and "
-      "then add --allow-programs",
-      in_quotes(config.rl.reward)));
-}
-
 class RlTask final : public train::Task {
  public:
   RlTask(const config::RunConfig& config, const weights::ModelSource& source,
@@ -79,7 +69,6 @@ class RlTask final : public train::Task {
       reference_.emplace(config, source, config.rl.reference, device);
     }
     reward::check_rule(config.rl.reward);
-    check_allowed(config);
   }
 
   const std::string& name() const override { return name_; }
@@ -198,6 +187,7 @@ class RlTask final : public train::Task {
   /// Starts the rule when it is needed first, so that a resumed run's program starts where it continues.
   reward::Rule& rule() {
     if (rule_ == nullptr) {
+      check_allowed(config_);
       rule_ =
           reward::make_rule(config_.rl.reward, {.timeout = config_.rl.reward_timeout, .position = scored_});
     }
@@ -366,6 +356,15 @@ class RlTask final : public train::Task {
 };
 
 }  // namespace
+
+void check_allowed(const config::RunConfig& config) {
+  if (config.allow_programs || config.train.objective != "rl" || !config.rl.reward.starts_with("program:"))
+    return;
+  throw ConfigError(fmt::format(
+      "rl.reward = {}: expected a permission to run this command, which the config names. Fix: read the "
+      "command, and then add --allow-programs",
+      in_quotes(config.rl.reward)));
+}
 
 Prepared prepare(config::RunConfig config, const model::ModelConfig& model) {
   constexpr std::int64_t kAny = std::int64_t{1} << 24;

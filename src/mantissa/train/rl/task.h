@@ -39,6 +39,11 @@ struct Prepared {
   std::shared_ptr<const data::PromptSet> prompts;
   std::vector<std::string> notes;
 };
+
+/// Throws ConfigError if the config names a program to run, which may come from somebody else, and the
+/// command line does not allow it (RunConfig::allow_programs).
+void check_allowed(const config::RunConfig& config);
+
 /// Reads the prompts of `config`. Throws as data::PromptSet does, and for rows that the reward rule cannot
 /// score.
 Prepared prepare(config::RunConfig config, const model::ModelConfig& model);

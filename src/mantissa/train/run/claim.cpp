@@ -10,6 +10,7 @@
 #include "mantissa/core/disk/file.h"
 #include "mantissa/core/disk/look.h"
 #include "mantissa/core/disk/owned.h"
+#include "mantissa/core/disk/unfinished.h"
 #include "mantissa/files/io/model_path.h"
 #include "mantissa/text/tokenizer/kinds.h"
 
@@ -31,7 +32,7 @@ std::set<std::string> names_of_run() {
 
 }  // namespace
 
-void claim(const fs::path& out) {
+void check_claim(const fs::path& out) {
   const std::set<std::string> names = names_of_run(), owned = disk::owned_names(out);
   const bool listed = std::ranges::includes(owned, names);
   if (!listed && io::find_states(out).empty()) {  // earlier versions wrote no list
@@ -45,11 +46,17 @@ void claim(const fs::path& out) {
   }
   for (const char* part : kResults) disk::check_replaceable(out / part);
   disk::check_replaceable(out / tokenizer::kRunFolder);
-  if (!listed) {
-    std::set<std::string> all = owned;
-    all.insert(names.begin(), names.end());
-    disk::write_file_atomic(out / disk::kOwnedList, disk::owned_list(all));
+}
+
+void claim(const fs::path& out) {
+  const std::set<std::string> names = names_of_run();
+  std::set<std::string> owned = disk::owned_names(out);
+  if (!std::ranges::includes(owned, names)) {
+    owned.insert(names.begin(), names.end());
+    disk::write_file_atomic(out / disk::kOwnedList, disk::owned_list(owned));
   }
+  disk::remove_abandoned(out);
+  io::remove_abandoned_states(out);
 }
 
 void begin_anew(const fs::path& out) {

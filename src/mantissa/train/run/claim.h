@@ -10,10 +10,13 @@
 
 namespace mantissa::run {
 
-/// Makes `out`, whose lock this process holds, the directory of a run: writes the list of the names that a
-/// run writes (core/disk/owned.h), if it has none. Throws FileError, before anything is changed, if it
-/// contains one of these names without a list or a state of a run, or a model, adapter or tokenizer with
-/// files that this program did not write.
+/// Throws FileError if `out`, whose lock this process holds, cannot be the directory of a run: it contains a
+/// name that a run writes, but no list (core/disk/owned.h) and no state of a run, or a model, adapter or
+/// tokenizer with files that this program did not write.
+void check_claim(const std::filesystem::path& out);
+
+/// Makes `out`, for which check_claim() holds, the directory of a run: writes the list of a run's names, and
+/// removes what killed processes left.
 void claim(const std::filesystem::path& out);
 
 /// Removes the files of an earlier run that a run which begins in `out` may not write again. Its model and

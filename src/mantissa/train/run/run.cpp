@@ -77,6 +77,7 @@ class Run {
 
   Result operator()(const std::optional<io::FoundState>& state) {
     if (directory_.resume) load_state(state);
+    claim(out_);
     // Before anything is replaced: an earlier model must not stand for the new config.
     if (trainer_.step() == 0) begin_anew(out_);
     begin_directory();
@@ -108,6 +109,7 @@ class Run {
   void begin_directory() {
     // Removes states of steps that will run again. An existing model is replaced once the new one is on disk.
     if (directory_.overwrite || directory_.resume) io::remove_states_after(out_, trainer_.step());
+    io::keep_newest_states(out_, static_cast<int>(config_.checkpoint.keep));
     const explain::Explained plan = explain::describe_training(
         config_, trainer_.source().config, trainer_.parts(), trainer_.part(), trainer_.memory(),
         trainer_.machine(), trainer_.device(), told_, {}, trainer_.task().passes());
@@ -384,7 +386,7 @@ Result train(Start start, const Events& events, const runtime::Device& device, s
   const disk::RunLock lock(start.directory.out);
   // Only the holder of the lock may look.
   const std::optional<io::FoundState> state = choose_state(start.directory);
-  claim(start.directory.out);
+  check_claim(start.directory.out);
   const std::int64_t done = state ? state->step : 0;
   RowHashes rows(start.config, start.task->dataset(), done);
   train::Trainer trainer(start.config, std::move(start.source), std::move(start.task), device, done);
