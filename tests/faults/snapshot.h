@@ -80,10 +80,10 @@ inline Snapshot results(const Snapshot& all, const std::vector<std::string>& out
     if (name == "metrics.jsonl") text = testing::timeless(text);
     if (name == "plan.txt" || name == "report.html") text.resize(std::min<std::size_t>(text.size(), 12));
     if (name == "summary.json" || name == "audit.json" || name == "compare.json") {
-      const std::size_t begin = text.find('{');
+      const std::size_t begin = std::min(text.find('{'), text.size());
       nlohmann::json json = nlohmann::json::parse(text.substr(begin), nullptr, false);
       remove_measured(json);
-      text = text.substr(0, begin) + json.dump();
+      if (!json.is_discarded()) text = text.substr(0, begin) + json.dump();
     }
     kept[path] = text;
   }
