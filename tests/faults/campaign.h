@@ -25,8 +25,8 @@ class Campaign {
   explicit Campaign(double seconds, unsigned salt = 0) : random(seed() * 7919 + salt) {
     const char* text = std::getenv("MANTISSA_FAULTS_SECONDS");
     if (text != nullptr) seconds = std::strtod(text, nullptr);
-    end_ = std::chrono::steady_clock::now() + std::chrono::duration_cast<Clock::duration>(
-                                                  std::chrono::duration<double>(seconds));
+    end_ = std::chrono::steady_clock::now() +
+           std::chrono::duration_cast<Clock::duration>(std::chrono::duration<double>(seconds));
   }
   ~Campaign() { std::cout << tries_ << " tries, seed " << seed() << "\n"; }
   Campaign(const Campaign&) = delete;

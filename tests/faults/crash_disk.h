@@ -130,10 +130,10 @@ class CrashDisk {
 
   struct Node {
     bool is_folder = false;
-    std::string target;              // of a link
-    std::string data, synced;        // now, and at the last fsync
-    std::string fresh;               // a 1 for each byte that was written since
-    Entries entries, synced_entries;  // of a folder
+    std::string target;                                          // of a link
+    std::string data, synced;                                    // now, and at the last fsync
+    std::string fresh;                                           // a 1 for each byte that was written since
+    Entries entries, synced_entries;                             // of a folder
     std::filesystem::perms mode = std::filesystem::perms::none;  // of what was there before
 
     void resize(std::size_t size) {
@@ -203,9 +203,7 @@ class CrashDisk {
     return at;
   }
   // A file without a name any more is followed no longer.
-  Node& node(std::string_view path) {
-    return path.ends_with(" (deleted)") ? nameless_ : *find(path);
-  }
+  Node& node(std::string_view path) { return path.ends_with(" (deleted)") ? nameless_ : *find(path); }
   Node& parent(std::string_view path) const { return *find(path.substr(0, path.rfind('/'))); }
   static std::string last(std::string_view path) { return std::string(path.substr(path.rfind('/') + 1)); }
 

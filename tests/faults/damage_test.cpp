@@ -20,9 +20,11 @@ constexpr Reader kReaders[] = {
     {"metrics_of_a_run", "resume", "r/metrics.jsonl", "train run.toml --out r --resume", false},
     {"health_of_a_run", "resume", "r/health.jsonl", "train run.toml --out r --resume", false},
     {"start_of_a_run", "resume", "r/start.safetensors", "train run.toml --out r --resume", false},
-    {"weights_of_a_model", "eval", "m/model.safetensors", "eval m --data text.txt --sequence-length 32", false},
+    {"weights_of_a_model", "eval", "m/model.safetensors", "eval m --data text.txt --sequence-length 32",
+     false},
     {"config_of_a_model", "eval", "m/config.json", "eval m --data text.txt --sequence-length 32", false},
-    {"tokenizer_of_a_model", "eval", "m/tokenizer.json", "eval m --data text.txt --sequence-length 32", false},
+    {"tokenizer_of_a_model", "eval", "m/tokenizer.json", "eval m --data text.txt --sequence-length 32",
+     false},
     {"template_of_a_model", "chat", "m/chat_template.jinja", "chat m --max-new-tokens 4 < lines", false},
     {"gguf", "convert_from_gguf", "c.gguf", "convert c.gguf g", false},
     {"adapter", "merge", "a/adapter/adapter_model.safetensors", "merge m a x", false},
@@ -89,12 +91,14 @@ std::string reader_name(const ::testing::TestParamInfo<std::size_t>& p) {
 TEST_P(DamagedFile, IsAnErrorOrGivesTheSameWeights) {
   check(0.5);
 }
-INSTANTIATE_TEST_SUITE_P(Files, DamagedFile, ::testing::Range<std::size_t>(0, std::size(kReaders)), reader_name);
+INSTANTIATE_TEST_SUITE_P(Files, DamagedFile, ::testing::Range<std::size_t>(0, std::size(kReaders)),
+                         reader_name);
 using SlowDamagedFile = DamagedFile;
 TEST_P(SlowDamagedFile, IsAnErrorOrGivesTheSameWeightsForLong) {
   check(120);
 }
-INSTANTIATE_TEST_SUITE_P(Slow, SlowDamagedFile, ::testing::Range<std::size_t>(0, std::size(kReaders)), reader_name);
+INSTANTIATE_TEST_SUITE_P(Slow, SlowDamagedFile, ::testing::Range<std::size_t>(0, std::size(kReaders)),
+                         reader_name);
 
 }  // namespace
 }  // namespace mantissa::faults

@@ -27,13 +27,14 @@ using testing::read_all;
 
 /// One fault of the shim, as its variables.
 struct Fault {
-  std::string calls = {};   // groups; empty: none
-  std::int64_t at = 0;      // 0: the calls are only counted
+  std::string calls = {};  // groups; empty: none
+  std::int64_t at = 0;     // 0: the calls are only counted
   std::string does = "EIO";
   bool lasting = false;
-  std::int64_t disk = -1;  // bytes that can be written; -1: any number
-  fs::path journal = {};   // file that receives the journal; empty: none
-  std::string limits = {};  // shell commands before the program, such as `ulimit -n 20`
+  std::int64_t disk = -1;   // bytes that can be written; -1: any number
+  int pause = 100;          // milliseconds
+  fs::path journal = {};    // file that receives the journal; empty: none
+  std::string limits = {};  // a command that starts the program, such as `prlimit --nofile=20`
 };
 
 /// How the program ended.
@@ -45,9 +46,7 @@ struct Ran {
   Counts counts;
   std::string command;  // to run it again by hand
 
-  std::string fault() const {
-    return counts.faults == 0 ? "no fault" : std::string(counts.first.data());
-  }
+  std::string fault() const { return counts.faults == 0 ? "no fault" : std::string(counts.first.data()); }
 };
 
 inline constexpr std::chrono::seconds kHang{20};
@@ -123,11 +122,11 @@ class Machine : FoldersInMemory {
     if (!fault.calls.empty())
       variables += fmt::format(" MANTISSA_FAULT_CALLS={} MANTISSA_FAULT_AT={} MANTISSA_FAULT_DOES={}",
                                fault.calls, fault.at, fault.does);
+    if (fault.does == "pause") variables += fmt::format(" MANTISSA_FAULT_PAUSE={}", fault.pause);
     if (fault.lasting) variables += " MANTISSA_FAULT_LASTING=1";
     if (fault.disk >= 0) variables += fmt::format(" MANTISSA_FAULT_DISK={}", fault.disk);
     if (!fault.journal.empty()) variables += " MANTISSA_FAULT_JOURNAL=" + fault.journal.string();
-    const std::string limits = fault.limits.empty() ? "" : fault.limits + " && ";
-    return fmt::format("cd {} && {}exec env {} {} {} > {} 2> {}", work().string(), limits, variables,
+    return fmt::format("cd {} && exec {} env {} {} {} > {} 2> {}", work().string(), fault.limits, variables,
                        program(), arguments, file("out", tag).string(), file("err", tag).string());
   }
 
@@ -162,7 +161,8 @@ inline std::string complaint(const Ran& ran, int quiet_signal = 0) {
   if (ran.code == 0) return "";
   if (ran.code != 1 && ran.code != 2 && ran.code != 130) return fmt::format("exit code {}", ran.code);
   const int count = messages(ran.err);
-  return count == 1 ? "" : fmt::format("{} messages", count);
+  const bool is_quiet = ran.code == 130 && count == 0;  // it saved its state, as it was asked to
+  return count == 1 || is_quiet ? "" : fmt::format("{} messages", count);
 }
 
 /// The number that MANTISSA_FAULTS_SEED gives, so that a campaign can have other points; 1 by default.

@@ -10,27 +10,17 @@
 namespace mantissa::faults {
 namespace {
 
-/// A command under which the power goes, and the call at which a signal ends it before, in tenths of its calls
-/// of fsync; 0: none.
+/// A command under which the power goes, and the call at which a signal ends it before, in tenths of its
+/// calls of fsync; 0: none.
 struct Scenario {
   const char* command;
   int terminated = 0;
 };
-constexpr Scenario kScenarios[] = {{"train"},
-                                   {"train", 4},
-                                   {"train_into_new_folders"},
-                                   {"resume"},
-                                   {"train_adapter"},
-                                   {"rl_program"},
-                                   {"rl_program", 5},
-                                   {"convert"},
-                                   {"convert_overwrite"},
-                                   {"convert_gguf"},
-                                   {"merge"},
-                                   {"data_shard"},
-                                   {"tokenizer_train"},
-                                   {"compare"},
-                                   {"init"}};
+constexpr Scenario kScenarios[] = {{"train"},           {"train", 4},      {"train_into_new_folders"},
+                                   {"resume"},          {"train_adapter"}, {"rl_program"},
+                                   {"rl_program", 5},   {"convert"},       {"convert_overwrite"},
+                                   {"convert_gguf"},    {"merge"},         {"data_shard"},
+                                   {"tokenizer_train"}, {"compare"},       {"init"}};
 
 const Command& command_of(const Scenario& scenario) {
   for (const Command& command : commands()) {
@@ -121,8 +111,8 @@ class PowerLoss : public ::testing::TestWithParam<std::size_t> {
   }
 
   std::string last_call(std::size_t i) const {
-    constexpr const char* kActions[] = {"create", "truncate", "write", "sync",  "rename", "exchange", "link",
-                                        "symlink", "remove",  "mkdir", "rmdir", "print",  "unknown"};
+    constexpr const char* kActions[] = {"create",  "truncate", "write", "sync",  "rename", "exchange", "link",
+                                        "symlink", "remove",   "mkdir", "rmdir", "print",  "unknown"};
     if (i == 0) return "none";
     const Record& r = journal[i - 1];
     return fmt::format("{} {} {}", kActions[static_cast<int>(r.action)], r.path, r.other);
@@ -163,7 +153,8 @@ class PowerLoss : public ::testing::TestWithParam<std::size_t> {
         const auto other = all.find(path);
         return other != all.end() && other->second == contents;
       };
-      if (!path.ends_with(".partial") && !is(before) && !is(prepared.expected())) return path + " is incomplete";
+      if (!path.ends_with(".partial") && !is(before) && !is(prepared.expected()))
+        return path + " is incomplete";
     }
     return "";
   }
@@ -181,13 +172,15 @@ std::string scenario_name(const ::testing::TestParamInfo<std::size_t>& p) {
 TEST_P(PowerLoss, LeavesWhatWasPromised) {
   check(2);
 }
-INSTANTIATE_TEST_SUITE_P(Commands, PowerLoss, ::testing::Range<std::size_t>(0, std::size(kScenarios)), scenario_name);
+INSTANTIATE_TEST_SUITE_P(Commands, PowerLoss, ::testing::Range<std::size_t>(0, std::size(kScenarios)),
+                         scenario_name);
 
 using SlowPowerLoss = PowerLoss;
 TEST_P(SlowPowerLoss, AtAnyCallLeavesWhatWasPromised) {
   check(0);
 }
-INSTANTIATE_TEST_SUITE_P(Slow, SlowPowerLoss, ::testing::Range<std::size_t>(0, std::size(kScenarios)), scenario_name);
+INSTANTIATE_TEST_SUITE_P(Slow, SlowPowerLoss, ::testing::Range<std::size_t>(0, std::size(kScenarios)),
+                         scenario_name);
 
 }  // namespace
 }  // namespace mantissa::faults

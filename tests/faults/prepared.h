@@ -38,9 +38,8 @@ class Prepared {
   /// Runs the command again, as a user would continue it. Returns what is wrong, if anything is. `ended`
   /// receives how that command ended.
   std::string continued(Ran* ended = nullptr) const {
-    const bool is_there = std::any_of(command_.outputs.begin(), command_.outputs.end(), [&](const auto& out) {
-      return fs::exists(machine.work() / out);
-    });
+    const bool is_there = std::any_of(command_.outputs.begin(), command_.outputs.end(),
+                                      [&](const auto& out) { return fs::exists(machine.work() / out); });
     // `init` has no --overwrite, so a file that is there must be complete.
     const bool done = is_there && std::string_view(command_.run).starts_with("init");
     std::string wrong;

@@ -45,10 +45,16 @@ inline bool is_beside(const std::string& path, const std::string& top) {
   return path.starts_with(top + ".") || path.starts_with(top.substr(0, slash) + "." + top.substr(slash));
 }
 
+/// Returns whether a path is that of a file in work, which only the failure of its removal leaves.
+inline bool is_unfinished(const std::string& path) {
+  return testing::has(path, ".partial") || testing::has(path, ".replaced") || testing::has(path, "/.");
+}
+
 /// Removes members that depend on the clock or on the memory of the process, at any depth.
 inline void remove_measured(nlohmann::json& json) {
   if (json.is_object()) {
-    const std::regex measured("seconds.*|.*_per_second|.*peak.*|speed.*|memory.*|.*_ms|time.*|machine|command");
+    const std::regex measured(
+        "seconds.*|.*_per_second|.*peak.*|speed.*|memory.*|.*_ms|time.*|machine|command");
     for (auto member = json.begin(); member != json.end();) {
       if (std::regex_match(member.key(), measured)) {
         member = json.erase(member);
@@ -90,6 +96,12 @@ inline Snapshot results(const Snapshot& all, const std::vector<std::string>& out
   return kept;
 }
 
+/// Returns a snapshot without files in work.
+inline Snapshot finished(Snapshot all) {
+  std::erase_if(all, [](const auto& entry) { return is_unfinished(entry.first); });
+  return all;
+}
+
 /// Names the first difference between two snapshots; empty if there is none.
 inline std::string difference(const Snapshot& expected, const Snapshot& found) {
   for (const auto& [path, contents] : expected) {
@@ -98,9 +110,9 @@ inline std::string difference(const Snapshot& expected, const Snapshot& found) {
     if (other->second == contents) continue;
     std::size_t at = 0;
     while (at < contents.size() && at < other->second.size() && contents[at] == other->second[at]) ++at;
-    return fmt::format("{} differs at byte {} of its description: expected {} bytes …{:?}, got {} bytes …{:?}",
-                       path, at, contents.size(), contents.substr(at, 60), other->second.size(),
-                       other->second.substr(at, 60));
+    return fmt::format(
+        "{} differs at byte {} of its description: expected {} bytes …{:?}, got {} bytes …{:?}", path, at,
+        contents.size(), contents.substr(at, 60), other->second.size(), other->second.substr(at, 60));
   }
   for (const auto& [path, contents] : found) {
     if (expected.find(path) == expected.end()) return path + " is left over";

@@ -70,15 +70,19 @@ inline std::string run_with(const Prepared& prepared, const Fault& fault) {
   const Ran ran = prepared.machine.run(with_options(command.run), fault);
   std::string wrong = complaint(ran, fault.does == "KILL" ? SIGKILL : 0);
   const Snapshot after = snapshot(prepared.machine.work());
-  // A process that was killed or can open no file any more leaves its unfinished files.
-  const bool leaves = ran.signal != 0 || fault.lasting;
+  const Snapshot found = results(after, command.outputs);
+  // A process that was killed leaves its unfinished files, and so does one whose calls to remove them fail.
+  const bool leaves = ran.signal != 0 || ran.counts.faults > 0;
   if (wrong.empty()) wrong = foreign_difference(prepared.before(), after, command.outputs, leaves);
   if (wrong.empty() && ran.code == 0) {
-    wrong = difference(prepared.expected(), results(after, command.outputs));
+    wrong = difference(finished(prepared.expected()), finished(found));
     if (wrong.empty() && command.prints && ran.out != prepared.printed()) wrong = "it prints " + ran.out;
     if (!wrong.empty()) wrong = "exit 0, but " + wrong;
   }
-  if (wrong.empty() && ran.code != 0) wrong = prepared.continued();
+  // The next command removes what was left.
+  const bool is_clean =
+      found == prepared.expected() && foreign_difference(prepared.before(), after, command.outputs).empty();
+  if (wrong.empty() && (ran.code != 0 || !is_clean)) wrong = prepared.continued();
   if (wrong.empty()) return "";
   return fmt::format("{} ({}{} {} of {}): {}\n  exit {}, standard error: {}\n  {}\n", ran.fault(), fault.does,
                      fault.lasting ? " from then on, call" : ", call", fault.at, fault.calls, wrong, ran.code,

@@ -45,7 +45,7 @@ using SlowOneFault = OneFault;
 TEST_P(SlowOneFault, AtAnyCallLosesNothingAndChangesNoOtherFile) {
   check(points(prepared.counts(), 200), GetParam() / commands().size(), kParts);
 }
-INSTANTIATE_TEST_SUITE_P(Slow, SlowOneFault, ::testing::Range<std::size_t>(0, kParts * commands().size()),
+INSTANTIATE_TEST_SUITE_P(Slow, SlowOneFault, ::testing::Range<std::size_t>(0, kParts* commands().size()),
                          [](const auto& p) {
                            return fmt::format("{}_{}", command_name(commands()[p.param % commands().size()]),
                                               p.param / commands().size());

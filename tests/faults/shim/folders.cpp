@@ -58,8 +58,8 @@ int reserve_by(const char* name, int file, int mode, off_t offset, off_t size) {
       return -1;
     }
   }
-  const off_t after = (mode & FALLOC_FL_KEEP_SIZE) != 0 || offset + size < before.st_size ? before.st_size
-                                                                                           : offset + size;
+  const off_t after =
+      (mode & FALLOC_FL_KEEP_SIZE) != 0 || offset + size < before.st_size ? before.st_size : offset + size;
   return change(Group::truncate, name, Action::truncate, path, Path(std::string_view()), after,
                 [&] { return raw(SYS_fallocate, file, mode, offset, size); });
 }
@@ -108,8 +108,9 @@ int link(const char* from, const char* to) {
 }
 
 int symlink(const char* target, const char* path) {
-  return change(Group::rename, "symlink", Action::symlink, Path(AT_FDCWD, path), Path(std::string_view(target)),
-                0, [&] { return raw(SYS_symlinkat, target, AT_FDCWD, path); });
+  return change(Group::rename, "symlink", Action::symlink, Path(AT_FDCWD, path),
+                Path(std::string_view(target)), 0,
+                [&] { return raw(SYS_symlinkat, target, AT_FDCWD, path); });
 }
 
 int unlink(const char* path) {

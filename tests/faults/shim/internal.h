@@ -29,11 +29,11 @@ struct Path {
 
 /// What a call shall do.
 struct Verdict {
-  int error = 0;       // the call fails with it
+  int error = 0;        // the call fails with it
   bool halved = false;  // the call handles half of its bytes
 };
 
-bool is_active();                       // in main() of the program
+bool is_active();                        // in main() of the program
 bool is_watched(std::string_view path);  // below the directory
 
 /// Counts a call on a file, and says what it shall do.

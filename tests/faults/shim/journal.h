@@ -6,19 +6,19 @@
 namespace mantissa::faults {
 
 enum class Action : std::uint32_t {
-  create,         // path did not exist and was opened for writing; `flags` 0
-  truncate,       // path has `size` bytes now
-  write,          // `data` at `offset` of path
-  sync,           // file or directory
-  rename,         // path to other, which it replaces
-  exchange,       // path and other
-  link,           // other is another name of path
-  symlink,        // path is a link to other
-  remove,         // a file
-  mkdir,          //
-  rmdir,          //
-  print,          // `data` went to standard output
-  unknown,        // a call that the simulator does not know, named by path
+  create,    // path did not exist and was opened for writing; `flags` 0
+  truncate,  // path has `size` bytes now
+  write,     // `data` at `offset` of path
+  sync,      // file or directory
+  rename,    // path to other, which it replaces
+  exchange,  // path and other
+  link,      // other is another name of path
+  symlink,   // path is a link to other
+  remove,    // a file
+  mkdir,     //
+  rmdir,     //
+  print,     // `data` went to standard output
+  unknown,   // a call that the simulator does not know, named by path
 };
 
 /// Precedes path, other and data, without gaps between them.

@@ -24,8 +24,8 @@ ssize_t read_by(long number, const char* call, int file, void* to, std::size_t s
 }
 
 int stat_by(const char* call, int directory, const char* path, struct stat* to, int flags) {
-  if (is_active() && fails(Group::stat, call, path == nullptr || *path == '\0' ? Path(directory)
-                                                                               : Path(directory, path)))
+  if (is_active() &&
+      fails(Group::stat, call, path == nullptr || *path == '\0' ? Path(directory) : Path(directory, path)))
     return -1;
   return static_cast<int>(raw(SYS_newfstatat, directory, path, to, flags));
 }

@@ -9,6 +9,7 @@
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
+#include <ctime>
 #include <new>
 
 #include "faults/shim/internal.h"
@@ -20,19 +21,19 @@ struct Named {
   std::string_view name;
   int value;
 };
-constexpr Named kErrors[] = {{"EIO", EIO},       {"ENOSPC", ENOSPC}, {"EACCES", EACCES}, {"EMFILE", EMFILE},
-                             {"ENOMEM", ENOMEM}, {"EAGAIN", EAGAIN}, {"EINTR", EINTR},   {"EROFS", EROFS},
-                             {"EDQUOT", EDQUOT}};
+constexpr Named kErrors[] = {{"EIO", EIO},       {"ENOSPC", ENOSPC}, {"EACCES", EACCES},
+                             {"EMFILE", EMFILE}, {"ENOMEM", ENOMEM}, {"EAGAIN", EAGAIN},
+                             {"EINTR", EINTR},   {"EROFS", EROFS},   {"EDQUOT", EDQUOT}};
 constexpr Named kSignals[] = {{"KILL", SIGKILL}, {"TERM", SIGTERM}, {"INT", SIGINT}, {"HUP", SIGHUP}};
 
 struct Settings {
   bool chosen[kGroupCount] = {};
   std::int64_t at = 0;  // 0: never
-  bool lasting = false, halves = false;
+  bool lasting = false, halves = false, pauses = false;
   int error = 0, signal = 0;
   char under[PATH_MAX] = "";
   std::size_t below = 65536;
-  std::int64_t disk = -1;
+  std::int64_t disk = -1, pause = 100;
   int journal = -1;
   bool mine = false;  // the program is the one that is meant
 };
@@ -69,6 +70,7 @@ void read_groups(std::string_view text) {
 
 void read_effect(std::string_view text) {
   settings.halves = text == "short";
+  settings.pauses = text == "pause";
   for (const Named& e : kErrors) {
     if (e.name == text) settings.error = e.value;
   }
@@ -108,6 +110,7 @@ __attribute__((constructor)) void read_settings() {
   settings.lasting = number("MANTISSA_FAULT_LASTING", 0) != 0;
   settings.below = static_cast<std::size_t>(number("MANTISSA_FAULT_BELOW", 65536));
   settings.disk = number("MANTISSA_FAULT_DISK", -1);
+  settings.pause = number("MANTISSA_FAULT_PAUSE", 100);
   const std::string_view under = variable("MANTISSA_FAULT_UNDER");
   std::memcpy(settings.under, under.data(), std::min(under.size(), sizeof settings.under - 1));
   open_counts(variable("MANTISSA_FAULT_COUNTS"));
@@ -129,6 +132,11 @@ Verdict decide(Group group, const char* what, std::string_view where) {
   if (std::atomic_ref<std::int64_t>(counts->faults).fetch_add(1) == 0) {
     std::snprintf(counts->first.data(), counts->first.size(), "%s %.*s", what, static_cast<int>(where.size()),
                   where.data());
+  }
+  if (settings.pauses) {
+    const std::int64_t ms = settings.pause;
+    const timespec pause{ms / 1000, ms % 1000 * 1'000'000};
+    raw(SYS_nanosleep, &pause, nullptr);
   }
   if (settings.signal != 0) raw(SYS_kill, raw(SYS_getpid), settings.signal);
   return {settings.error, settings.halves};

@@ -3,15 +3,17 @@
 //
 // Settings are variables of the environment:
 //
-// MANTISSA_FAULT_CALLS=GROUP,…  groups whose calls are numbered together, from 1: see kGroups; `files` has all
+// MANTISSA_FAULT_CALLS=GROUP,…  groups whose calls are numbered together, from 1: see kGroups; `files` has
+// all
 //                               groups that act on files
 // MANTISSA_FAULT_AT=N           the fault happens at the N-th of these calls
 // MANTISSA_FAULT_LASTING=1      … and at all later ones
 // MANTISSA_FAULT_DOES=WHAT      EIO, ENOSPC, EACCES, EMFILE, ENOMEM, EAGAIN, EINTR: the call fails so;
 //                               short: a read or write handles half of its bytes; KILL, TERM, INT, HUP: the
-//                               process gets this signal before the call
-// MANTISSA_FAULT_UNDER=DIR      only calls on paths below DIR (absolute) count; no effect on memory and threads
-// MANTISSA_FAULT_BELOW=BYTES    only allocations of fewer bytes count (default: 65,536)
+//                               process gets this signal before the call; pause: it waits before the call
+// MANTISSA_FAULT_PAUSE=MS       milliseconds of `pause` (default: 100)
+// MANTISSA_FAULT_UNDER=DIR      only calls on paths below DIR (absolute) count; no effect on memory and
+// threads MANTISSA_FAULT_BELOW=BYTES    only allocations of fewer bytes count (default: 65,536)
 // MANTISSA_FAULT_DISK=BYTES     writes below DIR fail with ENOSPC once this many bytes were written
 // MANTISSA_FAULT_COUNTS=FILE    receives a Counts
 // MANTISSA_FAULT_JOURNAL=FILE   receives the records of journal.h

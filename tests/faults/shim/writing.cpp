@@ -68,7 +68,8 @@ std::int64_t place_of(int file) {
   return place;
 }
 
-// Writes `size` bytes by `put`, which gets the number of bytes that it may write. `data` is null for sendfile.
+// Writes `size` bytes by `put`, which gets the number of bytes that it may write. `data` is null for
+// sendfile.
 template <typename Put>
 ssize_t write_by(const char* call, int file, std::int64_t offset, std::size_t size, const void* data,
                  const Put& put) {
