@@ -1,6 +1,7 @@
 // The commands that write, on tiny inputs.
 #pragma once
 
+#include <algorithm>
 #include <fstream>
 #include <span>
 #include <string>
@@ -20,6 +21,7 @@ struct Command {
   std::vector<const char*> needs = {};  // commands that are run before it without faults
   bool stopped = false;                 // the last of these is killed in its middle
   bool prints = false;                  // what it prints is a result too
+  const char* foreign = nullptr;        // a file of the user in a folder that it writes
 };
 
 inline const std::vector<Command>& commands() {
@@ -40,7 +42,14 @@ inline const std::vector<Command>& commands() {
        "train run.toml --out r --overwrite",
        {"r"},
        {"train run.toml --out r --set optimizer.lr=1e-3"}},
-      {"train_adapter", "train lora.toml --out a", "train lora.toml --out a --resume", {"a"}},
+      {"train_adapter",
+       "train lora.toml --out a",
+       "train lora.toml --out a --resume",
+       {"a"},
+       {},
+       false,
+       false,
+       "a/notes.txt"},
       {"rl", "rl rl.toml --out l", "rl rl.toml --out l --resume", {"l"}},
       {"rl_program", "rl program.toml --out l", "rl program.toml --out l --resume", {"l"}},
       {"convert", "convert m c --dtype bf16", "convert m c --dtype bf16 --overwrite", {"c"}},
@@ -190,10 +199,19 @@ inline Ran kill_midway(const Machine& machine, const std::string& arguments) {
   return machine.run(arguments, {.calls = "sync", .at = whole.counts.numbered * 3 / 5, .does = "KILL"});
 }
 
+inline bool reads_model(const Command& command) {
+  std::vector<const char*> all = command.needs;
+  all.push_back(command.run);
+  return std::any_of(all.begin(), all.end(), [](std::string_view arguments) {
+    return has(arguments, " m ") || has(arguments, " m/") || has(arguments, "lora.toml");
+  });
+}
+
 /// Brings the folder to the state before a command.
 inline void prepare(const Machine& machine, const Command& command) {
   put_inputs(machine);
-  ASSERT_NO_FATAL_FAILURE(put_model(machine));
+  if (reads_model(command)) ASSERT_NO_FATAL_FAILURE(put_model(machine));
+  if (command.foreign != nullptr) put(machine.work() / command.foreign, "mine\n");
   for (std::size_t i = 0; i < command.needs.size(); ++i) {
     const std::string arguments = with_options(command.needs[i]);
     const bool killed = command.stopped && i + 1 == command.needs.size();

@@ -63,19 +63,30 @@ inline std::vector<Fault> points(const Counts& counts, std::int64_t most) {
   return all;
 }
 
+/// Returns whether a fault is a lack of space, memory or threads, which has exit code 1.
+inline bool is_exhausted(const Fault& fault) {
+  return fault.does == "ENOSPC" || fault.calls == "memory" || fault.calls == "thread" || fault.disk >= 0;
+}
+
 /// Runs a command with a fault, checks its end, and continues it. Returns what is wrong, if anything is.
 inline std::string run_with(const Prepared& prepared, const Fault& fault) {
   const Command& command = prepared.command();
   prepared.restore();
   const Ran ran = prepared.machine.run(with_options(command.run), fault);
   std::string wrong = complaint(ran, fault.does == "KILL" ? SIGKILL : 0);
+  if (wrong.empty() && is_exhausted(fault) && ran.code == 2)
+    wrong = "exit code 2, but what is missing is a resource of the machine";
   const Snapshot after = snapshot(prepared.machine.work());
   const Snapshot found = results(after, command.outputs);
-  // A process that was killed leaves its unfinished files, and so does one whose calls to remove them fail.
-  const bool leaves = ran.signal != 0 || ran.counts.faults > 0;
+  // A process that was killed leaves its unfinished files, and so does one that cannot remove them.
+  const bool cannot_remove =
+      ran.counts.faults > 0 && (fault.lasting || fault.calls == "open" || fault.calls == "list" ||
+                                fault.calls == "stat" || fault.calls == "remove");
+  const bool leaves = ran.signal != 0 || cannot_remove;
   if (wrong.empty()) wrong = foreign_difference(prepared.before(), after, command.outputs, leaves);
   if (wrong.empty() && ran.code == 0) {
-    wrong = difference(finished(prepared.expected()), finished(found));
+    wrong = leaves ? difference(finished(prepared.expected()), finished(found))
+                   : difference(prepared.expected(), found);
     if (wrong.empty() && command.prints && ran.out != prepared.printed()) wrong = "it prints " + ran.out;
     if (!wrong.empty()) wrong = "exit 0, but " + wrong;
   }
