@@ -210,7 +210,9 @@ inline bool reads_model(const Command& command) {
 /// Brings the folder to the state before a command.
 inline void prepare(const Machine& machine, const Command& command) {
   put_inputs(machine);
-  if (reads_model(command)) ASSERT_NO_FATAL_FAILURE(put_model(machine));
+  if (reads_model(command)) {
+    ASSERT_NO_FATAL_FAILURE(put_model(machine));
+  }
   if (command.foreign != nullptr) put(machine.work() / command.foreign, "mine\n");
   for (std::size_t i = 0; i < command.needs.size(); ++i) {
     const std::string arguments = with_options(command.needs[i]);
