@@ -63,8 +63,11 @@ class CrashDisk {
 
   void apply(const Record& r) {
     switch (r.action) {
-      case Action::create:
-        return enter(r.path, std::make_shared<Node>());
+      case Action::create: {
+        auto file = std::make_shared<Node>();
+        file->mode = file->synced_mode = static_cast<std::filesystem::perms>(r.offset);
+        return enter(r.path, file);
+      }
       case Action::truncate:
         node(r.path).resize(static_cast<std::size_t>(r.offset));
         return;
@@ -95,8 +98,12 @@ class CrashDisk {
       case Action::mkdir: {
         auto folder = std::make_shared<Node>();
         folder->is_folder = true;
+        folder->mode = folder->synced_mode = static_cast<std::filesystem::perms>(r.offset);
         return enter(r.path, folder);
       }
+      case Action::mode:
+        node(r.path).mode = static_cast<std::filesystem::perms>(r.offset);
+        return;
       case Action::print:
         printed_ += r.data;
         return;
@@ -130,11 +137,11 @@ class CrashDisk {
 
   struct Node {
     bool is_folder = false;
-    std::string target;                                          // of a link
-    std::string data, synced;                                    // now, and at the last fsync
-    std::string fresh;                                           // a 1 for each byte that was written since
-    Entries entries, synced_entries;                             // of a folder
-    std::filesystem::perms mode = std::filesystem::perms::none;  // of what was there before
+    std::string target;               // of a link
+    std::string data, synced;         // now, and at the last fsync
+    std::string fresh;                // a 1 for each byte that was written since
+    Entries entries, synced_entries;  // of a folder
+    std::filesystem::perms mode = std::filesystem::perms::none, synced_mode = mode;
 
     void resize(std::size_t size) {
       data.resize(size, '\0');
@@ -149,6 +156,7 @@ class CrashDisk {
       synced = data;
       fresh.assign(data.size(), '\0');
       synced_entries = entries;
+      synced_mode = mode;
     }
     const Entries& surviving_entries(Survival survival) const {
       return survival == Survival::strict ? synced_entries : entries;
@@ -226,7 +234,7 @@ class CrashDisk {
     } else {
       std::ofstream(to, std::ios::binary) << node.surviving_data(survival, seed);
     }
-    if (node.mode != std::filesystem::perms::none) std::filesystem::permissions(to, node.mode);
+    std::filesystem::permissions(to, survival == Survival::strict ? node.synced_mode : node.mode);
   }
 
   static void add_key(const Node& node, Survival survival, unsigned seed, std::string& all) {

@@ -111,8 +111,9 @@ class PowerLoss : public ::testing::TestWithParam<std::size_t> {
   }
 
   std::string last_call(std::size_t i) const {
-    constexpr const char* kActions[] = {"create",  "truncate", "write", "sync",  "rename", "exchange", "link",
-                                        "symlink", "remove",   "mkdir", "rmdir", "print",  "unknown"};
+    constexpr const char* kActions[] = {"create",   "truncate", "write",   "sync",   "rename",
+                                        "exchange", "link",     "symlink", "remove", "mkdir",
+                                        "rmdir",    "print",    "mode",    "unknown"};
     if (i == 0) return "none";
     const Record& r = journal[i - 1];
     return fmt::format("{} {} {}", kActions[static_cast<int>(r.action)], r.path, r.other);
@@ -126,7 +127,7 @@ class PowerLoss : public ::testing::TestWithParam<std::size_t> {
     const Snapshot found = snapshot(work);
     const std::vector<std::string>& outputs = prepared.command().outputs;
     if (ended) {
-      const std::string wrong = difference(prepared.expected(), results(found, outputs));
+      const std::string wrong = difference(finished(prepared.expected()), finished(results(found, outputs)));
       if (!wrong.empty()) return "exit 0 promised the result, but " + wrong;
     }
     std::string wrong = foreign_difference(prepared.before(), found, outputs, true);

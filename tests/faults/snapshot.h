@@ -81,7 +81,9 @@ inline Snapshot results(const Snapshot& all, const std::vector<std::string>& out
     if (testing::has(path, "tfevents")) continue;
     if (std::smatch m; std::regex_search(path, m, std::regex("/state/(step-\\d+)(?=$|/)")) && m[1] != newest)
       continue;
-    std::string text = contents;
+    // The sticky bit marks what is being written, and may stay where a process was killed.
+    std::string text = std::regex_replace(contents.substr(0, 12), std::regex("^(file|folder) 1"), "$1 ") +
+                       contents.substr(std::min<std::size_t>(contents.size(), 12));
     const std::string name = path.substr(path.rfind('/') + 1);
     if (name == "metrics.jsonl") text = testing::timeless(text);
     if (name == "plan.txt" || name == "report.html") text.resize(std::min<std::size_t>(text.size(), 12));

@@ -35,6 +35,8 @@ inline std::vector<Fault> variants(Group group) {
       return {one("EIO"), one("KILL"), one("EACCES", true), one("INT")};
     case Group::mkdir:
       return {one("ENOSPC"), one("EACCES"), one("KILL")};
+    case Group::mode:
+      return {one("EIO"), one("KILL"), one("EACCES", true)};
     case Group::lock:
       return {one("EIO"), one("EINTR"), one("ENOMEM")};
     case Group::memory:

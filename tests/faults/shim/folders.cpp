@@ -134,8 +134,31 @@ int remove(const char* path) {
 }
 
 int mkdirat(int directory, const char* path, mode_t mode) {
-  return change(Group::mkdir, "mkdir", Action::mkdir, Path(directory, path),
-                [&] { return raw(SYS_mkdirat, directory, path, mode); });
+  if (!is_active()) return static_cast<int>(raw(SYS_mkdirat, directory, path, mode));
+  const Path made(directory, path);
+  if (fails(Group::mkdir, "mkdir", made)) return -1;
+  const Recorded recorded;
+  const int result = static_cast<int>(raw(SYS_mkdirat, directory, path, mode));
+  if (result == 0 && is_watched(made.view())) recorded.add(Action::mkdir, made.view(), "", mode_of(made));
+  return result;
+}
+
+int fchmod(int file, mode_t mode) {
+  return change(Group::mode, "fchmod", Action::mode, Path(file), Path(std::string_view()), mode,
+                [&] { return raw(SYS_fchmod, file, mode); });
+}
+
+int fchmodat(int directory, const char* path, mode_t mode, int flags) {
+  if (flags != 0) {  // the system call has none
+    errno = ENOTSUP;
+    return -1;
+  }
+  return change(Group::mode, "chmod", Action::mode, Path(directory, path), Path(std::string_view()), mode,
+                [&] { return raw(SYS_fchmodat, directory, path, mode); });
+}
+
+int chmod(const char* path, mode_t mode) {
+  return fchmodat(AT_FDCWD, path, mode, 0);
 }
 
 int mkdir(const char* path, mode_t mode) {

@@ -54,6 +54,8 @@ class Recorded {
            const void* data = nullptr, std::size_t size = 0) const;
 };
 bool has_journal();
+/// Returns the mode of what a path names, without its kind.
+std::int64_t mode_of(const Path& path);
 
 /// A system call by its number; sets errno.
 template <typename... Arguments>

@@ -6,8 +6,8 @@
 namespace mantissa::faults {
 
 enum class Action : std::uint32_t {
-  create,    // path did not exist and was opened for writing; `flags` 0
-  truncate,  // path has `size` bytes now
+  create,    // path did not exist and was opened for writing; `offset`: its mode
+  truncate,  // path has `offset` bytes now
   write,     // `data` at `offset` of path
   sync,      // file or directory
   rename,    // path to other, which it replaces
@@ -15,9 +15,10 @@ enum class Action : std::uint32_t {
   link,      // other is another name of path
   symlink,   // path is a link to other
   remove,    // a file
-  mkdir,     //
+  mkdir,     // `offset`: its mode
   rmdir,     //
   print,     // `data` went to standard output
+  mode,      // `offset`: the new mode of path
   unknown,   // a call that the simulator does not know, named by path
 };
 

@@ -1,4 +1,6 @@
 // Absolute paths, without allocations.
+#include <sys/stat.h>
+
 #include <cstring>
 
 #include "faults/shim/internal.h"
@@ -71,6 +73,14 @@ void Path::normalise() {
   }
   if (out == 0 && text[0] == '/') out = 1;
   text[out] = '\0';
+}
+
+std::int64_t mode_of(const Path& path) {
+  const int saved = errno;
+  struct stat status {};
+  raw(SYS_newfstatat, AT_FDCWD, path.text, &status, AT_SYMLINK_NOFOLLOW);
+  errno = saved;
+  return status.st_mode & 07777;
 }
 
 }  // namespace mantissa::faults

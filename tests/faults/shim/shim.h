@@ -41,6 +41,7 @@ enum class Group : int {
   truncate,  // ftruncate, truncate, fallocate, posix_fallocate
   remove,    // unlink, unlinkat, rmdir, remove
   mkdir,     // mkdir, mkdirat
+  mode,      // chmod, fchmod, fchmodat
   lock,      // flock, and the locks of fcntl
   memory,    // malloc, calloc, realloc, aligned_alloc, posix_memalign; operator new calls these
   thread,    // pthread_create
@@ -49,8 +50,8 @@ enum class Group : int {
 
 inline constexpr std::size_t kGroupCount = static_cast<std::size_t>(Group::count);
 inline constexpr std::array<std::string_view, kGroupCount> kGroups = {
-    "open", "read",     "write",  "sync",  "rename", "list",   "stat",
-    "map",  "truncate", "remove", "mkdir", "lock",   "memory", "thread"};
+    "open",     "read",   "write", "sync", "rename", "list",   "stat",  "map",
+    "truncate", "remove", "mkdir", "mode", "lock",   "memory", "thread"};
 
 /// What the shim leaves behind, also of a process that was killed.
 struct Counts {

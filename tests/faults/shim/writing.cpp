@@ -23,7 +23,7 @@ bool exists(const Path& path) {
 
 // Records what an open did: it may create the file, or empty it.
 void record_open(const Recorded& recorded, const Path& path, bool existed, bool emptied) {
-  if (!existed) recorded.add(Action::create, path.view());
+  if (!existed) recorded.add(Action::create, path.view(), "", mode_of(path));
   if (existed && emptied) recorded.add(Action::truncate, path.view());
 }
 
