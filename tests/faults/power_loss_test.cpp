@@ -16,11 +16,25 @@ struct Scenario {
   const char* command;
   int terminated = 0;
 };
-constexpr Scenario kScenarios[] = {{"train"},           {"train", 4},      {"train_into_new_folders"},
-                                   {"resume"},          {"train_adapter"}, {"rl_program"},
-                                   {"rl_program", 5},   {"convert"},       {"convert_overwrite"},
-                                   {"convert_gguf"},    {"merge"},         {"data_shard"},
-                                   {"tokenizer_train"}, {"compare"},       {"init"}};
+constexpr Scenario kScenarios[] = {{"train"},
+                                   {"train", 4},
+                                   {"train_into_new_folders"},
+                                   {"resume"},
+                                   {"train_overwrite"},
+                                   {"train_adapter"},
+                                   {"rl_program"},
+                                   {"rl_program", 5},
+                                   {"convert"},
+                                   {"convert_overwrite"},
+                                   {"convert_file"},
+                                   {"convert_gguf"},
+                                   {"merge"},
+                                   {"data_shard"},
+                                   {"data_kk"},
+                                   {"trace"},
+                                   {"tokenizer_train"},
+                                   {"compare"},
+                                   {"init"}};
 
 const Command& command_of(const Scenario& scenario) {
   for (const Command& command : commands()) {
