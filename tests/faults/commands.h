@@ -135,9 +135,11 @@ inline void put(const fs::path& file, const std::string& text) {
   std::ofstream(file, std::ios::binary) << text;
 }
 
+/// A tiny model. The machine is measured fastest for this policy.
 inline std::string model_section() {
   return "[model]\nhidden_size = 16\nintermediate_size = 24\nnum_hidden_layers = 1\n"
-         "num_attention_heads = 2\nvocab_size = 256\ntie_word_embeddings = true\n";
+         "num_attention_heads = 2\nvocab_size = 256\ntie_word_embeddings = true\n"
+         "[precision]\npolicy = \"32-true\"\n";
 }
 
 inline std::string rl_config(const std::string& reward) {
@@ -161,8 +163,8 @@ inline void put_inputs(const Machine& machine) {
       "[schedule]\nwarmup_steps = 2\n[checkpoint]\ninterval = 2\nkeep = 2\n"
       "[log]\nhealth_interval = 2\nobserve = \"*mlp*\"\nobserve_interval = 2\n";
   put(work / "run.toml", "[run]\nsteps = 6\n" + model_section() + training);
-  put(work / "lora.toml",
-      "[run]\nsteps = 2\n[model]\npath = \"m\"\n" + training + "[adapter]\nkind = \"lora\"\nrank = 2\n");
+  put(work / "lora.toml", "[run]\nsteps = 2\n[model]\npath = \"m\"\n[precision]\npolicy = \"32-true\"\n" +
+                              training + "[adapter]\nkind = \"lora\"\nrank = 2\n");
   put(work / "rl.toml", rl_config("regex:[a-m]"));
   put(work / "program.toml", rl_config("program:sh program.sh"));
   // Its rewards depend on its position.

@@ -238,6 +238,8 @@ class CrashDisk {
   }
 
   static void add_key(const Node& node, Survival survival, unsigned seed, std::string& all) {
+    const auto mode = survival == Survival::strict ? node.synced_mode : node.mode;
+    all += std::to_string(static_cast<unsigned>(mode)) + " ";
     if (node.is_folder) {
       for (const auto& [entry, child] : node.surviving_entries(survival)) {
         all += "/" + entry + "(";
