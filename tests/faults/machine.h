@@ -33,6 +33,7 @@ struct Fault {
   bool lasting = false;
   std::int64_t disk = -1;   // bytes that can be written; -1: any number
   int pause = 100;          // milliseconds
+  std::string under = {};   // only calls on this file or folder of `work`; empty: all of it
   fs::path journal = {};    // file that receives the journal; empty: none
   std::string limits = {};  // a command that starts the program, such as `prlimit --nofile=20`
 };
@@ -117,7 +118,8 @@ class Machine : FoldersInMemory {
   fs::path file(const std::string& name, const std::string& tag) const { return root_ / (name + tag); }
 
   std::string script(const std::string& arguments, const Fault& fault, const std::string& tag) const {
-    std::string variables = "LD_PRELOAD=" MANTISSA_FAULT_SHIM " MANTISSA_FAULT_UNDER=" + work().string();
+    std::string variables = "LD_PRELOAD=" MANTISSA_FAULT_SHIM " MANTISSA_FAULT_UNDER=" +
+                            (fault.under.empty() ? work() : work() / fault.under).string();
     variables += " MANTISSA_FAULT_COUNTS=" + file("counts", tag).string();
     if (!fault.calls.empty())
       variables += fmt::format(" MANTISSA_FAULT_CALLS={} MANTISSA_FAULT_AT={} MANTISSA_FAULT_DOES={}",

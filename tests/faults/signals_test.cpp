@@ -66,6 +66,21 @@ TEST_P(SlowSignals, AtAnyTimeLeaveARunThatContinuesForLong) {
 INSTANTIATE_TEST_SUITE_P(Slow, SlowSignals,
                          ::testing::Values("train", "rl_program", "resume", "train_adapter"), run_name);
 
+/// The rewards depend on the number of responses that were scored before.
+TEST(TerminatedRollout, IsScoredAgainFromItsPosition) {
+  Prepared prepared(command_named("rl_program"));
+  ASSERT_NO_FATAL_FAILURE(prepared.prepare());
+  Fault fault{.calls = "write", .at = 1, .does = "TERM", .under = "l/samples.jsonl"};
+  for (;; ++fault.at) {
+    prepared.restore();
+    const Ran ran = prepared.machine.run(with_options(prepared.command().run), fault);
+    ASSERT_EQ(complaint(ran), "") << ran.err;
+    if (ran.counts.faults == 0) break;
+    EXPECT_EQ(prepared.continued(), "") << "terminated at write " << fault.at << " of samples.jsonl";
+  }
+  EXPECT_GT(fault.at, 2);
+}
+
 /// Two processes that are started with one output.
 struct Pair {
   const char* name;

@@ -22,7 +22,8 @@ inline std::vector<Fault> variants(Group group) {
     case Group::read:
       return {one("EIO"), one("short"), one("EINTR"), one("EIO", true), one("short", true)};
     case Group::write:
-      return {one("ENOSPC", true), one("EIO"), one("short"), one("KILL"), one("EINTR"), one("ENOSPC")};
+      return {one("ENOSPC", true), one("EIO"),    one("short"), one("KILL"),
+              one("EINTR"),        one("ENOSPC"), one("TERM")};
     case Group::sync:
       return {one("EIO"), one("KILL"), one("ENOSPC"), one("EIO", true), one("TERM"), one("EINTR")};
     case Group::rename:
