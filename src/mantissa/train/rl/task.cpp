@@ -83,6 +83,9 @@ class RlTask final : public train::Task {
       std::optional<Experience> next = collect(rollout, step, stop);
       if (!next) return std::nullopt;
       experience_ = std::move(*next);
+      scored_before_ = scored_;
+      scored_ = rule().position();
+      collected_for_ = step;
     }
     const std::int64_t epoch = nth / config_.rl.minibatches, part = nth % config_.rl.minibatches;
     std::vector<std::size_t> order = rows_of_step(rollout, epoch, part * items, items);
@@ -108,7 +111,9 @@ class RlTask final : public train::Task {
     const auto made = respond(prompts, {.samples = 1, .first = 0, .greedy = true, .when = when}, stop);
     if (!made) return {};
     const auto samples = score(prompts, 1, *made, when, stop);
-    return samples ? metrics_of(*samples, 1) : std::vector<Metric>();
+    if (!samples) return {};
+    scored_ = rule().position();
+    return metrics_of(*samples, 1);
   }
 
   std::vector<const plan::Program*> begin_part(std::int64_t step) override {
@@ -157,9 +162,11 @@ class RlTask final : public train::Task {
   }
   bool repeats() const override { return !config_.rl.reward.starts_with("program:"); }
 
-  train::TaskState save() const override {
+  train::TaskState save(std::int64_t step) const override {
     train::TaskState state;
-    state.counters["scored"] = static_cast<std::uint64_t>(rule_ == nullptr ? scored_ : rule_->position());
+    // A rollout for the next step, which a stop interrupted, will be scored again.
+    state.counters["scored"] =
+        static_cast<std::uint64_t>(collected_for_ == step + 1 ? scored_before_ : scored_);
     rl::save(experience_, state);
     return state;
   }
@@ -168,6 +175,7 @@ class RlTask final : public train::Task {
     experience_ = rl::restore(state);
     const auto scored = state.counters.find("scored");
     scored_ = scored == state.counters.end() ? 0 : static_cast<std::int64_t>(scored->second);
+    collected_for_ = 0;
     rule_.reset();
   }
 
@@ -349,7 +357,9 @@ class RlTask final : public train::Task {
   std::optional<train::LogProbs> old_;  // under the policy in training, if it is not that of sampling
   std::optional<train::Reference> reference_;
   std::unique_ptr<reward::Rule> rule_;
-  std::int64_t scored_ = 0;  // samples that a reward program has scored, in a restored state
+  // The samples that a reward program has scored, for rollouts and validations that were completed; before
+  // the last rollout; and the first optimizer step on that rollout.
+  std::int64_t scored_ = 0, scored_before_ = 0, collected_for_ = 0;
   std::int64_t part_ = 0;    // the first step of the part of the run
   Experience experience_;
   std::string name_ = "the prompts";

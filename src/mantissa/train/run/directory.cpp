@@ -262,7 +262,7 @@ void save(train::Trainer& trainer, const std::filesystem::path& out, double loss
       };
     }
   }
-  const train::TaskState task = trainer.task().save();
+  const train::TaskState task = trainer.task().save(trainer.step());
   for (const auto& [name, value] : task.counters) header.rng.emplace(std::string(kTaskPrefix) + name, value);
   for (const auto& [name, tensor] : task.tensors)
     tensors.push_back({std::string(kTaskPrefix) + name, tensor.dtype, tensor.shape, tensor.bytes, {}});

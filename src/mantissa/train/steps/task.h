@@ -77,7 +77,8 @@ class Task {
   /// Returns the passes of other programs that step() runs, for forecasts of time.
   virtual std::vector<forecast::OtherPass> passes() const { return {}; }
 
-  virtual TaskState save() const { return {}; }
+  /// Returns the state after `step` steps, also if a stop interrupted the next one.
+  virtual TaskState save(std::int64_t /*step*/) const { return {}; }
   /// Restores the state that save() returned after `step` steps. Throws FileError if it is not one.
   virtual void restore(std::int64_t /*step*/, const TaskState& /*state*/) {}
 

@@ -354,7 +354,8 @@ std::optional<Validation> Trainer::validate(const std::stop_token& stop) {
     }
     std::ranges::move(outcome.metrics, std::back_inserter(result.metrics));
   }
-  if (stop.stop_requested() || (!result.loss && result.metrics.empty())) return std::nullopt;
+  // A stop after the last measurement leaves it complete: a reward program has counted its samples.
+  if (!result.loss && result.metrics.empty()) return std::nullopt;
   return result;
 }
 
