@@ -196,6 +196,11 @@ find src/mantissa -name '*.h' -o -name '*.cpp' | sort | awk -v write="$write" '
   }
 
   # Holds state that outlives a call? Constants of the C library and of references do not count.
+  function code_of_files(text) {
+    text = " " code(text)
+    return text ~ /(std::filesystem|[^A-Za-z0-9_]fs)::(exists|is_[a-z_]+|remove|remove_all|rename|create_[a-z_]+|copy[a-z_]*|[a-z_]*directory_iterator|file_size|resize_file|status|symlink_status|equivalent)[^A-Za-z0-9_]/ ||
+      text ~ /[^A-Za-z0-9_](ifstream|ofstream|fstream|fopen|error_code)[^A-Za-z0-9_]/
+  }
   function code_of_global(text) {
     sub(/\/\/.*/, "", text)
     if (text ~ /^[ \t]*(static[ \t]+)?(inline[ \t]+)?const(expr)?[ \t]/ || text ~ /static[ \t]+(inline[ \t]+)?const(expr)?[ \t]/) return 0
@@ -225,6 +230,9 @@ find src/mantissa -name '*.h' -o -name '*.cpp' | sort | awk -v write="$write" '
         fault(number, "distinguish ops by their traits (engine/graph/op.h), not by name")
       if (room != "runtime" && may(room, "runtime") && file !~ /forecast\/format_costs\.cpp$/ && code_of_device(line))
         fault(number, "reach memory and kernels through runtime::Device and runtime::Session")
+      # What the system tells about itself (/proc, /dev) decides nothing.
+      if (room != "disk" && file !~ /runtime\/(surroundings|process)\.cpp$/ && code_of_files(line))
+        fault(number, "reach files through core/disk, where an error is never absence")
       if (room == "cli") continue
       if (file !~ /(kernels\/guard_count\.(cpp|h)|forecast\/measure_machine\.cpp|kernels\/cpu\/tiles\/model_tiles\.h)$/ && code_of_global(line))
         fault(number, "no mutable globals: pass it, or name the file here and in docs/architecture.md")
