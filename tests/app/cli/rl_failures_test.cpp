@@ -35,7 +35,7 @@ TEST_F(Rl, ARunThatStopsInItsFirstValidationIsReplayedToo) {
   EXPECT_TRUE(has(r.err, "validation before the first step: the response to held-out puzzle")) << r.err;
   EXPECT_TRUE(has(r.err, "fix (tested)") && has(r.err, "--resume --precision 32-true")) << r.err;
   EXPECT_EQ(run("r", "--resume --precision 32-true" + options).code, 0) << read_all(folder / "err");
-  const Result e = mantissa(folder, "eval r --precision 16-true");
+  const Result e = mantissa(folder, "eval r --allow-programs --precision 16-true");
   EXPECT_EQ(e.code, 1) << e.out;
   EXPECT_TRUE(has(e.err, "eval: the response to held-out puzzle")) << e.err;
 }
@@ -110,6 +110,29 @@ TEST_F(Rl, RefusesWhatDoesNotFit) {
   EXPECT_TRUE(has(refusal("rl run.toml --out x --set rl.rollout_precision=bf16-mixed --set adapter.kind=lora "
                           "--set model.path=b"),
                   "model"));
+}
+
+// A run or a config may come from somebody else.
+TEST_F(Rl, AProgramThatAConfigNamesRunsByPermissionAlone) {
+  put("", "", 1);
+  write(folder / "letters.sh", "touch ran\n" + read_all(folder / "letters.sh"));
+  const auto ran = [&] { return std::filesystem::remove(folder / "ran"); };
+  const char* needs = "rl.reward = \"program:sh letters.sh\": expected a permission to run this command";
+  EXPECT_TRUE(has(refusal("rl run.toml --out r"), needs));
+  EXPECT_TRUE(has(refusal("audit run.toml --out a"), needs));
+  EXPECT_TRUE(has(refusal("compare run.toml --precision 32-true,bf16-mixed --out c"), needs));
+  EXPECT_FALSE(ran());
+  EXPECT_FALSE(std::filesystem::exists(folder / "r"));
+  EXPECT_EQ(mantissa(folder, "rl run.toml --dry-run").code, 0);
+  EXPECT_FALSE(ran());
+  ASSERT_EQ(run("r", "--set data.validation=0.2").code, 0);
+  EXPECT_TRUE(ran());
+  EXPECT_TRUE(has(refusal("eval r"), needs));
+  EXPECT_FALSE(ran());
+  const Result named =
+      mantissa(folder, "rl run.toml --quiet --out n --set 'rl.reward=program:sh letters.sh'");
+  EXPECT_EQ(named.code, 0) << named.err;
+  EXPECT_TRUE(ran());
 }
 
 }  // namespace

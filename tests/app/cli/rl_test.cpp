@@ -30,7 +30,8 @@ TEST_F(Rl, EqualRewardsAreNotCalledLostUpdates) {
   EXPECT_TRUE(has(equal.out, "every gradient is 0, so no weight changes")) << equal.out;
   EXPECT_FALSE(has(equal.out + equal.err, "were lost")) << equal.out << equal.err;
   EXPECT_FALSE(has(equal.out + equal.err, "optimizer.lr=")) << equal.out << equal.err;
-  const Result audit = mantissa(folder, "audit run.toml --set optimizer.lr=3e-4 --out audit");
+  const Result audit =
+      mantissa(folder, "audit run.toml --allow-programs --set optimizer.lr=3e-4 --out audit");
   ASSERT_EQ(audit.code, 0) << audit.err;
   EXPECT_TRUE(has(audit.out, "are not informative: all responses have the same reward")) << audit.out;
   EXPECT_FALSE(has(audit.out, "no problem")) << audit.out;
@@ -58,7 +59,7 @@ TEST_F(Rl, SampledLogProbabilitiesAreThoseOfTrainingUnderEveryPolicy) {
 
 TEST_F(Rl, TheTableAndTensorBoardHaveTheRollouts) {
   put("kl_in = \"reward\"\nkl_coef = 0.1\nrollout_precision = \"bf16-mixed\"\n", "", 3);
-  const Result r = mantissa(folder, "rl run.toml --out r");
+  const Result r = mantissa(folder, "rl run.toml --allow-programs --out r");
   ASSERT_EQ(r.code, 0) << r.err;
   EXPECT_TRUE(
       has(r.out, "\n  step   reward  acc length       kl entropy mismatch   gnorm    tok/s     left\n"))
@@ -140,7 +141,8 @@ TEST_F(Rl, MoreStepsContinueARunOnPuzzlesAndTheNoteNamesWhatGrew) {
                   "18 separately)"),
         std::pair("14", "step 12: run.steps 12 -> 14; held-out prompts 18 -> 21 (the first 18 are")}) {
     const Result r =
-        mantissa(folder, std::string("rl run.toml --out r --resume --set run.steps=") + steps + held_out);
+        mantissa(folder, std::string("rl run.toml --allow-programs --out r --resume --set run.steps=") +
+                             steps + held_out);
     ASSERT_EQ(r.code, 0) << r.err;
     EXPECT_TRUE(has(r.out + r.err, note)) << r.out << r.err;
   }
@@ -202,7 +204,7 @@ TEST_F(Rl, AnAdaptersReferenceIsItsBase) {
   write(folder / "lora.toml",
         std::regex_replace(read_all(folder / "run.toml"), std::regex(R"(\[model\][^\[]*)"),
                            "[model]\npath = \"base/model\"\n[adapter]\nkind = \"lora\"\nrank = 2\n"));
-  const Result r = mantissa(folder, "rl lora.toml --quiet --out r --precision bf16-mixed");
+  const Result r = mantissa(folder, "rl lora.toml --allow-programs --quiet --out r --precision bf16-mixed");
   ASSERT_EQ(r.code, 0) << r.err;
   const std::vector<nlohmann::json> all = metrics("r");
   EXPECT_EQ(all[0]["kl"], 0.0);
@@ -243,7 +245,7 @@ TEST_F(Rl, ValidationBeforeTheFirstStepIsThatOfTheStart) {
     std::filesystem::copy(folder / "whole", folder / "parts", std::filesystem::copy_options::recursive);
     for (const char* later : {"4", "6", state ? "" : "2"})
       std::filesystem::remove_all(folder / ("parts/state/step-0000000" + std::string(later)));
-    const Result r = mantissa(folder, "rl run.toml --out parts --resume" + held_out);
+    const Result r = mantissa(folder, "rl run.toml --allow-programs --out parts --resume" + held_out);
     ASSERT_EQ(r.code, 0) << r.err;
     EXPECT_EQ(has(r.out + r.err, " 0 held-out:"), !state) << r.out << r.err;
     EXPECT_EQ(model("parts"), model("whole"));
@@ -258,7 +260,7 @@ TEST_F(Rl, EvalOfARunAnswersItsHeldOutPrompts) {
   ASSERT_EQ(run("r", "--set rl.reward=kk --set data.validation=0.9" + three).code, 0)
       << read_all(folder / "err");
   const nlohmann::json last = metrics("r").back();
-  Result r = mantissa(folder, "eval r --json");
+  Result r = mantissa(folder, "eval r --allow-programs --json");
   ASSERT_EQ(r.code, 0) << r.err;
   const nlohmann::json e = nlohmann::json::parse(r.out);
   EXPECT_EQ(e["prompts"], 5);
@@ -267,14 +269,14 @@ TEST_F(Rl, EvalOfARunAnswersItsHeldOutPrompts) {
   EXPECT_EQ(e["accuracy"], last["validation_accuracy"]);
   ASSERT_EQ(e["by_people"].size(), 2U);
   EXPECT_EQ(e["by_people"][0]["people"], 2);
-  r = mantissa(folder, "eval r --puzzles 3");
+  r = mantissa(folder, "eval r --allow-programs --puzzles 3");
   EXPECT_TRUE(has(r.out, "mean of 3 held-out prompts")) << r.out;
   EXPECT_TRUE(has(r.out, "2 people")) << r.out;
-  r = mantissa(folder, "eval r --precision 32-true,bf16-mixed");
+  r = mantissa(folder, "eval r --allow-programs --precision 32-true,bf16-mixed");
   EXPECT_TRUE(has(r.out, "reward") && has(r.out, "bf16-mixed")) << r.out << r.err;
   // A program does not say which responses are right.
   ASSERT_EQ(run("p", "--set data.validation=0.5" + three).code, 0) << read_all(folder / "err");
-  r = mantissa(folder, "eval p --json");
+  r = mantissa(folder, "eval p --allow-programs --json");
   ASSERT_EQ(r.code, 0) << r.err;
   EXPECT_FALSE(nlohmann::json::parse(r.out).contains("accuracy"));
   EXPECT_NEAR(nlohmann::json::parse(r.out)["reward"].get<double>(),

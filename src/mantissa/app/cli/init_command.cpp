@@ -10,6 +10,7 @@
 #include "mantissa/app/cli/download.h"
 #include "mantissa/app/cli/output.h"
 #include "mantissa/core/base/words.h"
+#include "mantissa/core/disk/file.h"
 #include "mantissa/core/disk/look.h"
 
 namespace mantissa::cli {
@@ -112,10 +113,9 @@ int init(const Arguments& a) {
     fmt::print("{}\n", nlohmann::ordered_json{{"file", out.string()}, {"next", {explain, run}}}.dump());
   } else if (!a.has("--quiet")) {
     const std::string needs = needs_of(task, model, source);
-    constexpr std::uintmax_t kQuick = 64U << 20;  // bytes of data that explain reads in about a second
-    std::error_code error;
-    const bool quick =
-        source.path.empty() || source.path == "kk" || fs::file_size(source.path, error) < kQuick;
+    constexpr std::uint64_t kQuick = 64U << 20;  // bytes of data that explain reads in about a second
+    const bool quick = source.path.empty() || disk::guess_kind(source.path) != disk::Kind::file ||
+                       disk::File::open_to_read(source.path).size() < kQuick;
     fmt::print("{}{}", told("wrote", out.string()), needs);
     if (task.source == "kk" && source.path.empty() && task.name != "rl")
       fmt::print("{}", told("data", "generated puzzles; --data FILES for your own text"));

@@ -1,7 +1,6 @@
 // The chat template and the special tokens of a model directory.
 #include <fmt/format.h>
 
-#include <fstream>
 #include <iterator>
 
 #include "mantissa/core/base/error.h"

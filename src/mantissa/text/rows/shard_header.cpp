@@ -3,7 +3,6 @@
 #include <fmt/format.h>
 
 #include <cerrno>
-#include <fstream>
 #include <string_view>
 #include <system_error>
 

@@ -360,7 +360,7 @@ class RlTask final : public train::Task {
   // The samples that a reward program has scored, for rollouts and validations that were completed; before
   // the last rollout; and the first optimizer step on that rollout.
   std::int64_t scored_ = 0, scored_before_ = 0, collected_for_ = 0;
-  std::int64_t part_ = 0;    // the first step of the part of the run
+  std::int64_t part_ = 0;  // the first step of the part of the run
   Experience experience_;
   std::string name_ = "the prompts";
 };
