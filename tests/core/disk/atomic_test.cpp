@@ -132,6 +132,17 @@ TEST_F(Atomic, SomebodyElsesNamesAreNeverTaken) {
   EXPECT_EQ(entries(), 4);
 }
 
+TEST_F(Atomic, NamesMayBeAsLongAsTheFileSystemAllows) {
+  const std::string name(255, 'n'), other = std::string(254, 'n') + "m";
+  AtomicFile file(folder / name), second(folder / other);
+  EXPECT_THROW(AtomicFile third(folder / name), FileError);
+  file.commit();
+  second.commit();
+  AtomicDirectory directory(folder / std::string(250, 'd'));
+  directory.commit();
+  EXPECT_EQ(entries(), 3);
+}
+
 TEST_F(Atomic, ANameHasOneWriter) {
   AtomicFile first(folder / "f");
   EXPECT_NE(message_of<FileError>([&] {

@@ -81,7 +81,7 @@ AtomicFile::AtomicFile(const Target& target)
     return;
   }
   if (is_unfinished_directory(folder_of(path_))) how_ = How::in_place;
-  beside_ = how_ == How::in_place ? path_ : with_suffix(path_, kPartial);
+  beside_ = how_ == How::in_place ? path_ : unfinished(path_);
   file_ = File(create_unfinished_file(beside_), beside_);
   if (how_ == How::beside && existing_ == Existing::keep && has_name(path_) && !is_empty_file(path_)) {
     ::unlink(beside_.c_str());
@@ -168,7 +168,7 @@ void remove_whole(const fs::path& directory, std::span<const std::string_view> k
   if (!disk::exists(directory)) return;
   check_replaceable(directory, known);
   mark_directory(directory);
-  const fs::path gone = with_suffix(without_slash(directory), kPartial);
+  const fs::path gone = unfinished(without_slash(directory));
   rename_to_new(directory, gone);
   remove_owned(gone, known);
 }
@@ -176,7 +176,7 @@ void remove_whole(const fs::path& directory, std::span<const std::string_view> k
 AtomicDirectory::AtomicDirectory(const fs::path& path, Existing existing,
                                  std::span<const std::string_view> known)
     : path_(without_slash(path)),
-      beside_(with_suffix(path_, kPartial)),
+      beside_(unfinished(path_)),
       existing_(existing),
       known_(known.begin(), known.end()),
       parents_(path_.parent_path()) {

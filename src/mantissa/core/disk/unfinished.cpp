@@ -8,6 +8,7 @@
 
 #include <algorithm>
 #include <cerrno>
+#include <cstdint>
 #include <set>
 #include <string>
 
@@ -136,6 +137,17 @@ int create(const std::filesystem::path& path, std::span<const std::string_view> 
 }
 
 }  // namespace
+
+std::filesystem::path unfinished(const std::filesystem::path& path) {
+  constexpr std::size_t kLongest = 255;  // NAME_MAX
+  std::string name = path.filename().string();
+  if (name.size() + kPartial.size() > kLongest) {
+    std::uint64_t hash = 0xcbf29ce484222325;  // FNV-1a: http://www.isthe.com/chongo/tech/comp/fnv/
+    for (const char c : name) hash = (hash ^ static_cast<unsigned char>(c)) * 0x100000001b3;
+    name = fmt::format("{}~{:016x}", name.substr(0, kLongest - kPartial.size() - 17), hash);
+  }
+  return path.parent_path() / (name + std::string(kPartial));
+}
 
 std::string final_name(const std::filesystem::path& path) {
   std::filesystem::path name;

@@ -1,6 +1,6 @@
 // What is being written, beside the name that it will have. Three marks tell what it is:
 //
-// - its name is the final one with ".partial";
+// - its name is the final one with ".partial" (unfinished());
 // - its sticky bit says that this program made it: the system sets it as the name appears, nothing else uses
 //   it on such names, and files without it are somebody else's;
 // - a lock on it says that a process is writing it. The system releases the lock of a process that dies, so
@@ -14,6 +14,10 @@
 namespace mantissa::disk {
 
 inline constexpr std::string_view kPartial = ".partial";
+
+/// Returns the unfinished name of `path`. A name that would become too long for the file system is cut, and gets
+/// a hash of the whole.
+std::filesystem::path unfinished(const std::filesystem::path& path);
 
 /// Returns `path` with the final names of its parts, for messages.
 std::string final_name(const std::filesystem::path& path);

@@ -5,6 +5,9 @@
 #include <algorithm>
 #include <cmath>
 #include <limits>
+#include <set>
+#include <string>
+#include <vector>
 
 #include "mantissa/core/base/error.h"
 #include "mantissa/core/base/words.h"
@@ -34,11 +37,16 @@ Json parse(std::string_view line) {
   if (const std::size_t zero = line.find('\0'); zero != line.npos)  // the parser would stop there
     refuse(line, fmt::format("is not JSON at byte {}", zero + 1));
   try {
-    const auto shallow = [&](int depth, Json::parse_event_t, Json&) {
+    std::vector<std::set<std::string>> keys;  // of the objects that are open
+    const auto check = [&](int depth, Json::parse_event_t event, Json& value) {
       if (depth > kMostNested) refuse(line, fmt::format("is nested more than {} deep", kMostNested));
+      if (event == Json::parse_event_t::object_start) keys.emplace_back();
+      if (event == Json::parse_event_t::object_end) keys.pop_back();
+      if (event == Json::parse_event_t::key && !keys.back().insert(value.get<std::string>()).second)
+        refuse(line, fmt::format("has two values of {}", in_quotes(value.get<std::string>())));
       return true;
     };
-    return Json::parse(line, shallow);
+    return Json::parse(line, check);
   } catch (const nlohmann::json::parse_error& e) {
     const bool infinite = line.find("NaN") != line.npos || line.find("Infinity") != line.npos;
     refuse(line, infinite ? "has NaN or Infinity, which JSON does not have and no reward may be"
