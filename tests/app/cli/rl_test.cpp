@@ -24,7 +24,7 @@ using testing::write;
 TEST_F(Rl, EqualRewardsAreNotCalledLostUpdates) {
   put("", "[log]\nhealth_interval = 1\n", 3);
   write(folder / "letters.sh", "#!/bin/sh\nwhile read -r line; do\n  echo '{\"reward\":1}'\ndone\n");
-  const std::string command = "rl run.toml --overwrite --set optimizer.lr=3e-4 --out r";
+  const std::string command = "rl run.toml --allow-programs --overwrite --set optimizer.lr=3e-4 --out r";
   const Result equal = mantissa(folder, command);
   ASSERT_EQ(equal.code, 0) << equal.err;
   EXPECT_TRUE(has(equal.out, "every gradient is 0, so no weight changes")) << equal.out;

@@ -104,8 +104,12 @@ class ComparisonTraining {
     std::unique_ptr<train::Trainer> trainer;
     try {
       trainer = trainer_for(run, steps);
-    } catch (const FileError&) {  // says nothing about the settings
-      throw;
+    } catch (const FileError& e) {
+      // Files that another run has read say nothing about the settings of this one.
+      const config::RunConfig& first = plan_.runs.front().config;
+      if (number_ == 1 || (run.config.data == first.data && run.config.model == first.model)) throw;
+      result.stopped = e.message();
+      return result;
     } catch (const ResourceError&) {
       throw;
     } catch (const Error& e) {
