@@ -98,18 +98,26 @@ TEST_F(Rl, ARewardProgramThatFailsInValidationIsAskedAgain) {
 
 TEST_F(Rl, RefusesWhatDoesNotFit) {
   EXPECT_TRUE(has(refusal("train run.toml --out x"), "mantissa rl run.toml"));
-  EXPECT_TRUE(has(refusal("rl run.toml --out x --set train.objective=sft"),
+  EXPECT_TRUE(has(refusal("rl run.toml --allow-programs --out x --set train.objective=sft"),
                   "train.objective is \"sft\". Fix: mantissa train"));
-  EXPECT_TRUE(has(refusal("rl run.toml --out x --set rl.samples_per_prompt=1"), "at least 2"));
-  EXPECT_TRUE(has(refusal("rl run.toml --out x --set rl.minibatches=5"), "must divide the 12 samples"));
-  EXPECT_TRUE(has(refusal("rl run.toml --out x --set batch.global_batch_size=8"), "= 12 sequences"));
-  EXPECT_TRUE(has(refusal("rl run.toml --out x --set rl.rollout_precision=fp7"), "rl.rollout_precision"));
-  EXPECT_TRUE(has(refusal("rl run.toml --out x --set rl.reference=none"), "rl.kl = \"none\""));
-  EXPECT_TRUE(has(refusal("rl run.toml --out x --set data.sequence_length=40"), "max_new_tokens"));
-  EXPECT_TRUE(has(refusal("rl run.toml --out x --set rl.algorithm=gppo"), "did you mean"));
-  EXPECT_TRUE(has(refusal("rl run.toml --out x --set rl.rollout_precision=bf16-mixed --set adapter.kind=lora "
-                          "--set model.path=b"),
-                  "model"));
+  EXPECT_TRUE(
+      has(refusal("rl run.toml --allow-programs --out x --set rl.samples_per_prompt=1"), "at least 2"));
+  EXPECT_TRUE(has(refusal("rl run.toml --allow-programs --out x --set rl.minibatches=5"),
+                  "must divide the 12 samples"));
+  EXPECT_TRUE(
+      has(refusal("rl run.toml --allow-programs --out x --set batch.global_batch_size=8"), "= 12 sequences"));
+  EXPECT_TRUE(has(refusal("rl run.toml --allow-programs --out x --set rl.rollout_precision=fp7"),
+                  "rl.rollout_precision"));
+  EXPECT_TRUE(
+      has(refusal("rl run.toml --allow-programs --out x --set rl.reference=none"), "rl.kl = \"none\""));
+  EXPECT_TRUE(
+      has(refusal("rl run.toml --allow-programs --out x --set data.sequence_length=40"), "max_new_tokens"));
+  EXPECT_TRUE(has(refusal("rl run.toml --allow-programs --out x --set rl.algorithm=gppo"), "did you mean"));
+  EXPECT_TRUE(has(
+      refusal(
+          "rl run.toml --allow-programs --out x --set rl.rollout_precision=bf16-mixed --set adapter.kind=lora "
+          "--set model.path=b"),
+      "model"));
 }
 
 // A run or a config may come from somebody else.

@@ -152,7 +152,7 @@ TEST_F(Rl, MoreStepsContinueARunOnPuzzlesAndTheNoteNamesWhatGrew) {
                   "data.sequence_length " + before + " -> " + length()));
   // A length that is given is room too, unless long prompts are skipped: then it chooses the prompts.
   const std::string longer =
-      "rl run.toml --quiet --out r --resume --set run.steps=15 --set data.sequence_length=900";
+      "rl run.toml --allow-programs --quiet --out r --resume --set run.steps=15 --set data.sequence_length=900";
   EXPECT_TRUE(has(refusal(longer + " --set data.truncate=skip" + held_out), "--resume: data."));
   EXPECT_EQ(mantissa(folder, longer + held_out).code, 0) << read_all(folder / "err");
 }

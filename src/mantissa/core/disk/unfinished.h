@@ -15,8 +15,8 @@ namespace mantissa::disk {
 
 inline constexpr std::string_view kPartial = ".partial";
 
-/// Returns the unfinished name of `path`. A name that would become too long for the file system is cut, and gets
-/// a hash of the whole.
+/// Returns the unfinished name of `path`. A name that would become too long for the file system is cut, and
+/// gets a hash of the whole.
 std::filesystem::path unfinished(const std::filesystem::path& path);
 
 /// Returns `path` with the final names of its parts, for messages.
