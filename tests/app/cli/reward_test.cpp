@@ -67,7 +67,7 @@ TEST_F(RewardCommand, FaultsAreOneMessage) {
   expect_refused("kkk --responses r.jsonl", "reward \"kkk\": expected kk, exact");
   expect_refused("'regex:(' --responses r.jsonl", "reward \"regex:(\": the pattern is invalid at byte 2");
   expect_refused("kk --responses no.jsonl", "no.jsonl");
-  expect_refused("kk --responses r.jsonl --timeout 0", "--timeout: must be above 0");
+  expect_refused("kk --responses r.jsonl --timeout 0", "--timeout 0: must be above 0");
   write(folder / "bad.jsonl", read_all(folder / "r.jsonl") + "{\"response\": 3}\n");
   expect_refused("kk --responses bad.jsonl", "bad.jsonl:5: \"response\" is of type number");
   write(folder / "cut.jsonl", read_all(folder / "r.jsonl") + "{\"response\": ");

@@ -283,7 +283,7 @@ TEST_F(NamedDeepSpeed, TheCommandLineWins) {
 TEST_F(NamedDeepSpeed, AFileThatIsNotThereNamesTheKey) {
   const std::string message = test::message_of<FileError>([&] { named(); });
   EXPECT_EQ(message.find((folder / "run.toml").string() +
-                         ":13: precision.deepspeed = " + (folder / "ds.json").string() + ": cannot be read"),
+                         ":13: precision.deepspeed = " + (folder / "ds.json").string() + ": is not a file"),
             0U)
       << message;
   EXPECT_THROW(named({"precision.deepspeed=3"}), FileError);

@@ -46,8 +46,7 @@ TEST_F(ConfigFile, IsReadFromDisk) {
 
 TEST_F(ConfigFile, ThatIsNotTextIsAnError) {
   EXPECT_EQ(file_error(dir_ / "none.toml"),
-            (dir_ / "none.toml").string() +
-                ": cannot be read: No such file or directory; give the path of a config file");
+            (dir_ / "none.toml").string() + ": there is no such file; check the path");
   EXPECT_EQ(file_error(dir_), dir_.string() + ": is a directory; give the path of a config file");
   const std::string name = (dir_ / "run.toml").string();
   EXPECT_EQ(file_error(write(std::string("\x7f"
@@ -55,7 +54,7 @@ TEST_F(ConfigFile, ThatIsNotTextIsAnError) {
                                          6))),
             name + ": expected a config, a TOML text, got binary data; give the path of a config file");
   EXPECT_EQ(file_error(write(std::string(2000000, '#'))),
-            name + ": is larger than 1 MiB, too large for a config; give the path of a config file");
+            name + ": has 2000000 bytes, but such a file has at most 1048576; check that it is the right file");
 }
 
 }  // namespace

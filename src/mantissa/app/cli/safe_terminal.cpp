@@ -33,8 +33,9 @@ std::size_t incomplete_at_end(std::string_view text) {
     if (length > n) return n;
     break;
   }
-  const std::size_t begin = text.find_last_of("\r\x1b");
+  std::size_t begin = text.find_last_of("\r\x1b");
   if (begin == std::string_view::npos) return 0;
+  if (begin > 0 && text[begin - 1] == '\r') --begin;  // "\r\x1b[K"
   const std::string_view end = text.substr(begin);
   const bool color = end == "\x1b" || (end.starts_with("\x1b[") && end.size() < 12 &&
                                        end.find_first_not_of("0123456789;", 2) == std::string_view::npos);
