@@ -254,8 +254,8 @@ Commands file_commands() {
        .run = loss_scale},
       {.name = "objective",
        .summary = "compute a post-training objective and its gradients from saved tensors, for comparison",
-       .positionals = {{"ppo|grpo|dr-grpo|reinforce++|reinforce++-baseline|rloo|dpo|reward",
-                        "the objective"}},
+       .positionals = {{"OBJECTIVE",
+                        "ppo, grpo, dr-grpo, reinforce++, reinforce++-baseline, rloo, dpo or reward"}},
        .details = "Requires --in and --out. Tensors of [N, T]: log_probs, old_log_probs, ref_log_probs, "
                   "mask, values, old_values, rewards (or [N]); groups [N]. dpo: rows 2i are chosen, rows "
                   "2i + 1 rejected. reward: scores [N] in such pairs, margin [N/2].",
