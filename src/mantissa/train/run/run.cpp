@@ -153,7 +153,7 @@ class Run {
     const kernels::GuardCount guarded_before = kernels::guard_count();
     result.first_loss = last_loss_;
     if (trainer_.step() == 0 && trainer_.task().measures_start()) validate(journal);
-    if (validates_) {  // a stop came between the step of the state and its validation
+    if (validates_ && is_due(saved_)) {  // a stop came between the step of the state and its validation
       validate(journal);
       if (!stop_.stop_requested()) save_state();
     }
@@ -170,8 +170,8 @@ class Run {
       last_overflow_ = r->overflow;
       journal.write(*r);
       tell_step(*r, start, ++result.steps_here);
-      validates_ = is_due(r->step);
-      if (validates_) {
+      validates_ = is_due(r->step) || r->step == config_.run.steps;
+      if (is_due(r->step)) {
         validate(journal);
         if (!stop_.stop_requested()) save_state();
       }
@@ -319,9 +319,14 @@ class Run {
 
   /// Completes a run. Leaves result.model empty if a stop came before writing the model.
   void finish(Result& result, Journal& journal) {
+    const bool is_due = validates_;
     result.validation = validate(journal);
     if (stop_.stop_requested()) return;
-    save_unsaved();
+    if (is_due) {
+      save_state();  // also in place of one without this validation
+    } else {
+      save_unsaved();
+    }
     if (!std::isfinite(last_loss_) && config_.run.on_nonfinite != "continue") stop_at_last_loss();
     result.model = kept_.result();
     result.model_format = *config_.policy.fields().checkpoint;
