@@ -16,6 +16,7 @@ HeldOutAnswers answer_held_out(const config::RunConfig& config, const weights::M
                                const precision::Policy& policy, std::int64_t count,
                                const runtime::Device& device, const std::stop_token& stop) {
   constexpr std::int64_t kMostStreams = 16;
+  check_allowed(config);
   Prepared p = prepare(config, source.config);
   const std::int64_t held_out = p.prompts->held_out_count();
   if (held_out == 0) {

@@ -310,8 +310,8 @@ class Run {
 
   std::optional<train::Validation> validate(Journal& journal) {
     std::optional<train::Validation> validation = validated(journal);
+    if (validation || !stop_.stop_requested()) validates_ = false;  // there may be no held-out data
     if (!validation) return validation;
-    validates_ = false;
     journal.write_validation(trainer_.step(), *validation);
     if (events_.on_validation) events_.on_validation(trainer_.step(), *validation);
     return validation;
@@ -319,10 +319,10 @@ class Run {
 
   /// Completes a run. Leaves result.model empty if a stop came before writing the model.
   void finish(Result& result, Journal& journal) {
-    const bool is_due = validates_;
+    const bool due = validates_;
     result.validation = validate(journal);
     if (stop_.stop_requested()) return;
-    if (is_due) {
+    if (due) {
       save_state();  // also in place of one without this validation
     } else {
       save_unsaved();
