@@ -16,13 +16,13 @@ HeldOutAnswers answer_held_out(const config::RunConfig& config, const weights::M
                                const precision::Policy& policy, std::int64_t count,
                                const runtime::Device& device, const std::stop_token& stop) {
   constexpr std::int64_t kMostStreams = 16;
-  check_allowed(config);
   Prepared p = prepare(config, source.config);
   const std::int64_t held_out = p.prompts->held_out_count();
   if (held_out == 0) {
     throw ConfigError(
         "data.validation is 0: no prompts are held out. Fix: --set data.validation=FILES with other prompts");
   }
+  check_allowed(config);
   std::vector<data::Prompt> prompts;
   std::vector<rollout::Request> requests;
   for (std::int64_t i = 0; i < (count > 0 ? std::min(count, held_out) : held_out); ++i) {
