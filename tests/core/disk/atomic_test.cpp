@@ -63,6 +63,13 @@ TEST_F(Atomic, FilesOfOneResultAreReplacedTogetherOrNotAtAll) {
   write_files_atomic(folder, {{"a", "new"}, {"b", "also"}});
   write_files_atomic(folder / "c" / "d", {{"a", "new"}});
   EXPECT_EQ(contents_of(folder / "c" / "d" / "a"), "new");
+  EXPECT_EQ(owned_names(folder / "c" / "d"), (std::set<std::string>{"a"}));
+  write_files_atomic(folder / "c" / "d", {{"e", "newer"}});
+  EXPECT_FALSE(std::filesystem::exists(folder / "c" / "d" / "a")) << "the directory is replaced as a whole";
+  put(folder / "c" / "d" / "notes", "a user's");
+  write_files_atomic(folder / "c" / "d", {{"e", "newest"}});
+  EXPECT_EQ(contents_of(folder / "c" / "d" / "notes"), "a user's");
+  EXPECT_EQ(contents_of(folder / "c" / "d" / "e"), "newest");
   EXPECT_EQ(contents_of(folder / "a"), "new");
   EXPECT_EQ(contents_of(folder / "b"), "also");
 }

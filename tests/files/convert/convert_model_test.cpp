@@ -76,7 +76,9 @@ TEST_F(ConvertModel, ReplacesOnlyModels) {
             std::string::npos);
   fs::create_directories(folder / "home");
   put(folder / "home/letter", "dear");
-  EXPECT_NE(message_of<FileError>([&] { run(model(), folder / "home", {}, true); }).find("home: is not replaced: it has no .mantissa.json"),
+  EXPECT_NE(message_of<FileError>([&] {
+              run(model(), folder / "home", {}, true);
+            }).find("home: is not replaced: it has no .mantissa.json"),
             std::string::npos);
   EXPECT_EQ(contents_of(folder / "home/letter"), "dear");
   fs::create_directories(folder / "empty");

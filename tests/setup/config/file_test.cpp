@@ -53,8 +53,9 @@ TEST_F(ConfigFile, ThatIsNotTextIsAnError) {
                                          "ELF\0\0",
                                          6))),
             name + ": expected a config, a TOML text, got binary data; give the path of a config file");
-  EXPECT_EQ(file_error(write(std::string(2000000, '#'))),
-            name + ": has 2000000 bytes, but such a file has at most 1048576; check that it is the right file");
+  EXPECT_EQ(
+      file_error(write(std::string(2000000, '#'))),
+      name + ": has 2000000 bytes, but such a file has at most 1048576; check that it is the right file");
 }
 
 }  // namespace

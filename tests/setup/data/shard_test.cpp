@@ -113,7 +113,8 @@ TEST_F(Shards, ReplaceOnlyShardsAndOnlyOnRequest) {
   ShardOptions o = options();
   o.out = files.path("");
   o.overwrite = true;
-  EXPECT_TRUE(text::has(error_of<FileError>([&] { write_shards(o); }), "is not replaced: it has no .mantissa.json"));
+  EXPECT_TRUE(
+      text::has(error_of<FileError>([&] { write_shards(o); }), "is not replaced: it has no .mantissa.json"));
   o = options();
   o.out = files.path("again");
   o.files = {files.path("out/shard-00000.bin")};

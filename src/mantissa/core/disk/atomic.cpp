@@ -151,8 +151,30 @@ void NewDirectories::remove() const {
   for (const fs::path& directory : created_) ::rmdir(directory.c_str());  // fails for one that is not empty
 }
 
+namespace {
+
+/// Returns true if `directory` is absent, or may be replaced as a whole: it holds nothing but what it lists.
+bool is_whole(const fs::path& directory, Existing existing) {
+  if (!has_name(directory)) return true;
+  if (existing == Existing::keep || is_link(directory) || owned_names(directory).empty()) return false;
+  if (::access(folder_of(without_slash(directory)).c_str(), W_OK) != 0) return false;
+  try {
+    check_replaceable(directory);
+  } catch (const FileError&) {
+    return false;
+  }
+  return true;
+}
+
+}  // namespace
+
 void write_files_atomic(const fs::path& directory, std::initializer_list<NamedText> files,
                         Existing existing) {
+  if (is_whole(directory, existing)) {
+    AtomicDirectory whole(directory, existing);
+    for (const NamedText& f : files) write_file_atomic(whole.beside() / f.name, f.text);
+    return whole.commit();
+  }
   NewDirectories created(directory);
   std::vector<std::unique_ptr<AtomicFile>> written;
   for (const NamedText& f : files) {

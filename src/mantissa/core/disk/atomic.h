@@ -89,8 +89,9 @@ class NewDirectories {
   std::vector<std::filesystem::path> created_;  // the innermost first
 };
 
-/// Replaces several files of one result in `directory`, which is created if it is missing. All are written
-/// before the first one is replaced, so that a full disk leaves the old ones together, and nothing new.
+/// Writes several files of one result into `directory`. A new one, or one that holds nothing but files of
+/// this program, appears as a whole. In another one all files are written before the first one is replaced,
+/// so that a full disk leaves the old ones together, and nothing new.
 struct NamedText {
   std::string_view name, text;
 };
