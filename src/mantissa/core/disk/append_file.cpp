@@ -22,7 +22,12 @@ AppendFile::AppendFile(const std::filesystem::path& path, Open how) : path_(path
   struct stat status {};
   if (descriptor_ < 0 && errno == ELOOP)
     throw FileError(fmt::format("{}: is a link, which is not followed; remove it", path.string()));
-  if (descriptor_ >= 0 && (::fstat(descriptor_, &status) != 0 || !S_ISREG(status.st_mode))) {
+  if (descriptor_ >= 0 && ::fstat(descriptor_, &status) != 0) {
+    const int error = errno;
+    ::close(descriptor_);
+    throw_read_error(path, error);
+  }
+  if (descriptor_ >= 0 && !S_ISREG(status.st_mode)) {
     ::close(descriptor_);
     throw FileError(fmt::format("{}: is not a regular file; remove it", path.string()));
   }
@@ -50,11 +55,7 @@ void AppendFile::write(std::string_view record) {
   while (!record.empty()) {
     const ssize_t put = ::write(descriptor_, record.data(), record.size());
     if (put < 0 && errno == EINTR) continue;
-    if (put < 0) {
-      throw ResourceError(
-          fmt::format("{}: writing failed: {}; free some space or choose another place with --out",
-                      path_.string(), std::generic_category().message(errno)));
-    }
+    if (put < 0) throw_write_error(path_, errno);
     record.remove_prefix(static_cast<std::size_t>(put));
   }
 }

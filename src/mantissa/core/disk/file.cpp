@@ -51,7 +51,8 @@ File File::open_to_read(const std::filesystem::path& path) {
   }
   File file(descriptor, path);
   struct stat status {};
-  if (::fstat(descriptor, &status) != 0 || !S_ISREG(status.st_mode)) {
+  if (::fstat(descriptor, &status) != 0) throw_read_error(path, errno);
+  if (!S_ISREG(status.st_mode)) {
     throw FileError(fmt::format("{}: is not a regular file; give the path of a file", path.string()));
   }
   return file;

@@ -195,6 +195,10 @@ int create_unfinished_directory(const std::filesystem::path& path, std::span<con
   });
 }
 
+void check_unfinished(const std::filesystem::path& path, std::span<const std::string_view> known) {
+  remove_left_or_throw(unfinished(path), known);
+}
+
 void finish(int descriptor, const std::filesystem::path& path) {
   struct stat status {};
   if (::fstat(descriptor, &status) != 0 || ::fchmod(descriptor, status.st_mode & 0777U) != 0)

@@ -37,6 +37,10 @@ int create_unfinished_file(const std::filesystem::path& path);
 int create_unfinished_directory(const std::filesystem::path& path,
                                 std::span<const std::string_view> known = {});
 
+/// Throws FileError if the unfinished name of `path` is somebody else's, or if another process is writing it.
+/// Removes what a killed process left there.
+void check_unfinished(const std::filesystem::path& path, std::span<const std::string_view> known = {});
+
 /// Removes the mark of a file: call it once the final name is there.
 void finish(int descriptor, const std::filesystem::path& path);
 

@@ -12,6 +12,7 @@
 #include "mantissa/core/disk/atomic.h"
 #include "mantissa/core/disk/file.h"
 #include "mantissa/core/disk/look.h"
+#include "mantissa/core/disk/owned.h"
 #include "mantissa/core/disk/unfinished.h"
 #include "mantissa/core/numeric/scaled.h"
 #include "mantissa/files/io/hash.h"
@@ -119,6 +120,17 @@ std::vector<FoundState> find_states(const fs::path& run) {
 
 void remove_abandoned_states(const fs::path& run) {
   if (disk::exists(run / "state")) disk::remove_abandoned(run / "state", kFiles);
+}
+
+void check_states_after(const fs::path& run, std::int64_t step) {
+  for (const FoundState& state : find_states(run)) {
+    if (state.step > step) disk::check_replaceable(state.path, kFiles);
+  }
+  if (!disk::exists(run / "state")) return;
+  for (const fs::path& entry : disk::entries(run / "state")) {
+    const fs::path whole = disk::final_name(entry);
+    if (whole != entry && step_of(whole)) disk::check_unfinished(whole, kFiles);
+  }
 }
 
 void keep_newest_states(const fs::path& run, int keep) {

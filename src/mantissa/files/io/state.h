@@ -63,6 +63,10 @@ void write_state(const std::filesystem::path& run, const StateHeader& header,
 /// Removes what killed processes left among the states of `run`.
 void remove_abandoned_states(const std::filesystem::path& run);
 
+/// Throws FileError if a state after `step` holds other files than a state, or if a name that unfinished
+/// states have is somebody else's.
+void check_states_after(const std::filesystem::path& run, std::int64_t step);
+
 /// Removes all states but the newest `keep` (at least 1): a process that is killed leaves more.
 void keep_newest_states(const std::filesystem::path& run, int keep);
 

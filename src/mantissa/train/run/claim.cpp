@@ -12,6 +12,7 @@
 #include "mantissa/core/disk/owned.h"
 #include "mantissa/core/disk/unfinished.h"
 #include "mantissa/files/io/model_path.h"
+#include "mantissa/files/io/state.h"
 #include "mantissa/text/tokenizer/kinds.h"
 
 namespace mantissa::run {
@@ -19,58 +20,73 @@ namespace {
 
 namespace fs = std::filesystem;
 
-constexpr std::array kFiles = {"config.toml",        "plan.txt",      "metrics.jsonl",     "health.jsonl",
-                               "observations.jsonl", "samples.jsonl", "start.safetensors", "summary.json"};
+/// The files of a run that a new one in its directory removes; the others it replaces.
+constexpr std::array kLogs = {"metrics.jsonl", "health.jsonl",      "observations.jsonl",
+                              "samples.jsonl", "start.safetensors", "summary.json"};
 constexpr std::array kResults = {"model", io::kAdapterFolder};  // that a run stands for
 
-std::set<std::string> names_of_run() {
-  std::set<std::string> names(kFiles.begin(), kFiles.end());
-  names.insert(kResults.begin(), kResults.end());
-  names.insert({"state", std::string(tokenizer::kRunFolder)});
-  return names;
+/// Returns the names in `out` that runs have written. Earlier versions wrote no list, but always a state.
+std::set<std::string> owned_by_runs(const fs::path& out) {
+  std::set<std::string> owned = disk::owned_names(out);
+  if (!owned.empty() || io::find_states(out).empty()) return owned;
+  owned.insert(kLogs.begin(), kLogs.end());
+  owned.insert(kResults.begin(), kResults.end());
+  owned.insert({"config.toml", "plan.txt", "state", tokenizer::kRunFolder});
+  return owned;
 }
 
 }  // namespace
 
-void check_claim(const fs::path& out) {
-  const std::set<std::string> names = names_of_run(), owned = disk::owned_names(out);
-  const bool listed = std::ranges::includes(owned, names);
-  if (!listed && io::find_states(out).empty()) {  // earlier versions wrote no list
-    for (const std::string& name : names) {
-      if (!disk::has_name(out / name) || owned.contains(name)) continue;
-      throw FileError(
-          fmt::format("{}: is in the way: a run writes this name, and no run did; choose another "
-                      "directory with --out, or move it away",
-                      (out / name).string()));
-    }
-  }
-  for (const char* part : kResults) disk::check_replaceable(out / part);
-  disk::check_replaceable(out / tokenizer::kRunFolder);
+std::set<std::string> names_of(const config::RunConfig& config) {
+  std::set<std::string> names = {"config.toml",  "plan.txt", "metrics.jsonl",
+                                 "summary.json", "state",    tokenizer::kRunFolder};
+  const bool adapts = config.adapter.kind != "none" || !config.adapter.path.empty();
+  names.insert(adapts ? io::kAdapterFolder : "model");
+  if (config.log.health_interval != 0) names.insert({"health.jsonl", "start.safetensors"});
+  if (!config.log.observe.empty()) names.insert("observations.jsonl");
+  if (config.train.objective == "rl") names.insert("samples.jsonl");
+  return names;
 }
 
-void claim(const fs::path& out) {
-  const std::set<std::string> names = names_of_run();
-  std::set<std::string> owned = disk::owned_names(out);
-  if (!std::ranges::includes(owned, names)) {
-    owned.insert(names.begin(), names.end());
-    disk::write_file_atomic(out / disk::kOwnedList, disk::owned_list(owned));
+void check_claim(const fs::path& out, const std::set<std::string>& names, std::int64_t step) {
+  const std::set<std::string> owned = owned_by_runs(out);
+  for (const std::string& name : names) {
+    disk::check_unfinished(out / name);
+    if (!disk::has_name(out / name) || owned.contains(name)) continue;
+    throw FileError(
+        fmt::format("{}: is in the way: a run writes this name, and no run did; choose another "
+                    "directory with --out, or move it away",
+                    (out / name).string()));
   }
+  for (const char* part : kResults) {
+    if (owned.contains(part)) disk::check_replaceable(out / part);
+  }
+  if (owned.contains(tokenizer::kRunFolder)) disk::check_replaceable(out / tokenizer::kRunFolder);
+  io::check_states_after(out, step);
+}
+
+void claim(const fs::path& out, const std::set<std::string>& names) {
+  std::set<std::string> owned = owned_by_runs(out);
+  owned.insert(names.begin(), names.end());
+  if (disk::owned_names(out) != owned)
+    disk::write_file_atomic(out / disk::kOwnedList, disk::owned_list(owned));
   disk::remove_abandoned(out);
   io::remove_abandoned_states(out);
 }
 
 void begin_anew(const fs::path& out) {
-  for (const char* name : kFiles) {
-    if (name != std::string_view("config.toml") && name != std::string_view("plan.txt"))
-      disk::remove_file(out / name);
-  }
+  const std::set<std::string> owned = owned_by_runs(out);
   if (std::ranges::any_of(kResults, [&](const char* part) { return disk::has_name(out / part); }))
     disk::write_file_atomic(out / io::kEarlierMark, "The model or adapter here is that of an earlier run.\n");
+  for (const char* name : kLogs) {
+    if (owned.contains(name)) disk::remove_file(out / name);
+  }
 }
 
 void remove_earlier(const fs::path& out, std::string_view kept) {
+  const std::set<std::string> owned = owned_by_runs(out);
   for (const char* part : kResults) {
-    if (part != kept) disk::remove_whole(out / part);
+    if (part != kept && owned.contains(part)) disk::remove_whole(out / part);
   }
   disk::remove_file(out / io::kEarlierMark);
 }

@@ -1,26 +1,32 @@
 // Whose the names in a run directory are.
 #pragma once
 
+#include <cstdint>
 #include <filesystem>
+#include <set>
 #include <string>
 #include <string_view>
-#include <vector>
 
-#include "mantissa/train/run/directory.h"
+#include "mantissa/setup/config/run_config.h"
 
 namespace mantissa::run {
 
-/// Throws FileError if `out`, whose lock this process holds, cannot be the directory of a run: it contains a
-/// name that a run writes, but no list (core/disk/owned.h) and no state of a run, or a model, adapter or
-/// tokenizer with files that this program did not write.
-void check_claim(const std::filesystem::path& out);
+/// The names that a run of `config` writes into its directory.
+std::set<std::string> names_of(const config::RunConfig& config);
 
-/// Makes `out`, for which check_claim() holds, the directory of a run: writes the list of a run's names, and
-/// removes what killed processes left.
-void claim(const std::filesystem::path& out);
+/// Throws FileError if `out`, whose lock this process holds, cannot become or remain the directory of a run
+/// that writes `names` and the states after `step`: if it contains one of them that no run has written, by
+/// the list of names in it (core/disk/owned.h) or, for runs of earlier versions, by its states; if a
+/// directory that is replaced holds files that this program did not write; or if somebody else's file has an
+/// unfinished name.
+void check_claim(const std::filesystem::path& out, const std::set<std::string>& names, std::int64_t step);
 
-/// Removes the files of an earlier run that a run which begins in `out` may not write again. Its model and
-/// adapter stay until remove_earlier(), and meanwhile are named in `out` as earlier ones (io/model_path.h).
+/// Makes `out`, for which check_claim() holds, the directory of a run that writes `names`, and removes what
+/// killed processes left.
+void claim(const std::filesystem::path& out, const std::set<std::string>& names);
+
+/// Removes the files of an earlier run from `out`, for a run that begins. Its model and adapter stay until
+/// remove_earlier(), and meanwhile are named in `out` as earlier ones (files/io/model_path.h).
 void begin_anew(const std::filesystem::path& out);
 
 /// Removes the earlier run's model and adapter, but `kept`, which this run has written.

@@ -77,9 +77,9 @@ class Run {
 
   Result operator()(const std::optional<io::FoundState>& state) {
     if (directory_.resume) load_state(state);
-    claim(out_);
     // Before anything is replaced: an earlier model must not stand for the new config.
     if (trainer_.step() == 0) begin_anew(out_);
+    claim(out_, names_of(config_));
     begin_directory();
     for (const std::string& note : trainer_.notes()) tell(note);
     kept_.keep_start();
@@ -391,7 +391,7 @@ Result train(Start start, const Events& events, const runtime::Device& device, s
   const disk::RunLock lock(start.directory.out);
   // Only the holder of the lock may look.
   const std::optional<io::FoundState> state = choose_state(start.directory);
-  check_claim(start.directory.out);
+  check_claim(start.directory.out, names_of(start.config), state ? state->step : 0);
   const std::int64_t done = state ? state->step : 0;
   RowHashes rows(start.config, start.task->dataset(), done);
   train::Trainer trainer(start.config, std::move(start.source), std::move(start.task), device, done);
