@@ -134,7 +134,8 @@ int run_command_line(int argc, const char* const* argv) {
   } catch (const Error& e) {
     return fail(e, a, kBadInput);
   } catch (const std::bad_alloc&) {
-    return fail("out of memory; use a smaller batch.micro_batch_size or model", kStopped);
+    return fail("out of memory; free some, or use a smaller model, input or batch.micro_batch_size",
+                kStopped);
   } catch (const std::filesystem::filesystem_error& e) {
     return fail(
         fmt::format("{}: {}; check the disk and the path", printable(e.path1().string()), e.code().message()),

@@ -27,7 +27,7 @@ void cut_short(int /*signal*/) {
 /// Handles an exception where none may be thrown: libraries allocate memory in destructors.
 [[noreturn]] void end_without_memory() {
   constexpr std::string_view kMemory =
-      "mantissa: out of memory; use a smaller batch.micro_batch_size or model\n";
+      "mantissa: out of memory; free some, or use a smaller model, input or batch.micro_batch_size\n";
   constexpr std::string_view kOther =
       "mantissa: an exception where none is expected (this is a bug in the program: please report it with the "
       "command)\n";

@@ -202,6 +202,12 @@ AtomicDirectory::AtomicDirectory(const fs::path& path, Existing existing,
       existing_(existing),
       known_(known.begin(), known.end()),
       parents_(path_.parent_path()) {
+  const bool linked = existing_ == Existing::keep && is_link(path_);
+  if (disk::is_directory(path_) && (linked || is_same(path_, "."))) {
+    throw FileError(
+        fmt::format("{}: is {}; name a new directory, or an existing one by its own name from outside",
+                    path.string(), linked ? "a link to a directory" : "the current directory"));
+  }
   descriptor_ = create_unfinished_directory(beside_, known_);
   try {
     if (existing_ == Existing::keep && has_name(path_) &&

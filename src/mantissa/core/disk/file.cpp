@@ -3,6 +3,7 @@
 #include <fcntl.h>
 #include <fmt/format.h>
 #include <sys/stat.h>
+#include <sys/statvfs.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -12,6 +13,7 @@
 
 #include "mantissa/core/base/error.h"
 #include "mantissa/core/base/printable.h"
+#include "mantissa/core/base/quantities.h"
 #include "mantissa/core/disk/look.h"
 #include "mantissa/core/disk/unfinished.h"
 
@@ -25,17 +27,20 @@ std::string reason(int error) {
   return std::generic_category().message(error);
 }
 
-std::uint64_t free_bytes(const std::filesystem::path& path) {
-  std::error_code error;  // only a message reads it
-  const auto space = std::filesystem::space(path.has_parent_path() ? path.parent_path() : ".", error);
-  return error ? 0 : space.available;
-}
-
+/// Throws for a disk without space for `wanted` bytes, or 0 if that is unknown.
 [[noreturn]] void throw_full(const std::filesystem::path& path, std::uint64_t wanted) {
-  throw ResourceError(fmt::format(
-      "{}: the disk is full: it needs {:.1f} MB, {:.1f} MB are free; free some space or write to "
-      "another disk",
-      path.string(), static_cast<double>(wanted) / 1e6, static_cast<double>(free_bytes(path)) / 1e6));
+  const std::string name = final_name(path);
+  struct statvfs disk {};
+  const std::filesystem::path folder = path.has_parent_path() ? path.parent_path() : ".";
+  if (::statvfs(folder.c_str(), &disk) != 0)
+    throw ResourceError(fmt::format("{}: the disk is full; free some space or write to another disk", name));
+  if (disk.f_files > 0 && disk.f_favail == 0)
+    throw ResourceError(fmt::format("{}: the disk has no room for another file; remove some files", name));
+  const std::uint64_t left = std::uint64_t{disk.f_bavail} * disk.f_frsize;
+  throw ResourceError(
+      fmt::format("{}: the disk is full{}, {} free; free some space or write to another disk", name,
+                  wanted > 0 ? fmt::format(": it needs {}", human_bytes(static_cast<double>(wanted))) : "",
+                  human_bytes(static_cast<double>(left))));
 }
 
 }  // namespace
@@ -195,11 +200,8 @@ void throw_read_error(const std::filesystem::path& path, int error) {
 void throw_write_error(const std::filesystem::path& path, int error) {
   const std::string name = final_name(path);
   switch (error) {
-    case ENOSPC: {
-      throw ResourceError(
-          fmt::format("{}: the disk is full ({:.1f} MB free); free some space or write to another disk", name,
-                      static_cast<double>(free_bytes(path)) / 1e6));
-    }
+    case ENOSPC:
+      throw_full(path, 0);
     case EDQUOT:
       throw ResourceError(
           fmt::format("{}: your disk quota is used up; free some space or write to another disk", name));

@@ -56,6 +56,9 @@ void check_place(const Request& request) {
         fmt::format("{}: exists already; choose another OUT, or replace it with --overwrite", out.string()));
   }
   if (!directory) return;
+  if (disk::is_link(out)) {
+    throw FileError(fmt::format("{}: is a link to a directory; name the directory itself", out.string()));
+  }
   const fs::path inside = fs::weakly_canonical(request.in.path).lexically_relative(fs::weakly_canonical(out));
   if (!inside.empty() && *inside.begin() != "..")
     throw FileError(fmt::format("{}: contains the input; choose another OUT", out.string()));

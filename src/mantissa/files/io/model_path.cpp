@@ -51,22 +51,19 @@ ModelPath open_file(const fs::path& path) {
   return {ModelPath::Kind::model, folder, path.filename() == "config.json" ? folder : path};
 }
 
-std::string earlier_note(const fs::path& run) {
-  return fmt::format(
-      "{} stands for the model of an earlier run: the run that replaces it was interrupted before "
-      "its first state. Continue it with --resume, or name one of its states",
-      run.string());
-}
-
 ModelPath open_directory(const fs::path& path) {
   const auto has = [&](const char* name) { return disk::exists(path / name); };
   if (has("config.json") || has_usual_weights(path)) return directory(path);
   if (has(kStateTensors)) return state(path);
-  const std::string note = has(kEarlierMark) ? earlier_note(path) : "";
-  if (has("model") && disk::is_directory(path / "model"))
-    return {ModelPath::Kind::model, path / "model", path / "model", note};
+  if (has(kEarlierMark)) {
+    throw FileError(fmt::format(
+        "{0}: the model in it is that of an earlier run, and the run that replaces it was stopped before its first "
+        "state. Fix: name what is in it (such as {0}/model), or continue the new run with --resume",
+        path.string()));
+  }
+  if (has("model") && disk::is_directory(path / "model")) return directory(path / "model");
   if (const fs::path adapter = adapter_folder(path); !adapter.empty())
-    return {ModelPath::Kind::adapter, adapter, adapter, note};
+    return {ModelPath::Kind::adapter, adapter, adapter};
   const std::vector<FoundState> states = find_states(path);
   return states.empty() ? directory(path) : state(states.back().path);
 }

@@ -2,7 +2,6 @@
 #pragma once
 
 #include <filesystem>
-#include <string>
 
 namespace mantissa::io {
 
@@ -12,7 +11,7 @@ inline constexpr const char* kAdapterFolder = "adapter";
 
 /// A file that a run leaves in its directory while the model or adapter there is that of an earlier run,
 /// which
-/// --overwrite replaces.
+/// --overwrite replaces. The directory then stands for neither.
 inline constexpr const char* kEarlierMark = ".earlier";
 
 /// A path to a model, or to weights.
@@ -27,12 +26,11 @@ struct ModelPath {
   Kind kind = Kind::file;
   std::filesystem::path path;     // the directory, or the file
   std::filesystem::path weights;  // for io::WeightFiles, or the GGUF file; of an adapter, its directory
-  std::string note = {};          // for the user
 };
 
 /// Returns what `path` names. A run stands for its model or its adapter or else for its newest state, and the
 /// index or config.json of a model for its directory. Throws FileError for a path that does not exist or
-/// cannot be read, and for one that is none of these.
+/// cannot be read, for one that is none of these, and for a run with kEarlierMark.
 ModelPath open_model(const std::filesystem::path& path);
 
 /// Returns the directory in PEFT's layout that `path` names: itself or, of a run, its adapter; "" if there is

@@ -157,7 +157,7 @@ void write_state(const fs::path& run, const StateHeader& header, std::span<const
 
 void remove_states_after(const fs::path& run, std::int64_t step) {
   for (const FoundState& state : find_states(run)) {
-    if (state.step > step) remove_state(state.path);
+    if (state.step > step) disk::remove_whole(state.path, kFiles);
   }
 }
 

@@ -70,7 +70,8 @@ void check_states_after(const std::filesystem::path& run, std::int64_t step);
 /// Removes all states but the newest `keep` (at least 1): a process that is killed leaves more.
 void keep_newest_states(const std::filesystem::path& run, int keep);
 
-/// Removes the states after `step`, which a run resumed from `step` invalidates.
+/// Removes the states after `step`, which a run resumed from `step` invalidates. Throws FileError if one
+/// stays.
 void remove_states_after(const std::filesystem::path& run, std::int64_t step);
 
 /// Reads a state. Opening compares all checksums.

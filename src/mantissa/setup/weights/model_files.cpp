@@ -169,10 +169,7 @@ ModelSource source_of(const io::ModelPath& found, const std::filesystem::path& p
 }  // namespace
 
 ModelSource find_model(const std::filesystem::path& path) {
-  const io::ModelPath found = io::open_model(path);
-  ModelSource source = source_of(found, path);
-  if (!found.note.empty()) source.notes.push_back(found.note);
-  return source;
+  return source_of(io::open_model(path), path);
 }
 
 ModelSource find_model(const config::ModelSection& section) {

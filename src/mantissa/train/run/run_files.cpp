@@ -44,7 +44,7 @@ void RunFiles::save_state(double loss, const std::vector<std::string>& changes, 
   fixed_hash();
   hashes_.rows = rows_.at_step(trainer_.step());
   save(trainer_, out_, loss, changes, hashes_, validates);
-  if (begins_ && !adapts()) remove_earlier(out_, "");  // the directory now stands for the state
+  if (replaces() && !adapts()) remove_earlier(out_, "");  // the directory now stands for the state
 }
 
 std::filesystem::path RunFiles::last_state() const {
@@ -55,12 +55,16 @@ std::filesystem::path RunFiles::result() const {
   return out_ / (adapts() ? io::kAdapterFolder : "model");
 }
 
+bool RunFiles::replaces() const {
+  return begins_ || disk::has_name(out_ / io::kEarlierMark);
+}
+
 std::uint64_t RunFiles::save_result() const {
   const precision::Policy& policy = trainer_.config().policy;
   const std::uint64_t hash =
       adapts() ? weights::save_adapter(result(), trainer_.weights(), trainer_.source(), policy, files_)
                : weights::save_model(result(), trainer_.weights(), trainer_.model(), policy, files_);
-  if (begins_) remove_earlier(out_, result().filename().string());
+  if (replaces()) remove_earlier(out_, result().filename().string());
   return hash;
 }
 

@@ -44,6 +44,8 @@ class RunFiles {
 
  private:
   bool adapts() const { return trainer_.model().adapter != nullptr; }
+  /// Returns true if the directory may hold the model or adapter of an earlier run.
+  bool replaces() const;
   const std::string& fixed_hash();
 
   train::Trainer& trainer_;
