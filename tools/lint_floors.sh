@@ -199,7 +199,8 @@ find src/mantissa -name '*.h' -o -name '*.cpp' | sort | awk -v write="$write" '
   function code_of_files(text) {
     text = " " code(text)
     return text ~ /(std::filesystem|[^A-Za-z0-9_]fs)::(exists|is_[a-z_]+|remove|remove_all|rename|create_[a-z_]+|copy[a-z_]*|[a-z_]*directory_iterator|file_size|resize_file|status|symlink_status|equivalent)[^A-Za-z0-9_]/ ||
-      text ~ /[^A-Za-z0-9_](ifstream|ofstream|fstream|fopen|error_code)[^A-Za-z0-9_]/
+      text ~ /[^A-Za-z0-9_](ifstream|ofstream|fstream|fopen|error_code)[^A-Za-z0-9_]/ ||
+      text ~ /[^A-Za-z0-9_]::(open|openat|creat|stat|lstat|unlink|rename|mkdir|rmdir|truncate)[ \t]*\(/
   }
   function code_of_global(text) {
     sub(/\/\/.*/, "", text)

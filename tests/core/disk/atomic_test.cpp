@@ -60,12 +60,20 @@ TEST_F(Atomic, FilesOfOneResultAreReplacedTogetherOrNotAtAll) {
   EXPECT_THROW(write_files_atomic(folder / "x" / "y", {{"a", "new"}, {"missing/b", "new"}}), Error);
   { const AtomicDirectory directory(folder / "x" / "y"); }
   EXPECT_EQ(entries(), 1) << "no directory remains";
+  EXPECT_NE(message_of<FileError>([&] {
+              write_files_atomic(folder, {{"a", "new"}});
+            }).find("a: is in the way"),
+            std::string::npos)
+      << "no list names it";
+  put(folder / kOwnedList, owned_list({"a"}));
   write_files_atomic(folder, {{"a", "new"}, {"b", "also"}});
+  EXPECT_EQ(owned_names(folder), (std::set<std::string>{"a", "b"}));
   write_files_atomic(folder / "c" / "d", {{"a", "new"}});
   EXPECT_EQ(contents_of(folder / "c" / "d" / "a"), "new");
   EXPECT_EQ(owned_names(folder / "c" / "d"), (std::set<std::string>{"a"}));
+  write_files_atomic(folder / "c" / "d", {{"a", "newest"}});
   write_files_atomic(folder / "c" / "d", {{"e", "newer"}});
-  EXPECT_FALSE(std::filesystem::exists(folder / "c" / "d" / "a")) << "the directory is replaced as a whole";
+  EXPECT_EQ(contents_of(folder / "c" / "d" / "a"), "newest") << "of another result";
   put(folder / "c" / "d" / "notes", "a user's");
   write_files_atomic(folder / "c" / "d", {{"e", "newest"}});
   EXPECT_EQ(contents_of(folder / "c" / "d" / "notes"), "a user's");
@@ -250,6 +258,14 @@ TEST_F(OwnedDirectory, IsNotReplacedOrRemovedWithAnotherFileInIt) {
   std::filesystem::remove(folder / "d" / "notes.txt");
   remove_whole(folder / "d");
   EXPECT_EQ(entries(), 0);
+}
+
+TEST_F(OwnedDirectory, IsNotReplacedWithADirectoryInIt) {
+  std::filesystem::create_directory(folder / "d" / "deeper");
+  put(folder / "d" / kOwnedList, owned_list({"old", "deeper"}));
+  EXPECT_NE(message_of<FileError>([&] { AtomicDirectory(folder / "d"); }).find("d: contains \"deeper\""),
+            std::string::npos);
+  EXPECT_EQ(contents_of(folder / "d" / "old"), "x");
 }
 
 TEST_F(OwnedDirectory, OneWithoutAListIsSomebodyElses) {

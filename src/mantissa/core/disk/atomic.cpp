@@ -5,6 +5,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cerrno>
 #include <cstdio>
 #include <memory>
@@ -153,10 +154,15 @@ void NewDirectories::remove() const {
 
 namespace {
 
-/// Returns true if `directory` is absent, or may be replaced as a whole: it holds nothing but what it lists.
-bool is_whole(const fs::path& directory, Existing existing) {
+/// Returns true if `directory` is absent, or holds nothing but an earlier result of the same names.
+bool is_whole(const fs::path& directory, std::initializer_list<NamedText> files, Existing existing) {
   if (!has_name(directory)) return true;
-  if (existing == Existing::keep || is_link(directory) || owned_names(directory).empty()) return false;
+  if (existing == Existing::keep || is_link(directory)) return false;
+  const std::set<std::string> owned = owned_names(directory);
+  const bool same = std::ranges::all_of(owned, [&](const std::string& name) {
+    return std::ranges::find(files, name, &NamedText::name) != files.end();
+  });
+  if (owned.empty() || !same) return false;
   if (::access(folder_of(without_slash(directory)).c_str(), W_OK) != 0) return false;
   try {
     check_replaceable(directory);
@@ -170,17 +176,27 @@ bool is_whole(const fs::path& directory, Existing existing) {
 
 void write_files_atomic(const fs::path& directory, std::initializer_list<NamedText> files,
                         Existing existing) {
-  if (is_whole(directory, existing)) {
+  if (is_whole(directory, files, existing)) {
     AtomicDirectory whole(directory, existing);
     for (const NamedText& f : files) write_file_atomic(whole.beside() / f.name, f.text);
     return whole.commit();
   }
   NewDirectories created(directory);
+  std::set<std::string> owned = owned_names(directory);
+  for (const NamedText& f : files) {
+    if (!has_name(directory / f.name) || owned.contains(std::string(f.name))) continue;
+    throw FileError(
+        fmt::format("{}: is in the way, and this program did not write it; move it away, or choose "
+                    "another directory",
+                    (directory / f.name).string()));
+  }
   std::vector<std::unique_ptr<AtomicFile>> written;
   for (const NamedText& f : files) {
     written.push_back(std::make_unique<AtomicFile>(Target(directory / f.name, Links::replace, existing)));
     written.back()->write(std::as_bytes(std::span(f.text)));
   }
+  for (const NamedText& f : files) owned.insert(std::string(f.name));
+  write_file_atomic(directory / kOwnedList, owned_list(owned));
   for (const std::unique_ptr<AtomicFile>& file : written) file->commit();
   created.keep();
 }

@@ -89,9 +89,10 @@ class NewDirectories {
   std::vector<std::filesystem::path> created_;  // the innermost first
 };
 
-/// Writes several files of one result into `directory`. A new one, or one that holds nothing but files of
-/// this program, appears as a whole. In another one all files are written before the first one is replaced,
-/// so that a full disk leaves the old ones together, and nothing new.
+/// Writes several files of one result into `directory`. A new one, or one that holds an earlier result with
+/// the same names and nothing else, appears as a whole. In another one all files are written before the first
+/// one is replaced, so that a full disk leaves the old ones together, and nothing new. Throws FileError if
+/// one of the names is there and no list names it as the program's.
 struct NamedText {
   std::string_view name, text;
 };

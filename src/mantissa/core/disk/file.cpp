@@ -64,9 +64,16 @@ File File::open_to_read(const std::filesystem::path& path) {
 }
 
 File File::open_device(const std::filesystem::path& path) {
-  const int descriptor = ::open(path.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0666);
+  // A pipe that nobody reads would be waited for.
+  const int descriptor = ::open(path.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_NONBLOCK | O_CLOEXEC, 0666);
+  if (descriptor < 0 && errno == ENXIO)
+    throw FileError(
+        fmt::format("{}: is a pipe that no process reads; start its reader first", path.string()));
   if (descriptor < 0) throw_write_error(path, errno);
-  return File(descriptor, path);
+  File file(descriptor, path);
+  const int flags = ::fcntl(descriptor, F_GETFL);
+  if (flags < 0 || ::fcntl(descriptor, F_SETFL, flags & ~O_NONBLOCK) != 0) throw_write_error(path, errno);
+  return file;
 }
 
 File::~File() {

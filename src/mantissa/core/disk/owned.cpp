@@ -20,13 +20,15 @@ namespace fs = std::filesystem;
 
 constexpr std::uint64_t kLongestList = std::uint64_t{1} << 24;
 
-/// Returns the first name in `directory` that is neither in its list nor in `known`, or "".
+/// Returns the first name in `directory` that is neither in its list nor in `known`, or is a directory, or
+/// "".
 std::string stranger_in(const fs::path& directory, std::span<const std::string_view> known) {
   const std::set<std::string> owned = owned_names(directory);
   for (const fs::path& entry : entries(directory)) {
     const std::string name = entry.filename().string();
-    if (name != kOwnedList && !owned.contains(name) && std::ranges::find(known, name) == known.end())
-      return name;
+    const bool is_ours =
+        name == kOwnedList || owned.contains(name) || std::ranges::find(known, name) != known.end();
+    if (!is_ours || (!is_link(entry) && disk::is_directory(entry))) return name;
   }
   return "";
 }

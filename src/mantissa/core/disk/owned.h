@@ -21,8 +21,8 @@ std::set<std::string> owned_names(const std::filesystem::path& directory);
 /// Returns the text of a list.
 std::string owned_list(const std::set<std::string>& names);
 
-/// Throws FileError if `path` is not a directory that may be replaced: absent, empty, or with no names but
-/// those of its list and `known`.
+/// Throws FileError if `path` is not a directory that may be replaced: absent, empty, or with no files but
+/// those of its list and `known`, and no directories.
 void check_replaceable(const std::filesystem::path& path, std::span<const std::string_view> known = {});
 
 /// Removes a directory for which check_replaceable() holds. A link to a directory is removed alone.

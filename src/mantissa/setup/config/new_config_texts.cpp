@@ -45,7 +45,7 @@ validation = 0.02             # held-out share
 
 [batch]
 global_batch_size = 8         # sequences per step
-micro_batch_size = 1          # sequences at once: changes memory and speed, no bits)"},
+micro_batch_size = 1          # sequences at once: changes memory and speed)"},
     {"{pairs}", R"(# Rows with prompt, chosen and rejected.
 [data]
 source = "{source}"
@@ -56,7 +56,7 @@ validation = 0.02             # held-out share
 
 [batch]
 global_batch_size = 16        # pairs per step
-micro_batch_size = 2          # pairs at once: changes memory and speed, no bits)"},
+micro_batch_size = 2          # pairs at once: changes memory and speed)"},
     {"{end}", R"(weight_decay = 0.0
 
 [schedule]
@@ -86,7 +86,7 @@ validation = 0.01             # held-out share
 
 [batch]
 global_batch_size = 8         # sequences per step
-micro_batch_size = 4          # sequences at once: changes memory and speed, no bits
+micro_batch_size = 4          # sequences at once: changes memory and speed
 
 [optimizer]
 lr = 1e-3
@@ -115,7 +115,7 @@ validation = 0.01             # held-out share
 
 [batch]
 global_batch_size = 8         # sequences per step
-micro_batch_size = 1          # sequences at once: changes memory and speed, no bits
+micro_batch_size = 1          # sequences at once: changes memory and speed
 
 [optimizer]
 lr = 1e-4
@@ -206,7 +206,7 @@ max_new_tokens = 256
 kl_coef = 0.001               # 0: no reference model
 
 [batch]
-micro_batch_size = 8          # responses at once: changes memory and speed, no bits
+micro_batch_size = 8          # responses at once: changes memory and speed
 
 [optimizer]
 lr = 1e-6

@@ -1,19 +1,15 @@
 #include "mantissa/text/rows/token_file.h"
 
-#include <fcntl.h>
 #include <fmt/format.h>
-#include <sys/stat.h>
-#include <unistd.h>
 
 #include <algorithm>
 #include <array>
-#include <cerrno>
 #include <limits>
-#include <system_error>
 #include <utility>
 #include <vector>
 
 #include "mantissa/core/base/error.h"
+#include "mantissa/core/disk/file.h"
 #include "mantissa/text/rows/id_dtype.h"
 #include "mantissa/text/rows/shard_header.h"
 
@@ -21,23 +17,30 @@ namespace mantissa::text {
 
 struct TokenFile::Open {
   explicit Open(std::string name)
-      : path(std::move(name)), descriptor(::open(path.c_str(), O_RDONLY | O_CLOEXEC)) {
-    struct stat status {};
-    if (descriptor < 0 || ::fstat(descriptor, &status) != 0) {
-      const int error = errno;
-      if (descriptor >= 0) ::close(descriptor);
-      throw FileError(fmt::format("\"{}\" cannot be read: {}", path, std::generic_category().message(error)));
-    }
-    bytes = static_cast<std::uint64_t>(status.st_size);
-  }
-  ~Open() { ::close(descriptor); }
-  Open(const Open&) = delete;
-  Open& operator=(const Open&) = delete;
+      : path(std::move(name)), file(disk::File::open_to_read(path)), bytes(file.size()) {}
 
   std::string path;
-  int descriptor;
+  disk::File file;
   std::uint64_t bytes = 0;
 };
+if (descriptor < 0 || ::fstat(descriptor, &status) != 0) {
+  const int error = errno;
+  if (descriptor >= 0) ::close(descriptor);
+  throw FileError(fmt::format("\"{}\" cannot be read: {}", path, std::generic_category().message(error)));
+}
+bytes = static_cast<std::uint64_t>(status.st_size);
+}
+~Open() {
+  ::close(descriptor);
+}
+Open(const Open&) = delete;
+Open& operator=(const Open&) = delete;
+
+std::string path;
+int descriptor;
+std::uint64_t bytes = 0;
+}
+;
 
 namespace {
 
@@ -127,22 +130,7 @@ const std::string& TokenFile::path() const {
 }
 
 void TokenFile::read_bytes(std::uint64_t offset, std::span<unsigned char> out) const {
-  for (std::size_t done = 0; done < out.size();) {
-    const ssize_t got =
-        ::pread(file_->descriptor, out.data() + done, out.size() - done, static_cast<off_t>(offset + done));
-    if (got < 0 && errno == EINTR) continue;
-    if (got < 0) {
-      throw FileError(fmt::format("\"{}\" cannot be read at byte {}: {}", path(), offset + done,
-                                  std::generic_category().message(errno)));
-    }
-    if (got == 0) {
-      throw FileError(
-          fmt::format("\"{}\" ended early, at byte {}: it had {} bytes when it was opened; check "
-                      "that nothing is writing it",
-                      path(), offset + done, file_->bytes));
-    }
-    done += static_cast<std::size_t>(got);
-  }
+  file_->file.read_at(offset, std::as_writable_bytes(out));
 }
 
 void TokenFile::read(std::int64_t first, std::span<std::int32_t> out) const {
