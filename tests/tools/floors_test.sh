@@ -93,6 +93,10 @@ plant kernels/cpu/print.cpp 'void f() { printf("x"); }' "$says printf"
 plant engine/model/cout.cpp 'void f() { std::cout << 1; }' "$says std::cout"
 plant engine/model/stderr.cpp 'void f() { std::fputs("x", stderr); }' "$says stderr"
 plant engine/model/name.cpp 'bool f(const Step& s) { return s.op->id == "matmul"; }' "distinguish ops by their traits (engine/graph/op.h), not by name"
+says='reach files through core/disk, where an error is never absence'
+plant engine/model/look.cpp 'bool f(const Path& p) { return std::filesystem::exists(p); }' "$says"
+plant engine/model/read.cpp 'void f() { std::ifstream in("x"); }' "$says"
+plant kernels/cpu/open.cpp 'int f() { return ::open("x", 0); }' "$says"
 says='no mutable globals: pass it, or name the file here and in docs/architecture.md'
 plant engine/model/global.cpp 'std::atomic<int> steps = 0;' "$says"
 plant engine/model/local.cpp '  static std::map<int, double> known;' "$says"

@@ -49,7 +49,11 @@ bool is_known(const std::filesystem::path& file, std::span<const std::string_vie
 /// Removes the files of an abandoned directory that bear the mark or are in its list or `known`, and then the
 /// directory, if nothing else is in it.
 void remove_directory(const std::filesystem::path& directory, std::span<const std::string_view> known) {
-  const std::set<std::string> listed = owned_names(directory);
+  std::set<std::string> listed;
+  try {
+    listed = owned_names(directory);
+  } catch (const FileError&) {  // a power loss may leave a list without its contents
+  }
   for (const std::filesystem::path& file : entries(directory)) {
     struct stat status {};
     if (::lstat(file.c_str(), &status) != 0) throw_write_error(file, errno);

@@ -64,6 +64,9 @@ void check_weight(const io::WeightFiles& files, const io::TensorInfo& tensor, co
 
 std::optional<Merge> merge(const MergeRequest& request, const kernels::Context& ctx,
                            const std::stop_token& stop) {
+  if (disk::is_same(request.out, request.adapter) ||
+      disk::is_same(request.out, io::adapter_folder(request.adapter)))
+    throw FileError(fmt::format("{}: is the adapter itself; choose another OUT", request.out.string()));
   Request rewrite;
   rewrite.in = base_of(request.model);
   rewrite.out = request.out;

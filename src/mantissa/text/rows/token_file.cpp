@@ -23,24 +23,6 @@ struct TokenFile::Open {
   disk::File file;
   std::uint64_t bytes = 0;
 };
-if (descriptor < 0 || ::fstat(descriptor, &status) != 0) {
-  const int error = errno;
-  if (descriptor >= 0) ::close(descriptor);
-  throw FileError(fmt::format("\"{}\" cannot be read: {}", path, std::generic_category().message(error)));
-}
-bytes = static_cast<std::uint64_t>(status.st_size);
-}
-~Open() {
-  ::close(descriptor);
-}
-Open(const Open&) = delete;
-Open& operator=(const Open&) = delete;
-
-std::string path;
-int descriptor;
-std::uint64_t bytes = 0;
-}
-;
 
 namespace {
 

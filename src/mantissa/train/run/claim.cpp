@@ -23,6 +23,7 @@ namespace fs = std::filesystem;
 /// The files of a run that a new one in its directory removes; the others it replaces.
 constexpr std::array kLogs = {"metrics.jsonl", "health.jsonl",      "observations.jsonl",
                               "samples.jsonl", "start.safetensors", "summary.json"};
+constexpr std::string_view kEvents = "events.out.tfevents.";    // of TensorBoard
 constexpr std::array kResults = {"model", io::kAdapterFolder};  // that a run stands for
 
 /// Returns the names in `out` that runs have written. Earlier versions wrote no list, but always a state.

@@ -77,6 +77,8 @@ class Run {
 
   Result operator()(const std::optional<io::FoundState>& state) {
     if (directory_.resume) load_state(state);
+    // First the states, the newest last: until it is gone, the earlier run is there with its logs.
+    if (directory_.overwrite || directory_.resume) io::remove_states_after(out_, trainer_.step());
     // Before anything is replaced: an earlier model must not stand for the new config.
     if (trainer_.step() == 0) begin_anew(out_);
     claim(out_, names_of(config_));
@@ -107,8 +109,6 @@ class Run {
   }
 
   void begin_directory() {
-    // Removes states of steps that will run again. An existing model is replaced once the new one is on disk.
-    if (directory_.overwrite || directory_.resume) io::remove_states_after(out_, trainer_.step());
     io::keep_newest_states(out_, static_cast<int>(config_.checkpoint.keep));
     const explain::Explained plan = explain::describe_training(
         config_, trainer_.source().config, trainer_.parts(), trainer_.part(), trainer_.memory(),
