@@ -25,11 +25,25 @@ constexpr std::array kLogs = {"metrics.jsonl", "health.jsonl",      "observation
                               "samples.jsonl", "start.safetensors", "summary.json"};
 constexpr std::string_view kEvents = "events.out.tfevents.";    // of TensorBoard
 constexpr std::array kResults = {"model", io::kAdapterFolder};  // that a run stands for
+constexpr std::array kDirectories = {"model", io::kAdapterFolder, tokenizer::kRunFolder};
 
-/// Returns the names in `out` that runs have written. Earlier versions wrote no list, but always a state.
+/// Returns true for the directory of a run of an earlier version, which wrote no lists, but always a state.
+bool is_of_earlier_version(const fs::path& out) {
+  return disk::owned_names(out).empty() && !io::find_states(out).empty();
+}
+
+/// Writes the list of a directory that an earlier version wrote as a whole.
+void adopt(const fs::path& directory) {
+  if (!disk::is_directory(directory) || disk::has_name(directory / disk::kOwnedList)) return;
+  std::set<std::string> names;
+  for (const fs::path& file : disk::entries(directory)) names.insert(file.filename().string());
+  disk::write_file_atomic(directory / disk::kOwnedList, disk::owned_list(names));
+}
+
+/// Returns the names in `out` that runs have written.
 std::set<std::string> owned_by_runs(const fs::path& out) {
   std::set<std::string> owned = disk::owned_names(out);
-  if (!owned.empty() || io::find_states(out).empty()) return owned;
+  if (!is_of_earlier_version(out)) return owned;
   owned.insert(kLogs.begin(), kLogs.end());
   owned.insert(kResults.begin(), kResults.end());
   owned.insert({"config.toml", "plan.txt", "state", tokenizer::kRunFolder});
@@ -59,11 +73,16 @@ void check_claim(const fs::path& out, const std::set<std::string>& names, std::i
                     "directory with --out, or move it away",
                     (out / name).string()));
   }
-  for (const char* part : kResults) {
-    if (owned.contains(part)) disk::check_replaceable(out / part);
+  for (const char* part : kDirectories) {
+    if (owned.contains(part) && !is_of_earlier_version(out)) disk::check_replaceable(out / part);
   }
-  if (owned.contains(tokenizer::kRunFolder)) disk::check_replaceable(out / tokenizer::kRunFolder);
   io::check_states_after(out, step);
+}
+
+void adopt_earlier(const fs::path& out) {
+  if (!is_of_earlier_version(out)) return;
+  for (const char* part : kDirectories) adopt(out / part);
+  disk::write_file_atomic(out / disk::kOwnedList, disk::owned_list(owned_by_runs(out)));
 }
 
 void claim(const fs::path& out, const std::set<std::string>& names) {
