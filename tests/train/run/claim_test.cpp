@@ -71,7 +71,12 @@ TEST_F(Claim, RunsOfEarlierVersionsGetTheirLists) {
   fs::create_directory(folder / "model");
   put(folder / "model" / "config.json", "{}");
   EXPECT_NO_THROW(check_claim(folder, names_of({}), 0));
-  adopt_earlier(folder);
+  put(folder / "model" / "notes", "a user's");
+  EXPECT_NE(refusal().find("model: contains \"notes\", which no run wrote"), std::string::npos);
+  fs::remove(folder / "model" / "notes");
+  put(folder / "samples.jsonl", "a user's");
+  adopt_earlier(folder, names_of({}));
+  EXPECT_FALSE(disk::owned_names(folder).contains("samples.jsonl"));
   EXPECT_TRUE(disk::owned_names(folder).contains("metrics.jsonl"));
   EXPECT_EQ(disk::owned_names(folder / "model"), std::set<std::string>{"config.json"});
   EXPECT_NO_THROW(check_claim(folder, names_of({}), 0));

@@ -12,7 +12,7 @@ inline constexpr const char* kAdapterFolder = "adapter";
 /// A file that a run leaves in its directory while the model or adapter there is that of an earlier run,
 /// which
 /// --overwrite replaces. The directory then stands for neither.
-inline constexpr const char* kEarlierMark = ".earlier";
+inline constexpr const char* kEarlierMark = ".mantissa-earlier";
 
 /// A path to a model, or to weights.
 struct ModelPath {

@@ -6,6 +6,7 @@
 #include <array>
 
 #include "mantissa/core/base/error.h"
+#include "mantissa/core/base/printable.h"
 #include "mantissa/core/disk/atomic.h"
 #include "mantissa/core/disk/file.h"
 #include "mantissa/core/disk/look.h"
@@ -27,26 +28,65 @@ constexpr std::string_view kEvents = "events.out.tfevents.";    // of TensorBoar
 constexpr std::array kResults = {"model", io::kAdapterFolder};  // that a run stands for
 constexpr std::array kDirectories = {"model", io::kAdapterFolder, tokenizer::kRunFolder};
 
-/// Returns true for the directory of a run of an earlier version, which wrote no lists, but always a state.
+/// Returns true for the directory of a run of an earlier version, which wrote no lists.
 bool is_of_earlier_version(const fs::path& out) {
-  return disk::owned_names(out).empty() && !io::find_states(out).empty();
+  if (!disk::owned_names(out).empty()) return false;
+  const auto has = [&](const char* name) { return disk::has_name(out / name); };
+  return !io::find_states(out).empty() || (has("config.toml") && has("plan.txt") && has("metrics.jsonl"));
 }
 
-/// Writes the list of a directory that an earlier version wrote as a whole.
-void adopt(const fs::path& directory) {
-  if (!disk::is_directory(directory) || disk::has_name(directory / disk::kOwnedList)) return;
+/// Returns true for names that runs of earlier versions gave to files of models, adapters and tokenizers.
+bool is_usual(const std::string& name) {
+  static constexpr std::array kUsual = {"config.json",
+                                        "generation_config.json",
+                                        "model.safetensors",
+                                        "adapter_config.json",
+                                        "model.safetensors.index.json",
+                                        "adapter_model.safetensors",
+                                        "tokenizer.json",
+                                        "tokenizer_config.json",
+                                        "tokenizer.model",
+                                        "special_tokens_map.json",
+                                        "added_tokens.json",
+                                        "chat_template.jinja",
+                                        "vocab.json",
+                                        "merges.txt",
+                                        "vocab.txt"};
+  const bool shard = name.starts_with("model-0") && name.ends_with(".safetensors");
+  return shard || std::ranges::find(kUsual, name) != kUsual.end();
+}
+
+/// Returns the names in `directory`. Throws FileError if one is not usual.
+std::set<std::string> usual_names(const fs::path& directory) {
   std::set<std::string> names;
-  for (const fs::path& file : disk::entries(directory)) names.insert(file.filename().string());
-  disk::write_file_atomic(directory / disk::kOwnedList, disk::owned_list(names));
+  for (const fs::path& entry : disk::entries(directory)) {
+    const std::string name = entry.filename().string();
+    if (!is_usual(name) || !disk::is_file(entry)) {
+      throw FileError(
+          fmt::format("{}: contains {}, which no run wrote; move it away, or choose another place",
+                      directory.string(), name_in_quotes(name)));
+    }
+    names.insert(name);
+  }
+  return names;
 }
 
-/// Returns the names in `out` that runs have written.
-std::set<std::string> owned_by_runs(const fs::path& out) {
+/// Returns true if `part` of `out` has no list.
+bool lacks_list(const fs::path& out, const char* part) {
+  return disk::is_directory(out / part) && !disk::has_name(out / part / disk::kOwnedList);
+}
+
+/// Returns the names in `out` that runs have written: of earlier versions, those of `names` that are there,
+/// and directories of usual files.
+std::set<std::string> owned_by_runs(const fs::path& out, const std::set<std::string>& names) {
   std::set<std::string> owned = disk::owned_names(out);
   if (!is_of_earlier_version(out)) return owned;
-  owned.insert(kLogs.begin(), kLogs.end());
-  owned.insert(kResults.begin(), kResults.end());
-  owned.insert({"config.toml", "plan.txt", "state", tokenizer::kRunFolder});
+  for (const std::string& name : names) {
+    if (disk::has_name(out / name)) owned.insert(name);
+  }
+  for (const char* part : kDirectories) {
+    if (disk::is_directory(out / part)) owned.insert(part);
+  }
   return owned;
 }
 
@@ -64,7 +104,7 @@ std::set<std::string> names_of(const config::RunConfig& config) {
 }
 
 void check_claim(const fs::path& out, const std::set<std::string>& names, std::int64_t step) {
-  const std::set<std::string> owned = owned_by_runs(out);
+  const std::set<std::string> owned = owned_by_runs(out, names);
   for (const std::string& name : names) {
     disk::check_unfinished(out / name);
     if (!disk::has_name(out / name) || owned.contains(name)) continue;
@@ -74,19 +114,27 @@ void check_claim(const fs::path& out, const std::set<std::string>& names, std::i
                     (out / name).string()));
   }
   for (const char* part : kDirectories) {
-    if (owned.contains(part) && !is_of_earlier_version(out)) disk::check_replaceable(out / part);
+    if (!owned.contains(part)) continue;
+    if (is_of_earlier_version(out) && lacks_list(out, part)) {
+      usual_names(out / part);
+    } else {
+      disk::check_replaceable(out / part);
+    }
   }
   io::check_states_after(out, step);
 }
 
-void adopt_earlier(const fs::path& out) {
+void adopt_earlier(const fs::path& out, const std::set<std::string>& names) {
   if (!is_of_earlier_version(out)) return;
-  for (const char* part : kDirectories) adopt(out / part);
-  disk::write_file_atomic(out / disk::kOwnedList, disk::owned_list(owned_by_runs(out)));
+  for (const char* part : kDirectories) {
+    if (lacks_list(out, part))
+      disk::write_file_atomic(out / part / disk::kOwnedList, disk::owned_list(usual_names(out / part)));
+  }
+  disk::write_file_atomic(out / disk::kOwnedList, disk::owned_list(owned_by_runs(out, names)));
 }
 
 void claim(const fs::path& out, const std::set<std::string>& names) {
-  std::set<std::string> owned = owned_by_runs(out);
+  std::set<std::string> owned = disk::owned_names(out);
   owned.insert(names.begin(), names.end());
   if (disk::owned_names(out) != owned)
     disk::write_file_atomic(out / disk::kOwnedList, disk::owned_list(owned));
@@ -95,7 +143,7 @@ void claim(const fs::path& out, const std::set<std::string>& names) {
 }
 
 void begin_anew(const fs::path& out) {
-  const std::set<std::string> owned = owned_by_runs(out);
+  const std::set<std::string> owned = disk::owned_names(out);
   if (std::ranges::any_of(kResults, [&](const char* part) { return disk::has_name(out / part); }))
     disk::write_file_atomic(out / io::kEarlierMark, "The model or adapter here is that of an earlier run.\n");
   for (const char* name : kLogs) {
@@ -104,7 +152,7 @@ void begin_anew(const fs::path& out) {
 }
 
 void remove_earlier(const fs::path& out, std::string_view kept) {
-  const std::set<std::string> owned = owned_by_runs(out);
+  const std::set<std::string> owned = disk::owned_names(out);
   for (const char* part : kResults) {
     if (part != kept && owned.contains(part)) disk::remove_whole(out / part);
   }

@@ -21,9 +21,9 @@ std::set<std::string> names_of(const config::RunConfig& config);
 /// unfinished name.
 void check_claim(const std::filesystem::path& out, const std::set<std::string>& names, std::int64_t step);
 
-/// Writes the lists that a run of an earlier version lacks: of its directory, and of what it wrote as a
-/// whole.
-void adopt_earlier(const std::filesystem::path& out);
+/// Writes the lists that a run of an earlier version lacks: of its directory, with those of `names` that are
+/// there, and of what it wrote as a whole.
+void adopt_earlier(const std::filesystem::path& out, const std::set<std::string>& names);
 
 /// Makes `out`, for which check_claim() holds, the directory of a run that writes `names`, and removes what
 /// killed processes left.

@@ -77,7 +77,7 @@ class Run {
 
   Result operator()(const std::optional<io::FoundState>& state) {
     if (directory_.resume) load_state(state);
-    adopt_earlier(out_);
+    adopt_earlier(out_, names_of(config_));
     // First the states, the newest last: until it is gone, the earlier run is there with its logs.
     if (directory_.overwrite || directory_.resume) io::remove_states_after(out_, trainer_.step());
     // Before anything is replaced: an earlier model must not stand for the new config.

@@ -40,11 +40,15 @@ const std::string& RunFiles::fixed_hash() {
 }
 
 void RunFiles::save_state(double loss, const std::vector<std::string>& changes, bool validates) {
-  if (adapts()) save_result();
   fixed_hash();
   hashes_.rows = rows_.at_step(trainer_.step());
   save(trainer_, out_, loss, changes, hashes_, validates);
-  if (replaces() && !adapts()) remove_earlier(out_, "");  // the directory now stands for the state
+  // The state first: until it is there, an earlier run's adapter stays.
+  if (adapts()) {
+    save_result();
+  } else if (replaces()) {
+    remove_earlier(out_, "");  // the directory now stands for the state
+  }
 }
 
 std::filesystem::path RunFiles::last_state() const {
