@@ -4,11 +4,9 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <cerrno>
 #include <cmath>
 #include <limits>
 #include <optional>
-#include <system_error>
 
 #include "mantissa/core/base/error.h"
 #include "mantissa/core/base/words.h"
@@ -259,7 +257,7 @@ RunConfig parse_config(std::string_view text, const std::filesystem::path& file,
   }
   entries.of_train = of_train;
   RunConfig config;
-  // Whoever writes the command on the command line has read it.
+  // A program given on the command line needs no other permission.
   config.allow_programs = std::ranges::any_of(
       overrides, [](const std::string& entry) { return trimmed(entry).starts_with("rl.reward="); });
   set_options(config, entries);

@@ -24,7 +24,6 @@ namespace fs = std::filesystem;
 /// The files of a run that a new one in its directory removes; the others it replaces.
 constexpr std::array kLogs = {"metrics.jsonl", "health.jsonl",      "observations.jsonl",
                               "samples.jsonl", "start.safetensors", "summary.json"};
-constexpr std::string_view kEvents = "events.out.tfevents.";    // of TensorBoard
 constexpr std::array kResults = {"model", io::kAdapterFolder};  // that a run stands for
 constexpr std::array kDirectories = {"model", io::kAdapterFolder, tokenizer::kRunFolder};
 
