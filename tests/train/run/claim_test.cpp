@@ -74,6 +74,10 @@ TEST_F(Claim, RunsOfEarlierVersionsGetTheirLists) {
   put(folder / "model" / "notes", "a user's");
   EXPECT_NE(refusal().find("model: contains \"notes\", which no run wrote"), std::string::npos);
   fs::remove(folder / "model" / "notes");
+  put(folder / "model" / "rwkv_vocab.txt", "of the run's tokenizer");
+  EXPECT_NE(refusal().find("rwkv_vocab.txt"), std::string::npos);
+  EXPECT_NO_THROW(check_claim(folder, names_of({}, {{"rwkv_vocab.txt", ""}}), 0));
+  fs::remove(folder / "model" / "rwkv_vocab.txt");
   put(folder / "samples.jsonl", "a user's");
   adopt_earlier(folder, names_of({}));
   EXPECT_FALSE(disk::owned_names(folder).contains("samples.jsonl"));

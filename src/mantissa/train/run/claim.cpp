@@ -34,33 +34,22 @@ bool is_of_earlier_version(const fs::path& out) {
   return !io::find_states(out).empty() || (has("config.toml") && has("plan.txt") && has("metrics.jsonl"));
 }
 
-/// Returns true for names that runs of earlier versions gave to files of models, adapters and tokenizers.
-bool is_usual(const std::string& name) {
-  static constexpr std::array kUsual = {"config.json",
-                                        "generation_config.json",
-                                        "model.safetensors",
-                                        "adapter_config.json",
-                                        "model.safetensors.index.json",
-                                        "adapter_model.safetensors",
-                                        "tokenizer.json",
-                                        "tokenizer_config.json",
-                                        "tokenizer.model",
-                                        "special_tokens_map.json",
-                                        "added_tokens.json",
-                                        "chat_template.jinja",
-                                        "vocab.json",
-                                        "merges.txt",
-                                        "vocab.txt"};
+/// Returns true for the files of a model or adapter but those of its tokenizer.
+bool is_weights(const std::string& name) {
+  static constexpr std::array kNames = {"config.json",         "generation_config.json",
+                                        "model.safetensors",   "model.safetensors.index.json",
+                                        "adapter_config.json", "adapter_model.safetensors"};
   const bool shard = name.starts_with("model-0") && name.ends_with(".safetensors");
-  return shard || std::ranges::find(kUsual, name) != kUsual.end();
+  return shard || std::ranges::find(kNames, name) != kNames.end();
 }
 
-/// Returns the names in `directory`. Throws FileError if one is not usual.
-std::set<std::string> usual_names(const fs::path& directory) {
+/// Returns the names in a directory of an earlier version. Throws FileError if one is not that of weights or
+/// of a file in `texts`.
+std::set<std::string> names_in(const fs::path& directory, const std::set<std::string>& texts) {
   std::set<std::string> names;
   for (const fs::path& entry : disk::entries(directory)) {
     const std::string name = entry.filename().string();
-    if (!is_usual(name) || !disk::is_file(entry)) {
+    if ((!is_weights(name) && !texts.contains(name)) || !disk::is_file(entry)) {
       throw FileError(
           fmt::format("{}: contains {}, which no run wrote; move it away, or choose another place",
                       directory.string(), name_in_quotes(name)));
@@ -76,11 +65,11 @@ bool lacks_list(const fs::path& out, const char* part) {
 }
 
 /// Returns the names in `out` that runs have written: of earlier versions, those of `names` that are there,
-/// and directories of usual files.
-std::set<std::string> owned_by_runs(const fs::path& out, const std::set<std::string>& names) {
+/// and directories of models, adapters and tokenizers.
+std::set<std::string> owned_by_runs(const fs::path& out, const RunNames& names) {
   std::set<std::string> owned = disk::owned_names(out);
   if (!is_of_earlier_version(out)) return owned;
-  for (const std::string& name : names) {
+  for (const std::string& name : names.files) {
     if (disk::has_name(out / name)) owned.insert(name);
   }
   for (const char* part : kDirectories) {
@@ -91,7 +80,8 @@ std::set<std::string> owned_by_runs(const fs::path& out, const std::set<std::str
 
 }  // namespace
 
-std::set<std::string> names_of(const config::RunConfig& config) {
+RunNames names_of(const config::RunConfig& config,
+                  const std::vector<std::pair<std::string, std::string>>& texts) {
   std::set<std::string> names = {"config.toml",  "plan.txt", "metrics.jsonl",
                                  "summary.json", "state",    tokenizer::kRunFolder};
   const bool adapts = config.adapter.kind != "none" || !config.adapter.path.empty();
@@ -99,12 +89,14 @@ std::set<std::string> names_of(const config::RunConfig& config) {
   if (config.log.health_interval != 0) names.insert({"health.jsonl", "start.safetensors"});
   if (!config.log.observe.empty()) names.insert("observations.jsonl");
   if (config.train.objective == "rl") names.insert("samples.jsonl");
-  return names;
+  RunNames all{std::move(names), {}};
+  for (const auto& [name, contents] : texts) all.texts.insert(name);
+  return all;
 }
 
-void check_claim(const fs::path& out, const std::set<std::string>& names, std::int64_t step) {
+void check_claim(const fs::path& out, const RunNames& names, std::int64_t step) {
   const std::set<std::string> owned = owned_by_runs(out, names);
-  for (const std::string& name : names) {
+  for (const std::string& name : names.files) {
     disk::check_unfinished(out / name);
     if (!disk::has_name(out / name) || owned.contains(name)) continue;
     throw FileError(
@@ -115,7 +107,7 @@ void check_claim(const fs::path& out, const std::set<std::string>& names, std::i
   for (const char* part : kDirectories) {
     if (!owned.contains(part)) continue;
     if (is_of_earlier_version(out) && lacks_list(out, part)) {
-      usual_names(out / part);
+      names_in(out / part, names.texts);
     } else {
       disk::check_replaceable(out / part);
     }
@@ -123,18 +115,19 @@ void check_claim(const fs::path& out, const std::set<std::string>& names, std::i
   io::check_states_after(out, step);
 }
 
-void adopt_earlier(const fs::path& out, const std::set<std::string>& names) {
+void adopt_earlier(const fs::path& out, const RunNames& names) {
   if (!is_of_earlier_version(out)) return;
   for (const char* part : kDirectories) {
     if (lacks_list(out, part))
-      disk::write_file_atomic(out / part / disk::kOwnedList, disk::owned_list(usual_names(out / part)));
+      disk::write_file_atomic(out / part / disk::kOwnedList,
+                              disk::owned_list(names_in(out / part, names.texts)));
   }
   disk::write_file_atomic(out / disk::kOwnedList, disk::owned_list(owned_by_runs(out, names)));
 }
 
-void claim(const fs::path& out, const std::set<std::string>& names) {
+void claim(const fs::path& out, const RunNames& names) {
   std::set<std::string> owned = disk::owned_names(out);
-  owned.insert(names.begin(), names.end());
+  owned.insert(names.files.begin(), names.files.end());
   if (disk::owned_names(out) != owned)
     disk::write_file_atomic(out / disk::kOwnedList, disk::owned_list(owned));
   disk::remove_abandoned(out);

@@ -71,18 +71,19 @@ class Run {
         directory_(start.directory),
         out_(start.directory.out),
         returns_weights_(start.return_weights),
+        names_(names_of(config_, start.files)),
         kept_(trainer, std::move(rows), out_, std::move(start.files)),
         events_(events),
         stop_(std::move(stop)) {}
 
   Result operator()(const std::optional<io::FoundState>& state) {
     if (directory_.resume) load_state(state);
-    adopt_earlier(out_, names_of(config_));
+    adopt_earlier(out_, names_);
     // First the states, the newest last: until it is gone, the earlier run is there with its logs.
     if (directory_.overwrite || directory_.resume) io::remove_states_after(out_, trainer_.step());
     // Before anything is replaced: an earlier model must not stand for the new config.
     if (trainer_.step() == 0) begin_anew(out_);
-    claim(out_, names_of(config_));
+    claim(out_, names_);
     begin_directory();
     for (const std::string& note : trainer_.notes()) tell(note);
     kept_.keep_start();
@@ -366,6 +367,7 @@ class Run {
   const DirectoryOptions& directory_;
   const std::filesystem::path& out_;
   bool returns_weights_;
+  RunNames names_;
   RunFiles kept_;
   const Events& events_;
   std::stop_token stop_;
@@ -392,7 +394,7 @@ Result train(Start start, const Events& events, const runtime::Device& device, s
   const disk::RunLock lock(start.directory.out);
   // Only the holder of the lock may look.
   const std::optional<io::FoundState> state = choose_state(start.directory);
-  check_claim(start.directory.out, names_of(start.config), state ? state->step : 0);
+  check_claim(start.directory.out, names_of(start.config, start.files), state ? state->step : 0);
   const std::int64_t done = state ? state->step : 0;
   RowHashes rows(start.config, start.task->dataset(), done);
   train::Trainer trainer(start.config, std::move(start.source), std::move(start.task), device, done);
