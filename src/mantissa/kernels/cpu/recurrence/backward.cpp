@@ -1,0 +1,243 @@
+#include <algorithm>
+#include <span>
+
+#include "mantissa/kernels/recurrence.h"
+
+#undef HWY_TARGET_INCLUDE
+#define HWY_TARGET_INCLUDE "mantissa/kernels/cpu/recurrence/backward.cpp"
+#include <hwy/foreach_target.h>
+#include <hwy/highway.h>
+
+#include "mantissa/kernels/cpu/recurrence/row_products-inl.h"
+#include "mantissa/kernels/cpu/recurrence/step-inl.h"
+
+HWY_BEFORE_NAMESPACE();
+namespace mantissa::kernels {
+namespace HWY_NAMESPACE {
+
+/// The gradients of one token's rows.
+template <class T>
+struct TokenGradients {
+  T *dr, *dw, *dk, *dalpha, *dbeta;  // [key_dim]
+  T *dv, *ds, *dy;                   // [padded values]
+};
+
+/// Adds the token's own part to the gradient G of the state after it, and computes all gradients but dalpha.
+/// Key components are taken four at a time; the last ones may be copies of rows beyond the keys, which are
+/// zero.
+template <class T>
+HWY_INLINE void OwnGradients(const TokenRows<T>& t, const TokenGradients<T>& g, const T* before,
+                             const T* after, std::size_t keys, std::size_t values, T* G) {
+  using Sum = RowSum<T>;
+  const typename Sum::D d;
+  constexpr std::size_t kLanes = Sum::kLanes, kVectors = Sum::kVectors;
+  std::fill_n(g.dv, values, T{0});
+  std::fill_n(g.ds, values, T{0});
+  for (std::size_t j = 0; j < keys; j += kJoinedRows) {
+    Sum dr[kJoinedRows], dw[kJoinedRows], dk[kJoinedRows], dbeta[kJoinedRows];
+    const std::size_t rows = std::min(kJoinedRows, keys - j);
+    for (std::size_t c = 0; c < values; c += kVirtualLanes) {
+      for (std::size_t x = 0; x < kVectors; ++x) {
+        const std::size_t at = c + x * kLanes;
+        const auto dy = hn::Load(d, g.dy + at), v = hn::Load(d, t.v + at), s = hn::Load(d, t.s + at);
+        auto dv = hn::Load(d, g.dv + at), ds = hn::Load(d, g.ds + at);
+        for (std::size_t i = 0; i < rows; ++i) {
+          const std::size_t row = (j + i) * values + at;
+          const auto grad = hn::MulAdd(hn::Set(d, t.r[j + i]), dy, hn::Load(d, G + row));
+          hn::Store(grad, d, G + row);
+          dv = hn::MulAdd(hn::Set(d, t.k[j + i]), grad, dv);
+          ds = hn::MulAdd(hn::Set(d, t.beta[j + i]), grad, ds);
+          dr[i].lanes[x] = hn::MulAdd(hn::Load(d, after + row), dy, dr[i].lanes[x]);
+          dk[i].lanes[x] = hn::MulAdd(grad, v, dk[i].lanes[x]);
+          dbeta[i].lanes[x] = hn::MulAdd(grad, s, dbeta[i].lanes[x]);
+          dw[i].lanes[x] = hn::MulAdd(grad, hn::Load(d, before + row), dw[i].lanes[x]);
+        }
+        hn::Store(dv, d, g.dv + at);
+        hn::Store(ds, d, g.ds + at);
+      }
+    }
+    JoinRows(dr, g.dr + j);
+    JoinRows(dw, g.dw + j);
+    JoinRows(dk, g.dk + j);
+    JoinRows(dbeta, g.dbeta + j);
+  }
+}
+
+/// Computes dalpha, and moves G to the state before the token.
+template <class T>
+HWY_INLINE void PassGradient(const TokenRows<T>& t, const TokenGradients<T>& g, const T* before,
+                             std::size_t keys, std::size_t values, T* G) {
+  using Sum = RowSum<T>;
+  const typename Sum::D d;
+  constexpr std::size_t kLanes = Sum::kLanes, kVectors = Sum::kVectors;
+  for (std::size_t j = 0; j < keys; j += kJoinedRows) {
+    Sum dalpha[kJoinedRows];
+    const std::size_t rows = std::min(kJoinedRows, keys - j);
+    for (std::size_t c = 0; c < values; c += kVirtualLanes) {
+      for (std::size_t x = 0; x < kVectors; ++x) {
+        const std::size_t at = c + x * kLanes;
+        const auto ds = hn::Load(d, g.ds + at);
+        for (std::size_t i = 0; i < rows; ++i) {
+          const std::size_t row = (j + i) * values + at;
+          dalpha[i].lanes[x] = hn::MulAdd(hn::Load(d, before + row), ds, dalpha[i].lanes[x]);
+          const auto corrected = hn::Mul(hn::Set(d, t.alpha[j + i]), ds);
+          hn::Store(hn::MulAdd(hn::Set(d, t.w[j + i]), hn::Load(d, G + row), corrected), d, G + row);
+        }
+      }
+    }
+    JoinRows(dalpha, g.dalpha + j);
+  }
+}
+
+template <class T>
+HWY_INLINE void StoreHead(const T* from, Matrix m, std::size_t token, std::size_t head, std::size_t width) {
+  StoreRow(from, width, m.data, m.type, token * static_cast<std::size_t>(m.ld) + head * width);
+}
+
+/// The scratch memory of one head, and its gradients.
+template <class T>
+class HeadBackward {
+ public:
+  HeadBackward(const RecurrenceBackward& c, std::size_t head, std::span<std::byte> memory)
+      : c_(c), head_(head), size_(c.shape) {
+    Scratch<T> scratch(memory);
+    for (T*& state : states_) state = scratch.take(size_.state(c.shape));
+    G_ = scratch.take(size_.state(c.shape));
+    for (TokenRows<T>& rows : rows_) rows = TakeRows(size_, scratch);
+    const TokenRows<T> keys = TakeRows(size_, scratch);
+    gradients_ = {keys.r, keys.w, keys.k, keys.alpha, keys.beta, keys.v, keys.s, scratch.take(size_.values)};
+    std::fill_n(gradients_.dy, size_.values, T{0});
+    next_alpha_ = scratch.take(size_.keys);
+    y_ = scratch.take(size_.values);
+    next_s_ = scratch.take(size_.values);
+  }
+
+  void Run(const Segment& segment) {
+    std::fill_n(G_, size_.state(c_.shape), T{0});
+    const auto first = static_cast<std::size_t>(segment.begin),
+               last = first + static_cast<std::size_t>(segment.length);
+    for (std::size_t end = last; end > first;) {
+      const std::size_t begin = std::max(first, (end - 1) / kStateInterval * kStateInterval);
+      Recompute(begin, end, begin == first, last);
+      for (std::size_t t = end; t-- > begin;) Token(t, t - begin);
+      end = begin;
+    }
+  }
+  /// The gradient of the state before the segment, padded.
+  const T* first_gradient() const { return G_; }
+
+ private:
+  /// Fills the states from before token `begin` to after the last one, and the rows of the tokens.
+  void Recompute(std::size_t begin, std::size_t end, bool first, std::size_t segment_end) {
+    const auto keys = static_cast<std::size_t>(c_.shape.key_dim);
+    std::fill_n(states_[0], size_.state(c_.shape), T{0});
+    if (!first) {
+      LoadState(c_.saved, begin / kStateInterval, head_, c_.shape, states_[0]);
+    } else if (c_.initial.data != nullptr) {
+      LoadState(c_.initial, 0, head_, c_.shape, states_[0]);
+    }
+    LoadHead(c_.alpha, begin, head_, keys, next_alpha_);
+    Combine(next_alpha_, states_[0], keys, size_.values, next_s_);
+    for (std::size_t t = begin; t < end; ++t) {
+      const TokenRows<T>& rows = rows_[t - begin];
+      std::copy_n(next_s_, size_.values, rows.s);
+      std::copy_n(next_alpha_, keys, rows.alpha);
+      LoadHead(c_.r, t, head_, keys, rows.r);
+      LoadDecays(c_.decay, c_.head_decay, t, head_, keys, rows.w);
+      LoadHead(c_.k, t, head_, keys, rows.k);
+      LoadHead(c_.beta, t, head_, keys, rows.beta);
+      LoadHead(c_.v, t, head_, static_cast<std::size_t>(c_.shape.value_dim), rows.v);
+      if (t + 1 < segment_end) LoadHead(c_.alpha, t + 1, head_, keys, next_alpha_);
+      Step(rows, next_alpha_, states_[t - begin], keys, size_.values, c_.kept, states_[t - begin + 1], y_,
+           next_s_);
+    }
+  }
+
+  void Token(std::size_t t, std::size_t i) {
+    const auto keys = static_cast<std::size_t>(c_.shape.key_dim);
+    const auto width = static_cast<std::size_t>(c_.shape.value_dim);
+    const TokenRows<T>& rows = rows_[i];
+    const TokenGradients<T>& g = gradients_;
+    LoadHead(c_.dy, t, head_, width, g.dy);
+    OwnGradients(rows, g, states_[i], states_[i + 1], keys, size_.values, G_);
+    PassGradient(rows, g, states_[i], keys, size_.values, G_);
+    for (std::size_t j = 0; j < keys; ++j) g.dw[j] *= rows.w[j];
+    if (c_.head_decay) {
+      T sum{0};
+      for (std::size_t j = 0; j < keys; ++j) sum += g.dw[j];
+      StoreHead(&sum, c_.ddecay, t, head_, 1);
+    } else {
+      StoreHead(g.dw, c_.ddecay, t, head_, keys);
+    }
+    StoreHead(g.dr, c_.dr, t, head_, keys);
+    StoreHead(g.dk, c_.dk, t, head_, keys);
+    StoreHead(g.dalpha, c_.dalpha, t, head_, keys);
+    StoreHead(g.dbeta, c_.dbeta, t, head_, keys);
+    StoreHead(g.dv, c_.dv, t, head_, width);
+  }
+
+  const RecurrenceBackward& c_;
+  std::size_t head_;
+  TokenScratch size_;
+  T* states_[kStateInterval + 1];  // before and after each token of an interval
+  T* G_;
+  TokenRows<T> rows_[kStateInterval];
+  TokenGradients<T> gradients_;
+  T *next_alpha_, *y_, *next_s_;
+};
+
+template <class T>
+void RunSegments(const RecurrenceBackward& c, std::span<const Segment> segments, std::size_t head,
+                 std::span<std::byte> memory) {
+  HeadBackward<T> of(c, head, memory);
+  const auto keys = static_cast<std::size_t>(c.shape.key_dim),
+             width = static_cast<std::size_t>(c.shape.value_dim);
+  const std::size_t values = padded_values(c.shape.value_dim);
+  for (const Segment& segment : segments) {
+    of.Run(segment);
+    if (c.dinitial.data == nullptr) continue;
+    T* const sum = static_cast<T*>(c.dinitial.data) + head * keys * width;
+    for (std::size_t j = 0; j < keys; ++j) AddRow(of.first_gradient() + j * values, width, sum + j * width);
+  }
+}
+
+void RunRecurrenceBackward(const RecurrenceBackward& c, std::span<const Segment> segments, std::size_t head,
+                           std::span<std::byte> memory) {
+  c.arithmetic == Scalar::f64 ? RunSegments<double>(c, segments, head, memory)
+                              : RunSegments<float>(c, segments, head, memory);
+}
+
+}  // namespace HWY_NAMESPACE
+}  // namespace mantissa::kernels
+HWY_AFTER_NAMESPACE();
+
+#if HWY_ONCE
+namespace mantissa::kernels {
+
+HWY_EXPORT(RunRecurrenceBackward);
+
+std::size_t recurrence_backward_workspace(const Context& ctx, const RecurrenceShape& shape,
+                                          Scalar arithmetic) {
+  const TokenScratch size(shape);
+  const std::size_t states = (kStateInterval + 2) * size.state(shape);
+  const std::size_t rows = (kStateInterval + 1) * size.elements() + 3 * size.values + size.keys;
+  return aligned((states + rows) * bytes_of(arithmetic)) * static_cast<std::size_t>(ctx.threads);
+}
+
+void recurrence_backward(const Context& ctx, const Extent& extent, const RecurrenceBackward& c) {
+  const auto run = HWY_DISPATCH_TABLE(RunRecurrenceBackward)[ctx.target()];
+  const std::span<std::byte> memory(ctx.workspace, recurrence_backward_workspace(ctx, c.shape, c.arithmetic));
+  // With a gradient of the first state one thread takes all segments of a head, in order.
+  const std::int64_t tasks = c.dinitial.data == nullptr ? std::ssize(extent.segments) : 1;
+  parallel_for(ctx, tasks * c.shape.heads, [&](std::int64_t task, int thread) {
+    const auto head = static_cast<std::size_t>(task % c.shape.heads);
+    const std::size_t share = memory.size() / static_cast<std::size_t>(ctx.threads);
+    run(c,
+        tasks == 1 ? extent.segments
+                   : extent.segments.subspan(static_cast<std::size_t>(task / c.shape.heads), 1),
+        head, memory.subspan(share * static_cast<std::size_t>(thread), share));
+  });
+}
+
+}  // namespace mantissa::kernels
+#endif  // HWY_ONCE
