@@ -75,8 +75,8 @@ TEST(Packing, TheLastIdOfARowIsOnlyPredicted) {
   append_row({{1, 2}}, 0, step);
   append_row(two_documents(), 1, step);
   EXPECT_EQ(step.documents, (Rows{{}, {3, 1}}));
-  EXPECT_EQ(step.targets_of(1).back(), 5);
-  EXPECT_TRUE(step.documents_of(0).empty());
+  EXPECT_EQ(step.row(1).targets.back(), 5);
+  EXPECT_TRUE(step.row(0).documents.empty());
 }
 
 TEST(Packing, DocumentsThatDoNotCoverTheRowAreRefused) {

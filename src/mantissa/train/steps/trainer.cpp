@@ -204,13 +204,7 @@ void Trainer::restore(const Progress& progress, const std::optional<precision::S
 
 void Trainer::fill_batch(const text::StepData& data, std::int64_t first, std::int64_t end) {
   batch_.clear();
-  for (std::int64_t r = first; r < end; ++r) {
-    batch_.add({.ids = data.ids_of(r),
-                .targets = data.targets_of(r),
-                .weights = data.weights_of(r),
-                .documents = data.documents_of(r),
-                .sequence = data.sequence + static_cast<std::uint64_t>(r)});
-  }
+  for (std::int64_t r = first; r < end; ++r) batch_.add(data.row(r));
 }
 
 void Trainer::finish_shard(std::int64_t shard) {
