@@ -2,8 +2,6 @@
 
 #include <fmt/format.h>
 
-#include <numeric>
-
 #include "mantissa/core/base/error.h"
 
 namespace mantissa::runtime {

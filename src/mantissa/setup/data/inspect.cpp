@@ -6,9 +6,7 @@
 #include <cmath>
 #include <memory>
 #include <numeric>
-#include <span>
 #include <utility>
-#include <vector>
 
 #include "mantissa/core/base/error.h"
 #include "mantissa/setup/config/stages.h"

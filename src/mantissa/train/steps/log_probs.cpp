@@ -7,7 +7,6 @@
 
 #include "mantissa/core/base/error.h"
 #include "mantissa/engine/runtime/batch.h"
-#include "mantissa/setup/programs/training.h"
 
 namespace mantissa::train {
 namespace {

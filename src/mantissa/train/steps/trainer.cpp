@@ -10,11 +10,9 @@
 
 #include "mantissa/core/base/error.h"
 #include "mantissa/engine/plan/rules.h"
-#include "mantissa/engine/runtime/nonfinite.h"
 #include "mantissa/engine/runtime/process.h"
 #include "mantissa/kernels/guard_count.h"
 #include "mantissa/setup/config/stages.h"
-#include "mantissa/setup/programs/training.h"
 #include "mantissa/setup/weights/frozen_hash.h"
 
 namespace mantissa::train {
