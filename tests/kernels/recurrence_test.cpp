@@ -8,10 +8,10 @@
 #include <cmath>
 #include <functional>
 
+#include "kernels/reference/recurrence.h"
 #include "kernels/row_testing.h"
 #include "mantissa/core/base/error.h"
 #include "mantissa/core/numeric/round.h"
-#include "mantissa/kernels/reference/recurrence.h"
 
 namespace mantissa::kernels::recurrence_test {
 namespace {

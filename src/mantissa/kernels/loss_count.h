@@ -6,7 +6,6 @@
 #include <cstdint>
 #include <optional>
 
-#include "mantissa/core/tensor/storage.h"
 #include "mantissa/kernels/context.h"
 #include "mantissa/kernels/sweep.h"
 

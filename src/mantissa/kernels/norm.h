@@ -1,7 +1,6 @@
 // RMSNorm. Zhang and Sennrich, Root Mean Square Layer Normalization (2019), as transformers computes it.
 #pragma once
 
-#include <cstddef>
 #include <cstdint>
 
 #include "mantissa/core/tensor/extent.h"

@@ -2,7 +2,6 @@
 // computed on this machine.
 #pragma once
 
-#include <span>
 #include <string>
 #include <string_view>
 #include <vector>

@@ -4,7 +4,6 @@
 
 #include <cstdint>
 
-#include "mantissa/core/tensor/storage.h"
 #include "mantissa/kernels/context.h"
 
 namespace mantissa::kernels {

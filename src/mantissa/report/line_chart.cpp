@@ -4,7 +4,6 @@
 
 #include <algorithm>
 #include <cmath>
-#include <set>
 
 #include "mantissa/report/html.h"
 #include "mantissa/report/number_text.h"

@@ -7,7 +7,6 @@
 
 #include "mantissa/core/base/counted.h"
 #include "mantissa/core/base/error.h"
-#include "mantissa/core/disk/append_file.h"
 #include "mantissa/core/disk/atomic.h"
 #include "mantissa/core/disk/lines.h"
 #include "mantissa/report/json_number.h"

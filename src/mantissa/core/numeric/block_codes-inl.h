@@ -14,7 +14,6 @@
 #include <cstddef>
 #include <cstdint>
 #include <cstring>
-#include <type_traits>
 
 #include "mantissa/core/numeric/block_codes.h"
 #include "mantissa/core/numeric/convert-inl.h"

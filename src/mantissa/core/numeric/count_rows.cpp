@@ -8,7 +8,6 @@
 #include <algorithm>
 #include <bit>
 #include <cmath>
-#include <cstring>
 
 #include "mantissa/core/numeric/lanes-inl.h"
 #include "mantissa/core/numeric/round.h"

@@ -159,9 +159,4 @@ void differentiate(Graph& graph, std::span<const Seed> seeds) {
   Differentiation(graph).run(seeds);
 }
 
-void differentiate(Graph& graph, ValueId output, ValueId gradient) {
-  const Seed seed{output, gradient};
-  differentiate(graph, {&seed, 1});
-}
-
 }  // namespace mantissa::graph

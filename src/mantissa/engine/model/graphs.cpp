@@ -6,7 +6,6 @@
 
 #include "mantissa/core/base/error.h"
 #include "mantissa/engine/graph/autodiff.h"
-#include "mantissa/engine/model/family.h"
 #include "mantissa/engine/model/network.h"
 
 namespace mantissa::model {

@@ -2,8 +2,6 @@
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
-#include <algorithm>
-
 #include "mantissa/core/base/error.h"
 #include "mantissa/engine/optim/rules.h"
 

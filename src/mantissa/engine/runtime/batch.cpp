@@ -2,8 +2,6 @@
 
 #include <fmt/format.h>
 
-#include <numeric>
-
 #include "mantissa/core/base/error.h"
 
 namespace mantissa::runtime {
@@ -18,7 +16,7 @@ void Batch::clear() {
   weights_.clear();
 }
 
-void Batch::add(const BatchRow& row) {
+void Batch::add(const RowTokens& row) {
   const std::int64_t begin = tokens(), length = static_cast<std::int64_t>(row.ids.size());
   if (length == 0 || row.targets.size() != row.ids.size() ||
       (!row.weights.empty() && row.weights.size() != row.ids.size())) {

@@ -5,7 +5,6 @@
 #include "mantissa/core/base/error.h"
 #include "mantissa/core/base/printable.h"
 #include "mantissa/core/disk/file.h"
-#include "mantissa/core/disk/mapping.h"
 
 namespace mantissa::gguf {
 

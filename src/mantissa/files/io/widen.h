@@ -4,8 +4,6 @@
 #include <cstddef>
 #include <span>
 
-#include "mantissa/files/io/safetensors.h"
-
 namespace mantissa::io {
 
 /// True if widen accepts `dtype`: F64, F32, BF16, F16.

@@ -5,17 +5,14 @@
 
 #include <algorithm>
 #include <map>
-#include <optional>
 
 #include "mantissa/core/base/error.h"
 #include "mantissa/core/base/printable.h"
 #include "mantissa/core/disk/look.h"
 #include "mantissa/core/numeric/frozen_formats.h"
-#include "mantissa/engine/model/family.h"
 #include "mantissa/engine/model/graphs.h"
 #include "mantissa/files/io/dtype.h"
 #include "mantissa/files/io/json.h"
-#include "mantissa/files/io/model_path.h"
 #include "mantissa/files/io/pth/torch_file.h"
 #include "mantissa/files/io/safetensors.h"
 #include "mantissa/files/peft/config.h"

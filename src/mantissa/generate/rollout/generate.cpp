@@ -8,7 +8,6 @@
 
 #include "mantissa/core/base/counted.h"
 #include "mantissa/core/base/error.h"
-#include "mantissa/engine/model/graphs.h"
 #include "mantissa/engine/runtime/interleaved.h"
 #include "mantissa/engine/runtime/nonfinite.h"
 #include "mantissa/engine/runtime/surroundings.h"
@@ -238,12 +237,6 @@ std::vector<Generation> generate(runtime::Session& session, const model::ModelCo
   const std::int64_t capacity = program.positions;
   for (const Request& r : requests) check_prompt(r.prompt, config.vocab_size, capacity);
   return Run(session, requests, options).run();
-}
-
-Generation generate(runtime::Session& session, const model::ModelConfig& config,
-                    std::span<const std::int32_t> prompt, const GenerateOptions& options) {
-  const Request request{{prompt.begin(), prompt.end()}, 0, 0};
-  return std::move(generate(session, config, {&request, 1}, options).front());
 }
 
 }  // namespace mantissa::rollout

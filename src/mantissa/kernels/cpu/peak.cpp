@@ -4,7 +4,6 @@
 #include <chrono>
 #include <ctime>
 #include <numeric>
-#include <random>
 #include <thread>
 #include <vector>
 

@@ -5,7 +5,6 @@
 #include <vector>
 
 #include "mantissa/lab/audit/run.h"
-#include "mantissa/setup/data/rows.h"
 
 namespace mantissa::lab {
 

@@ -1,9 +1,7 @@
 // Objectives of responses: ppo, grpo and the others of [rl].
 #include <fmt/format.h>
 
-#include <algorithm>
 #include <cmath>
-#include <set>
 
 #include "mantissa/core/base/counted.h"
 #include "mantissa/lab/objective/parts.h"

@@ -9,7 +9,6 @@
 
 #include "mantissa/core/base/error.h"
 #include "mantissa/core/base/words.h"
-#include "mantissa/core/numeric/format.h"
 
 namespace mantissa::compat {
 namespace {

@@ -6,7 +6,6 @@
 #include <charconv>
 #include <cmath>
 #include <cstdint>
-#include <optional>
 
 #include "mantissa/core/base/error.h"
 #include "mantissa/core/base/words.h"

@@ -5,7 +5,6 @@
 #include <algorithm>
 #include <charconv>
 #include <tuple>
-#include <vector>
 
 #include "mantissa/core/base/error.h"
 #include "mantissa/core/base/words.h"

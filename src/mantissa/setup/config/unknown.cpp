@@ -4,7 +4,6 @@
 
 #include <algorithm>
 #include <optional>
-#include <vector>
 
 #include "mantissa/core/base/suggest.h"
 #include "mantissa/core/base/words.h"

@@ -2,9 +2,7 @@
 
 #include <fmt/format.h>
 
-#include <cstdint>
 #include <optional>
-#include <utility>
 
 #include "mantissa/core/base/error.h"
 #include "mantissa/setup/data/tokenizer.h"

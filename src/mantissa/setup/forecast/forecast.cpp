@@ -1,13 +1,9 @@
 #include "mantissa/setup/forecast/forecast.h"
 
-#include <fmt/format.h>
-
 #include <algorithm>
 
-#include "mantissa/core/base/error.h"
 #include "mantissa/engine/comm/shard_sum.h"
 #include "mantissa/engine/model/graphs.h"
-#include "mantissa/engine/runtime/process.h"
 #include "mantissa/engine/runtime/weights.h"
 #include "mantissa/setup/config/observed.h"
 #include "mantissa/setup/forecast/observed.h"

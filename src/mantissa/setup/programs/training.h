@@ -12,7 +12,6 @@
 #include "mantissa/engine/plan/rules.h"
 #include "mantissa/engine/runtime/device.h"
 #include "mantissa/setup/config/run_config.h"
-#include "mantissa/setup/programs/update.h"
 
 namespace mantissa::programs {
 

@@ -3,7 +3,6 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <array>
 
 #include "mantissa/text/chat/arguments.h"
 #include "mantissa/text/chat/error.h"

@@ -1,8 +1,6 @@
 // The chat template and the special tokens of a model directory.
 #include <fmt/format.h>
 
-#include <iterator>
-
 #include "mantissa/core/base/error.h"
 #include "mantissa/core/disk/file.h"
 #include "mantissa/core/disk/look.h"

@@ -1,8 +1,6 @@
 // The built-in templates. Each is written for one format, which docs/chat.md describes.
 #include "mantissa/text/chat/templates.h"
 
-#include <iterator>
-
 namespace mantissa::chat {
 
 namespace {

@@ -1,8 +1,6 @@
 // Truth, equality, order, hashes, lengths and iteration of values.
 #include <fmt/format.h>
 
-#include <cmath>
-
 #include "mantissa/text/chat/error.h"
 #include "mantissa/text/chat/unicode.h"
 #include "mantissa/text/chat/value.h"

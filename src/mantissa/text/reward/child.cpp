@@ -11,7 +11,6 @@
 #include <csignal>
 #include <cstring>
 #include <system_error>
-#include <utility>
 #include <vector>
 
 #include "mantissa/core/base/error.h"

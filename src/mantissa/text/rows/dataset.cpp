@@ -5,7 +5,6 @@
 #include <algorithm>
 #include <cmath>
 #include <numeric>
-#include <utility>
 
 #include "mantissa/core/base/counted.h"
 #include "mantissa/core/base/error.h"
@@ -154,11 +153,6 @@ std::int64_t Dataset::ids_in_rows() const {
 }
 const std::string& Dataset::name() const {
   return name_;
-}
-std::int64_t Dataset::tokens() const {
-  std::int64_t sum = 0;
-  for (const Source& source : sources_) sum += source.rows->tokens();
-  return sum;
 }
 
 std::vector<Dataset::SourceCounts> Dataset::source_counts() const {

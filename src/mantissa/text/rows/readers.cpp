@@ -6,7 +6,6 @@
 #include <filesystem>
 #include <nlohmann/json.hpp>
 #include <optional>
-#include <span>
 
 #include "mantissa/core/base/error.h"
 #include "mantissa/text/rows/byte_reader.h"

@@ -80,28 +80,16 @@ std::int64_t StepData::item_row(std::int64_t item) const {
   return packs.empty() ? item : packs[static_cast<std::size_t>(item)];
 }
 
-std::int32_t StepData::target(std::int64_t r, std::int64_t t) const {
-  return targets_of(r)[static_cast<std::size_t>(t)];
-}
-
-std::span<const std::int32_t> StepData::ids_of(std::int64_t r) const {
-  return std::span(ids).subspan(static_cast<std::size_t>(begin(r) + r), static_cast<std::size_t>(length(r)));
-}
-
-std::span<const std::int32_t> StepData::targets_of(std::int64_t r) const {
-  const auto count = static_cast<std::size_t>(length(r));
-  if (!targets.empty()) return std::span(targets).subspan(static_cast<std::size_t>(begin(r)), count);
-  return std::span(ids).subspan(static_cast<std::size_t>(begin(r) + r) + 1, count);
-}
-
-std::span<const float> StepData::weights_of(std::int64_t r) const {
-  if (weights.empty()) return {};
-  return std::span(weights).subspan(static_cast<std::size_t>(begin(r)), static_cast<std::size_t>(length(r)));
-}
-
-std::span<const std::int64_t> StepData::documents_of(std::int64_t r) const {
-  if (documents.empty()) return {};
-  return documents[static_cast<std::size_t>(r)];
+RowTokens StepData::row(std::int64_t r) const {
+  const auto first = static_cast<std::size_t>(begin(r)), count = static_cast<std::size_t>(length(r)),
+             first_id = first + static_cast<std::size_t>(r);
+  RowTokens row{.ids = std::span(ids).subspan(first_id, count),
+                .targets = targets.empty() ? std::span(ids).subspan(first_id + 1, count)
+                                           : std::span(targets).subspan(first, count),
+                .sequence = sequence + static_cast<std::uint64_t>(r)};
+  if (!weights.empty()) row.weights = std::span(weights).subspan(first, count);
+  if (!documents.empty()) row.documents = documents[static_cast<std::size_t>(r)];
+  return row;
 }
 
 std::int64_t StepData::predicted(std::int64_t first) const {
@@ -121,7 +109,7 @@ double StepData::total_weight(std::int64_t first) const {
 double StepData::weight_of(std::int64_t r) const {
   if (weights.empty()) return static_cast<double>(length(r));
   double sum = 0;
-  for (const float weight : weights_of(r)) sum += static_cast<double>(weight);
+  for (const float weight : row(r).weights) sum += static_cast<double>(weight);
   return sum;
 }
 

@@ -2,7 +2,6 @@
 // decoder.
 #include <fmt/format.h>
 
-#include <map>
 #include <mutex>
 
 #include "mantissa/core/base/error.h"

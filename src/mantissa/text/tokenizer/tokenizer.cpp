@@ -52,10 +52,6 @@ constexpr Kind kKinds[] = {
 
 }  // namespace
 
-std::span<const Kind> kinds() {
-  return kKinds;
-}
-
 fs::path find_in_directory(const fs::path& directory) {
   if (!disk::is_directory(directory)) return {};
   std::vector<fs::path> files = disk::entries(directory);

@@ -7,7 +7,6 @@
 
 #include "mantissa/core/base/error.h"
 #include "mantissa/engine/runtime/batch.h"
-#include "mantissa/setup/programs/training.h"
 
 namespace mantissa::train {
 namespace {
@@ -54,13 +53,7 @@ std::optional<TokenValues> LogProbs::of(const text::StepData& rows, const std::s
   for (std::int64_t item = 0; item < rows.items(); item += micro_batch_) {
     batch.clear();
     const std::int64_t end = rows.item_row(std::min(item + micro_batch_, rows.items()));
-    for (std::int64_t r = rows.item_row(item); r < end; ++r) {
-      batch.add({.ids = rows.ids_of(r),
-                 .targets = rows.targets_of(r),
-                 .weights = rows.weights_of(r),
-                 .documents = rows.documents_of(r),
-                 .sequence = rows.sequence + static_cast<std::uint64_t>(r)});
-    }
+    for (std::int64_t r = rows.item_row(item); r < end; ++r) batch.add(rows.row(r));
     session_->feed(batch);
     session_->run(graph::Phase::forward, batch.extent());
     if (stop.stop_requested()) return std::nullopt;

@@ -8,7 +8,6 @@
 
 #include "mantissa/core/base/error.h"
 #include "mantissa/engine/graph/ops/ops.h"
-#include "mantissa/kernels/reference/attention.h"
 
 namespace mantissa::graph {
 namespace {
@@ -136,19 +135,6 @@ void run_grad(const Call& c) {
   kernels::attention_backward(c.ctx, c.extent, a);
 }
 
-void reference_forward(const ReferenceCall& c) {
-  const kernels::KeyCache cache{c.attributes.integer("slots", 0), c.attributes.integer("capacity", 0)};
-  kernels::reference::attention(c.extent, shape_of(c.attributes), c.inputs[0].data(), c.inputs[1].data(),
-                                c.inputs[2].data(), c.outputs[0].data(), c.outputs[1].data(), cache);
-}
-
-void reference_grad(const ReferenceCall& c) {
-  kernels::reference::attention_backward(c.extent, shape_of(c.attributes), c.inputs[0].data(),
-                                         c.inputs[1].data(), c.inputs[2].data(), c.inputs[3].data(),
-                                         c.inputs[4].data(), c.inputs[5].data(), c.outputs[0].data(),
-                                         c.outputs[1].data(), c.outputs[2].data());
-}
-
 }  // namespace
 
 const OpDef kAttention = {
@@ -158,7 +144,6 @@ const OpDef kAttention = {
         "out = softmax(scores)·v over each query's window of earlier keys, scores scale·q·kᵀ, or "
         "cap·tanh(scale·q·kᵀ/cap); scores and softmax f32, P rounded to compute, out rounded once",
     .kind = OpKind::attention,
-    .reads = {Read::value},
     .strided = {.inputs = 0b111, .outputs = 0b1},
     .made_factors = "P",
     .interior = "softmax",
@@ -167,7 +152,6 @@ const OpDef kAttention = {
     .cost = cost_forward,
     .workspace = workspace_forward,
     .run = run_forward,
-    .reference = reference_forward,
 };
 
 const OpDef kAttentionGrad = {
@@ -177,7 +161,6 @@ const OpDef kAttentionGrad = {
         "dq, dk, dv with P recomputed; dS in f32, times 1 − tanh² under a soft cap; P and dS rounded to "
         "compute, unrounded contributions",
     .kind = OpKind::attention,
-    .reads = {Read::value},
     .strided = {.inputs = 0b101111, .outputs = 0b111},
     .made_factors = "P and dS",
     .interior = "softmax",
@@ -185,7 +168,6 @@ const OpDef kAttentionGrad = {
     .cost = cost_grad,
     .workspace = workspace_grad,
     .run = run_grad,
-    .reference = reference_grad,
 };
 
 }  // namespace mantissa::graph

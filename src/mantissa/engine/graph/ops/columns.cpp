@@ -15,10 +15,6 @@ namespace {
 /// The names of parts, which distinguish their values.
 constexpr std::array<std::string_view, 8> kPartNames = {"0", "1", "2", "3", "4", "5", "6", "7"};
 
-Cost no_flops(const NodeView&, const Sizes&) {
-  return {};
-}
-
 std::int64_t total(const std::vector<std::int64_t>& sizes) {
   return std::accumulate(sizes.begin(), sizes.end(), std::int64_t{0});
 }
@@ -55,17 +51,6 @@ void run_split(const Call& c) {
   }
 }
 
-void reference_split(const ReferenceCall& c) {
-  std::int64_t first = 0;
-  for (ReferenceOperand& part : c.outputs) {
-    for (std::int64_t i = 0; i < part.rows; ++i) {
-      const double* row = c.inputs[0].data() + i * c.inputs[0].width + first;
-      std::copy_n(row, part.width, part.data() + i * part.width);
-    }
-    first += part.width;
-  }
-}
-
 // ---- split: input x [·, width]; outputs the parts [·, size], in x's format
 
 std::vector<OutputSpec> infer_split(const NodeView& n) {
@@ -92,46 +77,22 @@ std::vector<OutputSpec> infer_split_grad(const NodeView& n) {
   return {{with_width(n.shape(0), total(n.attributes.integers("sizes"))), Role::arithmetic}};
 }
 
-/// Calls copy(input, first) for parts with a gradient, and zero(first, size) for the others.
-template <class Copy, class Zero>
-void for_each_part(const Attributes& attributes, const Copy& copy, const Zero& zero) {
-  const std::vector<std::int64_t> sizes = attributes.integers("sizes"), parts = attributes.integers("parts");
+void run_split_grad(const Call& c) {
+  const std::vector<std::int64_t> sizes = c.attributes.integers("sizes"),
+                                  parts = c.attributes.integers("parts");
+  const Argument& out = c.outputs[0];
   std::int64_t first = 0;
   std::size_t input = 0;
   for (std::size_t i = 0; i < sizes.size(); ++i) {
+    const Matrix columns = kernels::columns_from(out.out(), first);
     if (input < parts.size() && parts[input] == static_cast<std::int64_t>(i)) {
-      copy(input++, first);
+      const Argument& part = c.inputs[input++];
+      kernels::copy_columns(c.ctx, part.rows, part.width, part.in(), columns);
     } else {
-      zero(first, sizes[i]);
+      kernels::zero_columns(c.ctx, out.rows, sizes[i], columns);
     }
     first += sizes[i];
   }
-}
-
-void run_split_grad(const Call& c) {
-  const Argument& out = c.outputs[0];
-  for_each_part(
-      c.attributes,
-      [&](std::size_t input, std::int64_t first) {
-        const Argument& part = c.inputs[input];
-        kernels::copy_columns(c.ctx, part.rows, part.width, part.in(),
-                              kernels::columns_from(out.out(), first));
-      },
-      [&](std::int64_t first, std::int64_t size) {
-        kernels::zero_columns(c.ctx, out.rows, size, kernels::columns_from(out.out(), first));
-      });
-}
-
-void copy_part(const ReferenceOperand& part, ReferenceOperand& out, std::int64_t first) {
-  for (std::int64_t i = 0; i < part.rows; ++i)
-    std::copy_n(part.data() + i * part.width, part.width, out.data() + i * out.width + first);
-}
-
-void reference_split_grad(const ReferenceCall& c) {
-  for_each_part(
-      c.attributes,
-      [&](std::size_t input, std::int64_t first) { copy_part(c.inputs[input], c.outputs[0], first); },
-      [](std::int64_t, std::int64_t) {});
 }
 
 // ---- concat: inputs the parts [·, size]; output [·, Σ size]
@@ -158,14 +119,6 @@ void run_concat(const Call& c) {
   }
 }
 
-void reference_concat(const ReferenceCall& c) {
-  std::int64_t first = 0;
-  for (const ReferenceOperand& part : c.inputs) {
-    copy_part(part, c.outputs[0], first);
-    first += part.width;
-  }
-}
-
 void gradient_concat(GradientBuilder& b) {
   std::vector<std::int64_t> sizes;
   for (const ValueId part : b.node().inputs) sizes.push_back(b.graph().value(part).shape.last());
@@ -187,14 +140,11 @@ const OpDef kSplit = {
     .doc = "parts of x by columns, copied",
     .kind = OpKind::move,
     .duty = Duty::split,
-    .reads = {Read::value},
     .strided = {.inputs = kAllOperands, .outputs = kAllOperands},
     .per_token = true,
     .infer = infer_split,
     .gradient = gradient_split,
-    .cost = no_flops,
     .run = run_split,
-    .reference = reference_split,
 };
 
 const OpDef kSplitGrad = {
@@ -203,13 +153,10 @@ const OpDef kSplitGrad = {
     .doc = "the gradients of the parts, concatenated; zero for parts without a gradient",
     .kind = OpKind::move,
     .duty = Duty::join,
-    .reads = {Read::value},
     .strided = {.inputs = kAllOperands, .outputs = kAllOperands},
     .per_token = true,
     .infer = infer_split_grad,
-    .cost = no_flops,
     .run = run_split_grad,
-    .reference = reference_split_grad,
 };
 
 const OpDef kConcat = {
@@ -218,14 +165,11 @@ const OpDef kConcat = {
     .doc = "values concatenated by columns, rounded to compute",
     .kind = OpKind::move,
     .duty = Duty::join,
-    .reads = {Read::value},
     .strided = {.inputs = kAllOperands, .outputs = kAllOperands},
     .per_token = true,
     .infer = infer_concat,
     .gradient = gradient_concat,
-    .cost = no_flops,
     .run = run_concat,
-    .reference = reference_concat,
 };
 
 const OpDef kConcatGrad = {
@@ -234,13 +178,10 @@ const OpDef kConcatGrad = {
     .doc = "the gradient of each part, copied",
     .kind = OpKind::move,
     .duty = Duty::split,
-    .reads = {Read::value},
     .strided = {.inputs = kAllOperands, .outputs = kAllOperands},
     .per_token = true,
     .infer = infer_concat_grad,
-    .cost = no_flops,
     .run = run_split,
-    .reference = reference_split,
 };
 
 }  // namespace mantissa::graph

@@ -5,7 +5,6 @@
 
 #include "mantissa/core/base/error.h"
 #include "mantissa/engine/graph/ops/pointwise.h"
-#include "mantissa/kernels/reference/row_norms.h"
 #include "mantissa/kernels/row_norms.h"
 
 namespace mantissa::graph {
@@ -49,14 +48,6 @@ void run_norms(const Call& c) {
   n.b = c.inputs[2].in();
   n.norms = c.outputs[0].out();
   kernels::row_norms(c.ctx, n);
-}
-
-void reference_norms(const ReferenceCall& c) {
-  const bool transposed = is_transposed(c.attributes);
-  const std::int64_t in = transposed ? c.inputs[0].rows : c.inputs[0].width;
-  kernels::reference::row_norms(c.outputs[0].width, in, c.inputs[1].rows, c.attributes.number("scale"),
-                                transposed, c.inputs[0].data(), c.inputs[1].data(), c.inputs[2].data(),
-                                c.outputs[0].data());
 }
 
 // ---- magnitude: inputs z [tokens, out], m [out], n [out], optionally b [out]
@@ -128,12 +119,10 @@ const OpDef kRowNorms = {
     .op = "row_norms",
     .doc = "‖W + s·B·A‖ by rows in f32, constants of the gradient",
     .kind = OpKind::rows,
-    .reads = {Read::value},
     .quantized = 0,
     .infer = infer_norms,
     .cost = cost_norms,
     .run = run_norms,
-    .reference = reference_norms,
 };
 const OpDef kMagnitude = magnitude_op();
 const OpDef kMagnitudeDz = magnitude_dz_op();

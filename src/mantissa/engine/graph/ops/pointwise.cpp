@@ -6,7 +6,6 @@
 
 #include "mantissa/core/base/error.h"
 #include "mantissa/engine/graph/ops/elements.h"
-#include "mantissa/kernels/reference/pointwise.h"
 
 namespace mantissa::graph {
 
@@ -15,13 +14,11 @@ OpDef expression_op(std::string_view id, std::string_view op, std::string_view d
   def.id = id;
   def.op = op;
   def.doc = doc;
-  def.reads = {Read::value};
   def.strided = {.inputs = kAllOperands, .outputs = kAllOperands};
   def.per_token = true;
   def.in_place = true;
   def.cost = cost_of_elements;
   def.run = run_expression;
-  def.reference = reference_expression;
   return def;
 }
 
@@ -38,17 +35,6 @@ void run_expression(const Call& c) {
     outputs[i] = {c.outputs[i].data, c.outputs[i].type, c.outputs[i].stride};
   kernels::pointwise(c.ctx, *c.expression, rows, c.outputs[0].width, std::span(inputs).first(c.inputs.size()),
                      std::span(outputs).first(c.outputs.size()));
-}
-
-void reference_expression(const ReferenceCall& c) {
-  std::vector<double> element(c.inputs.size());
-  for (std::size_t e = 0; e < c.outputs[0].values.size(); ++e) {
-    // The values of a broadcast input are those of one row.
-    for (std::size_t i = 0; i < element.size(); ++i)
-      element[i] = c.inputs[i].values[e % c.inputs[i].values.size()];
-    const std::vector<double> results = kernels::reference::evaluate(*c.expression, element);
-    for (std::size_t o = 0; o < results.size(); ++o) c.outputs[o].values[e] = results[o];
-  }
 }
 
 void check_same_shape(const NodeView& n, std::string_view op) {

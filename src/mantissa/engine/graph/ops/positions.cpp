@@ -13,10 +13,6 @@ std::vector<OutputSpec> infer(const NodeView& n) {
   return {{n.shape(0), Role::integer}};
 }
 
-Cost no_flops(const NodeView&, const Sizes&) {
-  return {};
-}
-
 void check(const Extent& extent, const Attributes& attributes, std::string_view scope) {
   const std::int64_t limit = attributes.integer("limit");
   for (const Segment& s : extent.segments) {
@@ -34,13 +30,6 @@ void run(const Call& c) {
   }
 }
 
-void reference(const ReferenceCall& c) {
-  for (const Segment& s : c.extent.segments) {
-    for (std::int64_t t = 0; t < s.length; ++t)
-      c.outputs[0].data()[s.begin + t] = static_cast<double>(s.position + t);
-  }
-}
-
 }  // namespace
 
 const OpDef kPositions = {
@@ -48,12 +37,9 @@ const OpDef kPositions = {
     .op = "positions",
     .doc = "each token's position in its sequence, from 0",
     .kind = OpKind::move,
-    .reads = {Read::value},
     .infer = infer,
-    .cost = no_flops,
     .check = check,
     .run = run,
-    .reference = reference,
 };
 
 }  // namespace mantissa::graph

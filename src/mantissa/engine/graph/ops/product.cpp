@@ -6,7 +6,6 @@
 #include "mantissa/engine/graph/ops/factor.h"
 #include "mantissa/engine/graph/ops/ops.h"
 #include "mantissa/kernels/gemm.h"
-#include "mantissa/kernels/reference/gemm.h"
 
 namespace mantissa::graph {
 namespace {
@@ -62,19 +61,6 @@ void run(const Call& c) {
   kernels::gemm(c.ctx, g);
 }
 
-void reference(const ReferenceCall& c) {
-  const ReferenceOperand &a = c.inputs[0], &b = c.inputs[1];
-  const Size s = size_of(c.attributes, a.rows, a.width, b.rows, b.width);
-  kernels::Gemm g;
-  g.m = s.m;
-  g.n = s.n;
-  g.k = s.k;
-  g.a = {{a.data(), Scalar::f64, a.width}, Scalar::f64, c.attributes.flag("transpose_a")};
-  g.b = {{b.data(), Scalar::f64, b.width}, Scalar::f64, c.attributes.flag("transpose_b")};
-  g.c = {c.outputs[0].data(), Scalar::f64, s.n};
-  c.outputs[0].values = kernels::reference::gemm(g).c;
-}
-
 }  // namespace
 
 const OpDef kProduct = {
@@ -88,7 +74,6 @@ const OpDef kProduct = {
     .cost = cost,
     .workspace = workspace,
     .run = run,
-    .reference = reference,
 };
 
 }  // namespace mantissa::graph

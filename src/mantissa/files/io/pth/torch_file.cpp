@@ -10,7 +10,6 @@
 #include "mantissa/core/base/error.h"
 #include "mantissa/core/base/printable.h"
 #include "mantissa/core/disk/file.h"
-#include "mantissa/core/disk/mapping.h"
 #include "mantissa/files/io/json.h"
 #include "mantissa/files/io/pth/failure.h"
 #include "mantissa/files/io/pth/state_dict.h"

@@ -1,4 +1,4 @@
-#include "mantissa/kernels/reference/recurrence.h"
+#include "kernels/reference/recurrence.h"
 
 #include <algorithm>
 #include <cmath>
