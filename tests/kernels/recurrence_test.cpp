@@ -44,7 +44,6 @@ struct Problem {
         beta(r),
         dy(v),
         y(v),
-        saved(c.arithmetic, saved_states(batch.tokens), c.shape.state()),
         dr(r),
         ddecay(decay),
         dk(r),
@@ -79,7 +78,7 @@ struct Problem {
   }
 
   Recurrence call() {
-    return {of.shape, of.head_decay, r, decay, k, v, alpha, beta, y, saved, {}, {}, of.arithmetic, of.kept};
+    return {of.shape, of.head_decay, r, decay, k, v, alpha, beta, y, {}, {}, of.arithmetic, of.kept};
   }
   void forward(Context ctx, const Recurrence& c) {
     const Storage memory(recurrence_workspace(ctx, of.shape, of.arithmetic));
@@ -88,11 +87,11 @@ struct Problem {
   }
   void forward(const Context& ctx) { forward(ctx, call()); }
   void backward(Context ctx, bool of_initial = false) {
-    const Storage memory(recurrence_backward_workspace(ctx, of.shape, of.arithmetic));
+    const Storage memory(
+        recurrence_backward_workspace(ctx, of.shape, *std::ranges::max_element(of.lengths), of.arithmetic));
     ctx.workspace = memory.data();
-    RecurrenceBackward b{
-        of.shape, of.head_decay, r,  decay, k,      v,     alpha, beta,          saved,  {}, dy,
-        dr,       ddecay,        dk, dv,    dalpha, dbeta, {},    of.arithmetic, of.kept};
+    RecurrenceBackward b{of.shape, of.head_decay, r,  decay, k,      v,     alpha, beta,          {},     dy,
+                         dr,       ddecay,        dk, dv,    dalpha, dbeta, {},    of.arithmetic, of.kept};
     if (of_initial) {
       b.initial = initial;
       b.dinitial = dinitial;
@@ -103,7 +102,7 @@ struct Problem {
 
   Case of;
   Batch batch;
-  Tensor r, decay, k, v, alpha, beta, dy, y, saved, dr, ddecay, dk, dv, dalpha, dbeta, initial, dinitial;
+  Tensor r, decay, k, v, alpha, beta, dy, y, dr, ddecay, dk, dv, dalpha, dbeta, initial, dinitial;
 };
 
 /// The inputs and reference results of a problem in double.
@@ -217,7 +216,6 @@ TEST_P(Recurrences, HaveTheSameBitsTokenByToken) {
       const std::int64_t length = std::min(size, s.length - done);
       parts.batch.segments = {{s.begin + done, length, done, 2}};
       Recurrence c = parts.call();
-      c.saved = {};
       c.state = state;
       parts.forward(ctx, c);
       done += length;

@@ -21,14 +21,9 @@ struct RecurrenceShape {
   std::int64_t state() const { return heads * key_dim * value_dim; }  // elements of the state of a sequence
 };
 
-/// The forward pass saves the state before every token whose index is a multiple of this; the backward pass
-/// recomputes the others.
+/// The backward pass recomputes the states of a segment twice: those before every token whose place in the
+/// segment is a multiple of this, and from them the others.
 inline constexpr std::int64_t kStateInterval = 16;
-
-/// Returns the number of states that a forward pass over `tokens` tokens saves.
-constexpr std::int64_t saved_states(std::int64_t tokens) {
-  return (tokens + kStateInterval - 1) / kStateInterval;
-}
 
 /// For each head and each token of a segment in turn, with the state S [key_dim, value_dim]:
 ///   s = Σ_j α_j S_j,  S_j ← w_j S_j + β_j s + k_j v,  y = Σ_j r_j S_j,  w = exp(decay),
@@ -52,8 +47,7 @@ struct Recurrence {
   bool head_decay = false;
   ConstMatrix r, decay, k, v, alpha, beta;
   Matrix y;
-  Matrix saved = {};  // [saved_states(tokens), heads · key_dim · value_dim]; null: for no backward pass
-  Matrix state = {};  // null: no segment continues another
+  Matrix state = {};         // null: no segment continues another
   ConstMatrix initial = {};  // null: zeros
   Scalar arithmetic = Scalar::f32;
   Scalar kept = Scalar::f64;  // f64: in the arithmetic
@@ -63,9 +57,9 @@ std::size_t recurrence_workspace(const Context& ctx, const RecurrenceShape& shap
 /// Throws ShapeError for a segment that continues another without `state`.
 void recurrence(const Context& ctx, const Extent& extent, const Recurrence& c);
 
-/// Gradients of `recurrence` for segments at position 0, in the same arithmetic. States are recomputed from
-/// the saved ones, with the same bits; a rounding of the state counts as the identity. For each token from
-/// the last one, with G the gradient of the state after it:
+/// Gradients of `recurrence` for segments at position 0, in the same arithmetic. States are recomputed,
+/// with the same bits; a rounding of the state counts as the identity. For each token from the last one, with
+/// G the gradient of the state after it:
 ///   G_j += r_j dy,  dv = Σ_j k_j G_j,  ds = Σ_j β_j G_j  (FMA chains over j),
 ///   dr_j = S_j·dy,  dk_j = G_j·v,  dβ_j = G_j·s,  ddecay_j = w_j (G_j·S'_j),  dα_j = S'_j·ds,
 ///   G_j ← fma(w_j, G_j, α_j ds),
@@ -77,7 +71,7 @@ void recurrence(const Context& ctx, const Extent& extent, const Recurrence& c);
 struct RecurrenceBackward {
   RecurrenceShape shape;
   bool head_decay = false;
-  ConstMatrix r, decay, k, v, alpha, beta, saved;
+  ConstMatrix r, decay, k, v, alpha, beta;
   ConstMatrix initial = {};
   ConstMatrix dy;
   Matrix dr, ddecay, dk, dv, dalpha, dbeta;
@@ -86,8 +80,9 @@ struct RecurrenceBackward {
   Scalar kept = Scalar::f64;
 };
 
+/// `longest`: tokens of the longest segment.
 std::size_t recurrence_backward_workspace(const Context& ctx, const RecurrenceShape& shape,
-                                          Scalar arithmetic);
+                                          std::int64_t longest, Scalar arithmetic);
 void recurrence_backward(const Context& ctx, const Extent& extent, const RecurrenceBackward& c);
 
 }  // namespace mantissa::kernels

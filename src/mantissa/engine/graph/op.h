@@ -138,6 +138,7 @@ enum class OpKind : std::uint8_t {
   product,    // a matrix product
   head,       // a product followed by its softmax
   attention,
+  recurrence,  // a state that passes from token to token
   lookup,  // selection of rows by index
   move,    // values copied or converted
 };

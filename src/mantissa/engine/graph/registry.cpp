@@ -16,7 +16,7 @@ std::span<const OpDef* const> all_ops() {
       &kLayerNorm, &kLayerNormDx, &kLayerNormDgain,
       &kTokenSum,
       &kRope, &kRopeGrad,
-      &kAttention, &kAttentionGrad,
+      &kAttention, &kAttentionGrad, &kRecurrence, &kRecurrenceGrad, &kRecurrenceDecode,
       &kGather, &kGatherDtable, &kGatherAddRows,
       &kSelect, &kSelectDx,
       &kPositions,

@@ -16,6 +16,7 @@ extern const OpDef kLayerNorm, kLayerNormDx, kLayerNormDgain;
 extern const OpDef kTokenSum;
 extern const OpDef kRope, kRopeGrad;
 extern const OpDef kAttention, kAttentionGrad;
+extern const OpDef kRecurrence, kRecurrenceGrad, kRecurrenceDecode;
 extern const OpDef kGather, kGatherDtable, kGatherAddRows, kSelect, kSelectDx;
 extern const OpDef kPositions;
 extern const OpDef kSplit, kSplitGrad, kConcat, kConcatGrad;

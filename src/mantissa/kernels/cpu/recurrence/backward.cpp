@@ -94,31 +94,33 @@ HWY_INLINE void StoreHead(const T* from, Matrix m, std::size_t token, std::size_
   StoreRow(from, width, m.data, m.type, token * static_cast<std::size_t>(m.ld) + head * width);
 }
 
-/// The scratch memory of one head, and its gradients.
+/// The backward pass of one head.
 template <class T>
 class HeadBackward {
  public:
   HeadBackward(const RecurrenceBackward& c, std::size_t head, std::span<std::byte> memory)
-      : c_(c), head_(head), size_(c.shape) {
+      : c_(c), head_(head), size_(c.shape), keys_(static_cast<std::size_t>(c.shape.key_dim)) {
     Scratch<T> scratch(memory);
     for (T*& state : states_) state = scratch.take(size_.state(c.shape));
     G_ = scratch.take(size_.state(c.shape));
     for (TokenRows<T>& rows : rows_) rows = TakeRows(size_, scratch);
-    const TokenRows<T> keys = TakeRows(size_, scratch);
-    gradients_ = {keys.r, keys.w, keys.k, keys.alpha, keys.beta, keys.v, keys.s, scratch.take(size_.values)};
+    const TokenRows<T> of = TakeRows(size_, scratch);
+    gradients_ = {of.r, of.w, of.k, of.alpha, of.beta, of.v, of.s, scratch.take(size_.values)};
     std::fill_n(gradients_.dy, size_.values, T{0});
     next_alpha_ = scratch.take(size_.keys);
     y_ = scratch.take(size_.values);
     next_s_ = scratch.take(size_.values);
+    starts_ = scratch.take(0);
   }
 
   void Run(const Segment& segment) {
+    begin_ = static_cast<std::size_t>(segment.begin);
+    end_ = begin_ + static_cast<std::size_t>(segment.length);
+    FindStarts();
     std::fill_n(G_, size_.state(c_.shape), T{0});
-    const auto first = static_cast<std::size_t>(segment.begin),
-               last = first + static_cast<std::size_t>(segment.length);
-    for (std::size_t end = last; end > first;) {
-      const std::size_t begin = std::max(first, (end - 1) / kStateInterval * kStateInterval);
-      Recompute(begin, end, begin == first, last);
+    for (std::size_t end = end_; end > begin_;) {
+      const std::size_t begin = begin_ + (end - 1 - begin_) / kStateInterval * kStateInterval;
+      Recompute(begin, end);
       for (std::size_t t = end; t-- > begin;) Token(t, t - begin);
       end = begin;
     }
@@ -127,35 +129,50 @@ class HeadBackward {
   const T* first_gradient() const { return G_; }
 
  private:
-  /// Fills the states from before token `begin` to after the last one, and the rows of the tokens.
-  void Recompute(std::size_t begin, std::size_t end, bool first, std::size_t segment_end) {
-    const auto keys = static_cast<std::size_t>(c_.shape.key_dim);
-    std::fill_n(states_[0], size_.state(c_.shape), T{0});
-    if (!first) {
-      LoadState(c_.saved, begin / kStateInterval, head_, c_.shape, states_[0]);
-    } else if (c_.initial.data != nullptr) {
-      LoadState(c_.initial, 0, head_, c_.shape, states_[0]);
-    }
-    LoadHead(c_.alpha, begin, head_, keys, next_alpha_);
-    Combine(next_alpha_, states_[0], keys, size_.values, next_s_);
-    for (std::size_t t = begin; t < end; ++t) {
-      const TokenRows<T>& rows = rows_[t - begin];
-      std::copy_n(next_s_, size_.values, rows.s);
-      std::copy_n(next_alpha_, keys, rows.alpha);
-      LoadHead(c_.r, t, head_, keys, rows.r);
-      LoadDecays(c_.decay, c_.head_decay, t, head_, keys, rows.w);
-      LoadHead(c_.k, t, head_, keys, rows.k);
-      LoadHead(c_.beta, t, head_, keys, rows.beta);
-      LoadHead(c_.v, t, head_, static_cast<std::size_t>(c_.shape.value_dim), rows.v);
-      if (t + 1 < segment_end) LoadHead(c_.alpha, t + 1, head_, keys, next_alpha_);
-      Step(rows, next_alpha_, states_[t - begin], keys, size_.values, c_.kept, states_[t - begin + 1], y_,
-           next_s_);
+  /// The state before token `t` of an interval's beginning.
+  T* Start(std::size_t t) const { return starts_ + (t - begin_) / kStateInterval * size_.state(c_.shape); }
+
+  /// Prepares Advance() for token `t` after `state`.
+  void Begin(std::size_t t, const T* state) {
+    LoadHead(c_.alpha, t, head_, keys_, next_alpha_);
+    Combine(next_alpha_, state, keys_, size_.values, next_s_);
+  }
+
+  /// Loads the rows of token `t` and computes the state after it.
+  void Advance(std::size_t t, const TokenRows<T>& rows, const T* before, T* after) {
+    std::copy_n(next_s_, size_.values, rows.s);
+    std::copy_n(next_alpha_, keys_, rows.alpha);
+    LoadHead(c_.r, t, head_, keys_, rows.r);
+    LoadDecays(c_.decay, c_.head_decay, t, head_, keys_, rows.w);
+    LoadHead(c_.k, t, head_, keys_, rows.k);
+    LoadHead(c_.beta, t, head_, keys_, rows.beta);
+    LoadHead(c_.v, t, head_, static_cast<std::size_t>(c_.shape.value_dim), rows.v);
+    if (t + 1 < end_) LoadHead(c_.alpha, t + 1, head_, keys_, next_alpha_);
+    Step(rows, next_alpha_, before, keys_, size_.values, c_.kept, after, y_, next_s_);
+  }
+
+  /// Computes the states at the beginnings of all intervals.
+  void FindStarts() {
+    T* const state = states_[0];
+    std::fill_n(state, size_.state(c_.shape), T{0});
+    if (c_.initial.data != nullptr) LoadState(c_.initial, 0, head_, c_.shape, state);
+    Begin(begin_, state);
+    for (std::size_t t = begin_; t < end_; ++t) {
+      if ((t - begin_) % kStateInterval == 0) std::copy_n(state, size_.state(c_.shape), Start(t));
+      Advance(t, rows_[0], state, state);
     }
   }
 
+  /// Fills the states from before token `begin` to after the last one, and the rows of the tokens.
+  void Recompute(std::size_t begin, std::size_t end) {
+    std::copy_n(Start(begin), size_.state(c_.shape), states_[0]);
+    Begin(begin, states_[0]);
+    for (std::size_t t = begin; t < end; ++t)
+      Advance(t, rows_[t - begin], states_[t - begin], states_[t - begin + 1]);
+  }
+
   void Token(std::size_t t, std::size_t i) {
-    const auto keys = static_cast<std::size_t>(c_.shape.key_dim);
-    const auto width = static_cast<std::size_t>(c_.shape.value_dim);
+    const std::size_t keys = keys_, width = static_cast<std::size_t>(c_.shape.value_dim);
     const TokenRows<T>& rows = rows_[i];
     const TokenGradients<T>& g = gradients_;
     LoadHead(c_.dy, t, head_, width, g.dy);
@@ -179,6 +196,8 @@ class HeadBackward {
   const RecurrenceBackward& c_;
   std::size_t head_;
   TokenScratch size_;
+  std::size_t keys_, begin_ = 0, end_ = 0;
+  T* starts_;                      // before each interval of the segment
   T* states_[kStateInterval + 1];  // before and after each token of an interval
   T* G_;
   TokenRows<T> rows_[kStateInterval];
@@ -217,16 +236,20 @@ namespace mantissa::kernels {
 HWY_EXPORT(RunRecurrenceBackward);
 
 std::size_t recurrence_backward_workspace(const Context& ctx, const RecurrenceShape& shape,
-                                          Scalar arithmetic) {
+                                          std::int64_t longest, Scalar arithmetic) {
   const TokenScratch size(shape);
-  const std::size_t states = (kStateInterval + 2) * size.state(shape);
+  const auto intervals = static_cast<std::size_t>((longest + kStateInterval - 1) / kStateInterval);
+  const std::size_t states = (intervals + kStateInterval + 2) * size.state(shape);
   const std::size_t rows = (kStateInterval + 1) * size.elements() + 3 * size.values + size.keys;
   return aligned((states + rows) * bytes_of(arithmetic)) * static_cast<std::size_t>(ctx.threads);
 }
 
 void recurrence_backward(const Context& ctx, const Extent& extent, const RecurrenceBackward& c) {
   const auto run = HWY_DISPATCH_TABLE(RunRecurrenceBackward)[ctx.target()];
-  const std::span<std::byte> memory(ctx.workspace, recurrence_backward_workspace(ctx, c.shape, c.arithmetic));
+  std::int64_t longest = 0;
+  for (const Segment& s : extent.segments) longest = std::max(longest, s.length);
+  const std::span<std::byte> memory(ctx.workspace,
+                                    recurrence_backward_workspace(ctx, c.shape, longest, c.arithmetic));
   // With a gradient of the first state one thread takes all segments of a head, in order.
   const std::int64_t tasks = c.dinitial.data == nullptr ? std::ssize(extent.segments) : 1;
   parallel_for(ctx, tasks * c.shape.heads, [&](std::int64_t task, int thread) {

@@ -39,8 +39,6 @@ void RunHead(const Recurrence& c, const Segment& segment, std::size_t head, std:
   LoadHead(c.alpha, begin, head, keys, next_alpha);
   Combine(next_alpha, state, keys, size.values, next_s);
   for (std::size_t t = begin; t < end; ++t) {
-    if (c.saved.data != nullptr && t % kStateInterval == 0)
-      StoreState(state, c.saved, t / kStateInterval, head, c.shape);
     std::copy_n(next_s, size.values, rows.s);
     LoadHead(c.r, t, head, keys, rows.r);
     LoadDecays(c.decay, c.head_decay, t, head, keys, rows.w);
