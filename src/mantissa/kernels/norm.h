@@ -1,6 +1,7 @@
 // RMSNorm. Zhang and Sennrich, Root Mean Square Layer Normalization (2019), as transformers computes it.
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
 
 #include "mantissa/core/tensor/extent.h"
