@@ -6,6 +6,7 @@
 
 #include "mantissa/core/base/error_text.h"
 #include "mantissa/engine/graph/autodiff.h"
+#include "mantissa/engine/model/family.h"
 #include "mantissa/engine/model/network.h"
 
 namespace mantissa::model {

@@ -10,6 +10,7 @@
 #include "mantissa/core/disk/atomic.h"
 #include "mantissa/core/disk/file.h"
 #include "mantissa/core/disk/look.h"
+#include "mantissa/engine/model/family.h"
 #include "mantissa/engine/model/graphs.h"
 #include "mantissa/files/convert/gguf_in.h"
 #include "mantissa/files/convert/gguf_values.h"

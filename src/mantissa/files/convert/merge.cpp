@@ -7,6 +7,7 @@
 #include "mantissa/core/base/counted.h"
 #include "mantissa/core/base/error.h"
 #include "mantissa/core/disk/look.h"
+#include "mantissa/engine/model/family.h"
 #include "mantissa/files/io/json.h"
 #include "mantissa/files/io/model_path.h"
 #include "mantissa/files/peft/reader.h"

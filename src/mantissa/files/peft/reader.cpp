@@ -10,6 +10,7 @@
 #include "mantissa/core/base/printable.h"
 #include "mantissa/core/disk/look.h"
 #include "mantissa/core/numeric/frozen_formats.h"
+#include "mantissa/engine/model/family.h"
 #include "mantissa/engine/model/graphs.h"
 #include "mantissa/files/io/dtype.h"
 #include "mantissa/files/io/json.h"

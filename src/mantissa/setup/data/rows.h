@@ -7,6 +7,7 @@
 
 #include "mantissa/engine/model/config.h"
 #include "mantissa/setup/config/run_config.h"
+#include "mantissa/setup/data/sft_rows.h"
 #include "mantissa/setup/weights/model_files.h"
 #include "mantissa/text/rows/dataset.h"
 #include "mantissa/text/rows/sources.h"

@@ -7,6 +7,7 @@
 #include "mantissa/core/base/error_text.h"
 #include "mantissa/core/base/words.h"
 #include "mantissa/core/disk/look.h"
+#include "mantissa/engine/model/family.h"
 #include "mantissa/engine/model/graphs.h"
 #include "mantissa/files/io/json.h"
 #include "mantissa/files/io/model_path.h"
