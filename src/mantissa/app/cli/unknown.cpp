@@ -10,6 +10,7 @@
 #include "mantissa/app/api/mantissa.h"
 #include "mantissa/core/base/suggest.h"
 #include "mantissa/core/base/words.h"
+#include "mantissa/core/disk/look.h"
 
 namespace mantissa::cli {
 namespace {
@@ -168,6 +169,19 @@ std::string unknown_command(std::span<const std::string> words) {
   }
   return fmt::format("{}: unknown command{} mantissa help", word,
                      meant ? fmt::format("; did you mean {}? See", *meant) : "; see");
+}
+
+std::string unexpected_argument(const Command& command, const std::string& word, bool too_many) {
+  const std::size_t equals = word.find('=');
+  const api::ConfigKey key = find_option(command, "--set") == nullptr
+                                 ? api::ConfigKey{}
+                                 : api::find_config_key(word.substr(0, equals));
+  const bool is_key = !key.name.empty() && key.note.empty() && word.find('.') < equals;
+  if (!too_many && (!is_key || equals == std::string::npos || disk::exists(word))) return {};
+  const std::string meant = is_key ? fmt::format("; did you mean --set {}={}?", key.name,
+                                                 equals == std::string::npos ? "…" : word.substr(equals + 1))
+                                   : "";
+  return fmt::format("{}: unexpected argument {}{}", command.name, in_quotes(word), meant);
 }
 
 std::string unknown_help(const std::string& word) {
