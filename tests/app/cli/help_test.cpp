@@ -426,7 +426,7 @@ TEST(Hints, NameTheRightSpelling) {
       {"explain loop.toml", "loop.toml: cannot be read: Too many levels of symbolic links;"},
       {"train nowhere.toml", "nowhere.toml: there is no such file; check the path"},
       {"evaluate r", "did you mean eval?"},
-      {"data", "kk"}};
+      {"train a.toml lr=1e-3", "did you mean --set optimizer.lr=1e-3?"}};
   const TemporaryFolder folder;
   write(folder / "run.toml", tiny_config(2, "32-true"));
   write(folder / "a", "x");

@@ -173,15 +173,17 @@ std::string unknown_command(std::span<const std::string> words) {
 
 std::string unexpected_argument(const Command& command, const std::string& word, bool too_many) {
   const std::size_t equals = word.find('=');
-  const api::ConfigKey key = find_option(command, "--set") == nullptr
-                                 ? api::ConfigKey{}
-                                 : api::find_config_key(word.substr(0, equals));
-  const bool is_key = !key.name.empty() && key.note.empty() && word.find('.') < equals;
-  if (!too_many && (!is_key || equals == std::string::npos || disk::exists(word))) return {};
-  const std::string meant = is_key ? fmt::format("; did you mean --set {}={}?", key.name,
-                                                 equals == std::string::npos ? "…" : word.substr(equals + 1))
-                                   : "";
-  return fmt::format("{}: unexpected argument {}{}", command.name, in_quotes(word), meant);
+  const std::string name = word.substr(0, equals);
+  std::string key;
+  if (find_option(command, "--set") != nullptr) {
+    const std::vector<api::ConfigKeyHelp> keys = api::config_keys();
+    if (std::ranges::find(keys, name, &api::ConfigKeyHelp::name) != keys.end()) key = name;
+    if (key.empty() && too_many && equals != std::string::npos) key = api::find_config_key(name).name;
+  }
+  if (!too_many && (key.empty() || equals == std::string::npos || disk::exists(word))) return {};
+  const std::string value = equals == std::string::npos ? "…" : word.substr(equals + 1);
+  return fmt::format("{}: unexpected argument {}{}", command.name, in_quotes(word),
+                     key.empty() ? "" : fmt::format("; did you mean --set {}={}?", key, value));
 }
 
 std::string unknown_help(const std::string& word) {
