@@ -43,7 +43,7 @@ function declare(call,   about, words, n, i, key, path, parts, room) {
   uses[room] = links[room] = ""
   key = ""
   for (i = 3; i <= n; ++i) {
-    if (words[i] ~ /^(USES|LINKS|ABOUT|QUICK|APART|APART_IN)$/) key = words[i]
+    if (words[i] ~ /^[A-Z][A-Z_]*$/) key = words[i]
     else if (key == "USES") uses[room] = uses[room] " " words[i]
     else if (key == "LINKS") links[room] = links[room] " " words[i]
   }

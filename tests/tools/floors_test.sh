@@ -20,7 +20,7 @@ mantissa_room(core/numeric USES base LINKS mantissa::hwy)
 mantissa_wing(kernels "arithmetic")
 mantissa_room(kernels USES numeric LINKS Threads::Threads ABOUT "ops, (in) vectors")
 mantissa_wing(engine "models")
-mantissa_room(engine/model   USES numeric
+mantissa_room(engine/model   USES numeric SOME_KEY file.cpp
                       LINKS nlohmann_json::nlohmann_json)
 mantissa_wing(app "the program")
 if(TRUE)
