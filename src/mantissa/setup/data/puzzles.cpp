@@ -60,7 +60,7 @@ std::vector<std::int32_t> puzzle_tokens(const text::KkOptions& options, const to
 }
 
 void write_puzzles(const text::KkOptions& options, const std::filesystem::path& out, bool overwrite) {
-  disk::check_output(out, {}, overwrite);
+  disk::check_output({out, disk::Shape::stream, overwrite});
   std::string rows;
   for (const text::KkPuzzle& p : text::generate(options)) rows += text::to_jsonl_row(p) + '\n';
   disk::write_file_atomic(disk::given(out, overwrite), rows);
