@@ -15,6 +15,7 @@ TEST_P(PlainRenames, ADirectoryIsReplacedAfterAKillAtAnyChangeOfNames) {
     Fault fault{.calls = group, .at = 0, .does = "KILL"};
     fault.plain_renames = true;
     EXPECT_EQ(run_with(prepared, fault), "") << "without a kill";
+    prepared.restore();
     const Ran counted = prepared.machine.run(with_options(prepared.command().run), fault);
     ASSERT_EQ(counted.code, 0) << counted.err;
     for (fault.at = 1; fault.at <= counted.counts.numbered; ++fault.at)

@@ -8,6 +8,7 @@
 #include <algorithm>
 #include <cerrno>
 #include <cstdio>
+#include <exception>
 #include <memory>
 #include <set>
 #include <system_error>
@@ -138,7 +139,7 @@ NewDirectories::NewDirectories(const fs::path& path) {
   for (fs::path p = followed(path); !p.empty() && !has_name(p); p = p.parent_path()) created_.push_back(p);
   try {
     if (!path.empty()) make_directories(path);
-  } catch (const Error&) {
+  } catch (...) {
     remove();
     throw;
   }
@@ -258,7 +259,7 @@ AtomicDirectory::~AtomicDirectory() {
   if (!committed_) {
     try {
       for (const fs::path& file : entries(beside_)) ::unlink(file.c_str());
-    } catch (const Error&) {  // the original error matters more
+    } catch (const std::exception&) {  // the original error matters more, also if memory is exhausted
     }
     ::rmdir(beside_.c_str());
   }

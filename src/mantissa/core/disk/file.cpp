@@ -234,6 +234,8 @@ void throw_write_error(const std::filesystem::path& path, int error) {
     case ENFILE:
       throw ResourceError(
           fmt::format("{}: cannot be written: {}; raise the limit (ulimit -n)", name, reason(error)));
+    case ENOMEM:
+      throw ResourceError(fmt::format("{}: cannot be written: {}; free some memory", name, reason(error)));
     case ENOENT:
     case ENOTDIR:
       throw FileError(fmt::format("{}: its folder does not exist; create it or check the path", name));
