@@ -290,8 +290,8 @@ TEST_F(PairFiles, WithErrorsAreNamedByFileAndLine) {
   std::ofstream(folder / "empty.jsonl") << "\n";
   EXPECT_TRUE(has(error_of<ConfigError>([&] { load(config("source = \"empty.jsonl\"\n")); }),
                   "empty.jsonl: no pairs. Fix: write one JSON object on each line, with \"chosen\""));
-  EXPECT_TRUE(
-      has(error_of<ConfigError>([&] { load(config("source = \"kk\"\n")); }), "puzzles have one answer"));
+  EXPECT_TRUE(has(error_of<ConfigError>([&] { load(config("source = \"kk\"\n")); }),
+                  "generated rows have one answer"));
 }
 
 }  // namespace

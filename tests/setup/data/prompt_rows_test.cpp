@@ -7,6 +7,7 @@
 #include <set>
 
 #include "mantissa/core/base/error.h"
+#include "mantissa/text/puzzles/kk.h"
 #include "text/rows/temp_files.h"
 
 namespace mantissa::data {

@@ -9,6 +9,7 @@
 #include "mantissa/core/base/error.h"
 #include "mantissa/setup/data/sft_rows.h"
 #include "mantissa/text/chat/templates.h"
+#include "mantissa/text/puzzles/kk.h"
 #include "text/rows/temp_files.h"
 
 namespace mantissa::data {

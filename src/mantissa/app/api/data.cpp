@@ -4,9 +4,9 @@
 
 #include "mantissa/app/api/internal.h"
 #include "mantissa/setup/data/inspect.h"
-#include "mantissa/setup/data/puzzles.h"
 #include "mantissa/setup/data/shard.h"
 #include "mantissa/text/puzzles/kk.h"
+#include "mantissa/text/puzzles/kk_file.h"
 
 namespace mantissa::api {
 
@@ -78,7 +78,7 @@ std::vector<std::string> puzzles(const PuzzleOptions& o) {
 }
 
 void write_puzzles(const PuzzleOptions& options, const std::filesystem::path& out, bool overwrite) {
-  data::write_puzzles(options_of(options), out, overwrite);
+  text::write_kk(options_of(options), out, overwrite);
 }
 
 ShardReport write_shards(const ShardOptions& o, const std::function<void(const ShardProgress&)>& on_progress,

@@ -32,13 +32,13 @@ Evaluation evaluation_of(const eval::Evaluation& e) {
   of.choice_accuracy_bytes = choices.accuracy_bytes();
   of.choice_error = eval::share_error(of.choice_accuracy, of.choices.size());
   of.choice_error_norm = eval::share_error(of.choice_accuracy_norm, of.choices.size());
-  for (const eval::PeopleScore& p : e.puzzles.by_people())
-    of.by_people.push_back({p.people, p.puzzles, p.well_formed, p.right});
-  for (const eval::PuzzleAnswer& a : e.puzzles.answers)
+  for (const eval::PeopleScore& p : e.answers.by_people())
+    of.by_people.push_back({p.people, p.questions, p.well_formed, p.right});
+  for (const eval::Answer& a : e.answers.answers)
     of.answers.push_back({a.people, a.well_formed, a.right, a.text});
-  of.puzzles = std::ssize(e.puzzles.answers);
-  of.well_formed = e.puzzles.well_formed();
-  of.accuracy = e.puzzles.accuracy();
+  of.puzzles = std::ssize(e.answers.answers);
+  of.well_formed = e.answers.well_formed();
+  of.accuracy = e.answers.accuracy();
   of.interrupted = e.interrupted;
   of.weight_bytes = e.weight_bytes;
   of.seconds = e.seconds;

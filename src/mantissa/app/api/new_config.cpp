@@ -47,7 +47,7 @@ void check_file(const std::string& path, config::Rows rows) {
     const std::string where = fmt::format("{}:{}", path, number);
     if (rows == config::Rows::conversations) text::read_conversation(row, where);
     if (rows == config::Rows::pairs) text::read_preference(row, where);
-    if (rows == config::Rows::puzzles) {
+    if (rows == config::Rows::prompts) {
       text::read_prompt(row, where);
       reward::make_rule("kk")->check_row(row, where);
     }

@@ -215,7 +215,7 @@ void throw_read_error(const std::filesystem::path& path, int error) {
   const std::string what = fmt::format("{}: cannot be read: {}", path.string(), reason(error));
   if (error == ENOMEM) throw ResourceError(what + "; free some memory");
   if (error == EMFILE || error == ENFILE) throw ResourceError(what + "; raise the limit (ulimit -n)");
-  throw FileError(what + "; check its permissions and its disk");
+  throw ReadError(what + "; check its permissions and its disk");
 }
 
 void throw_write_error(const std::filesystem::path& path, int error) {

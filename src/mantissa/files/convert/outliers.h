@@ -14,7 +14,8 @@ namespace mantissa::convert {
 
 /// The ratio of an outlier's root mean square to the median's. The largest of a million rows of 16 normal
 /// values is 2.1 times the median, the largest row or column of a Llama of 0.86 M parameters, trained on
-/// puzzles, 4.0 times. At 8, an 8-bit format with one scale for all rows loses three binades of the others.
+/// generated text, 4.0 times. At 8, an 8-bit format with one scale for all rows loses three binades of the
+/// others.
 inline constexpr double kOutlierRatio = 8;
 /// The ratio of a single magnitude to the median: of an element of a vector to the others, of a tensor's
 /// largest to those of the other layers. Single weights vary more than a root mean square: 32 is five

@@ -180,6 +180,7 @@ StateReader::StateReader(const fs::path& state) {
       throw FileError(fmt::format("{}; an earlier state is intact", error.what()),
                       {{{fmt::format("--resume={}", *before)}}});
     }
+    if (dynamic_cast<const disk::ReadError*>(&error) != nullptr) throw;  // it may be intact
     throw FileError(
         fmt::format("{}; no earlier state is intact: start again with --overwrite", error.what()));
   }

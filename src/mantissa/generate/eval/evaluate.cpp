@@ -19,7 +19,7 @@
 #include "mantissa/setup/config/command_policy.h"
 #include "mantissa/setup/data/chat_format.h"
 #include "mantissa/setup/data/file_rows.h"
-#include "mantissa/setup/data/puzzles.h"
+#include "mantissa/setup/data/generated.h"
 #include "mantissa/setup/data/tokenizer.h"
 #include "mantissa/setup/forecast/native.h"
 #include "mantissa/setup/programs/evaluation.h"
@@ -97,13 +97,13 @@ void add_last_words(const weights::ModelSource& source, const precision::Policy&
   e.interrupted = e.last_words.interrupted;
 }
 
-/// Adds the answers to `puzzles` to `e`.
-void add_puzzles(const weights::ModelSource& source, const precision::Policy& policy,
-                 const std::vector<data::PlacedConversation>& puzzles, const PuzzleFormat& format,
+/// Adds the answers to `questions` to `e`.
+void add_answers(const weights::ModelSource& source, const precision::Policy& policy,
+                 const std::vector<AskedQuestion>& questions, const QuestionFormat& format,
                  std::int64_t longest, const runtime::Device& device, const std::stop_token& stop,
                  Evaluation& e) {
-  e.puzzles = answer_puzzles(source, policy, puzzles, format, longest, device, stop);
-  e.interrupted = e.puzzles.interrupted;
+  e.answers = answer_questions(source, policy, questions, format, longest, device, stop);
+  e.interrupted = e.answers.interrupted;
 }
 
 /// Returns the largest number of tokens of a part of a document.
@@ -113,19 +113,19 @@ std::int64_t document_window(const weights::ModelSource& source, const Files& fi
   return files.window > 0 ? files.window : positions > 0 ? positions : kUnlimited;
 }
 
-/// Returns the puzzles of `files` that are to be answered.
-std::vector<data::PlacedConversation> puzzles_of(const Files& files) {
-  if (files.puzzles == 0 || files.names.empty()) return {};
-  if (data::names_puzzles(files.names)) {
-    text::KkOptions options = data::held_out_puzzles();
-    options.count = files.puzzles;
-    if (files.people_min > 0) options.people_min = files.people_min;
-    if (files.people_max > 0) options.people_max = files.people_max;
-    return generated_puzzles(options);
+/// Returns the questions of `files` that are to be answered.
+std::vector<AskedQuestion> questions_of(const Files& files) {
+  if (files.questions == 0 || files.names.empty()) return {};
+  if (data::is_generated(files.names)) {
+    text::GeneratedRows rows = data::held_out_rows();
+    rows.count = files.questions;
+    if (files.people_min > 0) rows.people_min = files.people_min;
+    if (files.people_max > 0) rows.people_max = files.people_max;
+    return generated_questions(rows);
   }
   constexpr std::int64_t kMost = std::numeric_limits<std::int64_t>::max();
-  return read_puzzles(files.names, {files.puzzles, files.people_min,
-                                    files.people_max > 0 ? std::int64_t{files.people_max} : kMost});
+  return read_questions(files.names, {files.questions, files.people_min,
+                                      files.people_max > 0 ? std::int64_t{files.people_max} : kMost});
 }
 
 /// Adds the answers to the questions to `e`.
@@ -147,9 +147,9 @@ Evaluation evaluate_model(const weights::ModelSource& source, const precision::P
   if (!files.passages.name.empty()) passages = read_passages(source, files.passages);
   std::vector<ChoiceQuestion> questions;
   if (!files.choices.name.empty()) questions = read_choices(source, files.choices);
-  const std::vector<data::PlacedConversation> puzzles = puzzles_of(files);
+  const std::vector<AskedQuestion> asked = questions_of(files);
   Evaluation e;
-  const bool kk = data::names_puzzles(files.names);
+  const bool generated = data::is_generated(files.names);
   const bool answers =
       !files.names.empty() && !files.documents &&
       (!files.chat_template.empty() || data::holds_conversations(files.names, files.format.name));
@@ -159,9 +159,9 @@ Evaluation evaluate_model(const weights::ModelSource& source, const precision::P
   if (answers) {
     std::vector<std::string> notes;
     const text::StepData rows =
-        puzzles.empty() ? data::answer_rows(source, files.names, chat_template, files.sequence_length, notes)
-                        : data::answer_rows(source, puzzles, files.names.front(), chat_template,
-                                            files.sequence_length, notes);
+        asked.empty() ? data::answer_rows(source, files.names, chat_template, files.sequence_length, notes)
+                      : data::answer_rows(source, {asked.begin(), asked.end()}, files.names.front(),
+                                          chat_template, files.sequence_length, notes);
     e = loss_over(source, policy, rows, nullptr, device, stop);
     e.notes = std::move(notes);
   } else if (!files.names.empty()) {
@@ -173,7 +173,7 @@ Evaluation evaluate_model(const weights::ModelSource& source, const precision::P
             ? data::document_rows(source, files.names, files.format, document_window(source, files), words)
         : files.window > 0 ? data::file_windows(source, files.names, files.format, files.window, files.stride)
                            : data::file_rows(source, files.names, files.format, length);
-    const bool text = kk || text::holds_text(files.names, files.format.name);
+    const bool text = generated || text::holds_text(files.names, files.format.name);
     const std::unique_ptr<tokenizer::Tokenizer> tokenizer = text ? data::tokenizer_of(source) : nullptr;
     e = loss_over(source, policy, all, tokenizer.get(), device, stop);
     if (!e.interrupted) e.words = words;
@@ -182,8 +182,8 @@ Evaluation evaluate_model(const weights::ModelSource& source, const precision::P
     add_last_words(source, policy, files.passages, passages, device, stop, e);
   if (!questions.empty() && !e.interrupted)
     add_choices(source, policy, files.choices, questions, device, stop, e);
-  if (!puzzles.empty() && !e.interrupted) {
-    add_puzzles(source, policy, puzzles, PuzzleFormat(source, chat_template), files.longest_answer, device,
+  if (!asked.empty() && !e.interrupted) {
+    add_answers(source, policy, asked, QuestionFormat(source, chat_template), files.longest_answer, device,
                 stop, e);
   }
   return e;
@@ -216,10 +216,10 @@ RunModel find_run_result(const config::RunConfig& run, const runtime::Device& de
                                  config::adapted_policy(run.policy.at_step(steps - 1), run.adapter), false)};
 }
 
-Evaluation evaluate_run(const config::RunConfig& run, data::Memory memory, std::int64_t puzzles,
+Evaluation evaluate_run(const config::RunConfig& run, data::Memory memory, std::int64_t questions,
                         const runtime::Device& device, const std::stop_token& stop) {
   const auto [source, policy] = find_run_result(run, device);
-  const bool from_source = !memory.any(), kk = from_source && data::has_puzzles(run.data.source);
+  const bool from_source = !memory.any(), generated = from_source && data::has_generated(run.data.source);
   const text::Dataset set = data::load_dataset(run, source.config, std::move(memory));
   if (set.validation_rows() == 0)
     throw ConfigError("data.validation is 0: no rows are held out; set a share such as 0.02");
@@ -229,14 +229,14 @@ Evaluation evaluate_run(const config::RunConfig& run, data::Memory memory, std::
       text ? data::tokenizer_of(run, source.config) : nullptr;
   const bool answers = from_source && run.train.objective == "sft";  // they have no bytes
   Evaluation e = loss_over(source, policy, rows, answers ? nullptr : tokenizer.get(), device, stop);
-  if (kk && puzzles > 0 && !e.interrupted) {
-    text::KkOptions options = data::held_out_puzzles(run);
-    options.count = puzzles;
+  if (generated && questions > 0 && !e.interrupted) {
+    text::GeneratedRows made = data::held_out_rows(run);
+    made.count = questions;
     const bool chat = answers && run.data.chat_template != "none";
-    const PuzzleFormat format =
-        chat ? PuzzleFormat(data::chat_source(run, source.config), run.data.chat_template)
-             : PuzzleFormat(data::tokenizer_of(run, source.config));
-    add_puzzles(source, policy, generated_puzzles(options), format, kLongestAnswer, device, stop, e);
+    const QuestionFormat format =
+        chat ? QuestionFormat(data::chat_source(run, source.config), run.data.chat_template)
+             : QuestionFormat(data::tokenizer_of(run, source.config));
+    add_answers(source, policy, generated_questions(made), format, kLongestAnswer, device, stop, e);
   }
   return e;
 }

@@ -1,5 +1,5 @@
 // The quality of a model: its loss over held-out rows, the last words of passages, and its answers to
-// held-out puzzles.
+// questions.
 #pragma once
 
 #include <cstdint>
@@ -8,9 +8,9 @@
 #include <vector>
 
 #include "mantissa/engine/runtime/device.h"
+#include "mantissa/generate/eval/answers.h"
 #include "mantissa/generate/eval/choices.h"
 #include "mantissa/generate/eval/last_words.h"
-#include "mantissa/generate/eval/puzzles.h"
 #include "mantissa/precision/policy/policy.h"
 #include "mantissa/setup/config/run_config.h"
 #include "mantissa/setup/data/file_rows.h"
@@ -35,8 +35,8 @@ struct Evaluation {
   std::vector<RowLoss> rows;  // of the completed rows
   LastWords last_words;       // none without passages
   ChoiceScores choices;       // none without questions
-  PuzzleScores puzzles;       // none without puzzles
-  // by a stop: the loss is over the completed rows (0 without any), and no puzzles were scored
+  AnswerScores answers;       // none without questions to answer
+  // by a stop: the loss is over the completed rows (0 without any), and no answers were scored
   bool interrupted = false;
   std::size_t weight_bytes = 0;  // of the masters and copies that the steps read
   double seconds = 0;            // of the rows and the last words, without reading the weights
@@ -44,14 +44,14 @@ struct Evaluation {
   std::vector<std::string> notes = {};  // about the rows of conversations
 };
 
-/// Files, or {"kk"} for held-out puzzles. Without names, no loss is computed.
+/// Files, or a generator for its held-out rows. Without names, no loss is computed.
 struct Files {
   std::vector<std::string> names;
   text::FileFormat format = {};
   std::int64_t sequence_length = 0;  // of text 256 if 0; conversations: data::answer_rows()
-  /// Puzzles to answer: held-out ones for {"kk"}, and rows of files of puzzles. If these rows are
-  /// conversations or a template is given, the loss is that of the answers to the same puzzles.
-  std::int64_t puzzles = 0;
+  /// Questions to answer: held-out ones of a generator, or rows of files. If these rows are conversations or
+  /// a template is given, the loss is that of the right answers to the same questions.
+  std::int64_t questions = 0;
   PassageFile passages = {};
   /// The chat template of conversations, of which only the answers count. Empty: "auto" if the files hold
   /// conversations, otherwise the data are text.
@@ -64,8 +64,8 @@ struct Files {
   /// Instead, each document alone in parts of `window` tokens, or if that is 0 of the model's positions
   /// (data::document_rows()).
   bool documents = false;
-  int people_min = 0, people_max = 0;            // in the puzzles; 0: 2 and 3 for {"kk"}, all of a file
-  std::int64_t longest_answer = kLongestAnswer;  // tokens of an answer to a puzzle
+  int people_min = 0, people_max = 0;            // in questions; 0: 2 and 3 of a generator, all of a file
+  std::int64_t longest_answer = kLongestAnswer;  // tokens
 };
 Evaluation evaluate_model(const weights::ModelSource& source, const precision::Policy& policy,
                           const Files& files, const runtime::Device& device,
@@ -87,7 +87,7 @@ RunModel find_run_result(const config::RunConfig& config, const runtime::Device&
 
 /// Evaluates the model of the run of `config`, or its newest state without one, over the run's held-out rows.
 /// Throws FileError if the run has neither, and ConfigError if no rows are held out.
-Evaluation evaluate_run(const config::RunConfig& config, data::Memory memory, std::int64_t puzzles,
+Evaluation evaluate_run(const config::RunConfig& config, data::Memory memory, std::int64_t questions,
                         const runtime::Device& device, const std::stop_token& stop = {});
 
 }  // namespace mantissa::eval

@@ -4,7 +4,7 @@
 #include <fmt/ranges.h>
 
 #include "mantissa/core/base/words.h"
-#include "mantissa/setup/data/puzzles.h"
+#include "mantissa/setup/data/generated.h"
 
 namespace mantissa::lab {
 
@@ -18,8 +18,8 @@ std::string held_out_of(const config::RunConfig& config) {
   if (!data.validation.files.empty()) return names(data.validation.files);
   if (data.validation.share == 0) return "no rows";
   std::string text = fmt::format("{:.4g} of {}", data.validation.share, names(data.source));
-  // The generator's puzzles depend on the seed.
-  if (data::has_puzzles(data.source))
+  // Generated rows depend on the seed.
+  if (data::has_generated(data.source))
     text += fmt::format(" ({} to {} people, seed {})", data.people_min, data.people_max, config.run.seed);
   return text;
 }

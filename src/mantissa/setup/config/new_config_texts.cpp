@@ -270,7 +270,7 @@ interval = 20                 # steps between states, from which --resume contin
 )";
 
 constexpr std::string_view kText = "files of text";
-constexpr std::string_view kPuzzle =
+constexpr std::string_view kPrompt =
     "rows with a prompt and the fields that rl.reward reads; set rl.reward = \"exact\" for {\"prompt\": \"…\", "
     "\"answer\": \"…\"}";
 
@@ -287,7 +287,7 @@ constexpr std::array kTasks = {
                Rows::pairs, kPair, "pairs.jsonl", true, kDpo},
     ConfigTask{"reward", "train a reward model on pairs of answers", "train", Rows::pairs, kPair,
                "pairs.jsonl", true, kReward},
-    ConfigTask{"rl", "train a model by reinforcement learning on a rule (GRPO)", "rl", Rows::puzzles, kPuzzle,
+    ConfigTask{"rl", "train a model by reinforcement learning on a rule (GRPO)", "rl", Rows::prompts, kPrompt,
                "kk", true, kRl},
     ConfigTask{"long-context", "train a new model in stages of growing context", "train", Rows::text, kText,
                "kk", false, kLongContext},

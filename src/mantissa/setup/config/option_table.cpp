@@ -88,7 +88,7 @@ void add_model_and_data(std::vector<Option>& table) {
       {
           {"path", &ModelSection::path,
            "Hugging Face directory or GGUF file with the config and weights of the model", path()},
-          {"config", &ModelSection::config, "config.json of the model; weights are initialised from the seed",
+          {"config", &ModelSection::config, "config.json of the model; weights are initialized from the seed",
            path()},
       });
   add<DataSection>(

@@ -167,7 +167,7 @@ std::int64_t rows_per_item(const RunConfig& config) {
   return config.train.objective == "dpo" || config.train.objective == "reward" ? 2 : 1;
 }
 
-std::int64_t training_puzzle_count(const RunConfig& config) {
+std::int64_t generated_row_count(const RunConfig& config) {
   constexpr double kMost = 65536;  // beyond as many, training repeats them
   const double rollouts =
       std::ceil(static_cast<double>(config.run.steps) / static_cast<double>(steps_per_rollout(config.rl)));

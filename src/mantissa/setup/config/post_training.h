@@ -35,9 +35,9 @@ void override_section(RunConfig& config, std::string_view command, std::string_v
 /// Packs have the places of one row.
 std::int64_t rows_per_item(const RunConfig& config);
 
-/// Returns the number of training puzzles of an entry "kk" of data.source under the objective "rl": enough
+/// Returns the number of training rows of a generator among data.source under the objective "rl": enough
 /// for every rollout to have new ones, up to 65536.
-std::int64_t training_puzzle_count(const RunConfig& config);
+std::int64_t generated_row_count(const RunConfig& config);
 
 /// Returns the number of optimizer steps that share the samples of one rollout.
 std::int64_t steps_per_rollout(const RlSection& rl);

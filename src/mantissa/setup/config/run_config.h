@@ -66,7 +66,7 @@ struct DataSection {
   std::string id_type = "auto";  // of ids without a header; or "uint16", "uint32"
   std::string tokenizer = "byte";
   std::int64_t sequence_length = 256;
-  std::int64_t people_min = 2, people_max = 8;  // in a puzzle
+  std::int64_t people_min = 2, people_max = 8;  // of generated rows
   bool shuffle = true;
   Validation validation;
   // Of train.objective = "sft" (docs/fine-tuning.md):

@@ -18,6 +18,7 @@
 #include "mantissa/setup/config/read.h"
 #include "mantissa/setup/config/stages.h"
 #include "mantissa/setup/config/steps.h"
+#include "mantissa/text/rows/generated_rows.h"
 #include "mantissa/text/tokenizer/kinds.h"
 
 namespace mantissa::config {
@@ -82,9 +83,9 @@ void check_model(const RunConfig& config, const Entries& entries) {
   }
 }
 
-void check_puzzles(const RunConfig& config, const Entries& entries) {
+void check_people(const RunConfig& config, const Entries& entries) {
   const DataSection& data = config.data;
-  if (std::ranges::find(data.source, "kk") == data.source.end()) return;
+  if (std::ranges::none_of(data.source, text::names_generator)) return;
   if (data.source.size() > 1 && data.weights.empty()) {
     refuse(*entries.find("data", "source"),
            fmt::format("\"kk\" among files requires data.weights, one share for each of the {} entries",
@@ -292,7 +293,7 @@ void settle(RunConfig& config, const Entries& entries, bool policy_replaced,
   check_model(config, entries);
   check_text(entries, "run", "skip_batches", [&] { parse_steps(config.run.skip_batches); });
   check_text(entries, "log", "observe", [&] { parse_observed(config.log.observe); });
-  check_puzzles(config, entries);
+  check_people(config, entries);
   check_mixture(config, entries);
   settle_post_training(config, entries, told);
   check_packing(config, entries);

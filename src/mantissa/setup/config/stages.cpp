@@ -13,6 +13,7 @@
 #include "mantissa/core/base/words.h"
 #include "mantissa/engine/model/rope_override.h"
 #include "mantissa/setup/config/options.h"
+#include "mantissa/text/rows/generated_rows.h"
 
 namespace mantissa::config {
 namespace {
@@ -82,9 +83,9 @@ class StageReader {
     const auto add = [&](const toml::node& item) {
       const std::string text = item.value<std::string>().value_or("");
       if (text.empty()) fail(*node, "source: must be a file or glob, or an array of them");
-      const bool puzzles = text == "kk";
-      files.push_back(puzzles ? text
-                              : std::filesystem::absolute(entry_.base / text).lexically_normal().string());
+      const bool generated = text::names_generator(text);
+      files.push_back(generated ? text
+                                : std::filesystem::absolute(entry_.base / text).lexically_normal().string());
     };
     if (const toml::array* array = node->as_array()) {
       for (const toml::node& item : *array) add(item);

@@ -8,7 +8,7 @@
 #include <optional>
 
 #include "mantissa/core/base/error.h"
-#include "mantissa/setup/data/puzzles.h"
+#include "mantissa/setup/data/generated.h"
 #include "mantissa/setup/data/shard_tokenizer.h"
 #include "mantissa/setup/data/tokenizer.h"
 #include "mantissa/text/rows/known_ids.h"
@@ -20,11 +20,11 @@
 namespace mantissa::data {
 namespace {
 
-/// Returns the tokenizer of files, or of held-out puzzles, for a model without a config.
+/// Returns the tokenizer of files, or of a generator, for a model without a config.
 std::unique_ptr<tokenizer::Tokenizer> tokenizer_for(const weights::ModelSource& source,
                                                     const std::vector<std::string>& files,
                                                     const text::FileFormat& format) {
-  const bool text = names_puzzles(files) || text::holds_text(files, format.name);
+  const bool text = is_generated(files) || text::holds_text(files, format.name);
   // Ids need no tokenizer, so a file that cannot be read does not matter.
   std::unique_ptr<tokenizer::Tokenizer> tokenizer =
       text ? tokenizer_of(source) : tokenizer::make_tokenizer("byte");
@@ -37,18 +37,18 @@ std::unique_ptr<tokenizer::Tokenizer> tokenizer_for(const weights::ModelSource& 
   return tokenizer;
 }
 
-/// Returns the stream of files, or of held-out puzzles, for a model without a config.
+/// Returns the stream of files, or of a generator, for a model without a config.
 std::vector<std::int32_t> file_tokens(const weights::ModelSource& source,
                                       const std::vector<std::string>& files, const text::FileFormat& format) {
   const std::unique_ptr<tokenizer::Tokenizer> tokenizer = tokenizer_for(source, files, format);
   const std::int64_t vocabulary = source.config.vocab_size;
-  if (!names_puzzles(files)) {
+  if (!is_generated(files)) {
     check_shards(
         files, format, [&] { return tokenizer_of(source); }, "the model's tokenizer");
     return text::read_tokens(files, format, *tokenizer, vocabulary);
   }
-  std::vector<std::int32_t> ids = puzzle_tokens(held_out_puzzles(), *tokenizer);
-  text::check_known_ids(ids, *tokenizer, vocabulary, kPuzzles);
+  std::vector<std::int32_t> ids = generated_tokens(held_out_rows(), *tokenizer);
+  text::check_known_ids(ids, *tokenizer, vocabulary, held_out_rows().name());
   return ids;
 }
 
@@ -120,7 +120,7 @@ text::StepData windows_of(std::span<const std::int32_t> ids, std::int64_t window
 
 text::StepData document_rows(const weights::ModelSource& source, const std::vector<std::string>& files,
                              const text::FileFormat& format, std::int64_t window, std::int64_t& words) {
-  if (names_puzzles(files) || !text::holds_text(files, format.name))
+  if (is_generated(files) || !text::holds_text(files, format.name))
     throw ConfigError(fmt::format("--documents: {} holds no text", files.front()));
   const std::unique_ptr<tokenizer::Tokenizer> tokenizer = tokenizer_for(source, files, format);
   const text::Corpus corpus = text::read_corpus(files, format, *tokenizer, source.config.vocab_size);
@@ -144,7 +144,7 @@ text::StepData document_rows(const weights::ModelSource& source, const std::vect
 }
 
 bool holds_conversations(const std::vector<std::string>& files, const std::string& format) {
-  if (names_puzzles(files) || (format != "auto" && format != "jsonl")) return false;
+  if (is_generated(files) || (format != "auto" && format != "jsonl")) return false;
   const std::string first = text::expand_files(files).front();
   if (format == "auto" && !text::is_jsonl(first)) return false;
   bool found = false;
@@ -190,7 +190,7 @@ text::StepData answer_rows(const weights::ModelSource& source, const std::vector
                            const std::string& template_name, std::int64_t sequence_length,
                            std::vector<std::string>& notes) {
   return encoded_answers(source, files.front(), template_name, sequence_length, notes,
-                         [&](SftEncoder& e) { return encode_all(e, files, held_out_puzzles()); });
+                         [&](SftEncoder& e) { return encode_all(e, files, held_out_rows()); });
 }
 
 text::StepData answer_rows(const weights::ModelSource& source, const std::vector<PlacedConversation>& rows,

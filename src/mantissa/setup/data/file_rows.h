@@ -1,4 +1,4 @@
-// The rows of files, or of held-out puzzles, for a model without a config: for evaluation.
+// The rows of files, or of a generator, for a model without a config: for evaluation.
 #pragma once
 
 #include <cstdint>
@@ -10,7 +10,7 @@
 
 namespace mantissa::data {
 
-/// Returns the rows of files in order, or of held-out puzzles if `files` is {"kk"}. Throws ConfigError for
+/// Returns the rows of files in order, or data::held_out_rows() of a generator. Throws ConfigError for
 /// text if the model has no tokenizer.
 text::StepData file_rows(const weights::ModelSource& source, const std::vector<std::string>& files,
                          const text::FileFormat& format, std::int64_t sequence_length);

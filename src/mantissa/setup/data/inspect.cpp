@@ -12,7 +12,7 @@
 
 #include "mantissa/core/base/error.h"
 #include "mantissa/setup/config/stages.h"
-#include "mantissa/setup/data/puzzles.h"
+#include "mantissa/setup/data/generated.h"
 #include "mantissa/setup/data/rows.h"
 #include "mantissa/setup/data/shard_tokenizer.h"
 #include "mantissa/setup/data/tokenizer.h"

@@ -9,8 +9,8 @@
 #include "mantissa/core/base/counted.h"
 #include "mantissa/core/base/error.h"
 #include "mantissa/setup/data/encoded_row.h"
+#include "mantissa/setup/data/generated.h"
 #include "mantissa/setup/data/on_all_processors.h"
-#include "mantissa/setup/data/puzzles.h"
 #include "mantissa/setup/data/rows.h"
 #include "mantissa/setup/data/tokenizer.h"
 #include "mantissa/text/rows/known_ids.h"
@@ -73,9 +73,9 @@ class PairReader {
 
   FilePairs read(const std::vector<std::string>& source) {
     constexpr std::size_t kTogether = 1024;
-    if (names_puzzles(source)) {
+    if (is_generated(source)) {
       throw ConfigError(
-          "data.source = \"kk\": puzzles have one answer each, and preference objectives need pairs. Fix: "
+          "data.source = \"kk\": generated rows have one answer each, and preference objectives need pairs. Fix: "
           "give files of JSON lines with prompt, chosen and rejected");
     }
     PairEncoder encoder(rules_, scores_, format_ ? &*format_ : nullptr, *tokenizer_, vocabulary_);

@@ -10,8 +10,8 @@
 #include "mantissa/core/base/counted.h"
 #include "mantissa/core/base/error.h"
 #include "mantissa/setup/config/post_training.h"
+#include "mantissa/setup/data/generated.h"
 #include "mantissa/setup/data/on_all_processors.h"
-#include "mantissa/setup/data/puzzles.h"
 #include "mantissa/setup/data/rows.h"
 #include "mantissa/setup/data/stored_rows.h"
 #include "mantissa/setup/data/tokenizer.h"
@@ -21,18 +21,6 @@
 
 namespace mantissa::data {
 namespace {
-
-StoredRows training_puzzle_rows(const config::RunConfig& config) {
-  text::KkOptions options = training_puzzles(config);
-  options.count = config::training_puzzle_count(config);
-  return StoredRows::of_puzzles(options, "puzzle");
-}
-
-StoredRows held_out_puzzle_rows(const config::RunConfig& config, std::int64_t count) {
-  text::KkOptions options = held_out_puzzles(config);
-  options.count = count;
-  return StoredRows::of_puzzles(options, "held-out puzzle");
-}
 
 /// The lengths of prompts, and which of them are used.
 struct Measured {
@@ -88,7 +76,7 @@ struct PromptSet::State {
     const text::ConversationRow row = text::read_prompt(stored.row, stored.where);
     Prompt out{prompt_text(*tokenizer, chat_format(), row, vocabulary, stored.where), std::move(stored.row),
                std::move(stored.where)};
-    if (row.puzzle) out.people = row.puzzle->people;
+    out.people = row.people;
     return out;
   }
 
@@ -150,20 +138,24 @@ PromptSet::PromptSet(const config::RunConfig& config, const model::ModelConfig& 
     s.format->fix_date();
   }
   const auto add = [&](const std::vector<std::string>& files) {
-    const bool kk = names_puzzles(files);
+    const bool generated = is_generated(files);
     const std::string name = fmt::format("{}", fmt::join(files, ", "));
     const double share = data.validation.files.empty() ? data.validation.share : 0;
-    StoredRows rows = kk ? training_puzzle_rows(config) : StoredRows::of_files(files);
+    text::GeneratedRows made = training_rows(config);
+    made.count = config::generated_row_count(config);
+    StoredRows rows = generated ? StoredRows::of(made) : StoredRows::of_files(files);
     s.measure(rows, config, name, check, notes);
     const std::int64_t held_out = text::held_out_rows(rows.size(), share);
-    if (!kk && held_out >= rows.size()) {
+    if (!generated && held_out >= rows.size()) {
       throw ConfigError(
           fmt::format("{}: {}, and data.validation holds out {}. Fix: more prompts, or data.validation = 0",
                       name, counted(rows.size(), "prompt"), held_out));
     }
     if (held_out > 0) {
-      s.held_out.push_back(kk ? held_out_puzzle_rows(config, held_out) : rows.split_off(held_out));
-      if (kk) s.measure(s.held_out.back(), config, "held-out puzzles", check, notes);
+      made.held_out = true;
+      made.count = held_out;
+      s.held_out.push_back(generated ? StoredRows::of(made) : rows.split_off(held_out));
+      if (generated) s.measure(s.held_out.back(), config, made.name(), check, notes);
     }
     s.training.push_back(std::move(rows));
   };

@@ -17,15 +17,15 @@
 namespace mantissa::data {
 
 struct Prompt : PromptText {
-  nlohmann::ordered_json row;  // as in the file; of a generated puzzle as `mantissa data kk` writes it
-  std::string where;           // "FILE:LINE", or "puzzle N"; of a held-out one "held-out puzzle N"
-  std::int64_t people = 0;     // in the puzzle of the row; 0: the row is not a puzzle
+  nlohmann::ordered_json row;  // as in the file; of a generator as `mantissa data kk` writes it
+  std::string where;           // "FILE:LINE", or text::GeneratedRows::where()
+  std::int64_t people = 0;     // that the question is about; 0: the row does not say
 };
 
 /// Called for each row that is used, with its place. It may throw FileError.
 using CheckRow = std::function<void(const nlohmann::ordered_json& row, const std::string& where)>;
 
-/// Prompts are made when they are asked for: only their rows are in memory, and of generated puzzles only
+/// Prompts are made when they are asked for: only their rows are in memory, and of generated rows only
 /// their numbers. Safe to use from several threads.
 class PromptSet {
  public:

@@ -17,7 +17,7 @@ constexpr std::string_view kThink = "<think>";
 /// an answer; null if the template rejects or changes it.
 std::optional<PromptText> rendered_beginning(const ChatFormat& format, const text::ConversationRow& row,
                                              const std::string& before) {
-  const std::string& begun = row.puzzle->begun;
+  const std::string& begun = row.begun;
   nlohmann::ordered_json messages = row.messages;
   messages.push_back({{"role", "assistant"}, {"content", begun}});
   std::string text;
@@ -34,7 +34,7 @@ std::optional<PromptText> rendered_beginning(const ChatFormat& format, const tex
 /// Returns the text of a prompt under a template, without ids.
 PromptText rendered(const ChatFormat& format, const text::ConversationRow& row, const std::string& where) {
   PromptText out;
-  const bool begun = row.puzzle && !row.puzzle->begun.empty();
+  const bool begun = !row.begun.empty();
   try {
     const std::string before = format.render(row.messages, false, row.tools).text;
     if (begun) {
@@ -48,7 +48,7 @@ PromptText rendered(const ChatFormat& format, const text::ConversationRow& row, 
   } catch (const chat::TemplateError&) {
     format.rethrow_at(where);
   }
-  if (begun && !out.begun().starts_with(row.puzzle->begun)) out.text += row.puzzle->begun;
+  if (begun && !out.begun().starts_with(row.begun)) out.text += row.begun;
   return out;
 }
 
@@ -57,7 +57,7 @@ PromptText plain(const text::ConversationRow& row, const std::string& where) {
   require_texts(row, where);
   PromptText out{{}, row.texts->first, row.texts->first.size()};
   const std::string_view text = out.text;
-  const std::string_view begun = row.puzzle ? std::string_view(row.puzzle->begun) : std::string_view();
+  const std::string_view begun = row.begun;
   const std::string_view end = text.substr(0, text.find_last_not_of(" \t\r\n") + 1);
   if (!begun.empty() && text.ends_with(begun)) {
     out.answer -= begun.size();

@@ -26,7 +26,7 @@ struct PromptText {
 
 /// Returns the prompt of a row from text::read_prompt(). With a template, it is the conversation up to the
 /// place where the answer begins; an answer begins at a <think> that the template adds, or with the beginning
-/// that the puzzle's prompt has. Without a template (null), it is the row's prompt as it is; a <think> at its
+/// that the row's prompt has. Without a template (null), it is the row's prompt as it is; a <think> at its
 /// end begins the answer. A tokenizer may join the end of a prompt and the beginning of an answer in one
 /// token, so the last id of a prompt may differ in training. Throws FileError, beginning with `where`, if the
 /// template rejects the row, for messages without a template, and for an empty prompt, and ConfigError for an

@@ -10,7 +10,7 @@
 
 #include "mantissa/core/base/error.h"
 #include "mantissa/setup/config/stages.h"
-#include "mantissa/setup/data/puzzles.h"
+#include "mantissa/setup/data/generated.h"
 #include "mantissa/setup/data/shard_tokenizer.h"
 #include "mantissa/setup/data/tokenizer.h"
 #include "mantissa/text/rows/known_ids.h"
@@ -21,16 +21,15 @@
 namespace mantissa::data {
 namespace {
 
-/// A run that uses every row once reads no puzzle twice. Beyond this many tokens they repeat.
-constexpr std::int64_t kMostPuzzleTokens = std::int64_t{1} << 24;
+/// A run that uses every row once reads no generated row twice. Beyond this many tokens they repeat.
+constexpr std::int64_t kMostGeneratedTokens = std::int64_t{1} << 24;
 
 /// Returns documents of the generator with more than `tokens` tokens.
-std::vector<std::int32_t> enough_puzzles(const config::RunConfig& config,
-                                         const tokenizer::Tokenizer& tokenizer, std::int64_t tokens) {
-  text::KkOptions options = training_puzzles(config);
-  // Puzzles depend only on the options and their number, so a larger count starts with the same ones.
-  for (options.count = 1024;; options.count *= 2) {
-    std::vector<std::int32_t> ids = puzzle_tokens(options, tokenizer, tokens);
+std::vector<std::int32_t> enough_generated(const config::RunConfig& config,
+                                           const tokenizer::Tokenizer& tokenizer, std::int64_t tokens) {
+  text::GeneratedRows rows = training_rows(config);
+  for (rows.count = 1024;; rows.count *= 2) {
+    std::vector<std::int32_t> ids = generated_tokens(rows, tokenizer, tokens);
     if (static_cast<std::int64_t>(ids.size()) > tokens) return ids;
   }
 }
@@ -53,14 +52,14 @@ std::int64_t tokens_of_steps(const config::RunConfig& config) {
   return std::max(tokens, 2 * longest);
 }
 
-/// Returns the ids of the puzzles with their documents.
-text::Corpus puzzle_corpus(const config::RunConfig& config, const model::ModelConfig& model,
-                           const tokenizer::Tokenizer& tokenizer, std::int64_t needed) {
+/// Returns the ids of generated rows with their documents.
+text::Corpus generated_corpus(const config::RunConfig& config, const model::ModelConfig& model,
+                              const tokenizer::Tokenizer& tokenizer, std::int64_t needed) {
   const double with_held_out =
       static_cast<double>(needed) / (1.0 - std::min(0.9, config.data.validation.share)) + 4096;
-  std::vector<std::int32_t> ids = enough_puzzles(
-      config, tokenizer, std::min(kMostPuzzleTokens, static_cast<std::int64_t>(with_held_out)));
-  text::check_known_ids(ids, tokenizer, model.vocab_size, kPuzzles);
+  std::vector<std::int32_t> ids = enough_generated(
+      config, tokenizer, std::min(kMostGeneratedTokens, static_cast<std::int64_t>(with_held_out)));
+  text::check_known_ids(ids, tokenizer, model.vocab_size, training_rows(config).name());
   text::Corpus corpus(std::move(ids));
   if (config.data.packing) corpus.split(tokenizer.separator());
   return corpus;
@@ -90,7 +89,7 @@ text::Corpus file_corpus(const config::RunConfig& config, const model::ModelConf
   return text::read_corpus(files, format, tokenizer, model.vocab_size);
 }
 
-/// Returns the rows of the files, or of the puzzles.
+/// Returns the rows of the files, or of the generator.
 std::shared_ptr<const text::RowStore> source_rows(const config::RunConfig& config,
                                                   const model::ModelConfig& model,
                                                   const tokenizer::Tokenizer& tokenizer,
@@ -98,13 +97,13 @@ std::shared_ptr<const text::RowStore> source_rows(const config::RunConfig& confi
   const config::DataSection& data = config.data;
   std::shared_ptr<const text::Corpus>& shared = stages.corpora[files];
   if (shared == nullptr) {
-    shared = std::make_shared<const text::Corpus>(names_puzzles(files)
-                                                      ? puzzle_corpus(config, model, tokenizer, stages.needed)
-                                                      : file_corpus(config, model, tokenizer, files));
+    shared = std::make_shared<const text::Corpus>(
+        is_generated(files) ? generated_corpus(config, model, tokenizer, stages.needed)
+                            : file_corpus(config, model, tokenizer, files));
   }
   if (!data.packing) return text::sequences(shared, data.sequence_length);
   text::Corpus corpus = *shared;
-  if (!names_puzzles(files))
+  if (!is_generated(files))
     corpus.split_token_files(data.separator < 0 ? std::nullopt
                                                 : std::optional(static_cast<std::int32_t>(data.separator)));
   return text::packed(std::move(corpus), data.sequence_length);

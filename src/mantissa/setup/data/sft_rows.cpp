@@ -10,8 +10,8 @@
 #include "mantissa/core/base/counted.h"
 #include "mantissa/core/base/error.h"
 #include "mantissa/setup/data/encoded_row.h"
+#include "mantissa/setup/data/generated.h"
 #include "mantissa/setup/data/on_all_processors.h"
-#include "mantissa/setup/data/puzzles.h"
 #include "mantissa/setup/data/tokenizer.h"
 #include "mantissa/text/rows/dataset.h"
 #include "mantissa/text/rows/known_ids.h"
@@ -173,30 +173,16 @@ void SftEncoder::check() const {
       counts_.longest - 1);
 }
 
-void for_each_conversation(const std::vector<std::string>& source, const text::KkOptions& puzzles,
+void for_each_conversation(const std::vector<std::string>& source, const text::GeneratedRows& generated,
                            const std::function<bool(PlacedConversation)>& take) {
-  if (names_puzzles(source)) {
-    for (std::int64_t i = 0; i < puzzles.count; ++i) {
-      auto row = nlohmann::ordered_json::parse(text::to_jsonl_row(text::generate_one(puzzles, i)));
-      const std::string where = fmt::format("puzzle {}", i);
-      if (!take({text::read_conversation(row, where), where})) return;
-    }
-    return;
-  }
-  bool more = true;
-  for (const std::string& path : text::expand_files(source)) {
-    text::read_json_lines(path, [&](const nlohmann::ordered_json& row, std::int64_t line) {
-      std::string where = fmt::format("{}:{}", path, line);
-      text::ConversationRow conversation = text::read_conversation(row, where);
-      more = take({std::move(conversation), std::move(where)});
-      return more;
-    });
-    if (!more) return;
-  }
+  for_each_row(source, generated, [&](const nlohmann::ordered_json& row, std::string where) {
+    text::ConversationRow conversation = text::read_conversation(row, where);
+    return take({std::move(conversation), std::move(where)});
+  });
 }
 
 std::vector<text::Row> encode_all(SftEncoder& encoder, const std::vector<std::string>& source,
-                                  const text::KkOptions& puzzles) {
+                                  const text::GeneratedRows& generated) {
   constexpr std::size_t kTogether = 1024;
   std::vector<text::Row> rows;
   std::vector<PlacedConversation> waiting;
@@ -204,7 +190,7 @@ std::vector<text::Row> encode_all(SftEncoder& encoder, const std::vector<std::st
     append_encoded(encoder, waiting, rows);
     waiting.clear();
   };
-  for_each_conversation(source, puzzles, [&](PlacedConversation row) {
+  for_each_conversation(source, generated, [&](PlacedConversation row) {
     waiting.push_back(std::move(row));
     if (waiting.size() == kTogether) flush();
     return true;
@@ -226,7 +212,7 @@ namespace {
 /// True if the first row of the files has ids, which need no template.
 bool begins_with_ids(const std::vector<std::string>& source) {
   bool ids = false;
-  if (names_puzzles(source)) return false;
+  if (is_generated(source)) return false;
   for_each_conversation(source, {}, [&](const PlacedConversation& first) {
     ids = first.row.tokens.has_value();
     return false;
@@ -245,20 +231,20 @@ std::vector<text::Row> sft_rows(const config::RunConfig& config, const model::Mo
     format.emplace(chat_source(config, model), config.data.chat_template, "data.template =", *tokenizer);
     format->fix_date();
   }
-  text::KkOptions puzzles = training_puzzles(config);
-  if (names_puzzles(source)) {
+  text::GeneratedRows generated = training_rows(config);
+  if (is_generated(source)) {
     // Enough for every step to have new ones, up to a limit. A pack may have several.
     constexpr double kMost = 65536, kShortest = 64;
     const double in_a_pack =
         config.data.packing ? std::ceil(static_cast<double>(config.data.sequence_length) / kShortest) : 1;
     const double needed = static_cast<double>(config.run.steps) *
                           static_cast<double>(config.batch.global_batch_size) * in_a_pack;
-    puzzles.count = static_cast<std::int64_t>(
+    generated.count = static_cast<std::int64_t>(
         std::min(kMost, needed / (1 - std::min(0.9, config.data.validation.share)) + 64));
   }
   const SftRules rules = sft_rules(config.data);
   SftEncoder encoder(rules, format ? &*format : nullptr, *tokenizer, model.vocab_size);
-  std::vector<text::Row> rows = encode_all(encoder, source, puzzles);
+  std::vector<text::Row> rows = encode_all(encoder, source, generated);
   const std::string text = describe(encoder.counts(), rules, fmt::format("{}", fmt::join(source, ", ")));
   if (counts != nullptr) *counts = encoder.counts();
   const SftCounts& c = encoder.counts();

@@ -10,8 +10,8 @@
 #include "mantissa/setup/config/run_config.h"
 #include "mantissa/setup/data/answers.h"
 #include "mantissa/setup/data/chat_format.h"
-#include "mantissa/text/puzzles/kk.h"
 #include "mantissa/text/rows/conversation_row.h"
+#include "mantissa/text/rows/generated_rows.h"
 #include "mantissa/text/rows/row.h"
 #include "mantissa/text/tokenizer/tokenizer.h"
 
@@ -92,19 +92,18 @@ class SftEncoder {
   SftCounts counts_;
 };
 
-/// A row and its file and line, or puzzle.
+/// A row and its place: file and line, or the number of a generated one.
 struct PlacedConversation {
   text::ConversationRow row;
   std::string where;
 };
-/// Passes each row of the files, or of generated puzzles if `source` is {"kk"}, to `take` until it returns
-/// false.
-void for_each_conversation(const std::vector<std::string>& source, const text::KkOptions& puzzles,
+/// Passes each row of a source to `take` as for_each_row() does.
+void for_each_conversation(const std::vector<std::string>& source, const text::GeneratedRows& generated,
                            const std::function<bool(PlacedConversation)>& take);
 
 /// Returns the used rows of `source`, encoded on all processors.
 std::vector<text::Row> encode_all(SftEncoder& encoder, const std::vector<std::string>& source,
-                                  const text::KkOptions& puzzles);
+                                  const text::GeneratedRows& generated);
 
 /// Returns the used ones of `rows`.
 std::vector<text::Row> encode_all(SftEncoder& encoder, const std::vector<PlacedConversation>& rows);

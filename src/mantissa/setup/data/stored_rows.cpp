@@ -22,22 +22,18 @@ StoredRows StoredRows::of_files(const std::vector<std::string>& files) {
   return out;
 }
 
-StoredRows StoredRows::of_puzzles(const text::KkOptions& options, std::string name) {
+StoredRows StoredRows::of(const text::GeneratedRows& generated) {
   StoredRows out;
-  out.puzzles_ = options;
-  out.puzzle_name_ = std::move(name);
-  for (std::int64_t i = 0; i < options.count; ++i) out.rows_.push_back({{}, 0, i});
+  out.generated_ = generated;
+  for (std::int64_t i = 0; i < generated.count; ++i) out.rows_.push_back({{}, 0, i});
   return out;
 }
 
 StoredRow StoredRows::at(std::int64_t i) const {
   const Kept& kept = rows_.at(static_cast<std::size_t>(i));
-  const bool puzzle = kept.json.empty();
-  const std::string made =
-      puzzle ? text::to_jsonl_row(text::generate_one(puzzles_, kept.number)) : std::string();
-  return {nlohmann::ordered_json::parse(puzzle ? made : kept.json),
-          puzzle ? fmt::format("{} {}", puzzle_name_, kept.number)
-                 : fmt::format("{}:{}", files_[kept.file], kept.number)};
+  if (kept.json.empty())
+    return {nlohmann::ordered_json::parse(generated_.json(kept.number)), generated_.where(kept.number)};
+  return {nlohmann::ordered_json::parse(kept.json), fmt::format("{}:{}", files_[kept.file], kept.number)};
 }
 
 void StoredRows::keep(const std::vector<std::int64_t>& numbers) {
@@ -50,8 +46,7 @@ void StoredRows::keep(const std::vector<std::int64_t>& numbers) {
 StoredRows StoredRows::split_off(std::int64_t count) {
   StoredRows out;
   out.files_ = files_;
-  out.puzzles_ = puzzles_;
-  out.puzzle_name_ = puzzle_name_;
+  out.generated_ = generated_;
   const auto first = rows_.end() - static_cast<std::ptrdiff_t>(count);
   out.rows_.assign(std::make_move_iterator(first), std::make_move_iterator(rows_.end()));
   rows_.erase(first, rows_.end());

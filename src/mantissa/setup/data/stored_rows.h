@@ -7,24 +7,23 @@
 #include <string>
 #include <vector>
 
-#include "mantissa/text/puzzles/kk.h"
+#include "mantissa/text/rows/generated_rows.h"
 
 namespace mantissa::data {
 
 struct StoredRow {
   nlohmann::ordered_json row;
-  std::string where;  // its file and line, or puzzle
+  std::string where;  // its file and line, or its number
 };
 
-/// The JSON rows of files, or generated puzzles, by number.
+/// The JSON rows of files or of a generator, by number.
 class StoredRows {
  public:
   /// No rows.
   StoredRows() = default;
   /// Reads all rows of files, whose names may be globs. Throws FileError with file and line.
   static StoredRows of_files(const std::vector<std::string>& files);
-  /// Takes the first options.count puzzles. `name` is that of a puzzle in messages, before its number.
-  static StoredRows of_puzzles(const text::KkOptions& options, std::string name);
+  static StoredRows of(const text::GeneratedRows& generated);
 
   std::int64_t size() const { return static_cast<std::int64_t>(rows_.size()); }
   StoredRow at(std::int64_t i) const;
@@ -36,14 +35,13 @@ class StoredRows {
 
  private:
   struct Kept {
-    std::string json;  // empty: a puzzle
+    std::string json;  // empty: a generated row
     std::size_t file = 0;
-    std::int64_t number = 0;  // line of the file, or puzzle
+    std::int64_t number = 0;  // line of the file, or number of the generated row
   };
   std::vector<Kept> rows_;
   std::vector<std::string> files_;
-  text::KkOptions puzzles_;
-  std::string puzzle_name_;
+  text::GeneratedRows generated_;
 };
 
 }  // namespace mantissa::data

@@ -12,7 +12,7 @@
 #include "mantissa/files/gguf/gguf_file.h"
 #include "mantissa/files/io/model_path.h"
 #include "mantissa/setup/config/stages.h"
-#include "mantissa/setup/data/puzzles.h"
+#include "mantissa/setup/data/generated.h"
 #include "mantissa/text/chat/templates.h"
 #include "mantissa/text/tokenizer/kinds.h"
 #include "mantissa/text/tokenizer/settings.h"

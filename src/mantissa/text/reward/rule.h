@@ -25,7 +25,8 @@ struct Sample {
 struct Score {
   double total = 0;
   std::vector<std::pair<std::string, double>> parts = {};
-  std::optional<bool> right = {};  // true if the answer is correct; null if the rule does not say
+  std::optional<bool> right = {};        // true if the answer is correct; null if the rule does not say
+  std::optional<bool> well_formed = {};  // true if it has the form in which an answer can be read
 };
 
 class Rule {

@@ -29,8 +29,10 @@ class KkRule final : public Rule {
       response += s.response;
       const text::KkReward reward =
           text::kk_reward(response, s.row->at(kSolution).get_ref<const std::string&>());
-      scores.push_back(
-          {reward.total(), {{"format", reward.format}, {"answer", reward.answer}}, reward.answer > 0});
+      scores.push_back({reward.total(),
+                        {{"format", reward.format}, {"answer", reward.answer}},
+                        reward.answer > 0,
+                        reward.format > 0 && reward.answer > -2});
     }
     return scores;
   }

@@ -10,7 +10,7 @@
 #include <vector>
 
 #include "mantissa/core/base/error.h"
-#include "mantissa/text/rows/logic_rl.h"
+#include "mantissa/text/puzzles/logic_rl.h"
 #include "mantissa/text/rows/row_fields.h"
 
 namespace mantissa::text {
@@ -44,6 +44,14 @@ ConversationRow read_question(const Json& row, const FoundField& prompt, const s
     wrong_field(where, prompt.name, *prompt.value, "a string, or an array of messages");
   }
   return out;
+}
+
+ConversationRow logic_rl_row(const Json& row, const std::string& where) {
+  LogicRlRow read = read_logic_rl(row, where);
+  return {.messages = std::move(read.messages),
+          .texts = std::move(read.texts),
+          .people = read.people,
+          .begun = std::move(read.begun)};
 }
 
 std::vector<std::int32_t> read_ids(const Json& list, const char* field, const std::string& where) {
@@ -110,7 +118,7 @@ ConversationRow read_conversation(const Json& row, const std::string& where) {
     out.messages = read_messages(*list.value, list.name, where);
   } else {
     const FoundField prompt = first_of(row, kPromptFields), completion = first_of(row, kCompletion);
-    if (!completion && is_logic_rl(row)) return read_logic_rl(row, where);
+    if (!completion && is_logic_rl(row)) return logic_rl_row(row, where);
     if (!prompt && !completion && row.contains("input_ids")) {
       out.tokens = read_tokens(row, where);
       return out;
@@ -142,7 +150,7 @@ ConversationRow read_prompt(const Json& row, const std::string& where) {
   if (list) {
     out.messages = read_messages(*list.value, list.name, where);
   } else if (!first_of(row, kCompletion) && is_logic_rl(row)) {
-    out = without_answer(read_logic_rl(row, where));
+    out = without_answer(logic_rl_row(row, where));
   } else if (prompt) {
     out = read_question(row, prompt, where);
   } else {

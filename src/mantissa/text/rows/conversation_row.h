@@ -12,13 +12,6 @@
 
 namespace mantissa::text {
 
-/// The Knights-and-Knaves puzzle that a row asks.
-struct AskedPuzzle {
-  std::string solution;     // "(1) Zoey is a knight\n(2) Oliver is a knave"
-  std::int64_t people = 0;  // in it
-  std::string begun;        // the beginning of the answer in the row's prompt, such as "<think>"
-};
-
 /// A conversation as a chat template takes it and, if the row has them, a prompt and a completion as texts;
 /// or ids with labels, and no messages.
 struct ConversationRow {
@@ -26,7 +19,8 @@ struct ConversationRow {
   nlohmann::ordered_json tools = nullptr;                             // of the template, or null
   std::optional<std::pair<std::string, std::string>> texts = {};      // without a template
   std::optional<Row> tokens = {};                                     // encoded before
-  std::optional<AskedPuzzle> puzzle = {};                             // of a row of Logic-RL
+  std::int64_t people = 0;  // that the row's question is about; 0: the row does not say
+  std::string begun = {};   // the beginning of the answer in the row's prompt, such as "<think>"
 };
 
 /// Reads a row (docs/fine-tuning.md lists the fields). `where` is its file and line. Throws FileError if a

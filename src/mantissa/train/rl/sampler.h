@@ -47,7 +47,7 @@ class Sampler {
 
   /// Continues each prompt, with the temperature and top_p of [rl], or with the most likely tokens if
   /// `greedy`. Null if a stop came first. Throws RunStopped if logits are not finite; `name_of` tells what a
-  /// request asks for, such as "step 3: response 2 of 8 to puzzle 17".
+  /// request asks for, such as "step 3: response 2 of 8 to prompts.jsonl:17".
   std::optional<std::vector<rollout::Generation>> respond(
       std::span<const rollout::Request> requests, bool greedy,
       const std::function<std::string(std::size_t)>& name_of, const std::stop_token& stop);

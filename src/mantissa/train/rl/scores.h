@@ -14,8 +14,8 @@
 namespace mantissa::rl {
 
 /// Returns the means of the rewards and of their parts, the share of right answers, also by the number of
-/// people in a puzzle, the lengths of the responses, the share that is truncated, the standard deviation of
-/// the rewards, and the number of prompts. `per_prompt` responses belong to each of them.
+/// people in the question, the lengths of the responses, the share that is truncated, the standard deviation
+/// of the rewards, and the number of prompts. `per_prompt` responses belong to each of them.
 std::vector<objective::Metric> metrics_of(std::span<const Sampled> samples, std::int64_t per_prompt);
 
 /// Returns the share of prompts whose `samples` responses, one after the other, all have the same reward:

@@ -25,7 +25,7 @@ struct Sampled {
   double reward = 0;
   std::vector<std::pair<std::string, double>> parts;
   std::optional<bool> right = {};  // null if the rule does not say
-  std::int64_t people = 0;         // in the puzzle; 0: it is not one
+  std::int64_t people = 0;         // that the question is about; 0: the row does not say
   std::int64_t tokens = 0;
   bool truncated = false;  // at rl.max_new_tokens
 };

@@ -6,17 +6,17 @@
 
 #include "mantissa/files/io/hash.h"
 #include "mantissa/setup/config/stages.h"
-#include "mantissa/setup/data/puzzles.h"
+#include "mantissa/setup/data/generated.h"
 
 namespace mantissa::run {
 
 std::string hash_of_rows(const config::RunConfig& config, const text::Dataset& data) {
   constexpr std::int64_t kMostIds = 1 << 24, kSample = 1024, kAtOnce = 64;
   const std::int64_t rows = data.training_rows();
-  const bool generated =
-      data::has_puzzles(config.data.source) || std::ranges::any_of(config.run.stages, [](const auto& stage) {
-        return data::has_puzzles(stage.source);
-      });
+  const bool generated = data::has_generated(config.data.source) ||
+                         std::ranges::any_of(config.run.stages, [](const auto& stage) {
+                           return data::has_generated(stage.source);
+                         });
   if (rows == 0 || generated) return "";
   io::Hash64 hash;
   const auto add = [&]<class T>(const std::vector<T>& values) {

@@ -12,7 +12,7 @@ namespace mantissa::run {
 
 /// Returns the xxh64 of the ids, targets and weights of the training rows of `data`, which are those of
 /// `config` or of one of its stages, with the number of rows, as 16
-/// hexadecimal digits; "" without rows, such as those of a callback, and for generated puzzles, whose number
+/// hexadecimal digits; "" without rows, such as those of a callback, and for generated rows, whose number
 /// follows the number of steps. All rows count if they have at most 2^24 ids together; otherwise 1024 of
 /// them, evenly spaced, so that data larger than memory are not read as a whole. Throws FileError if a token
 /// file cannot be read.

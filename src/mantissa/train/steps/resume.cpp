@@ -12,6 +12,7 @@
 #include "mantissa/setup/config/options.h"
 #include "mantissa/setup/config/post_training.h"
 #include "mantissa/text/rows/dataset.h"
+#include "mantissa/text/rows/generated_rows.h"
 
 namespace mantissa::train {
 namespace {
@@ -40,21 +41,23 @@ Change kind_of(const config::Option& option) {
 }
 
 /// Returns true if every prompt of a run of rl is used whatever data.sequence_length is. The length then only
-/// has room for the longest prompt, and by default it is measured: more steps have more puzzles.
+/// has room for the longest prompt, and by default it is measured: of a generator more steps have more
+/// prompts.
 bool has_all_prompts(const config::RunConfig& c) {
   return c.train.objective == "rl" && c.data.truncate == "refuse";
 }
 
-/// Returns the number of puzzles that a run of rl holds out, before too long ones are skipped.
-std::int64_t held_out_puzzles(const config::RunConfig& c) {
+/// Returns the number of generated prompts that a run of rl holds out, before too long ones are skipped.
+std::int64_t held_out_generated(const config::RunConfig& c) {
   if (c.train.objective != "rl" || !c.data.validation.files.empty()) return 0;
-  return std::ranges::count(c.data.source, "kk") *
-         text::held_out_rows(config::training_puzzle_count(c), c.data.validation.share);
+  return std::ranges::count_if(c.data.source, text::names_generator) *
+         text::held_out_rows(config::generated_row_count(c), c.data.validation.share);
 }
 
-/// Describes another number of held-out puzzles, which depends on the length of the run, or returns "".
-std::string changed_puzzles(const config::RunConfig& before, const config::RunConfig& now) {
-  const std::int64_t a = held_out_puzzles(before), b = held_out_puzzles(now);
+/// Describes another number of generated held-out prompts, which depends on the length of the run, or returns
+/// "".
+std::string changed_prompts(const config::RunConfig& before, const config::RunConfig& now) {
+  const std::int64_t a = held_out_generated(before), b = held_out_generated(now);
   if (a == b) return "";
   const std::string_view of = now.data.source.size() > 1 ? " of kk" : "";
   if (!has_all_prompts(before) || !has_all_prompts(now)) return fmt::format("held-out prompts{} changed", of);
@@ -154,8 +157,8 @@ std::optional<std::string> resumed_change(const io::StateHeader& state, const co
     }
     changes.push_back(fmt::format("{}.{} {} -> {}", option.section, option.key, old_value, new_value));
   }
-  if (std::string puzzles = changed_puzzles(before, now); !puzzles.empty())
-    changes.push_back(std::move(puzzles));
+  if (std::string prompts = changed_prompts(before, now); !prompts.empty())
+    changes.push_back(std::move(prompts));
   if (before.optimizer.groups != now.optimizer.groups) changes.emplace_back("optimizer.group changed");
   if (before.policy != now.policy)
     changes.push_back(fmt::format("policy \"{}\" -> \"{}\"", before.policy.line(), now.policy.line()));

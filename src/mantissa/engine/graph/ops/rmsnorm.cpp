@@ -11,7 +11,7 @@ namespace mantissa::graph {
 namespace {
 
 // Inputs x [tokens, channels], gain [channels]; outputs y, rstd [tokens]. A gain with fewer channels, [d],
-// normalises each head of d channels separately: rstd [tokens, heads].
+// normalizes each head of d channels separately: rstd [tokens, heads].
 std::vector<OutputSpec> infer_forward(const NodeView& n) {
   const Shape& x = n.shape(0);
   const std::int64_t channels = n.shape(1).last();
@@ -98,7 +98,7 @@ void run_dgain(const Call& c) {
   });
 }
 
-/// Returns the number of normalised rows: tokens, or tokens · heads.
+/// Returns the number of normalized rows: tokens, or tokens · heads.
 std::int64_t rows_of(const ReferenceOperand& rstd) {
   return static_cast<std::int64_t>(rstd.values.size());
 }

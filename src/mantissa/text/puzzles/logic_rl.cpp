@@ -1,4 +1,4 @@
-#include "mantissa/text/rows/logic_rl.h"
+#include "mantissa/text/puzzles/logic_rl.h"
 
 #include <fmt/format.h>
 #include <fmt/ranges.h>
@@ -200,7 +200,7 @@ bool is_logic_rl(const Json& row) {
   return has("solution_text_format") && (has("quiz") || has("prompt"));
 }
 
-ConversationRow read_logic_rl(const Json& row, const std::string& where) {
+LogicRlRow read_logic_rl(const Json& row, const std::string& where) {
   const auto text = [&](const Json& value, const char* field) {
     if (value.is_string()) return value.get<std::string>();
     throw FileError(
@@ -209,8 +209,7 @@ ConversationRow read_logic_rl(const Json& row, const std::string& where) {
   const Json& prompt = row.contains("prompt") && !row["prompt"].is_null() ? row["prompt"] : row["quiz"];
   std::string answer = fmt::format("<think>{}</think> <answer>{}</answer>", reasoning_of(row),
                                    text(row["solution_text_format"], "solution_text_format"));
-  ConversationRow out;
-  out.puzzle = {row["solution_text_format"].get<std::string>(), people_of(row), ""};
+  LogicRlRow out{.people = people_of(row)};
   const auto finish = [&] {
     out.messages.push_back({{"role", "assistant"}, {"content", answer}});
     return out;
@@ -235,7 +234,7 @@ ConversationRow read_logic_rl(const Json& row, const std::string& where) {
              open = whole.empty() || whole.back() == '\n' || whole.back() == ' ';
   out.texts.emplace(whole, thinks ? answer.substr(kThink.size()) : (open ? "" : " ") + answer);
   // A template begins the answer itself.
-  std::string& begun = out.puzzle->begun;
+  std::string& begun = out.begun;
   if (std::optional<Json> messages = chatml_messages(whole, begun)) {
     out.messages = std::move(*messages);
     if (!answer.starts_with(begun)) answer = begun + answer;

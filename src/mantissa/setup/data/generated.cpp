@@ -1,0 +1,71 @@
+#include "mantissa/setup/data/generated.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <utility>
+
+#include "mantissa/text/rows/readers.h"
+#include "mantissa/text/rows/sources.h"
+
+namespace mantissa::data {
+
+bool is_generated(const std::vector<std::string>& source) {
+  return source.size() == 1 && text::names_generator(source.front());
+}
+
+bool has_generated(const std::vector<std::string>& source) {
+  return std::ranges::any_of(source, text::names_generator);
+}
+
+bool holds_text(const std::vector<std::string>& source, const std::string& format) {
+  return has_generated(source) || text::holds_text(source, format);
+}
+
+text::GeneratedRows training_rows(const config::RunConfig& config) {
+  return {
+      .seed = config.run.seed, .people_min = config.data.people_min, .people_max = config.data.people_max};
+}
+
+text::GeneratedRows held_out_rows(const config::RunConfig& config) {
+  text::GeneratedRows rows = training_rows(config);
+  rows.held_out = true;
+  return rows;
+}
+
+text::GeneratedRows held_out_rows() {
+  return {.people_max = 3, .held_out = true, .count = 200};
+}
+
+std::vector<std::int32_t> generated_tokens(const text::GeneratedRows& rows,
+                                           const tokenizer::Tokenizer& tokenizer, std::int64_t most) {
+  // One allocation: a growing one would leave holes between the documents' strings that the process keeps.
+  constexpr std::int64_t kLongestDocument = 4096;
+  std::vector<std::int32_t> ids;
+  ids.reserve(static_cast<std::size_t>(std::min(most, kLongestDocument * rows.count) + kLongestDocument));
+  for (std::int64_t i = 0; i < rows.count && std::ssize(ids) <= most; ++i) {
+    const std::vector<std::int32_t> document = tokenizer.encode(rows.document(i));
+    ids.insert(ids.end(), document.begin(), document.end());
+    ids.push_back(tokenizer.separator());
+  }
+  return ids;
+}
+
+void for_each_row(const std::vector<std::string>& source, const text::GeneratedRows& generated,
+                  const TakeRow& take) {
+  if (is_generated(source)) {
+    for (std::int64_t i = 0; i < generated.count; ++i)
+      if (!take(nlohmann::ordered_json::parse(generated.json(i)), generated.where(i))) return;
+    return;
+  }
+  bool more = true;
+  for (const std::string& path : text::expand_files(source)) {
+    text::read_json_lines(path, [&](nlohmann::ordered_json row, std::int64_t line) {
+      more = take(std::move(row), fmt::format("{}:{}", path, line));
+      return more;
+    });
+    if (!more) return;
+  }
+}
+
+}  // namespace mantissa::data
