@@ -216,6 +216,15 @@ TEST_F(State, SuggestsTheNewestIntactStateBeforeADamagedOne) {
   EXPECT_NO_THROW(StateReader reader(state(40)));
 }
 
+// The next read may succeed, so that the state must not be given up.
+TEST_F(State, AReadErrorIsNotCalledDamage) {
+  write(1);
+  std::filesystem::remove(state(1) / "state.json");
+  std::filesystem::create_symlink("state.json", state(1) / "state.json");  // a loop
+  EXPECT_NE(refused(1).find("state.json: cannot be read: Too many levels of symbolic links"), std::string::npos);
+  EXPECT_EQ(refused(1).find("--overwrite"), std::string::npos) << refused(1);
+}
+
 TEST_F(State, RejectsOtherVersionsAndOtherFiles) {
   write(1);
   std::string text = contents_of(state(1) / "state.json");

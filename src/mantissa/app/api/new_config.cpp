@@ -80,7 +80,7 @@ std::string data_fault(const ConfigTask& task, const std::string& source) {
 
 void write_new_config(const NewConfig& o) {
   const config::ConfigTask& task = config::config_task(o.task);
-  if (disk::has_name(o.file))
+  if (disk::exists(o.file))
     throw FileError(fmt::format("{}: exists already; choose another name with --out FILE", o.file.string()));
   const config::NewConfig values{o.file.stem().string(), from_file(o.model, o.file),
                                  from_file(o.source, o.file)};

@@ -30,7 +30,8 @@ AppendFile::AppendFile(const std::filesystem::path& path, Open how) : path_(path
     ::close(descriptor_);
     throw FileError("{}: is not a regular file; remove it", path.string());
   }
-  if (descriptor_ < 0 && (errno == ENOSPC || errno == EDQUOT)) throw_write_error(path, errno);
+  if (descriptor_ < 0 && errno != EEXIST && errno != EACCES && errno != EPERM && errno != EROFS)
+    throw_write_error(path, errno);
   if (descriptor_ < 0) {
     throw FileError("{}: cannot be opened for writing: {}; choose another place with --out", path_.string(),
                     std::generic_category().message(errno));
