@@ -24,7 +24,7 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
     if (!name.empty()) (second ? b : a).write(name == "owned.json" ? ".mantissa.json" : name, file.bytes);
   }
   fuzz::expect_only_errors([&] { disk::owned_names(a.path()); });
-  fuzz::expect_only_errors([&] { disk::check_replaceable(a.path()); });
+  fuzz::expect_only_errors([&] { disk::check_replaceable(a.path(), ""); });
   fuzz::expect_only_errors([&] {
     const std::filesystem::path both[] = {a.path(), b.path()};
     const lab::Comparison comparison = lab::compare_directories(both, *device);
