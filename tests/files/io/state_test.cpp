@@ -221,7 +221,8 @@ TEST_F(State, AReadErrorIsNotCalledDamage) {
   write(1);
   std::filesystem::remove(state(1) / "state.json");
   std::filesystem::create_symlink("state.json", state(1) / "state.json");  // a loop
-  EXPECT_NE(refused(1).find("state.json: cannot be read: Too many levels of symbolic links"), std::string::npos);
+  EXPECT_NE(refused(1).find("state.json: cannot be read: Too many levels of symbolic links"),
+            std::string::npos);
   EXPECT_EQ(refused(1).find("--overwrite"), std::string::npos) << refused(1);
 }
 
