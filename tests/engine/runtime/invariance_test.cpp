@@ -162,7 +162,8 @@ TEST(Decoding, WithACacheGivesTheLogProbabilitiesOfATrace) {
     const auto weights = std::make_shared<WeightSet>(*program, *device);
     weights->initialize(7);
     Session session(program, weights);
-    const rollout::Generation g = rollout::generate(session, tiny_llama(false), prompt, options);
+    const rollout::Generation g =
+        rollout::generate(session, tiny_llama(false), std::array{rollout::Request{prompt}}, options).front();
     ASSERT_EQ(g.ids.size(), 20U);
     std::vector<std::int32_t> ids = prompt;
     ids.insert(ids.end(), g.ids.begin(), g.ids.end());

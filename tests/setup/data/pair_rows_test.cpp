@@ -252,8 +252,8 @@ TEST_F(PairFiles, AreReadAsUnitsOfTwoRows) {
     for (std::int64_t u = 0; u < 3; ++u) {
       const std::int64_t r = data.item_row(u);
       EXPECT_EQ(r, 2 * u);
-      EXPECT_EQ(data.ids_of(r)[1], 'a' + data.origin[static_cast<std::size_t>(r)]);
-      EXPECT_EQ(data.ids_of(r + 1)[1], 'z');
+      EXPECT_EQ(data.row(r).ids[1], 'a' + data.origin[static_cast<std::size_t>(r)]);
+      EXPECT_EQ(data.row(r + 1).ids[1], 'z');
       EXPECT_EQ(data.origin[static_cast<std::size_t>(r)], data.origin[static_cast<std::size_t>(r) + 1]);
       seen.insert(data.origin[static_cast<std::size_t>(r)]);
     }

@@ -2,9 +2,7 @@
 
 #include <fmt/format.h>
 
-#include <filesystem>
 #include <optional>
-#include <utility>
 
 #include "mantissa/app/api/internal.h"
 #include "mantissa/app/api/version.h"

@@ -3,7 +3,6 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <memory>
 #include <string_view>
 
 #include "mantissa/app/api/internal.h"

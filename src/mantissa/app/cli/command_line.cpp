@@ -1,7 +1,6 @@
 // mantissa help, version, completion, manual. Runs all commands; converts errors to exit codes.
 #include <fmt/format.h>
 
-#include <algorithm>
 #include <cstdio>
 #include <filesystem>
 #include <optional>

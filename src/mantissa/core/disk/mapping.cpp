@@ -6,7 +6,6 @@
 #include <algorithm>
 #include <cerrno>
 
-#include "mantissa/core/base/error.h"
 #include "mantissa/core/disk/file.h"
 
 namespace mantissa::disk {

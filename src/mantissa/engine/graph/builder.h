@@ -1,7 +1,6 @@
 // The interface for model code: one call per op, scopes as paths, parameters by the names of the weights.
 #pragma once
 
-#include <functional>
 #include <optional>
 #include <string>
 #include <vector>

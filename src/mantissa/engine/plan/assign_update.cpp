@@ -3,7 +3,6 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <optional>
 
 #include "mantissa/core/base/error.h"
 #include "mantissa/core/numeric/philox.h"

@@ -3,7 +3,6 @@
 #pragma once
 
 #include <nlohmann/json.hpp>
-#include <span>
 #include <string_view>
 
 namespace mantissa::gguf {

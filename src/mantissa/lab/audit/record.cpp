@@ -10,7 +10,6 @@
 #include "mantissa/lab/median.h"
 #include "mantissa/lab/metrics_file.h"
 #include "mantissa/setup/config/stages.h"
-#include "mantissa/setup/programs/training.h"
 
 namespace mantissa::lab {
 namespace {

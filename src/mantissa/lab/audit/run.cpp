@@ -5,7 +5,6 @@
 #include <algorithm>
 #include <chrono>
 #include <cmath>
-#include <limits>
 
 #include "mantissa/core/base/quantities.h"
 #include "mantissa/core/disk/look.h"

@@ -1,6 +1,5 @@
 #include "mantissa/lab/compare/student.h"
 
-#include <algorithm>
 #include <cmath>
 
 namespace mantissa::lab {

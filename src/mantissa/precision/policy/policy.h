@@ -95,8 +95,6 @@ class Policy {
   /// reads the spellings of other systems (foreign.h) and adds a note to `notes` for everything in them
   /// without a field here. Throws ConfigError with the nearest known spelling.
   static Policy parse(std::string_view text, std::vector<std::string>* notes = nullptr);
-  static std::vector<std::string> preset_names();
-
   /// Returns this policy with one more rule (short form or TOML inline table). Later rules win.
   Policy with_rule(std::string_view text, std::string origin) const;
   Policy with_rule(Rule rule) const;

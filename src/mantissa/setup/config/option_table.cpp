@@ -6,6 +6,7 @@
 #include <limits>
 #include <utility>
 
+#include "mantissa/core/base/words.h"
 #include "mantissa/setup/config/optimizer.h"
 #include "mantissa/setup/config/options.h"
 
@@ -38,9 +39,7 @@ Valid path(std::vector<std::string> words = {}) {
 }
 
 std::vector<std::string> optimizer_names() {
-  std::vector<std::string> names;
-  for (const optim::Optimizer* optimizer : optim::all_optimizers()) names.emplace_back(optimizer->name);
-  return names;
+  return names_of(optim::all_optimizers(), &optim::Optimizer::name);
 }
 
 template <class Section>

@@ -13,7 +13,6 @@
 #include "mantissa/setup/config/stages.h"
 #include "mantissa/setup/forecast/native.h"
 #include "mantissa/setup/programs/decoding.h"
-#include "mantissa/setup/programs/training.h"
 #include "mantissa/train/explain/machines.h"
 #include "mantissa/train/explain/small_updates.h"
 

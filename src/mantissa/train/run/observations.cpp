@@ -9,7 +9,6 @@
 #include "mantissa/core/base/words.h"
 #include "mantissa/precision/policy/coverage.h"
 #include "mantissa/precision/policy/rule.h"
-#include "mantissa/report/metrics.h"
 #include "mantissa/setup/config/observed.h"
 #include "mantissa/setup/forecast/observed.h"
 
