@@ -4,6 +4,8 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include <algorithm>
+#include <array>
 #include <cerrno>
 #include <system_error>
 #include <utility>
@@ -30,8 +32,11 @@ AppendFile::AppendFile(const std::filesystem::path& path, Open how) : path_(path
     ::close(descriptor_);
     throw FileError("{}: is not a regular file; remove it", path.string());
   }
-  if (descriptor_ < 0 && errno != EEXIST && errno != EACCES && errno != EPERM && errno != EROFS)
-    throw_write_error(path, errno);
+  if (descriptor_ < 0) {
+    constexpr std::array kOfTheMachine = {ENOSPC, EDQUOT, EMFILE,
+                                          ENFILE, ENOMEM, EIO};  // no other place helps
+    if (std::ranges::find(kOfTheMachine, errno) != kOfTheMachine.end()) throw_write_error(path, errno);
+  }
   if (descriptor_ < 0) {
     throw FileError("{}: cannot be opened for writing: {}; choose another place with --out", path_.string(),
                     std::generic_category().message(errno));
