@@ -11,8 +11,8 @@
 
 #include "kernels/attention_bounds.h"
 #include "kernels/attention_case.h"
+#include "kernels/reference/attention.h"
 #include "mantissa/core/numeric/round.h"
-#include "mantissa/kernels/reference/attention.h"
 
 namespace mantissa::kernels::attention_test::attention_formats_test {
 namespace {

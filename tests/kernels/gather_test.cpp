@@ -6,9 +6,9 @@
 
 #include <set>
 
+#include "kernels/reference/gather.h"
 #include "kernels/row_testing.h"
 #include "mantissa/core/numeric/round.h"
-#include "mantissa/kernels/reference/gather.h"
 
 namespace mantissa::kernels::gather_test {
 namespace {

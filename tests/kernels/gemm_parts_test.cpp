@@ -6,8 +6,8 @@
 #include <limits>
 
 #include "kernels/gemm_case.h"
+#include "kernels/reference/gemm.h"
 #include "mantissa/core/base/error.h"
-#include "mantissa/kernels/reference/gemm.h"
 
 namespace mantissa::kernels::gemm_parts_test {
 namespace {

@@ -5,8 +5,8 @@
 #include <limits>
 
 #include "kernels/gemm_case.h"
+#include "kernels/reference/gemm.h"
 #include "mantissa/core/base/error.h"
-#include "mantissa/kernels/reference/gemm.h"
 
 namespace mantissa::kernels::gemm_test {
 namespace {

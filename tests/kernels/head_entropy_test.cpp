@@ -5,8 +5,8 @@
 #include <cmath>
 
 #include "kernels/head_case.h"
+#include "kernels/reference/head.h"
 #include "mantissa/core/numeric/row_math.h"
-#include "mantissa/kernels/reference/head.h"
 
 namespace mantissa::kernels::head_entropy_test {
 namespace {

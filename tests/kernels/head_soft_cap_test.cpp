@@ -5,10 +5,10 @@
 #include <cmath>
 
 #include "kernels/head_case.h"
+#include "kernels/reference/head.h"
 #include "mantissa/core/numeric/round.h"
 #include "mantissa/core/numeric/row_math.h"
 #include "mantissa/kernels/expression.h"
-#include "mantissa/kernels/reference/head.h"
 
 namespace mantissa::kernels::head_soft_cap_test {
 namespace {

@@ -2,9 +2,9 @@
 #include "mantissa/kernels/head.h"
 
 #include "kernels/head_case.h"
+#include "kernels/reference/head.h"
 #include "kernels/row_testing.h"
 #include "mantissa/core/numeric/round.h"
-#include "mantissa/kernels/reference/head.h"
 
 namespace mantissa::kernels::head_test {
 namespace {

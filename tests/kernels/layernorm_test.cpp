@@ -6,9 +6,9 @@
 
 #include <optional>
 
+#include "kernels/reference/layernorm.h"
 #include "kernels/row_testing.h"
 #include "mantissa/core/numeric/round.h"
-#include "mantissa/kernels/reference/layernorm.h"
 
 namespace mantissa::kernels::layernorm_test {
 namespace {

@@ -7,9 +7,9 @@
 
 #include <optional>
 
+#include "kernels/reference/norm.h"
 #include "kernels/row_testing.h"
 #include "mantissa/core/numeric/round.h"
-#include "mantissa/kernels/reference/norm.h"
 
 namespace mantissa::kernels::norm_test {
 namespace {

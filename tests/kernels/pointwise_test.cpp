@@ -8,10 +8,11 @@
 #include <array>
 
 #include "kernels/pointwise_testing.h"
+#include "kernels/reference/expression_text.h"
+#include "kernels/reference/pointwise.h"
 #include "mantissa/core/base/error.h"
 #include "mantissa/core/numeric/row_math.h"
 #include "mantissa/kernels/expression.h"
-#include "mantissa/kernels/reference/pointwise.h"
 
 namespace mantissa::kernels::pointwise_test {
 namespace {
@@ -138,7 +139,7 @@ void expect_spelled(const Expression& e, Operands o) {
     }
   }
   for (const Context& ctx : contexts()) {
-    SCOPED_TRACE(describe(ctx) + ": " + e.str());
+    SCOPED_TRACE(describe(ctx) + ": " + reference::text_of(e));
     pointwise(ctx, e, rows, width, o.inputs(), o.outputs());
     for (std::size_t k = 0; k < expected.size(); ++k) EXPECT_EQ(o.out[k], expected[k]);
   }

@@ -9,11 +9,11 @@
 #include <cmath>
 
 #include "kernels/gemm_case.h"
+#include "kernels/reference/gemm.h"
 #include "mantissa/core/base/error.h"
 #include "mantissa/kernels/gather.h"
 #include "mantissa/kernels/head.h"
 #include "mantissa/kernels/interleave.h"
-#include "mantissa/kernels/reference/gemm.h"
 #include "mantissa/kernels/units.h"
 
 namespace mantissa::kernels::quants_test {

@@ -6,10 +6,10 @@
 
 #include <cmath>
 
+#include "kernels/reference/rope.h"
 #include "kernels/rope_golden.h"
 #include "kernels/row_testing.h"
 #include "mantissa/core/numeric/round.h"
-#include "mantissa/kernels/reference/rope.h"
 #include "mantissa/kernels/rope.h"
 
 namespace mantissa::kernels::rope_scaling_test {
@@ -98,7 +98,7 @@ TEST(RopeTable, WithoutScalingIsTheSameByEitherFunction) {
   for (const Scalar type : {Scalar::f32, Scalar::f64}) {
     const Tables made({.positions = 70, .head_dim = 24, .theta = 5000, .length = 9}, type);
     Tensor cos(type, 70, 12, 1), sin(type, 70, 12, 2);
-    rope_table(70, 24, 5000, cos, sin);
+    rope_table({.positions = 70, .head_dim = 24, .theta = 5000}, cos, sin);
     EXPECT_EQ(made.cos, cos);
     EXPECT_EQ(made.sin, sin);
   }

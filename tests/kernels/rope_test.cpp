@@ -7,9 +7,9 @@
 #include <cmath>
 #include <optional>
 
+#include "kernels/reference/rope.h"
 #include "kernels/row_testing.h"
 #include "mantissa/core/numeric/round.h"
-#include "mantissa/kernels/reference/rope.h"
 
 namespace mantissa::kernels::rope_test {
 namespace {
@@ -84,7 +84,7 @@ TEST(RopeTable, HasTheValuesOfTransformers) {
   for (const GoldenAngle& g : kGolden) {
     if (!made || made->theta != g.theta || made->head_dim != g.head_dim || made->position != g.position) {
       cos = sin = Tensor(Scalar::f32, g.position + 1, g.head_dim / 2, 1);
-      rope_table(g.position + 1, g.head_dim, g.theta, cos, sin);
+      rope_table({.positions = g.position + 1, .head_dim = g.head_dim, .theta = g.theta}, cos, sin);
       made = g;
     }
     EXPECT_EQ(cos.get(g.position, g.i), g.cos)
@@ -102,7 +102,7 @@ TEST(RopeTable, EqualsTheFormulaWithinTheRoundingsOfItsFormat) {
   for (const Scalar s : {Scalar::f32, Scalar::f64}) {
     for (const double theta : {10000.0, 500000.0}) {
       Tensor cos(s, kPositions, kDim / 2), sin(s, kPositions, kDim / 2);
-      rope_table(kPositions, kDim, theta, cos, sin);
+      rope_table({.positions = kPositions, .head_dim = kDim, .theta = theta}, cos, sin);
       for (std::int64_t p = 0; p < kPositions; ++p) {
         for (std::int64_t i = 0; i < kDim / 2; ++i) {
           const long double angle =
@@ -124,7 +124,7 @@ TEST(RopeTable, InALowerFormatRoundsEveryIntermediate) {
   constexpr double kBase = 10000;
   for (const Scalar s : {Scalar::bf16, Scalar::f16, Scalar::e5m2}) {
     Tensor cos(Scalar::f32, kPositions, kDim / 2), sin(cos);
-    rope_table(kPositions, kDim, kBase, cos, sin, s);
+    rope_table({.positions = kPositions, .head_dim = kDim, .theta = kBase, .angles = s}, cos, sin);
     for (std::int64_t p = 0; p < kPositions; ++p) {
       for (std::int64_t i = 0; i < kDim / 2; ++i) {
         // The frequency in f32 is too close to the formula's to round differently.
@@ -159,7 +159,7 @@ struct Problem {
     batch.segments[3].position = 7;
     std::mt19937 random(kSeed);
     x.fill_normal(random);
-    rope_table(64, f.head_dim, kTheta, cos, sin);
+    rope_table({.positions = 64, .head_dim = f.head_dim, .theta = kTheta}, cos, sin);
   }
   Batch batch;
   Tensor x, y, cos, sin;

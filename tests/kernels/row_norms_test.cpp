@@ -9,9 +9,9 @@
 #include <random>
 #include <vector>
 
+#include "kernels/reference/row_norms.h"
 #include "kernels/row_testing.h"
 #include "mantissa/kernels/quantize_matrix.h"
-#include "mantissa/kernels/reference/row_norms.h"
 
 namespace mantissa::kernels {
 namespace {

@@ -8,6 +8,7 @@
 #include <array>
 
 #include "kernels/pointwise_testing.h"
+#include "kernels/reference/expression_text.h"
 #include "kernels/row_testing.h"
 #include "mantissa/core/numeric/round.h"
 #include "mantissa/kernels/expression.h"
@@ -232,7 +233,7 @@ TEST(Expression, PrintsMovesAndLosses) {
   ExpressionBuilder b;
   const auto w = b.load(0), s = b.sub(b.load(1), b.load(2));
   b.store(b.lost(b.move(w, s, 0), w, s), 1);
-  EXPECT_EQ(b.build().str(), "t0 = in1 - in2; out0 = in0 + t0; out1 = t0 - (out0 - in0)");
+  EXPECT_EQ(reference::text_of(b.build()), "t0 = in1 - in2; out0 = in0 + t0; out1 = t0 - (out0 - in0)");
 }
 
 }  // namespace

@@ -4,8 +4,8 @@
 
 #include <gtest/gtest.h>
 
+#include "kernels/reference/token_sum.h"
 #include "kernels/row_testing.h"
-#include "mantissa/kernels/reference/token_sum.h"
 
 namespace mantissa::kernels::token_sum_test {
 namespace {

@@ -9,6 +9,7 @@
 #include "lab/small_run.h"
 #include "mantissa/engine/plan/rounding_points.h"
 #include "mantissa/precision/policy/policy.h"
+#include "mantissa/precision/policy/presets.h"
 
 namespace mantissa::lab {
 namespace {
@@ -40,7 +41,7 @@ TEST(Coverage, EveryRoundingPointOfEveryPresetIsObserved) {
                                        "bf16-mixed compute=mxfp8",
                                        "bf16-true saturate=true",
                                        "bf16-mixed flush_subnormals=true"};
-  for (const std::string& preset : precision::Policy::preset_names()) policies.push_back(preset);
+  for (const precision::Preset& preset : precision::presets()) policies.push_back(preset.name);
   std::int64_t points = 0;
   for (const std::string& policy : policies) {
     for (const std::vector<std::string>& rules : rule_sets()) {

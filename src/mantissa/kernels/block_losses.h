@@ -5,6 +5,7 @@
 #include <limits>
 
 #include "mantissa/core/tensor/layout.h"
+#include "mantissa/core/tensor/storage.h"
 #include "mantissa/kernels/loss_count.h"
 
 namespace mantissa::kernels {

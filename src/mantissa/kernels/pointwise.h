@@ -1,7 +1,6 @@
 // Chains of pointwise operations as one kernel: a small expression program that runs tile by tile in cache.
 #pragma once
 
-#include <cstddef>
 #include <cstdint>
 #include <span>
 #include <string>
@@ -65,8 +64,6 @@ struct Expression {
   std::uint8_t inputs = 0;
   std::uint8_t outputs = 0;
 
-  /// Formats the program for explain, for example "out0 = round<bf16>(in0 * sigmoid(in0) * in1)".
-  std::string str() const;
   friend bool operator==(const Expression&, const Expression&);
 };
 

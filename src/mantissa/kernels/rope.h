@@ -28,9 +28,6 @@ struct RopeTable {
 /// Fills cos[p, i] and sin[p, i] for positions [0, positions) and i in [0, head_dim / 2). Both have the same
 /// type, f32 or f64.
 void rope_table(const RopeTable& table, Matrix cos, Matrix sin);
-/// Fills the tables without scaling.
-void rope_table(std::int64_t positions, std::int64_t head_dim, double theta, Matrix cos, Matrix sin,
-                Scalar angles = Scalar::f64);
 
 /// For every head: y[i] = x[i]·cos − x[i+h]·sin, y[i+h] = x[i+h]·cos + x[i]·sin, h = head_dim / 2, at the
 /// token's position (segment.position + its index in the segment), in f32, rounded once. `inverse` rotates

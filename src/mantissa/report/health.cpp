@@ -6,13 +6,10 @@
 #include <cctype>
 #include <map>
 #include <nlohmann/json.hpp>
-#include <system_error>
 
-#include "mantissa/core/base/error.h"
 #include "mantissa/core/disk/file.h"
 #include "mantissa/core/disk/look.h"
 #include "mantissa/report/json_number.h"
-#include "mantissa/report/metrics.h"
 
 namespace mantissa::report {
 namespace {

@@ -9,11 +9,11 @@
 namespace mantissa::report {
 
 struct Section {
-  std::string id;       // of the link
-  std::string link;     // its short text
-  std::string heading;  // text
-  std::string intro;    // text of one or two sentences, or ""
-  std::string body;     // HTML
+  std::string id;         // of the link
+  std::string link;       // its short text
+  std::string heading;    // text
+  std::string intro;      // text of one or two sentences, or ""
+  std::string body = {};  // HTML
 };
 
 struct Page {

@@ -1,10 +1,7 @@
 #include "mantissa/report/summary.h"
 
-#include <fmt/format.h>
-
 #include <nlohmann/json.hpp>
 
-#include "mantissa/core/base/error.h"
 #include "mantissa/core/disk/atomic.h"
 
 namespace mantissa::report {

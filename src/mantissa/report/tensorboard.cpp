@@ -11,8 +11,6 @@
 #include <cstring>
 #include <vector>
 
-#include "mantissa/core/base/error.h"
-#include "mantissa/core/disk/append_file.h"
 #include "mantissa/core/disk/look.h"
 
 namespace mantissa::report {

@@ -107,6 +107,9 @@ TEST(InitTasks, FillInModelAndDataRelativeToTheFile) {
   const json out = json::parse(mantissa(folder, "init rl --json").out);
   EXPECT_EQ(out["file"], "rl.toml");
   EXPECT_TRUE(has(out["next"][1].get<std::string>(), " rl rl.toml"));
+  std::filesystem::remove(folder / "rl.toml");
+  const std::string puzzles = line_of(mantissa(folder, "init rl").out, "data    ");
+  EXPECT_TRUE(has(puzzles, "generated puzzles; --data FILES for your own prompts")) << puzzles;
 }
 
 TEST(InitTasks, SayWhatADataFileHasAndWhatTheTaskNeeds) {
@@ -138,6 +141,8 @@ TEST(InitTasks, SayWhatADataFileHasAndWhatTheTaskNeeds) {
       {"rl", "questions.jsonl", "questions.jsonl:1: no \"solution_text_format\"",
        "set rl.reward = \"exact\" for {\"prompt\""},
       {"pretrain", "talk.jsonl", "talk.jsonl:2: no string field \"text\"", "; pretrain needs files of text"},
+      {"lora", "later.jsonl", "later.jsonl does not exist yet: ", "rows such as {\"messages\""},
+      {"pretrain", "later.txt", "later.txt does not exist yet: ", "files of text"},
       {"lora", "'*.csv'", "no file matches \"*.csv\"", "; lora needs rows such as"}};
   for (const auto& [task, file, there, needed] : faults) {
     const std::string line = data_line(task, file);

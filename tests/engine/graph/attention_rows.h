@@ -129,7 +129,7 @@ inline OpRow attention_grad_row(const AttentionSettings& a) {
           [attributes = a.attributes()](Operands& in, Case& c) {
             // out and lse are results of the forward pass for q, k and v.
             Operands first(in.begin(), in.begin() + 3), out{in[3], in[4]};
-            find_op("attention").reference({c.extent(), first, out, attributes});
+            reference_of(find_op("attention"))({c.extent(), first, out, attributes});
             in[3] = out[0];
             in[4] = out[1];
           }};

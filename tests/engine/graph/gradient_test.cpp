@@ -68,7 +68,7 @@ std::map<std::string_view, Graph> nets() {
     const ValueId log_prob = n.b.log_prob("head", n.trained("x"), head, n.targets, soft_cap, true);
     const ValueId sum = n.b.add("sum", log_prob, n.b.mul("square", n.b.entropy_of(log_prob), log_prob));
     n.graph.mark_output("log_prob", sum);
-    differentiate(n.graph, sum, n.seed);
+    differentiate(n.graph, std::array{Seed{sum, n.seed}});
     all[soft_cap == 0 ? "log_prob, entropy" : "log_prob, entropy, soft-capped"] = std::move(n.graph);
   }
   {
@@ -113,7 +113,8 @@ std::map<std::string_view, Graph> nets() {
         return [cos](Matrix out, Scalar) {
           std::vector<double> other(kNetTokens * 2);
           Matrix scratch{other.data(), out.type, out.ld};
-          kernels::rope_table(kNetTokens, 4, 10000, cos ? out : scratch, cos ? scratch : out);
+          kernels::rope_table({.positions = kNetTokens, .head_dim = 4}, cos ? out : scratch,
+                              cos ? scratch : out);
         };
       };
       const ValueId cos = n.b.constant("cos", {kNetTokens, 2}, table(true));
@@ -157,7 +158,7 @@ TEST(Gradients, OfAHeadOnSelectedRowsReachTheTrunk) {
                                           .role = Role::arithmetic,
                                           .shape = n.graph.value(score).shape});
   n.graph.mark_output("score", score);
-  differentiate(n.graph, score, seed);
+  differentiate(n.graph, std::array{Seed{score, seed}});
   Compiled c(n.graph, precision::Policy::parse("64-true"), options_for(rows));
   const Data data(rows.tokens, kNetVocabulary, 3);
   data.feed(c, 0, data.ids.size());
@@ -195,7 +196,7 @@ TEST(Gradients, OfAHeadExistOnlyForTrainedInputs) {
     n.graph.value(head).trainable = !frozen_head;
     const ValueId log_prob = n.b.log_prob("head", x, head, n.targets);
     n.graph.mark_output("log_prob", log_prob);
-    differentiate(n.graph, log_prob, n.seed);
+    differentiate(n.graph, std::array{Seed{log_prob, n.seed}});
     const auto head_gradient = std::find_if(n.graph.nodes().begin(), n.graph.nodes().end(),
                                             [](const Node& node) { return node.op->id == "log_prob.grad"; });
     ASSERT_NE(head_gradient, n.graph.nodes().end());

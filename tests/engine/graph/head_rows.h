@@ -46,7 +46,7 @@ inline std::vector<InputSpec> head_inputs(std::int64_t t) {
 inline void set_statistics(Operands& in, Case& c, const Attributes& attributes) {
   Operands first(in.begin(), in.begin() + 3), out{in[4], in[3]};
   if (attributes.flag("entropy")) out.push_back(in[5]);
-  find_op("log_prob").reference({c.extent(), first, out, attributes});
+  reference_of(find_op("log_prob"))({c.extent(), first, out, attributes});
   in[3] = out[1];
   if (attributes.flag("entropy")) in[5] = out[2];
 }

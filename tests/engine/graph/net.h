@@ -40,7 +40,7 @@ class Net {
     const ValueId head = weight("head.weight", {kNetVocabulary, graph.value(x).shape.last()});
     const ValueId log_prob = b.log_prob("head", x, head, targets, soft_cap);
     graph.mark_output("log_prob", log_prob);
-    differentiate(graph, log_prob, seed);
+    differentiate(graph, std::array{Seed{log_prob, seed}});
     return std::move(graph);
   }
 

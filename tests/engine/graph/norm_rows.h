@@ -39,7 +39,7 @@ inline void set_rstd(Operands& in, const Case& c, std::size_t rstd) {
   gain.width = static_cast<std::int64_t>(in[0].values.size() / in[rstd].values.size());
   gain.values.assign(static_cast<std::size_t>(gain.width), 1.0);
   Operands first{in[0], gain}, out{in[0], in[rstd]};
-  find_op("rmsnorm").reference({c.extent(), first, out, Attributes{{"eps", 1e-5}}});
+  reference_of(find_op("rmsnorm"))({c.extent(), first, out, Attributes{{"eps", 1e-5}}});
   in[rstd] = out[1];
 }
 
@@ -109,7 +109,7 @@ inline void set_mean_and_rstd(Operands& in, const Case& c, std::size_t mean) {
   gain.width = in[0].width;
   gain.values.assign(static_cast<std::size_t>(gain.width), 1.0);
   Operands first{in[0], gain}, out{in[0], in[mean], in[mean + 1]};
-  find_op("layernorm").reference({c.extent(), first, out, Attributes{{"eps", 1e-5}}});
+  reference_of(find_op("layernorm"))({c.extent(), first, out, Attributes{{"eps", 1e-5}}});
   in[mean] = out[1];
   in[mean + 1] = out[2];
 }

@@ -7,6 +7,7 @@
 #include <string>
 #include <vector>
 
+#include "engine/graph/references/references.h"
 #include "kernels/row_testing.h"
 #include "mantissa/engine/graph/op.h"
 
@@ -117,7 +118,7 @@ class Case {
       if (o == 0 && op_.alias != kNone)
         outputs[0].values = inputs[static_cast<std::size_t>(op_.alias)].values;
     }
-    op_.reference({extent_, inputs, outputs, row_.attributes, &expression_});
+    reference_of(op_)({extent_, inputs, outputs, row_.attributes, &expression_});
     return outputs;
   }
 

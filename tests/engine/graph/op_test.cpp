@@ -119,7 +119,7 @@ TEST(Registry, EveryOpHasARowAndAReference) {
     const bool found =
         std::any_of(rows().begin(), rows().end(), [&](const OpRow& r) { return r.id == op->id; });
     EXPECT_TRUE(found) << op->id << " is not tested: give it a row in op_rows.h";
-    EXPECT_NE(op->reference, nullptr) << op->id;
+    EXPECT_NE(reference_of(*op), nullptr) << op->id << ": give it one in references/";
     EXPECT_FALSE(op->doc.empty()) << op->id;
     EXPECT_EQ(&find_op(op->id), op) << op->id << " is there twice";
   }

@@ -6,6 +6,7 @@
 #include <set>
 
 #include "engine/graph/net.h"
+#include "kernels/reference/expression_text.h"
 #include "mantissa/core/base/error.h"
 #include "mantissa/engine/graph/op.h"
 
@@ -18,7 +19,7 @@ std::string program(std::string_view op, std::size_t inputs, const Attributes& a
   std::vector<ValueId> ids;
   for (std::size_t i = 0; i < inputs; ++i)
     ids.push_back(graph.add_value({.name = "x", .shape = Shape::tokens(8, {4})}));
-  return find_op(op).expression({graph, ids, attributes}).str();
+  return kernels::reference::text_of(find_op(op).expression({graph, ids, attributes}));
 }
 
 TEST(PointwiseOps, AreTheirFormulas) {

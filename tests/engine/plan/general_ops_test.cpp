@@ -40,7 +40,7 @@ class Model {
     for (int layer = 0; layer < 3; ++layer) x = block(fmt::format("h.{}", layer), x);
     const ValueId log_prob = b_.log_prob("head", norm("ln_f", x), table, targets);
     b_.graph().mark_output("log_prob", log_prob);
-    graph::differentiate(b_.graph(), log_prob, seed);
+    graph::differentiate(b_.graph(), std::array{graph::Seed{log_prob, seed}});
     return std::move(b_.graph());
   }
 

@@ -5,6 +5,7 @@
 #include <string>
 #include <vector>
 
+#include "engine/plan/planned.h"
 #include "engine/runtime/program.h"
 #include "mantissa/engine/plan/rules.h"
 
@@ -35,7 +36,7 @@ void check(const char* base, const std::vector<const char*>& idle, const std::ve
   const std::vector<std::vector<double>> without = numbers_under(policy);
   const auto expect = [&](const char* text, bool is_idle) {
     const precision::Policy with = policy.with_rule(text, "rule");
-    EXPECT_EQ(idle_rules(tiny_graph(), with).size(), is_idle ? 1U : 0U) << base << " " << text;
+    EXPECT_EQ(idle_rules(lowering_of(tiny_graph()), with).size(), is_idle ? 1U : 0U) << base << " " << text;
     EXPECT_EQ(numbers_under(with) == without, is_idle) << base << " " << text;
   };
   for (const char* rule : idle) expect(rule, true);
@@ -92,7 +93,7 @@ TEST(IdleRules, OfTheOrderOfSumsAreIdleWhereNothingIsSummedInTiles) {
   // Without this rule the policy is an error.
   const auto needed = precision::Policy::parse("bf16-mixed accumulate=f16 accumulate_block=33")
                           .with_rule("*: accumulate_order=chain", "rule");
-  EXPECT_TRUE(idle_rules(tiny_graph(), needed).empty());
+  EXPECT_TRUE(idle_rules(lowering_of(tiny_graph()), needed).empty());
 }
 
 }  // namespace

@@ -3,17 +3,26 @@
 
 #include <algorithm>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 #include "engine/runtime/program.h"
 #include "mantissa/engine/plan/compile.h"
 #include "mantissa/engine/plan/explain.h"
+#include "mantissa/engine/plan/passes.h"
+#include "mantissa/engine/plan/rules.h"
 
 namespace mantissa::plan {
 
 inline Program plan_for(const precision::Policy& policy, const CompileOptions& options = {16, 16}) {
   return compile(model::build_log_prob(mantissa::testing::tiny_llama(false), 16, 16, true), policy, options,
                  {});
+}
+
+/// Assigns the formats of a policy to the graph's values.
+inline Lower lowering_of(graph::Graph graph) {
+  return
+      [graph = std::move(graph)](const precision::Policy& policy) { return assign_formats(graph, policy); };
 }
 
 /// The first step of this op at this scope.

@@ -34,8 +34,8 @@ TEST(Rules, WithoutEffectAreReported) {
                           .with_rule("lm_head: residual=bf16", "third")
                           .with_rule("*: operand=weight accumulate=f32", "fourth");
   const graph::Graph graph = model::build_log_prob(mantissa::testing::tiny_llama(false), 16, 16, true);
-  EXPECT_EQ(idle_rules(graph, policy), (std::vector<std::size_t>{1, 2, 3}));
-  EXPECT_EQ(rule_warnings(graph, policy, 4).front(),
+  EXPECT_EQ(idle_rules(lowering_of(graph), policy), (std::vector<std::size_t>{1, 2, 3}));
+  EXPECT_EQ(rule_warnings(lowering_of(graph), policy, 4).front(),
             "second \"*.up_proj: compute=f32\" changes nothing: without it every format is the same");
 }
 
@@ -44,7 +44,7 @@ TEST(Rules, OfStepsAreJudgedByAllPartsOfTheRun) {
   const auto warned = [&](std::initializer_list<const char*> rules) {
     auto policy = precision::Policy::parse("bf16-mixed");
     for (const char* rule : rules) policy = policy.with_rule(rule, "");
-    return rule_warnings(graph, policy, 4);
+    return rule_warnings(lowering_of(graph), policy, 4);
   };
   using Warnings = std::vector<std::string>;
   // In step 1 the second rule takes precedence; the first applies before and after it.

@@ -31,7 +31,7 @@ graph::Graph model_of(std::int64_t tokens, bool train, double cap = kCap) {
   graph.mark_output("log_prob", log_prob);
   graph.mark_output("lse", graph.node(graph.value(log_prob).producer).outputs[1]);
   if (!train) graph.mark_output("logits", b.soft_cap("head", b.logits("head", x, head), cap));
-  if (train) graph::differentiate(graph, log_prob, seed);
+  if (train) graph::differentiate(graph, std::array{graph::Seed{log_prob, seed}});
   return graph;
 }
 

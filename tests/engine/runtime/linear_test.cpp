@@ -46,7 +46,7 @@ Graph two_layers(std::int64_t tokens, bool transposed) {
   const ValueId head = b.parameter("head.weight", {kVocabulary, kIn}, {Init::Kind::normal, 0.3});
   const ValueId log_prob = b.log_prob("head", x, head, targets);
   graph.mark_output("log_prob", log_prob);
-  graph::differentiate(graph, log_prob, seed);
+  graph::differentiate(graph, std::array{graph::Seed{log_prob, seed}});
   return graph;
 }
 

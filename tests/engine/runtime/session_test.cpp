@@ -29,7 +29,7 @@ std::shared_ptr<const plan::Program> log_probs(const char* policy, bool train) {
 
 std::shared_ptr<WeightSet> weights_of(WeightSet::Programs programs, std::uint64_t seed) {
   auto weights = std::make_shared<WeightSet>(programs, best_device());
-  weights->initialise(seed);
+  weights->initialize(seed);
   return weights;
 }
 
@@ -69,12 +69,15 @@ TEST(Sessions, OfTrainingAndDecodingShareWeightsAndArena) {
     rollout::GenerateOptions options;
     options.max_new_tokens = 6;
     const std::vector<std::int32_t> prompt = {3, 17, 28};
-    const auto want = rollout::generate(separate, tiny_llama(true), prompt, options);
+    const auto want =
+        rollout::generate(separate, tiny_llama(true), std::array{rollout::Request{prompt}}, options).front();
     ASSERT_EQ(want.ids.size(), 6U);
     ASSERT_EQ(want.log_probs.size(), 6U);
     const std::vector<double> before = forward(training, one_row(1));
     for (int round = 0; round < 2; ++round) {
-      const auto got = rollout::generate(decoding, tiny_llama(true), prompt, options);
+      const auto got =
+          rollout::generate(decoding, tiny_llama(true), std::array{rollout::Request{prompt}}, options)
+              .front();
       EXPECT_EQ(got.ids, want.ids);
       EXPECT_EQ(got.log_probs, want.log_probs);
       EXPECT_EQ(forward(training, one_row(1)), before);

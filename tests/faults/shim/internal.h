@@ -24,7 +24,7 @@ struct Path {
   std::string_view view() const { return text; }
 
  private:
-  void normalise();
+  void normalize();
 };
 
 /// What a call shall do.

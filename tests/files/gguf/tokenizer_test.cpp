@@ -78,7 +78,7 @@ json byte_level(const SplitPattern& split) {
           {"truncation", nullptr},
           {"padding", nullptr},
           {"added_tokens", {added(0, "<|end|>", true), added(5, "<think>", false)}},
-          {"normalizer", split.normalises ? json({{"type", "NFC"}}) : json()},
+          {"normalizer", split.normalizes ? json({{"type", "NFC"}}) : json()},
           {"pre_tokenizer", pre_tokenizer(split)},
           {"post_processor", post},
           {"decoder", step},

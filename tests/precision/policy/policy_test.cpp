@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "mantissa/precision/policy/fields.h"
+#include "mantissa/precision/policy/presets.h"
 #include "precision/policy/message.h"
 
 namespace mantissa::precision {
@@ -25,10 +26,11 @@ TEST(Policy, DefaultsToThirtyTwoTrue) {
 }
 
 TEST(Policy, PresetsHaveTheFieldsOfTheTable) {
-  EXPECT_EQ(Policy::preset_names(),
-            (std::vector<std::string>{"64-true", "32-true", "tf32", "bf16-matmul", "bf16-matmul-x3",
-                                      "bf16-matmul-x6", "bf16-mixed", "16-mixed", "bf16-true", "16-true",
-                                      "fp8-hybrid"}));
+  std::vector<std::string> names;
+  for (const Preset& preset : presets()) names.push_back(preset.name);
+  EXPECT_EQ(names, (std::vector<std::string>{"64-true", "32-true", "tf32", "bf16-matmul", "bf16-matmul-x3",
+                                             "bf16-matmul-x6", "bf16-mixed", "16-mixed", "bf16-true",
+                                             "16-true", "fp8-hybrid"}));
   for (const auto& [preset, compute] : {std::pair{"tf32", "tf32"},
                                         {"bf16-matmul", "bf16x1"},
                                         {"bf16-matmul-x3", "bf16x3"},
@@ -63,6 +65,8 @@ TEST(Policy, PresetsHaveTheFieldsOfTheTable) {
 TEST(Policy, APresetWithALossScaleKeepsItsNameUnderAnotherScale) {
   EXPECT_EQ(Policy::parse("16-mixed loss_scale=128").preset(), "16-mixed");
   EXPECT_EQ(Policy::parse("16-mixed loss_scale=none").preset(), "custom");
+  EXPECT_EQ(Policy::parse("16-mixed loss_scale=none").title(), "16-mixed loss_scale=none");
+  EXPECT_EQ(Policy::parse("bf16-mixed; lm_head: compute=f32").title(), "bf16-mixed with rules");
   EXPECT_EQ(Policy::parse("bf16-mixed loss_scale=128").preset(), "custom");
 }
 

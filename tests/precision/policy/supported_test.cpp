@@ -18,8 +18,8 @@ std::string offer() {
 }
 
 TEST(Supported, AcceptsPresetsAndSupportedLines) {
-  for (const std::string& preset : Policy::preset_names())
-    EXPECT_NO_THROW(check_supported(Policy::parse(preset))) << preset;
+  for (const Preset& preset : presets())
+    EXPECT_NO_THROW(check_supported(Policy::parse(preset.name))) << preset.name;
   for (const char* line : {"compute=tf32",
                            "compute=f16 kv=f16 residual=f16",
                            "bf16-mixed residual=bf16",

@@ -252,8 +252,8 @@ TEST_F(PairFiles, AreReadAsUnitsOfTwoRows) {
     for (std::int64_t u = 0; u < 3; ++u) {
       const std::int64_t r = data.item_row(u);
       EXPECT_EQ(r, 2 * u);
-      EXPECT_EQ(data.ids_of(r)[1], 'a' + data.origin[static_cast<std::size_t>(r)]);
-      EXPECT_EQ(data.ids_of(r + 1)[1], 'z');
+      EXPECT_EQ(data.row(r).ids[1], 'a' + data.origin[static_cast<std::size_t>(r)]);
+      EXPECT_EQ(data.row(r + 1).ids[1], 'z');
       EXPECT_EQ(data.origin[static_cast<std::size_t>(r)], data.origin[static_cast<std::size_t>(r) + 1]);
       seen.insert(data.origin[static_cast<std::size_t>(r)]);
     }
@@ -290,8 +290,8 @@ TEST_F(PairFiles, WithErrorsAreNamedByFileAndLine) {
   std::ofstream(folder / "empty.jsonl") << "\n";
   EXPECT_TRUE(has(error_of<ConfigError>([&] { load(config("source = \"empty.jsonl\"\n")); }),
                   "empty.jsonl: no pairs. Fix: write one JSON object on each line, with \"chosen\""));
-  EXPECT_TRUE(
-      has(error_of<ConfigError>([&] { load(config("source = \"kk\"\n")); }), "generated rows have one answer"));
+  EXPECT_TRUE(has(error_of<ConfigError>([&] { load(config("source = \"kk\"\n")); }),
+                  "generated rows have one answer"));
 }
 
 }  // namespace

@@ -256,12 +256,13 @@ std::vector<Ids> targets_of(std::int64_t size, std::int64_t window, std::int64_t
   std::vector<Ids> all;
   for (std::int64_t r = 0; r < rows.rows; ++r) {
     Ids& targets = all.emplace_back();
-    for (std::int64_t t = 0; t < rows.length(r); ++t) {
-      if (rows.target(r, t) < 0) continue;
-      EXPECT_EQ(rows.target(r, t), rows.ids_of(r)[static_cast<std::size_t>(t)] + 1);
-      targets.push_back(rows.target(r, t));
+    const RowTokens row = rows.row(r);
+    for (std::size_t t = 0; t < row.ids.size(); ++t) {
+      if (row.targets[t] < 0) continue;
+      EXPECT_EQ(row.targets[t], row.ids[t] + 1);
+      targets.push_back(row.targets[t]);
     }
-    EXPECT_EQ(rows.ids_of(r)[0], r * stride);
+    EXPECT_EQ(row.ids[0], r * stride);
   }
   return all;
 }

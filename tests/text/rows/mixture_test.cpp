@@ -135,11 +135,11 @@ TEST(PackedData, EveryTokenThatFollowsAnotherOfItsDocumentIsPredictedOnce) {
     EXPECT_LE(rows.begin(rows.item_row(pack + 1)) - rows.begin(rows.item_row(pack)), 8);
   }
   for (std::int64_t r = 0; r < rows.rows; ++r) {
-    EXPECT_TRUE(rows.documents_of(r).empty()) << "a row is one document";
-    for (std::int64_t t = 0; t < rows.length(r); ++t) {
-      EXPECT_EQ(rows.target(r, t), rows.ids_of(r)[static_cast<std::size_t>(t)] + 1)
-          << "the token after its input";
-      predicted.push_back(rows.target(r, t));
+    const RowTokens row = rows.row(r);
+    EXPECT_TRUE(row.documents.empty()) << "a row is one document";
+    for (std::size_t t = 0; t < row.ids.size(); ++t) {
+      EXPECT_EQ(row.targets[t], row.ids[t] + 1) << "the token after its input";
+      predicted.push_back(row.targets[t]);
     }
   }
   std::ranges::sort(predicted);

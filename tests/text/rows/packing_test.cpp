@@ -44,21 +44,9 @@ TEST(Packing, RefusesDocumentsThatPredictNothingOrDoNotFit) {
   EXPECT_TRUE(pack(Lengths{}, 10).empty());
 }
 
-TEST(Packing, RowsKeepTheirLabelsAndWeights) {
-  const Row plain{{1, 2, 3}}, masked{{4, 5}, {-100, 5}}, weighted{{6, 7}, {}, {1, 0.5F}};
-  const std::vector<const Row*> parts = {&plain, &masked, &weighted};
-  const Row row = join(parts);
-  EXPECT_EQ(row.ids, (Ids{1, 2, 3, 4, 5, 6, 7}));
-  EXPECT_EQ(row.labels, (Ids{1, 2, 3, -100, 5, 6, 7}));
-  EXPECT_EQ(row.weights, (std::vector<float>{1, 1, 1, 1, 1, 1, 0.5F}));
-  EXPECT_EQ(row.documents, (Lengths{3, 2, 2}));
-}
-
 /// Returns a row of the documents 1 2 3 and 4 5.
 Row two_documents() {
-  const Row first{{1, 2, 3}}, second{{4, 5}};
-  const Row* const parts[] = {&first, &second};
-  return join(parts);
+  return {.ids = {1, 2, 3, 4, 5}, .documents = {3, 2}};
 }
 
 TEST(Packing, NothingPredictsTheFirstIdOfADocument) {
@@ -75,8 +63,8 @@ TEST(Packing, TheLastIdOfARowIsOnlyPredicted) {
   append_row({{1, 2}}, 0, step);
   append_row(two_documents(), 1, step);
   EXPECT_EQ(step.documents, (Rows{{}, {3, 1}}));
-  EXPECT_EQ(step.targets_of(1).back(), 5);
-  EXPECT_TRUE(step.documents_of(0).empty());
+  EXPECT_EQ(step.row(1).targets.back(), 5);
+  EXPECT_TRUE(step.row(0).documents.empty());
 }
 
 TEST(Packing, DocumentsThatDoNotCoverTheRowAreRefused) {

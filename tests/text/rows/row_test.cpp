@@ -34,7 +34,7 @@ TEST(Row, WithoutLabelsAndWeightsEqualsARowOfAStream) {
   EXPECT_EQ(row.ids, stream.ids);
   EXPECT_EQ(row.predicted(), stream.predicted());
   EXPECT_EQ(row.total_weight(), stream.total_weight());
-  for (std::int64_t t = 0; t < 3; ++t) EXPECT_EQ(row.target(0, t), stream.target(0, t));
+  EXPECT_EQ(row.targets, Ids(stream.row(0).targets.begin(), stream.row(0).targets.end()));
 }
 
 TEST(Row, ThatIsShorterHasNoPadding) {
@@ -46,8 +46,11 @@ TEST(Row, ThatIsShorterHasNoPadding) {
   EXPECT_EQ(step.weights, (Weights{1, 0, 1}));
   EXPECT_EQ(step.tokens(), 3);
   EXPECT_EQ(step.longest(), 2);
-  EXPECT_EQ(std::vector(step.ids_of(1).begin(), step.ids_of(1).end()), (Ids{7, 8}));
-  EXPECT_EQ(std::vector(step.targets_of(1).begin(), step.targets_of(1).end()), (Ids{-1, 4}));
+  const RowTokens second = step.row(1);
+  EXPECT_EQ(Ids(second.ids.begin(), second.ids.end()), (Ids{7, 8}));
+  EXPECT_EQ(Ids(second.targets.begin(), second.targets.end()), (Ids{-1, 4}));
+  EXPECT_EQ(std::vector(second.weights.begin(), second.weights.end()), (Weights{0, 1}));
+  EXPECT_EQ(second.sequence, step.sequence + 1) << "each row has random numbers of its own";
   EXPECT_EQ(step.weight_of(0), 1);
   EXPECT_EQ(step.predicted(1), 1);
 }

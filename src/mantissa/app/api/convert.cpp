@@ -4,8 +4,6 @@
 
 #include <algorithm>
 #include <cctype>
-#include <string>
-#include <vector>
 
 #include "mantissa/app/api/internal.h"
 #include "mantissa/core/base/error.h"

@@ -2,8 +2,6 @@
 
 #include <fmt/format.h>
 
-#include <string>
-
 #include "mantissa/app/api/internal.h"
 #include "mantissa/core/disk/atomic.h"
 #include "mantissa/generate/eval/needle.h"

@@ -57,7 +57,7 @@ int report_interrupt(const SignalStop& signals, std::string_view result) {
 
 void refuse_given(const Arguments& a, std::initializer_list<const char*> options, std::string_view message) {
   for (const char* option : options) {
-    if (a.has(option)) throw ConfigError(fmt::format(fmt::runtime(message), option));
+    if (a.has(option)) throw ConfigError(fmt::runtime(message), option);
   }
 }
 

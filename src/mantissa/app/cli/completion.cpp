@@ -7,7 +7,7 @@
 #include "mantissa/app/api/mantissa.h"
 #include "mantissa/app/cli/completion_words.h"
 #include "mantissa/app/cli/help.h"
-#include "mantissa/core/base/error.h"
+#include "mantissa/core/base/error_text.h"
 #include "mantissa/core/base/words.h"
 
 namespace mantissa::cli {
@@ -282,7 +282,7 @@ std::string completion(std::string_view shell) {
   if (shell == "bash") return bash();
   if (shell == "zsh") return zsh();
   if (shell == "fish") return fish();
-  throw ConfigError(fmt::format("completion: expected one of bash, zsh, fish, got \"{}\"", shell));
+  throw ConfigError("completion: expected one of bash, zsh, fish, got \"{}\"", shell);
 }
 
 }  // namespace mantissa::cli

@@ -8,7 +8,6 @@
 #include "mantissa/core/base/counted.h"
 #include "mantissa/core/disk/atomic.h"
 #include "mantissa/core/disk/look.h"
-#include "mantissa/files/io/state.h"
 
 namespace mantissa::cli {
 
@@ -21,7 +20,7 @@ bool is_run(const std::filesystem::path& what) {
 
 /// Returns "--out" and a directory for another run beside `out`, or nothing if `out` holds no state.
 std::vector<std::string> another_out(const std::filesystem::path& out) {
-  if (io::find_states(out).empty()) return {};
+  if (api::state_steps(out).empty()) return {};
   for (int i = 1;; ++i) {
     const std::string other = out.string() + (i == 1 ? "-cured" : fmt::format("-cured-{}", i));
     if (!disk::exists(other)) return {"--out", other};

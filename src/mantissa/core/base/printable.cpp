@@ -1,4 +1,3 @@
-#include "mantissa/core/base/printable.h"
 
 #include <fmt/format.h>
 

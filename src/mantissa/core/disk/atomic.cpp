@@ -11,7 +11,6 @@
 #include <memory>
 #include <set>
 #include <system_error>
-#include <vector>
 
 #include "mantissa/core/base/error.h"
 #include "mantissa/core/disk/look.h"

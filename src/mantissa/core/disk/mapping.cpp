@@ -1,6 +1,5 @@
 #include "mantissa/core/disk/mapping.h"
 
-#include <fmt/format.h>
 #include <sys/mman.h>
 #include <unistd.h>
 
@@ -8,7 +7,7 @@
 #include <cerrno>
 #include <system_error>
 
-#include "mantissa/core/base/error.h"
+#include "mantissa/core/base/error_text.h"
 #include "mantissa/core/disk/file.h"
 
 namespace mantissa::disk {
@@ -17,8 +16,7 @@ Mapping::Mapping(const File& file) : size_(file.size()) {
   if (size_ == 0) return;
   void* p = mmap(nullptr, size_, PROT_READ, MAP_SHARED, file.descriptor(), 0);
   if (p == MAP_FAILED) {
-    throw FileError(fmt::format("{}: cannot be mapped: {}", file.path().string(),
-                                std::generic_category().message(errno)));
+    throw FileError("{}: cannot be mapped: {}", file.path().string(), std::generic_category().message(errno));
   }
   data_ = static_cast<const std::byte*>(p);
 }

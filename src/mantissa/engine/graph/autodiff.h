@@ -24,7 +24,4 @@ struct Seed {
 /// gradient.
 void differentiate(Graph& graph, std::span<const Seed> seeds);
 
-/// Differentiates from one output.
-void differentiate(Graph& graph, ValueId output, ValueId gradient);
-
 }  // namespace mantissa::graph

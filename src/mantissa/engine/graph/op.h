@@ -106,26 +106,6 @@ struct Call {
   kernels::RangeCounter* losses = nullptr;
 };
 
-/// An operand of a reference: its numbers at the extent's size, row by row. Ids are whole numbers.
-struct ReferenceOperand {
-  std::vector<double> values;
-  std::int64_t rows = 1;
-  std::int64_t width = 1;
-
-  const double* data() const { return values.data(); }
-  double* data() { return values.data(); }
-};
-
-/// One execution of an op's reference. Outputs are allocated; those that alias an input contain its values.
-/// Weight gradients are overwritten.
-struct ReferenceCall {
-  const Extent& extent;
-  std::span<const ReferenceOperand> inputs;
-  std::span<ReferenceOperand> outputs;
-  const Attributes& attributes;
-  const kernels::Expression* expression = nullptr;  // for pointwise ops
-};
-
 /// Sizes for cost and workspace: the node at a given capacity.
 struct Sizes {
   std::int64_t tokens = 0;
@@ -187,7 +167,7 @@ struct OpDef {
   std::string_view doc;  // one line: formula and rounding points
   OpKind kind = OpKind::pointwise;
   Duty duty = Duty::none;
-  std::vector<Read> reads;  // per input; the last element applies to all further inputs
+  std::vector<Read> reads = {Read::value};  // per input; the last element applies to all further inputs
   // the names in rules of the inputs that are factors of products
   std::vector<std::string_view> operands = {};
   Strided strided = {};
@@ -206,8 +186,8 @@ struct OpDef {
   /// rule.
   std::string_view interior = {};
   std::vector<OutputSpec> (*infer)(const NodeView&) = nullptr;  // null: given by the creator of a node
-  void (*gradient)(GradientBuilder&) = nullptr;  // null: not differentiable, or itself a gradient
-  Cost (*cost)(const NodeView&, const Sizes&) = nullptr;
+  void (*gradient)(GradientBuilder&) = nullptr;           // null: not differentiable, or itself a gradient
+  Cost (*cost)(const NodeView&, const Sizes&) = nullptr;  // null: no flops
   std::size_t (*workspace)(const NodeView&, const Sizes&, const kernels::Context&) = nullptr;  // null: none
   kernels::Expression (*expression)(const NodeView&) = nullptr;  // for pointwise ops: the computation
   /// Throws ShapeError with the scope if an extent does not fit the node. Called before the first step of a
@@ -226,8 +206,6 @@ struct OpDef {
   std::string_view joins_gradient = {}, joint = {};
   /// The id of the variant of a weight gradient's op that adds its rows to the gradient of another use.
   std::string_view adding_variant = {};
-  /// The op in plain doubles without any rounding, for tests of `run`.
-  void (*reference)(const ReferenceCall&) = nullptr;
 };
 
 /// Returns all ops.

@@ -1,7 +1,6 @@
 // Conversion of the decoder's sizes between config.json and its description.
 #include <fmt/format.h>
 
-#include "mantissa/core/base/error.h"
 #include "mantissa/engine/model/decoder.h"
 #include "mantissa/engine/model/rope_fields.h"
 

@@ -4,7 +4,6 @@
 #include <map>
 #include <optional>
 
-#include "mantissa/core/base/error.h"
 #include "mantissa/core/numeric/philox.h"
 #include "mantissa/engine/plan/labels.h"
 #include "mantissa/engine/plan/operand_scales.h"

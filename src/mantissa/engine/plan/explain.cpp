@@ -4,9 +4,7 @@
 #include <fmt/ranges.h>
 
 #include <algorithm>
-#include <array>
 #include <map>
-#include <span>
 #include <tuple>
 
 #include "mantissa/engine/plan/sum_order.h"

@@ -3,7 +3,6 @@
 
 #include <optional>
 
-#include "mantissa/engine/plan/policy_uses.h"
 #include "mantissa/engine/plan/program.h"
 
 namespace mantissa::plan {

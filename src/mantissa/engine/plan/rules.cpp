@@ -64,10 +64,6 @@ std::vector<std::string> updates_of(const Program& p) {
   return names;
 }
 
-Lower lowering_of(const graph::Graph& graph) {
-  return [&graph](const precision::Policy& policy) { return assign_formats(graph, policy); };
-}
-
 }  // namespace
 
 std::vector<std::size_t> unmatched_rules(const Program& p) {
@@ -99,15 +95,6 @@ std::vector<std::string> inserted_step_warnings(const precision::Policy& policy)
 void check_rules(const Program& program) {
   const std::vector<std::string> warnings = rule_warnings(program);
   if (!warnings.empty()) throw ConfigError(warnings.front());
-}
-
-std::vector<std::string> rule_warnings(const graph::Graph& graph, const precision::Policy& policy,
-                                       std::int64_t steps) {
-  return rule_warnings(lowering_of(graph), policy, steps);
-}
-
-std::vector<std::size_t> idle_rules(const graph::Graph& graph, const precision::Policy& policy) {
-  return idle_rules(lowering_of(graph), policy);
 }
 
 std::vector<std::string> rule_warnings(const Lower& lower, const precision::Policy& policy,

@@ -26,15 +26,12 @@ std::vector<std::string> inserted_step_warnings(const precision::Policy& policy)
 /// so in every part of the run in which it holds, or if it holds in none.
 std::vector<std::string> rule_warnings(const Lower& lower, const precision::Policy& policy,
                                        std::int64_t steps);
-std::vector<std::string> rule_warnings(const graph::Graph& graph, const precision::Policy& policy,
-                                       std::int64_t steps);
 
 /// Throws ConfigError with the first of rule_warnings(), if there is one.
 void check_rules(const Program& program);
 
 /// Returns the rules of `policy` that match something without effect on any format.
 std::vector<std::size_t> idle_rules(const Lower& lower, const precision::Policy& policy);
-std::vector<std::size_t> idle_rules(const graph::Graph& graph, const precision::Policy& policy);
 
 /// Returns the rules of a program's policy that match neither in it nor in its update.
 std::vector<std::size_t> unmatched_rules(const Program& program);

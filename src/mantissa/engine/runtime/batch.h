@@ -7,18 +7,9 @@
 #include <vector>
 
 #include "mantissa/core/tensor/extent.h"
+#include "mantissa/core/tensor/row_tokens.h"
 
 namespace mantissa::runtime {
-
-/// One row. The model predicts targets[t] after ids[0 … t].
-struct BatchRow {
-  std::span<const std::int32_t> ids;
-  std::span<const std::int32_t> targets;         // as many as ids; −1: no prediction
-  std::span<const float> weights = {};           // as many as ids; empty: 1 for each token with a target
-  std::span<const std::int64_t> documents = {};  // lengths of parts that attend only to themselves, at
-                                                 // positions from 0; empty: one part
-  std::uint64_t sequence = 0;                    // a key of the row's random numbers
-};
 
 /// Owns rows of any lengths, consecutive on the token axis. Targets, weights and documents alone express
 /// masking, packing and padding: programs and kernels do not distinguish such rows from others.
@@ -31,7 +22,7 @@ class Batch {
   void clear();
   /// Appends a copy of `row`. Throws ShapeError if the row is empty, if the number of targets or weights
   /// differs from that of the ids, or if the documents' lengths are not positive or do not sum to the row's.
-  void add(const BatchRow& row);
+  void add(const RowTokens& row);
 
   /// Returns the extent of a run over the rows. Valid until rows are added or cleared.
   Extent extent() const;

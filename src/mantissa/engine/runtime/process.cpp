@@ -4,7 +4,6 @@
 #include <sys/sysinfo.h>
 
 #include <algorithm>
-#include <cstdint>
 #include <cstdlib>
 #include <filesystem>
 #include <fstream>

@@ -2,7 +2,6 @@
 // the largest magnitudes of earlier steps.
 #pragma once
 
-#include <cstdint>
 #include <map>
 #include <span>
 #include <string>

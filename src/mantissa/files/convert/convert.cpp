@@ -20,7 +20,6 @@
 #include "mantissa/files/convert/origin.h"
 #include "mantissa/files/io/checkpoint.h"
 #include "mantissa/files/io/json.h"
-#include "mantissa/files/io/model_path.h"
 #include "mantissa/files/io/state.h"
 
 namespace mantissa::convert {

@@ -1,10 +1,8 @@
 #include "mantissa/files/convert/element_differences.h"
 
 #include <algorithm>
-#include <bit>
 #include <cmath>
 #include <cstring>
-#include <span>
 #include <vector>
 
 #include "mantissa/core/numeric/convert.h"

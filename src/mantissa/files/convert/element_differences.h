@@ -1,7 +1,6 @@
 // The differences between the elements of two tensors with the same number of elements.
 #pragma once
 
-#include <cstddef>
 #include <cstdint>
 #include <optional>
 

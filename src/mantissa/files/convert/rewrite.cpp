@@ -1,13 +1,9 @@
 #include "mantissa/files/convert/rewrite.h"
 
-#include <fmt/format.h>
-
 #include <algorithm>
 #include <cmath>
 #include <exception>
 
-#include "mantissa/core/base/error.h"
-#include "mantissa/core/disk/atomic.h"
 #include "mantissa/core/numeric/convert.h"
 #include "mantissa/core/numeric/encode_row.h"
 #include "mantissa/files/convert/block_rows.h"

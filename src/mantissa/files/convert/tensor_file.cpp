@@ -2,7 +2,6 @@
 
 #include <vector>
 
-#include "mantissa/core/disk/atomic.h"
 #include "mantissa/files/io/safetensors_header.h"
 
 namespace mantissa::convert {

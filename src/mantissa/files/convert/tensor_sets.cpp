@@ -1,7 +1,6 @@
 #include "mantissa/files/convert/tensor_sets.h"
 
 #include <algorithm>
-#include <cstring>
 #include <set>
 
 #include "mantissa/core/base/suggest.h"

@@ -1,7 +1,6 @@
 #include "mantissa/files/gguf/header_writer.h"
 
 #include <algorithm>
-#include <cstring>
 
 namespace mantissa::gguf {
 namespace {

@@ -1,7 +1,6 @@
 // Writes the header of a GGUF file, version 3.
 #pragma once
 
-#include <cstddef>
 #include <cstdint>
 #include <span>
 #include <string>

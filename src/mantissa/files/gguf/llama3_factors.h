@@ -5,7 +5,6 @@
 #include <cstdint>
 #include <nlohmann/json.hpp>
 #include <optional>
-#include <string_view>
 #include <vector>
 
 #include "mantissa/files/gguf/architecture.h"

@@ -1,7 +1,6 @@
 #include "mantissa/files/gguf/quants.h"
 
 #include <algorithm>
-#include <array>
 #include <cmath>
 #include <cstring>
 

@@ -7,8 +7,6 @@
 #pragma once
 
 #include <cstddef>
-#include <cstdint>
-#include <span>
 
 #include "mantissa/files/gguf/tensor_type.h"
 

@@ -100,10 +100,10 @@ json pre_tokenizer(const SplitPattern& split) {
   return {{"type", "Sequence"}, {"pretokenizers", {first, byte_level_step(split.kind == digits)}}};
 }
 
-const SplitPattern* split_of(const json& step, bool normalises, bool ignores_merges) {
+const SplitPattern* split_of(const json& step, bool normalizes, bool ignores_merges) {
   const json wanted = essence(step);
   const auto fits = [&](const SplitPattern& split) {
-    return split.normalises == normalises && split.ignores_merges == ignores_merges &&
+    return split.normalizes == normalizes && split.ignores_merges == ignores_merges &&
            essence(pre_tokenizer(split)) == wanted;
   };
   const auto* found = std::ranges::find_if(kSplits, fits);

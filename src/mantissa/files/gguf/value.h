@@ -21,9 +21,6 @@ using Value = std::variant<bool, std::int64_t, float, double, std::string, Integ
 
 using Metadata = std::map<std::string, Value, std::less<>>;
 
-/// Returns the elements of a list, or 1 for any other value.
-std::size_t size_of(const Value& value);
-
 /// Returns the double nearest to the shortest decimal that identifies `value`: 1e-05 for the f32 nearest to
 /// it.
 double shortest(float value);

@@ -1,7 +1,6 @@
 // The tokenizer files of a Hugging Face directory as metadata of a GGUF file.
 #pragma once
 
-#include <cstdint>
 #include <functional>
 #include <optional>
 #include <string>

@@ -1,8 +1,6 @@
 #include <array>
-#include <utility>
 
 #include "mantissa/files/io/safetensors.h"
-#include "mantissa/files/io/safetensors_header.h"
 
 namespace mantissa::io {
 namespace {

@@ -1,7 +1,6 @@
 // JSON files from untrusted sources: limited in size and depth, with errors as FileError.
 #pragma once
 
-#include <cstdint>
 #include <filesystem>
 #include <nlohmann/json.hpp>
 #include <string_view>

@@ -1,11 +1,9 @@
 #include "mantissa/files/io/state_header.h"
 
-#include <fmt/format.h>
-
 #include <cmath>
 #include <limits>
 
-#include "mantissa/core/base/error.h"
+#include "mantissa/core/base/error_text.h"
 #include "mantissa/files/io/hash.h"
 
 namespace mantissa::io {
@@ -68,19 +66,18 @@ std::string sealed(nlohmann::json json) {
 StateHeader open_sealed(nlohmann::json json, const std::filesystem::path& file) {
   const std::string name = file.string();
   if (!json.is_object() || !json.contains("format") || json["format"] != "mantissa.state") {
-    throw FileError(fmt::format("{}: is not the state of a run", name));
+    throw FileError("{}: is not the state of a run", name);
   }
   if (json.at("version") != kVersion) {
-    throw FileError(
-        fmt::format("{}: has version {}, but this program reads version {}; use the program that wrote it",
-                    name, json.at("version").dump(), kVersion));
+    throw FileError("{}: has version {}, but this program reads version {}; use the program that wrote it",
+                    name, json.at("version").dump(), kVersion);
   }
   const std::string written = json.at("xxh64").get<std::string>();
   json.erase("xxh64");
   const std::string found = checksum(json);
   if (found != written) {
-    throw FileError(fmt::format("{}: this state is damaged: its checksum is {}, but {} was written", name,
-                                found, written));
+    throw FileError("{}: this state is damaged: its checksum is {}, but {} was written", name, found,
+                    written);
   }
   StateHeader header;
   json.at("step").get_to(header.step);

@@ -3,7 +3,6 @@
 
 #include <cstdint>
 #include <functional>
-#include <memory>
 #include <stop_token>
 #include <string>
 #include <string_view>

@@ -45,7 +45,7 @@ std::int64_t target_bytes(const text::StepData& rows, std::int64_t count,
   for (std::int64_t r = 0; r < count; ++r) {
     const std::span<const std::int32_t> ids = std::span(rows.ids).subspan(
         static_cast<std::size_t>(rows.begin(r) + r), static_cast<std::size_t>(rows.length(r)) + 1);
-    const std::span<const std::int32_t> targets = rows.targets_of(r);
+    const std::span<const std::int32_t> targets = rows.row(r).targets;
     for (std::size_t t = 0; t < targets.size(); ++t) {
       const std::size_t first = t;
       while (t < targets.size() && targets[t] >= 0) ++t;

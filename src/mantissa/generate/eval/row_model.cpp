@@ -15,11 +15,7 @@ RowModel::RowModel(std::shared_ptr<const plan::Program> program, const weights::
 
 double RowModel::run(const text::StepData& rows, std::int64_t r) {
   runtime::Batch batch;
-  batch.add({.ids = rows.ids_of(r),
-             .targets = rows.targets_of(r),
-             .weights = rows.weights_of(r),
-             .documents = rows.documents_of(r),
-             .sequence = static_cast<std::uint64_t>(r)});
+  batch.add(rows.row(r));
   const std::unique_ptr<objective::Objective> objective = objective::pretraining();
   const auto forward = [&] {
     objective->begin({.total_weight = 1});

@@ -5,7 +5,6 @@
 #include <cstddef>
 #include <cstdint>
 #include <functional>
-#include <memory>
 #include <span>
 #include <stop_token>
 #include <vector>
@@ -15,7 +14,6 @@
 #include "mantissa/engine/runtime/device.h"
 #include "mantissa/engine/runtime/session.h"
 #include "mantissa/generate/rollout/sampler.h"
-#include "mantissa/precision/policy/policy.h"
 
 namespace mantissa::rollout {
 
@@ -66,8 +64,5 @@ void interleave_weights(runtime::WeightSet& weights, const plan::Program& progra
 /// policy but without training.
 std::vector<Generation> generate(runtime::Session& session, const model::ModelConfig& config,
                                  std::span<const Request> requests, const GenerateOptions& options);
-/// Continues one prompt as sequence 0.
-Generation generate(runtime::Session& session, const model::ModelConfig& config,
-                    std::span<const std::int32_t> prompt, const GenerateOptions& options);
 
 }  // namespace mantissa::rollout

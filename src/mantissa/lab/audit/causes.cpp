@@ -3,13 +3,11 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <cmath>
 #include <tuple>
 
 #include "mantissa/core/base/counted.h"
 #include "mantissa/core/base/words.h"
 #include "mantissa/lab/audit/findings.h"
-#include "mantissa/lab/audit/trials.h"
 #include "mantissa/train/run/cures.h"
 #include "mantissa/train/steps/health_watch.h"
 

@@ -1,10 +1,7 @@
 // Cures of findings, which are tried by replay, and what to tell first.
 #pragma once
 
-#include <cstdint>
 #include <stop_token>
-#include <string>
-#include <vector>
 
 #include "mantissa/lab/audit/run.h"
 #include "mantissa/lab/audit/trials.h"

@@ -2,8 +2,6 @@
 
 #include <fmt/format.h>
 
-#include <algorithm>
-#include <span>
 #include <utility>
 
 #include "mantissa/core/base/counted.h"
@@ -46,14 +44,7 @@ std::vector<Finding> data_findings(const AuditSource& source, std::int64_t last)
       return {no_labels(step, fmt::format("step {}: {}", step, e.message()))};
     }
     for (std::int64_t r = 0; r < data.rows; ++r, ++rows) {
-      const std::span<const float> weights = data.weights_of(r);
-      const std::span<const std::int32_t> targets = data.targets_of(r);
-      bool counts = weights.empty() && targets.empty();
-      for (std::size_t i = 0; i < std::max(weights.size(), targets.size()); ++i) {
-        const bool target = targets.empty() || targets[i] >= 0, weight = weights.empty() || weights[i] != 0;
-        counts = counts || (target && weight);
-      }
-      if (counts) continue;
+      if (data.weight_of(r) > 0) continue;
       if (empty++ == 0) masked.step = step;
       if (masked.step == step) masked.rows.push_back(data.origin[static_cast<std::size_t>(r)]);
     }
@@ -87,7 +78,7 @@ Audit audit_without_labels(const config::RunConfig& config, const model::ModelCo
   audit.preset = config.policy.preset();
   audit.policy = config.policy.line();
   audit.model = model.model_type;
-  audit.title = fmt::format("run \"{}\" under {}", config.run.name, config.policy.short_line());
+  audit.title = fmt::format("run \"{}\" under {}", config.run.name, config.policy.title());
   Finding f = no_labels(1, error.message());
   for (Cure cure : error.cures()) {
     if (!options.tries_cures || f.cure) break;

@@ -6,7 +6,6 @@
 #include <memory>
 #include <stop_token>
 #include <string>
-#include <vector>
 
 #include "mantissa/lab/audit/audit.h"
 #include "mantissa/lab/audit/run.h"

@@ -4,7 +4,6 @@
 
 #include <algorithm>
 #include <cctype>
-#include <cmath>
 
 #include "mantissa/core/base/counted.h"
 #include "mantissa/core/base/quantities.h"

@@ -1,7 +1,6 @@
 // Objectives of responses: ppo, grpo and the others of [rl].
 #include <fmt/format.h>
 
-#include <algorithm>
 #include <cmath>
 #include <set>
 

@@ -1,6 +1,5 @@
 #include "mantissa/precision/policy/compute.h"
 
-#include <algorithm>
 #include <array>
 #include <string>
 

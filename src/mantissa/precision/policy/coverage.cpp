@@ -7,7 +7,6 @@
 #include <optional>
 #include <set>
 #include <string_view>
-#include <vector>
 
 #include "mantissa/core/base/suggest.h"
 #include "mantissa/core/base/words.h"

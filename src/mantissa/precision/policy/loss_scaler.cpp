@@ -12,18 +12,6 @@ constexpr double kFactor = 2;
 
 }  // namespace
 
-std::string_view name(ScalerRule rule) {
-  switch (rule) {
-    case ScalerRule::deepspeed:
-      return "deepspeed";
-    case ScalerRule::torch:
-      return "torch";
-    case ScalerRule::constant:
-      return "constant";
-  }
-  return {};
-}
-
 ScalerOptions ScalerOptions::torch() {
   ScalerOptions options;
   options.rule = ScalerRule::torch;

@@ -11,7 +11,6 @@
 namespace mantissa::precision {
 
 enum class ScalerRule : std::uint8_t { deepspeed, torch, constant };
-std::string_view name(ScalerRule rule);
 
 /// DeepSpeed's names and defaults. `torch` uses only initial_scale and window (the growth interval).
 struct ScalerOptions {

@@ -100,12 +100,6 @@ Policy Policy::parse(std::string_view text, std::vector<std::string>* notes) {
   }
 }
 
-std::vector<std::string> Policy::preset_names() {
-  std::vector<std::string> names;
-  for (const Preset& preset : presets()) names.push_back(preset.name);
-  return names;
-}
-
 Policy Policy::with_rule(std::string_view text, std::string origin) const {
   return with_rule(parse_rule(text, std::move(origin)));
 }
@@ -140,6 +134,10 @@ Policy Policy::with_fields(const Fields& fields) const {
   const Preset* preset = preset_of(out.fields_);
   out.preset_ = preset != nullptr ? preset->name : kCustom;
   return out;
+}
+
+std::string Policy::title() const {
+  return short_line() + (rules_.empty() ? "" : " with rules");
 }
 
 std::string Policy::short_line() const {

@@ -3,10 +3,9 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <utility>
 #include <vector>
 
-#include "mantissa/core/base/error.h"
+#include "mantissa/core/base/error_text.h"
 #include "mantissa/core/base/words.h"
 
 namespace mantissa::config {
@@ -53,10 +52,9 @@ const ConfigTask& config_task(std::string_view name) {
   const std::span<const ConfigTask> tasks = config_tasks();
   const auto found = std::ranges::find(tasks, name, &ConfigTask::name);
   if (found != tasks.end()) return *found;
-  std::vector<std::string> names;
-  for (const ConfigTask& task : tasks) names.emplace_back(task.name);
-  throw ConfigError(fmt::format("init: unknown task {}{}; tasks: {}", in_quotes(name),
-                                did_you_mean(name, names), list_of(names)));
+  const std::vector<std::string> names = names_of(tasks, &ConfigTask::name);
+  throw ConfigError("init: unknown task {}{}; tasks: {}", in_quotes(name), did_you_mean(name, names),
+                    list_of(names));
 }
 
 std::string new_config(const ConfigTask& task, const NewConfig& o) {

@@ -5,7 +5,6 @@
 #include <algorithm>
 #include <array>
 #include <cmath>
-#include <string>
 
 #include "mantissa/core/base/error.h"
 #include "mantissa/setup/config/read.h"

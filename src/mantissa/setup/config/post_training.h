@@ -6,7 +6,6 @@
 #include <string_view>
 
 #include "mantissa/setup/config/entries.h"
-#include "mantissa/setup/config/options.h"
 #include "mantissa/setup/config/run_config.h"
 
 namespace mantissa::config {

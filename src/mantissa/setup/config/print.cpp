@@ -1,7 +1,6 @@
 // A config as TOML, and its keys as help.
 #include <fmt/format.h>
 
-#include <cmath>
 #include <string>
 #include <vector>
 

@@ -2,7 +2,6 @@
 // printed in resolved form.
 #pragma once
 
-#include <array>
 #include <cstdint>
 #include <filesystem>
 #include <nlohmann/json.hpp>

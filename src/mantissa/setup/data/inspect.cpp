@@ -6,9 +6,7 @@
 #include <cmath>
 #include <memory>
 #include <numeric>
-#include <span>
 #include <utility>
-#include <vector>
 
 #include "mantissa/core/base/error.h"
 #include "mantissa/setup/config/stages.h"
@@ -42,11 +40,10 @@ std::vector<bool> masked_ids(const text::StepData& rows) {
   if (!rows.weighted()) return masked;
   std::size_t id = 0;
   for (std::int64_t r = 0; r < rows.rows; ++r) {
-    const std::span targets = rows.targets_of(r);
-    const std::span weights = rows.weights_of(r);
-    for (std::size_t t = 0; t <= targets.size(); ++t, ++id) {
+    const RowTokens row = rows.row(r);
+    for (std::size_t t = 0; t <= row.targets.size(); ++t, ++id) {
       const std::size_t target = std::max<std::size_t>(t, 1) - 1;
-      masked[id] = targets.empty() || targets[target] < 0 || weights[target] == 0;
+      masked[id] = row.targets.empty() || row.targets[target] < 0 || row.weights[target] == 0;
     }
   }
   return masked;
@@ -91,8 +88,9 @@ class Counts {
     predicted_ += rows.predicted();
     inputs_ += rows.tokens() + rows.rows - rows.items();
     for (std::int64_t r = 0; r < rows.rows; ++r) {
-      for (const std::int32_t id : rows.ids_of(r)) occurs_[static_cast<std::size_t>(id)] = true;
-      for (const std::int32_t id : rows.targets_of(r)) {
+      const RowTokens row = rows.row(r);
+      for (const std::int32_t id : row.ids) occurs_[static_cast<std::size_t>(id)] = true;
+      for (const std::int32_t id : row.targets) {
         if (id >= 0) occurs_[static_cast<std::size_t>(id)] = true;
       }
     }

@@ -15,7 +15,6 @@
 #include "mantissa/setup/data/tokenizer.h"
 #include "mantissa/text/rows/known_ids.h"
 #include "mantissa/text/rows/readers.h"
-#include "mantissa/text/rows/sources.h"
 #include "mantissa/text/tokenizer/kinds.h"
 
 namespace mantissa::data {

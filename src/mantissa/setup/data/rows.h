@@ -2,7 +2,6 @@
 #pragma once
 
 #include <cstdint>
-#include <span>
 #include <string>
 #include <vector>
 
@@ -33,7 +32,7 @@ text::Dataset load_dataset(const config::RunConfig& config, const model::ModelCo
                            Memory memory = {}, std::vector<std::string>* notes = nullptr);
 
 /// Throws ConfigError if the tokenizer of the config's texts is "byte", and the model's ids are not bytes. A
-/// randomly initialised model may have more entries than bytes.
+/// randomly initialized model may have more entries than bytes.
 void check_bytes(const config::RunConfig& config, const model::ModelConfig& model);
 
 /// Adds notes on entries of the vocabulary that cannot occur in the data, and on sequences longer than those

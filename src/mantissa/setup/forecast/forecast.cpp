@@ -1,10 +1,7 @@
 #include "mantissa/setup/forecast/forecast.h"
 
-#include <fmt/format.h>
-
 #include <algorithm>
 
-#include "mantissa/core/base/error.h"
 #include "mantissa/engine/comm/shard_sum.h"
 #include "mantissa/engine/model/graphs.h"
 #include "mantissa/engine/runtime/process.h"

@@ -1,7 +1,6 @@
 // Time: each step of a plan by the work of its kernel, at shares of the measured peak.
 #include <algorithm>
 #include <optional>
-#include <string>
 
 #include "mantissa/engine/comm/shard_sum.h"
 #include "mantissa/engine/plan/products.h"

@@ -1,7 +1,6 @@
 // Other machines: their native formats and their peak rates.
 #pragma once
 
-#include <cstddef>
 #include <filesystem>
 #include <string>
 #include <string_view>

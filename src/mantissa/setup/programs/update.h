@@ -1,7 +1,6 @@
 // The update program of a training program, from an optimizer and its parameters.
 #pragma once
 
-#include <span>
 #include <vector>
 
 #include "mantissa/engine/optim/update_graph.h"

@@ -6,7 +6,6 @@
 #include <algorithm>
 #include <vector>
 
-#include "mantissa/core/base/error.h"
 #include "mantissa/core/disk/file.h"
 #include "mantissa/core/disk/look.h"
 #include "mantissa/files/io/checkpoint.h"

@@ -1,7 +1,6 @@
 // Runs a parsed template.
 #pragma once
 
-#include <deque>
 #include <functional>
 #include <memory>
 #include <string>

@@ -1,5 +1,4 @@
 // The methods of lists, tuples, ranges and dicts.
-#include <fmt/format.h>
 
 #include "mantissa/text/chat/access.h"
 #include "mantissa/text/chat/arguments.h"

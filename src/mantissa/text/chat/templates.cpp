@@ -1,7 +1,7 @@
 // The built-in templates. Each is written for one format, which docs/chat.md describes.
 #include "mantissa/text/chat/templates.h"
 
-#include <iterator>
+#include "mantissa/core/base/words.h"
 
 namespace mantissa::chat {
 
@@ -105,9 +105,7 @@ constexpr std::pair<std::string_view, std::string_view> kBuiltin[] = {
 }  // namespace
 
 std::vector<std::string> builtin_template_names() {
-  std::vector<std::string> names;
-  for (const auto& [name, source] : kBuiltin) names.emplace_back(name);
-  return names;
+  return names_of(kBuiltin, [](const auto& builtin) { return builtin.first; });
 }
 
 std::optional<std::string_view> builtin_template(std::string_view name) {

@@ -4,7 +4,6 @@
 
 #include <cstdint>
 #include <memory>
-#include <optional>
 #include <string>
 #include <utility>
 #include <vector>
@@ -90,7 +89,6 @@ class Dataset {
   std::vector<std::int64_t> document_lengths() const;
   std::int64_t ids_in_rows() const;
   const std::string& name() const;
-  std::int64_t tokens() const;
 
   /// One of the sources that are mixed, or the only one.
   struct SourceCounts {

@@ -1,6 +1,5 @@
 #include "mantissa/text/rows/id_dtype.h"
 
-#include <array>
 #include <cmath>
 #include <cstring>
 

@@ -1,11 +1,8 @@
 #include "mantissa/text/rows/packing.h"
 
-#include <fmt/format.h>
-
 #include <algorithm>
-#include <cassert>
 
-#include "mantissa/core/base/error.h"
+#include "mantissa/core/base/error_text.h"
 
 namespace mantissa::text {
 
@@ -17,8 +14,7 @@ std::vector<std::vector<std::int64_t>> pack(std::span<const std::int64_t> length
   for (std::size_t i = 0; i < lengths.size(); ++i) {
     const std::int64_t length = lengths[i];
     if (length < 2 || length > capacity) {
-      throw ConfigError(
-          fmt::format("document {} has {} ids; a row has room for 2 to {}", i, length, capacity));
+      throw ConfigError("document {} has {} ids; a row has room for 2 to {}", i, length, capacity);
     }
     auto place = std::find_if(room.begin() + static_cast<std::ptrdiff_t>(first_open), room.end(),
                               [&](std::int64_t left) { return left >= length; });
@@ -34,25 +30,6 @@ std::vector<std::vector<std::int64_t>> pack(std::span<const std::int64_t> length
     while (first_open < room.size() && room[first_open] < 2) ++first_open;  // full
   }
   return rows;
-}
-
-Row join(std::span<const Row* const> parts) {
-  const bool labels = std::ranges::any_of(parts, [](const Row* part) { return !part->labels.empty(); });
-  const bool weights = std::ranges::any_of(parts, [](const Row* part) { return !part->weights.empty(); });
-  Row row;
-  for (const Row* part : parts) {
-    assert(part->documents.empty());
-    const auto size = static_cast<std::ptrdiff_t>(part->ids.size());
-    row.documents.push_back(size);
-    row.ids.insert(row.ids.end(), part->ids.begin(), part->ids.end());
-    if (labels) {
-      const std::vector<std::int32_t>& from = part->labels.empty() ? part->ids : part->labels;
-      row.labels.insert(row.labels.end(), from.begin(), from.end());
-    }
-    if (weights && part->weights.empty()) row.weights.insert(row.weights.end(), part->ids.size(), 1.0F);
-    if (weights) row.weights.insert(row.weights.end(), part->weights.begin(), part->weights.end());
-  }
-  return row;
 }
 
 }  // namespace mantissa::text

@@ -5,8 +5,6 @@
 #include <span>
 #include <vector>
 
-#include "mantissa/text/rows/row.h"
-
 namespace mantissa::text {
 
 /// Rows that are open at the same time in pack(). More rows fill the gaps better and move documents further
@@ -20,9 +18,5 @@ inline constexpr std::int64_t kOpenRows = 64;
 /// nothing, or above `capacity`.
 std::vector<std::vector<std::int64_t>> pack(std::span<const std::int64_t> lengths, std::int64_t capacity,
                                             std::int64_t open_rows = kOpenRows);
-
-/// Returns one row with the documents `parts`, each a row without documents. It has labels or weights if any
-/// of the parts has. Nothing predicts the first id of a part.
-Row join(std::span<const Row* const> parts);
 
 }  // namespace mantissa::text

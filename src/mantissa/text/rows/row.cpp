@@ -1,13 +1,11 @@
 #include "mantissa/text/rows/row.h"
 
-#include <fmt/format.h>
-
 #include <algorithm>
 #include <cmath>
 #include <utility>
 
 #include "mantissa/core/base/counted.h"
-#include "mantissa/core/base/error.h"
+#include "mantissa/core/base/error_text.h"
 
 namespace mantissa::text {
 namespace {
@@ -16,29 +14,28 @@ void check_ids(const std::vector<std::int32_t>& ids, std::int64_t vocabulary, bo
                const std::string& where) {
   for (std::size_t t = 0; t < ids.size(); ++t) {
     if ((ids[t] >= 0 && ids[t] < vocabulary) || (labels && ids[t] == kIgnoredLabel)) continue;
-    throw ConfigError(fmt::format("{}: {}[{}] is {}, but the model's vocab_size is {}{}", where,
-                                  labels ? "labels" : "ids", t, ids[t], vocabulary,
-                                  labels ? "; write -100 for a token that is not predicted" : ""));
+    throw ConfigError("{}: {}[{}] is {}, but the model's vocab_size is {}{}", where,
+                      labels ? "labels" : "ids", t, ids[t], vocabulary,
+                      labels ? "; write -100 for a token that is not predicted" : "");
   }
 }
 
 void check_size(std::size_t size, std::size_t ids, const char* what, const std::string& where) {
   if (size == 0 || size == ids) return;
-  throw ConfigError(fmt::format("{}: has {} and {} {}; give one for each id, or none", where,
-                                counted(ids, "id"), size, what));
+  throw ConfigError("{}: has {} and {} {}; give one for each id, or none", where, counted(ids, "id"), size,
+                    what);
 }
 
 void check_documents(const Row& row, const std::string& where) {
   std::int64_t left = std::ssize(row.ids);
   for (const std::int64_t length : row.documents) {
     if (length < 2 || length > left)
-      throw ConfigError(
-          fmt::format("{}: has a document of {} where {} are left; documents have at least 2 ids", where,
-                      counted(length, "id"), left));
+      throw ConfigError("{}: has a document of {} where {} are left; documents have at least 2 ids", where,
+                        counted(length, "id"), left);
     left -= length;
   }
   if (!row.documents.empty() && left != 0)
-    throw ConfigError(fmt::format("{}: {} belong to no document", where, counted(left, "id")));
+    throw ConfigError("{}: {} belong to no document", where, counted(left, "id"));
 }
 
 /// Returns for each id whether a document begins there, or nothing for a row of one part.
@@ -80,28 +77,16 @@ std::int64_t StepData::item_row(std::int64_t item) const {
   return packs.empty() ? item : packs[static_cast<std::size_t>(item)];
 }
 
-std::int32_t StepData::target(std::int64_t r, std::int64_t t) const {
-  return targets_of(r)[static_cast<std::size_t>(t)];
-}
-
-std::span<const std::int32_t> StepData::ids_of(std::int64_t r) const {
-  return std::span(ids).subspan(static_cast<std::size_t>(begin(r) + r), static_cast<std::size_t>(length(r)));
-}
-
-std::span<const std::int32_t> StepData::targets_of(std::int64_t r) const {
-  const auto count = static_cast<std::size_t>(length(r));
-  if (!targets.empty()) return std::span(targets).subspan(static_cast<std::size_t>(begin(r)), count);
-  return std::span(ids).subspan(static_cast<std::size_t>(begin(r) + r) + 1, count);
-}
-
-std::span<const float> StepData::weights_of(std::int64_t r) const {
-  if (weights.empty()) return {};
-  return std::span(weights).subspan(static_cast<std::size_t>(begin(r)), static_cast<std::size_t>(length(r)));
-}
-
-std::span<const std::int64_t> StepData::documents_of(std::int64_t r) const {
-  if (documents.empty()) return {};
-  return documents[static_cast<std::size_t>(r)];
+RowTokens StepData::row(std::int64_t r) const {
+  const auto first = static_cast<std::size_t>(begin(r)), count = static_cast<std::size_t>(length(r)),
+             first_id = first + static_cast<std::size_t>(r);
+  RowTokens row{.ids = std::span(ids).subspan(first_id, count),
+                .targets = targets.empty() ? std::span(ids).subspan(first_id + 1, count)
+                                           : std::span(targets).subspan(first, count),
+                .sequence = sequence + static_cast<std::uint64_t>(r)};
+  if (!weights.empty()) row.weights = std::span(weights).subspan(first, count);
+  if (!documents.empty()) row.documents = documents[static_cast<std::size_t>(r)];
+  return row;
 }
 
 std::int64_t StepData::predicted(std::int64_t first) const {
@@ -121,7 +106,7 @@ double StepData::total_weight(std::int64_t first) const {
 double StepData::weight_of(std::int64_t r) const {
   if (weights.empty()) return static_cast<double>(length(r));
   double sum = 0;
-  for (const float weight : weights_of(r)) sum += static_cast<double>(weight);
+  for (const float weight : row(r).weights) sum += static_cast<double>(weight);
   return sum;
 }
 
@@ -167,9 +152,8 @@ void check_row(const Row& row, std::int64_t sequence_length, std::int64_t vocabu
                const std::string& where) {
   const auto count = static_cast<std::int64_t>(row.ids.size());
   if (count < 2 || count > sequence_length + 1) {
-    throw ConfigError(
-        fmt::format("{}: has {}; a row has at least 2, and at most data.sequence_length + 1 = {}", where,
-                    counted(count, "id"), sequence_length + 1));
+    throw ConfigError("{}: has {}; a row has at least 2, and at most data.sequence_length + 1 = {}", where,
+                      counted(count, "id"), sequence_length + 1);
   }
   check_size(row.labels.size(), row.ids.size(), "labels", where);
   check_size(row.weights.size(), row.ids.size(), "weights", where);
@@ -178,8 +162,7 @@ void check_row(const Row& row, std::int64_t sequence_length, std::int64_t vocabu
   check_ids(row.labels, vocabulary, true, where);
   for (std::size_t t = 0; t < row.weights.size(); ++t) {
     if (std::isfinite(row.weights[t]) && row.weights[t] >= 0) continue;
-    throw ConfigError(
-        fmt::format("{}: weights[{}] is {}; a weight is finite and at least 0", where, t, row.weights[t]));
+    throw ConfigError("{}: weights[{}] is {}; a weight is finite and at least 0", where, t, row.weights[t]);
   }
 }
 

@@ -3,9 +3,10 @@
 
 #include <cstdint>
 #include <functional>
-#include <span>
 #include <string>
 #include <vector>
+
+#include "mantissa/core/tensor/row_tokens.h"
 
 namespace mantissa::text {
 
@@ -37,7 +38,7 @@ struct StepData {
   // For each input, or both empty: each row's targets are then its ids from the second one on, with weight 1.
   std::vector<std::int32_t> targets = {};  // −1: none
   std::vector<float> weights = {};         // 0 without a target
-  // For each row the lengths of its inputs' parts, which attend only to themselves (runtime::BatchRow); an
+  // For each row the lengths of its inputs' parts, which attend only to themselves (RowTokens); an
   // empty entry, or no entries: one part.
   std::vector<std::vector<std::int64_t>> documents = {};
   // The first input of each row, and the number of inputs; empty: every row has sequence_length inputs.
@@ -57,14 +58,8 @@ struct StepData {
   /// Returns the number of packs, and the first row of a pack, also for the one after the last.
   std::int64_t items() const { return packs.empty() ? rows : static_cast<std::int64_t>(packs.size()) - 1; }
   std::int64_t item_row(std::int64_t item) const;
-  /// Returns the target of token `t` of row `r`, or −1.
-  std::int32_t target(std::int64_t r, std::int64_t t) const;
-  /// Return the inputs of row r, the target after each input, and the targets' weights (empty: 1 each).
-  std::span<const std::int32_t> ids_of(std::int64_t r) const;
-  std::span<const std::int32_t> targets_of(std::int64_t r) const;
-  std::span<const float> weights_of(std::int64_t r) const;
-  /// Returns the lengths of the parts of row r's inputs; empty: one part.
-  std::span<const std::int64_t> documents_of(std::int64_t r) const;
+  /// Returns the inputs of row r with their targets, weights and parts.
+  RowTokens row(std::int64_t r) const;
   /// Returns the number of targets of the first `first` rows.
   std::int64_t predicted(std::int64_t first) const;
   std::int64_t predicted() const { return predicted(rows); }

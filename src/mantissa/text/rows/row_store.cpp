@@ -25,6 +25,13 @@ std::string stream_shortage(std::int64_t tokens, std::int64_t rows, std::int64_t
       static_cast<double>(wanted) * static_cast<double>(length) + 1);
 }
 
+/// Makes the rows of `step` since its last pack a pack.
+void end_pack(StepData& step) {
+  if (step.packs.empty()) step.packs.push_back(0);
+  step.rows = std::ssize(step.origin);
+  step.packs.push_back(step.rows);
+}
+
 class Sequences final : public RowStore {
  public:
   Sequences(std::shared_ptr<const Corpus> corpus, std::int64_t length)
@@ -51,14 +58,20 @@ class Sequences final : public RowStore {
   std::int64_t length_;
 };
 
-class Listed : public RowStore {
+/// Rows, or packs of `pack` rows each.
+class Listed final : public RowStore {
  public:
-  explicit Listed(std::vector<Row> rows) : rows_(std::move(rows)) {}
+  explicit Listed(std::vector<Row> rows, std::size_t pack = 1) : rows_(std::move(rows)), pack_(pack) {}
 
-  std::int64_t rows() const override { return std::ssize(rows_); }
-  std::int64_t length(std::int64_t row) const override { return std::ssize(at(row).ids) - 1; }
-  void append(std::int64_t row, std::int64_t origin, StepData& step) const override {
-    append_row(at(row), origin, step);
+  std::int64_t rows() const override { return static_cast<std::int64_t>(rows_.size() / pack_); }
+  std::int64_t length(std::int64_t number) const override {
+    std::int64_t inputs = 0;
+    for (const Row& row : at(number)) inputs += std::ssize(row.ids) - 1;
+    return inputs;
+  }
+  void append(std::int64_t number, std::int64_t origin, StepData& step) const override {
+    for (const Row& row : at(number)) append_row(row, origin, step);
+    if (pack_ > 1) end_pack(step);
   }
   std::vector<std::int64_t> document_lengths() const override {
     std::vector<std::int64_t> lengths;
@@ -82,33 +95,17 @@ class Listed : public RowStore {
     return sum;
   }
   std::string shortage(std::int64_t wanted, const std::string& purpose) const override {
-    return fmt::format("{}, and {} needs at least {}", counted(rows(), "row"), purpose, wanted);
+    return fmt::format("{}, and {} needs at least {}", counted(rows(), pack_ > 1 ? "pair" : "row"), purpose,
+                       wanted);
   }
-
- protected:
-  const Row& at(std::int64_t row) const { return rows_[static_cast<std::size_t>(row)]; }
 
  private:
+  std::span<const Row> at(std::int64_t number) const {
+    return std::span(rows_).subspan(static_cast<std::size_t>(number) * pack_, pack_);
+  }
+
   std::vector<Row> rows_;
-};
-
-class Paired final : public Listed {
- public:
-  using Listed::Listed;
-
-  std::int64_t rows() const override { return Listed::rows() / 2; }
-  std::int64_t length(std::int64_t pair) const override {
-    return Listed::length(2 * pair) + Listed::length(2 * pair + 1);
-  }
-  void append(std::int64_t pair, std::int64_t origin, StepData& step) const override {
-    if (step.packs.empty()) step.packs.push_back(0);
-    for (const std::int64_t row : {2 * pair, 2 * pair + 1}) append_row(at(row), origin, step);
-    step.rows = std::ssize(step.origin);
-    step.packs.push_back(step.rows);
-  }
-  std::string shortage(std::int64_t wanted, const std::string& purpose) const override {
-    return fmt::format("{}, and {} needs at least {}", counted(rows(), "pair"), purpose, wanted);
-  }
+  std::size_t pack_;
 };
 
 class Packed final : public RowStore {
@@ -141,15 +138,13 @@ class Packed final : public RowStore {
   }
   void append(std::int64_t number, std::int64_t origin, StepData& step) const override {
     const auto r = static_cast<std::size_t>(number);
-    if (step.packs.empty()) step.packs.push_back(0);
     Row document;
     for (std::size_t p = begins_[r]; p < begins_[r + 1]; ++p) {
       document.ids.resize(static_cast<std::size_t>(pieces_[p].length));
       corpus_.read(pieces_[p].begin, document.ids);
       append_row(document, origin, step);
     }
-    step.rows = std::ssize(step.origin);
-    step.packs.push_back(step.rows);
+    end_pack(step);
   }
   std::int64_t tokens() const override { return corpus_.tokens(); }
   std::vector<std::int64_t> document_lengths() const override { return corpus_.document_lengths(); }
@@ -194,7 +189,7 @@ std::shared_ptr<const RowStore> listed(std::vector<Row> rows) {
 }
 
 std::shared_ptr<const RowStore> paired(std::vector<Row> rows) {
-  return std::make_shared<Paired>(std::move(rows));
+  return std::make_shared<Listed>(std::move(rows), 2);
 }
 
 std::shared_ptr<const RowStore> packed(Corpus corpus, std::int64_t sequence_length) {

@@ -1,12 +1,7 @@
 #include "mantissa/text/rows/shard_header.h"
 
-#include <fmt/format.h>
-
-#include <cerrno>
 #include <string_view>
-#include <system_error>
 
-#include "mantissa/core/base/error.h"
 #include "mantissa/core/disk/file.h"
 
 namespace mantissa::text {

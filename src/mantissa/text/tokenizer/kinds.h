@@ -19,9 +19,6 @@ struct Kind {
   std::unique_ptr<Tokenizer> (*read)(const std::filesystem::path& file);
 };
 
-/// Returns all kinds. In a directory, the first kind with a default file is used.
-std::span<const Kind> kinds();
-
 /// Returns the tokenizer file of a directory, or an empty path.
 std::filesystem::path find_in_directory(const std::filesystem::path& directory);
 

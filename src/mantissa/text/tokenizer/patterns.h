@@ -1,7 +1,6 @@
 // Compiled regular expressions and the matches of a text.
 #pragma once
 
-#include <functional>
 #include <memory>
 #include <string>
 #include <string_view>

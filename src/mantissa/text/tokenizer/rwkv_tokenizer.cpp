@@ -5,7 +5,7 @@
 #include <array>
 #include <charconv>
 
-#include "mantissa/core/base/error.h"
+#include "mantissa/core/base/error_text.h"
 #include "mantissa/text/tokenizer/kinds.h"
 #include "mantissa/text/tokenizer/python_literal.h"
 #include "mantissa/text/tokenizer/read_file.h"
@@ -42,10 +42,10 @@ class RwkvTokenizer final : public Tokenizer {
       if (ids[i] == kEnd) continue;
       const std::optional<std::string> token = token_of(ids[i]);
       if (!token) {
-        throw ConfigError(fmt::format(
+        throw ConfigError(
             "token id {} at position {} is not in the vocabulary of {} (ids 0 to {}). Fix: check that the "
             "ids come from this tokenizer.",
-            ids[i], i, name_, vocabulary() - 1));
+            ids[i], i, name_, vocabulary() - 1);
       }
       text += *token;
     }
@@ -98,8 +98,7 @@ std::string read_line(std::string_view line, Entries& entries) {
 }
 
 [[noreturn]] void refuse_vocabulary(const std::string& file, const std::string& what) {
-  throw FileError(
-      fmt::format("{}: {}. Fix: give an RWKV vocabulary such as rwkv_vocab_v20230424.txt.", file, what));
+  throw FileError("{}: {}. Fix: give an RWKV vocabulary such as rwkv_vocab_v20230424.txt.", file, what);
 }
 
 /// Throws if an id or a token occurs twice, or if a byte is not a token.

@@ -1,7 +1,6 @@
 // Splitting a piece at delimiters.
 #pragma once
 
-#include <string>
 #include <vector>
 
 #include "mantissa/text/tokenizer/json.h"

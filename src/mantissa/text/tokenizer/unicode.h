@@ -2,7 +2,6 @@
 // `tokenizers` has in the same place, so that ids agree for every code point.
 #pragma once
 
-#include <cstdint>
 #include <span>
 #include <string_view>
 

@@ -5,7 +5,6 @@
 #include "mantissa/engine/runtime/process.h"
 #include "mantissa/setup/config/stages.h"
 #include "mantissa/setup/forecast/target_forecast.h"
-#include "mantissa/setup/programs/training.h"
 
 namespace mantissa::explain {
 namespace {

@@ -1,7 +1,6 @@
 #include "mantissa/train/run/data_hash.h"
 
 #include <algorithm>
-#include <cstdint>
 #include <span>
 
 #include "mantissa/files/io/hash.h"

@@ -5,7 +5,6 @@
 
 #include <algorithm>
 #include <cctype>
-#include <cmath>
 #include <map>
 
 #include "mantissa/core/base/quantities.h"

@@ -1,13 +1,10 @@
 #include "mantissa/train/steps/log_probs.h"
 
-#include <fmt/format.h>
-
 #include <algorithm>
 #include <utility>
 
-#include "mantissa/core/base/error.h"
+#include "mantissa/core/base/error_text.h"
 #include "mantissa/engine/runtime/batch.h"
-#include "mantissa/setup/programs/training.h"
 
 namespace mantissa::train {
 namespace {
@@ -20,10 +17,10 @@ weights::ModelSource reference_source(weights::ModelSource source, const std::st
   if (path.empty()) return source;
   weights::ModelSource other = weights::find_model(path);
   if (other.config.vocab_size != source.config.vocab_size) {
-    throw ConfigError(fmt::format(
+    throw ConfigError(
         "reference = \"{}\": has a vocabulary of {}, but the model in training one of {}. Fix: give "
         "a model with the same tokenizer",
-        path, other.config.vocab_size, source.config.vocab_size));
+        path, other.config.vocab_size, source.config.vocab_size);
   }
   if (adapts) {
     other.config.base.reset();
@@ -54,13 +51,7 @@ std::optional<TokenValues> LogProbs::of(const text::StepData& rows, const std::s
   for (std::int64_t item = 0; item < rows.items(); item += micro_batch_) {
     batch.clear();
     const std::int64_t end = rows.item_row(std::min(item + micro_batch_, rows.items()));
-    for (std::int64_t r = rows.item_row(item); r < end; ++r) {
-      batch.add({.ids = rows.ids_of(r),
-                 .targets = rows.targets_of(r),
-                 .weights = rows.weights_of(r),
-                 .documents = rows.documents_of(r),
-                 .sequence = rows.sequence + static_cast<std::uint64_t>(r)});
-    }
+    for (std::int64_t r = rows.item_row(item); r < end; ++r) batch.add(rows.row(r));
     session_->feed(batch);
     session_->run(graph::Phase::forward, batch.extent());
     if (stop.stop_requested()) return std::nullopt;

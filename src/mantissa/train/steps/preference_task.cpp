@@ -85,7 +85,7 @@ class PreferenceTask final : public Task {
         const std::span<const double> all = values->log_probs;
         data.reference.push_back(objective::masked_sum(
             all.subspan(static_cast<std::size_t>(rows.begin(r)), static_cast<std::size_t>(rows.length(r))),
-            rows.weights_of(r)));
+            rows.row(r).weights));
       }
     }
     for (std::int64_t r = 0; r < rows.rows; r += 2)

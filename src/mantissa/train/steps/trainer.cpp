@@ -10,11 +10,9 @@
 
 #include "mantissa/core/base/error.h"
 #include "mantissa/engine/plan/rules.h"
-#include "mantissa/engine/runtime/nonfinite.h"
 #include "mantissa/engine/runtime/process.h"
 #include "mantissa/kernels/guard_count.h"
 #include "mantissa/setup/config/stages.h"
-#include "mantissa/setup/programs/training.h"
 #include "mantissa/setup/weights/frozen_hash.h"
 
 namespace mantissa::train {
@@ -98,7 +96,7 @@ Trainer::Trainer(const config::RunConfig& config, weights::ModelSource source, s
     notes_.insert(notes_.begin(), source_.notes.begin(), source_.notes.end());
   } else if (source_.weights.empty()) {
     check_source(program());
-    weights_->initialise(config_.run.seed);
+    weights_->initialize(config_.run.seed);
     check_drawn(*weights_);
   } else {
     notes_ = weights::load_weights(*weights_, source_, config_.run.seed);
@@ -204,13 +202,7 @@ void Trainer::restore(const Progress& progress, const std::optional<precision::S
 
 void Trainer::fill_batch(const text::StepData& data, std::int64_t first, std::int64_t end) {
   batch_.clear();
-  for (std::int64_t r = first; r < end; ++r) {
-    batch_.add({.ids = data.ids_of(r),
-                .targets = data.targets_of(r),
-                .weights = data.weights_of(r),
-                .documents = data.documents_of(r),
-                .sequence = data.sequence + static_cast<std::uint64_t>(r)});
-  }
+  for (std::int64_t r = first; r < end; ++r) batch_.add(data.row(r));
 }
 
 void Trainer::finish_shard(std::int64_t shard) {

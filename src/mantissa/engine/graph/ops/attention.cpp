@@ -2,13 +2,10 @@
 // soft-capping of scores.
 #include "mantissa/kernels/attention.h"
 
-#include <fmt/format.h>
-
 #include <cmath>
 
-#include "mantissa/core/base/error.h"
+#include "mantissa/core/base/error_text.h"
 #include "mantissa/engine/graph/ops/ops.h"
-#include "mantissa/kernels/reference/attention.h"
 
 namespace mantissa::graph {
 namespace {
@@ -26,13 +23,12 @@ kernels::AttentionShape shape_of(const Attributes& a) {
 
 void check_settings(const kernels::AttentionShape& s) {
   if (s.window < 0)
-    throw ShapeError(
-        fmt::format("attention: window: expected 0 (the whole prefix) or more, got {}", s.window));
+    throw ShapeError("attention: window: expected 0 (the whole prefix) or more, got {}", s.window);
   if (!std::isfinite(s.soft_cap) || s.soft_cap < 0)
-    throw ShapeError(fmt::format("attention: soft_cap: expected 0 (none) or a finite number above it, got {}",
-                                 s.soft_cap));
+    throw ShapeError("attention: soft_cap: expected 0 (none) or a finite number above it, got {}",
+                     s.soft_cap);
   if (!std::isfinite(s.scale))
-    throw ShapeError(fmt::format("attention: scale: expected a finite number, got {}", s.scale));
+    throw ShapeError("attention: scale: expected a finite number, got {}", s.scale);
 }
 
 // Inputs q, k, v; k and v are [tokens, kv_heads·d] or caches [slots, capacity, kv_heads·d]. Outputs out and
@@ -42,9 +38,8 @@ std::vector<OutputSpec> infer_forward(const NodeView& n) {
   check_settings(s);
   if (n.shape(0).last() != s.heads * s.head_dim || n.shape(1).last() != s.kv_heads * s.head_dim ||
       n.shape(2).last() != s.kv_heads * s.head_dim || s.heads % s.kv_heads != 0) {
-    throw ShapeError(
-        fmt::format("attention: q {}, k {}, v {} do not fit {} heads and {} key-value heads of size {}",
-                    n.shape(0).str(), n.shape(1).str(), n.shape(2).str(), s.heads, s.kv_heads, s.head_dim));
+    throw ShapeError("attention: q {}, k {}, v {} do not fit {} heads and {} key-value heads of size {}",
+                     n.shape(0).str(), n.shape(1).str(), n.shape(2).str(), s.heads, s.kv_heads, s.head_dim);
   }
   Shape lse = Shape::tokens(n.shape(0).dim(0).size, {s.heads});
   return {{n.shape(0), Role::compute},
@@ -136,19 +131,6 @@ void run_grad(const Call& c) {
   kernels::attention_backward(c.ctx, c.extent, a);
 }
 
-void reference_forward(const ReferenceCall& c) {
-  const kernels::KeyCache cache{c.attributes.integer("slots", 0), c.attributes.integer("capacity", 0)};
-  kernels::reference::attention(c.extent, shape_of(c.attributes), c.inputs[0].data(), c.inputs[1].data(),
-                                c.inputs[2].data(), c.outputs[0].data(), c.outputs[1].data(), cache);
-}
-
-void reference_grad(const ReferenceCall& c) {
-  kernels::reference::attention_backward(c.extent, shape_of(c.attributes), c.inputs[0].data(),
-                                         c.inputs[1].data(), c.inputs[2].data(), c.inputs[3].data(),
-                                         c.inputs[4].data(), c.inputs[5].data(), c.outputs[0].data(),
-                                         c.outputs[1].data(), c.outputs[2].data());
-}
-
 }  // namespace
 
 const OpDef kAttention = {
@@ -158,7 +140,6 @@ const OpDef kAttention = {
         "out = softmax(scores)·v over each query's window of earlier keys, scores scale·q·kᵀ, or "
         "cap·tanh(scale·q·kᵀ/cap); scores and softmax f32, P rounded to compute, out rounded once",
     .kind = OpKind::attention,
-    .reads = {Read::value},
     .strided = {.inputs = 0b111, .outputs = 0b1},
     .made_factors = "P",
     .interior = "softmax",
@@ -167,7 +148,6 @@ const OpDef kAttention = {
     .cost = cost_forward,
     .workspace = workspace_forward,
     .run = run_forward,
-    .reference = reference_forward,
 };
 
 const OpDef kAttentionGrad = {
@@ -177,7 +157,6 @@ const OpDef kAttentionGrad = {
         "dq, dk, dv with P recomputed; dS in f32, times 1 − tanh² under a soft cap; P and dS rounded to "
         "compute, unrounded contributions",
     .kind = OpKind::attention,
-    .reads = {Read::value},
     .strided = {.inputs = 0b101111, .outputs = 0b111},
     .made_factors = "P and dS",
     .interior = "softmax",
@@ -185,7 +164,6 @@ const OpDef kAttentionGrad = {
     .cost = cost_grad,
     .workspace = workspace_grad,
     .run = run_grad,
-    .reference = reference_grad,
 };
 
 }  // namespace mantissa::graph

@@ -1,9 +1,5 @@
 // Appends new keys or values to a cache.
-#include <fmt/format.h>
-
-#include <algorithm>
-
-#include "mantissa/core/base/error.h"
+#include "mantissa/core/base/error_text.h"
 #include "mantissa/engine/graph/ops/ops.h"
 #include "mantissa/kernels/update.h"
 
@@ -13,14 +9,10 @@ namespace {
 // Inputs x [tokens, width], cache [slots, capacity, width]; output: the cache.
 std::vector<OutputSpec> infer(const NodeView& n) {
   if (n.shape(1).rank() != 3 || n.shape(1).last() != n.shape(0).last()) {
-    throw ShapeError(fmt::format("cache_append: the cache {} does not hold rows of {}", n.shape(1).str(),
-                                 n.shape(0).str()));
+    throw ShapeError("cache_append: the cache {} does not hold rows of {}", n.shape(1).str(),
+                     n.shape(0).str());
   }
   return {{n.shape(1), Role::kv, n.inputs[1], ValueKind::state}};
-}
-
-Cost no_flops(const NodeView&, const Sizes&) {
-  return {};
 }
 
 void run(const Call& c) {
@@ -41,15 +33,6 @@ void run(const Call& c) {
   }
 }
 
-void reference(const ReferenceCall& c) {
-  const std::int64_t capacity = c.attributes.integer("capacity");
-  const std::int64_t width = c.inputs[0].width;
-  for (const Segment& s : c.extent.segments) {
-    std::copy_n(c.inputs[0].data() + s.begin * width, s.length * width,
-                c.outputs[0].data() + (s.slot * capacity + s.position) * width);
-  }
-}
-
 }  // namespace
 
 const OpDef kCacheAppend = {
@@ -57,13 +40,10 @@ const OpDef kCacheAppend = {
     .op = "cache",
     .doc = "keys or values stored at their positions of the segment's cache slot",
     .kind = OpKind::move,
-    .reads = {Read::value},
     .strided = {.inputs = 0b1},
     .alias = 1,
     .infer = infer,
-    .cost = no_flops,
     .run = run,
-    .reference = reference,
 };
 
 }  // namespace mantissa::graph

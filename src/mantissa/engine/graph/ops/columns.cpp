@@ -1,12 +1,10 @@
 // Splits of a tensor by features, and concatenations: copies that change no value.
 #include "mantissa/kernels/columns.h"
 
-#include <fmt/format.h>
-
 #include <array>
 #include <numeric>
 
-#include "mantissa/core/base/error.h"
+#include "mantissa/core/base/error_text.h"
 #include "mantissa/engine/graph/ops/ops.h"
 
 namespace mantissa::graph {
@@ -14,10 +12,6 @@ namespace {
 
 /// The names of parts, which distinguish their values.
 constexpr std::array<std::string_view, 8> kPartNames = {"0", "1", "2", "3", "4", "5", "6", "7"};
-
-Cost no_flops(const NodeView&, const Sizes&) {
-  return {};
-}
 
 std::int64_t total(const std::vector<std::int64_t>& sizes) {
   return std::accumulate(sizes.begin(), sizes.end(), std::int64_t{0});
@@ -33,9 +27,9 @@ Shape with_width(const Shape& shape, std::int64_t width) {
 std::vector<OutputSpec> parts_of(const NodeView& n, Role role) {
   const std::vector<std::int64_t> sizes = n.attributes.integers("sizes");
   if (sizes.size() > kPartNames.size() || total(sizes) != n.shape(0).last()) {
-    throw ShapeError(fmt::format(
+    throw ShapeError(
         "split: \"{}\" is {}, but its {} parts have {} columns; expected at most {} parts with all columns",
-        n.graph.value(n.inputs[0]).name, n.shape(0).str(), sizes.size(), total(sizes), kPartNames.size()));
+        n.graph.value(n.inputs[0]).name, n.shape(0).str(), sizes.size(), total(sizes), kPartNames.size());
   }
   std::vector<OutputSpec> specs;
   for (std::size_t i = 0; i < sizes.size(); ++i) {
@@ -51,17 +45,6 @@ void run_split(const Call& c) {
   for (const Argument& part : c.outputs) {
     kernels::copy_columns(c.ctx, part.rows, part.width, kernels::columns_from(c.inputs[0].in(), first),
                           part.out());
-    first += part.width;
-  }
-}
-
-void reference_split(const ReferenceCall& c) {
-  std::int64_t first = 0;
-  for (ReferenceOperand& part : c.outputs) {
-    for (std::int64_t i = 0; i < part.rows; ++i) {
-      const double* row = c.inputs[0].data() + i * c.inputs[0].width + first;
-      std::copy_n(row, part.width, part.data() + i * part.width);
-    }
     first += part.width;
   }
 }
@@ -92,46 +75,22 @@ std::vector<OutputSpec> infer_split_grad(const NodeView& n) {
   return {{with_width(n.shape(0), total(n.attributes.integers("sizes"))), Role::arithmetic}};
 }
 
-/// Calls copy(input, first) for parts with a gradient, and zero(first, size) for the others.
-template <class Copy, class Zero>
-void for_each_part(const Attributes& attributes, const Copy& copy, const Zero& zero) {
-  const std::vector<std::int64_t> sizes = attributes.integers("sizes"), parts = attributes.integers("parts");
+void run_split_grad(const Call& c) {
+  const std::vector<std::int64_t> sizes = c.attributes.integers("sizes"),
+                                  parts = c.attributes.integers("parts");
+  const Argument& out = c.outputs[0];
   std::int64_t first = 0;
   std::size_t input = 0;
   for (std::size_t i = 0; i < sizes.size(); ++i) {
+    const Matrix columns = kernels::columns_from(out.out(), first);
     if (input < parts.size() && parts[input] == static_cast<std::int64_t>(i)) {
-      copy(input++, first);
+      const Argument& part = c.inputs[input++];
+      kernels::copy_columns(c.ctx, part.rows, part.width, part.in(), columns);
     } else {
-      zero(first, sizes[i]);
+      kernels::zero_columns(c.ctx, out.rows, sizes[i], columns);
     }
     first += sizes[i];
   }
-}
-
-void run_split_grad(const Call& c) {
-  const Argument& out = c.outputs[0];
-  for_each_part(
-      c.attributes,
-      [&](std::size_t input, std::int64_t first) {
-        const Argument& part = c.inputs[input];
-        kernels::copy_columns(c.ctx, part.rows, part.width, part.in(),
-                              kernels::columns_from(out.out(), first));
-      },
-      [&](std::int64_t first, std::int64_t size) {
-        kernels::zero_columns(c.ctx, out.rows, size, kernels::columns_from(out.out(), first));
-      });
-}
-
-void copy_part(const ReferenceOperand& part, ReferenceOperand& out, std::int64_t first) {
-  for (std::int64_t i = 0; i < part.rows; ++i)
-    std::copy_n(part.data() + i * part.width, part.width, out.data() + i * out.width + first);
-}
-
-void reference_split_grad(const ReferenceCall& c) {
-  for_each_part(
-      c.attributes,
-      [&](std::size_t input, std::int64_t first) { copy_part(c.inputs[input], c.outputs[0], first); },
-      [](std::int64_t, std::int64_t) {});
 }
 
 // ---- concat: inputs the parts [·, size]; output [·, Σ size]
@@ -140,9 +99,9 @@ std::vector<OutputSpec> infer_concat(const NodeView& n) {
   std::int64_t width = 0;
   for (std::size_t i = 0; i < n.inputs.size(); ++i) {
     if (with_width(n.shape(i), 1) != with_width(n.shape(0), 1)) {
-      throw ShapeError(fmt::format("concat: \"{}\" is {}, but \"{}\" is {}; only their last sizes may differ",
-                                   n.graph.value(n.inputs[i]).name, n.shape(i).str(),
-                                   n.graph.value(n.inputs[0]).name, n.shape(0).str()));
+      throw ShapeError("concat: \"{}\" is {}, but \"{}\" is {}; only their last sizes may differ",
+                       n.graph.value(n.inputs[i]).name, n.shape(i).str(), n.graph.value(n.inputs[0]).name,
+                       n.shape(0).str());
     }
     width += n.shape(i).last();
   }
@@ -154,14 +113,6 @@ void run_concat(const Call& c) {
   for (const Argument& part : c.inputs) {
     kernels::copy_columns(c.ctx, part.rows, part.width, part.in(),
                           kernels::columns_from(c.outputs[0].out(), first));
-    first += part.width;
-  }
-}
-
-void reference_concat(const ReferenceCall& c) {
-  std::int64_t first = 0;
-  for (const ReferenceOperand& part : c.inputs) {
-    copy_part(part, c.outputs[0], first);
     first += part.width;
   }
 }
@@ -187,14 +138,11 @@ const OpDef kSplit = {
     .doc = "parts of x by columns, copied",
     .kind = OpKind::move,
     .duty = Duty::split,
-    .reads = {Read::value},
     .strided = {.inputs = kAllOperands, .outputs = kAllOperands},
     .per_token = true,
     .infer = infer_split,
     .gradient = gradient_split,
-    .cost = no_flops,
     .run = run_split,
-    .reference = reference_split,
 };
 
 const OpDef kSplitGrad = {
@@ -203,13 +151,10 @@ const OpDef kSplitGrad = {
     .doc = "the gradients of the parts, concatenated; zero for parts without a gradient",
     .kind = OpKind::move,
     .duty = Duty::join,
-    .reads = {Read::value},
     .strided = {.inputs = kAllOperands, .outputs = kAllOperands},
     .per_token = true,
     .infer = infer_split_grad,
-    .cost = no_flops,
     .run = run_split_grad,
-    .reference = reference_split_grad,
 };
 
 const OpDef kConcat = {
@@ -218,14 +163,11 @@ const OpDef kConcat = {
     .doc = "values concatenated by columns, rounded to compute",
     .kind = OpKind::move,
     .duty = Duty::join,
-    .reads = {Read::value},
     .strided = {.inputs = kAllOperands, .outputs = kAllOperands},
     .per_token = true,
     .infer = infer_concat,
     .gradient = gradient_concat,
-    .cost = no_flops,
     .run = run_concat,
-    .reference = reference_concat,
 };
 
 const OpDef kConcatGrad = {
@@ -234,13 +176,10 @@ const OpDef kConcatGrad = {
     .doc = "the gradient of each part, copied",
     .kind = OpKind::move,
     .duty = Duty::split,
-    .reads = {Read::value},
     .strided = {.inputs = kAllOperands, .outputs = kAllOperands},
     .per_token = true,
     .infer = infer_concat_grad,
-    .cost = no_flops,
     .run = run_split,
-    .reference = reference_split,
 };
 
 }  // namespace mantissa::graph

@@ -17,9 +17,4 @@ inline std::vector<OutputSpec> infer_rounded(const NodeView& n) {
   return {{n.shape(0), Role::compute}};
 }
 
-/// The first input's values: a change of format without its rounding.
-inline void reference_rounded(const ReferenceCall& c) {
-  c.outputs[0].values = c.inputs[0].values;
-}
-
 }  // namespace mantissa::graph

@@ -1,11 +1,8 @@
 // Selection of rows by index: embedding lookup, its gradient, and the rows for which logits are computed.
 #include "mantissa/kernels/gather.h"
 
-#include <fmt/format.h>
-
-#include "mantissa/core/base/error.h"
+#include "mantissa/core/base/error_text.h"
 #include "mantissa/engine/graph/ops/ops.h"
-#include "mantissa/kernels/reference/gather.h"
 
 namespace mantissa::graph {
 namespace {
@@ -22,16 +19,12 @@ std::int64_t padding_id(const Attributes& attributes) {
 // Inputs ids [tokens], table [entries, width]; output [tokens, width].
 std::vector<OutputSpec> infer_forward(const NodeView& n) {
   if (n.shape(1).rank() != 2) {
-    throw ShapeError(fmt::format("gather: table \"{}\" is {}, not [entries, width]",
-                                 n.graph.value(n.inputs[1]).name, n.shape(1).str()));
+    throw ShapeError("gather: table \"{}\" is {}, not [entries, width]", n.graph.value(n.inputs[1]).name,
+                     n.shape(1).str());
   }
   std::vector<Dim> dims = n.shape(0).dims();
   dims.push_back({n.shape(1).last(), Axis::fixed});
   return {{Shape(std::move(dims)), Role::residual}};
-}
-
-Cost no_flops(const NodeView&, const Sizes&) {
-  return {};
 }
 
 void run_forward(const Call& c) {
@@ -120,42 +113,6 @@ void run_select_dx(const Call& c) {
                         c.outputs[0].rows, c.outputs[0].out());
 }
 
-std::vector<std::int32_t> whole(const ReferenceOperand& ids) {
-  return {ids.values.begin(), ids.values.end()};
-}
-
-void reference_rows(const ReferenceCall& c, const ReferenceOperand& table, const ReferenceOperand& ids) {
-  kernels::reference::gather(c.outputs[0].rows, c.outputs[0].width, table.data(), whole(ids).data(),
-                             c.outputs[0].data());
-}
-
-void reference_forward(const ReferenceCall& c) {
-  reference_rows(c, c.inputs[1], c.inputs[0]);
-}
-
-void reference_select(const ReferenceCall& c) {
-  reference_rows(c, c.inputs[0], c.inputs[1]);
-}
-
-void reference_select_dx(const ReferenceCall& c) {
-  kernels::reference::gather_backward(c.inputs[0].rows, c.outputs[0].rows, c.outputs[0].width,
-                                      whole(c.inputs[1]).data(), c.inputs[0].data(), c.outputs[0].data());
-}
-
-void reference_dtable(const ReferenceCall& c) {
-  kernels::reference::gather_backward(c.inputs[1].rows, c.outputs[0].rows, c.outputs[0].width,
-                                      whole(c.inputs[0]).data(), c.inputs[1].data(), c.outputs[0].data(),
-                                      padding_id(c.attributes));
-}
-
-void reference_add_rows(const ReferenceCall& c) {
-  std::vector<double> sum(c.outputs[0].values.size());
-  kernels::reference::gather_backward(c.inputs[2].rows, c.outputs[0].rows, c.outputs[0].width,
-                                      whole(c.inputs[1]).data(), c.inputs[2].data(), sum.data(),
-                                      padding_id(c.attributes));
-  for (std::size_t i = 0; i < sum.size(); ++i) c.outputs[0].values[i] += sum[i];
-}
-
 }  // namespace
 
 const OpDef kGather = {
@@ -163,13 +120,10 @@ const OpDef kGather = {
     .op = "gather",
     .doc = "rows of the table, read from the masters, rounded to residual",
     .kind = OpKind::lookup,
-    .reads = {Read::value},
     .quantized = 1,
     .infer = infer_forward,
     .gradient = gradient_forward,
-    .cost = no_flops,
     .run = run_forward,
-    .reference = reference_forward,
 };
 
 const OpDef kGatherDtable = {
@@ -177,15 +131,12 @@ const OpDef kGatherDtable = {
     .op = "gather",
     .doc = "rows of dy summed per id, but the padding's, over leaves in f32, unrounded into grads",
     .kind = OpKind::lookup,
-    .reads = {Read::value},
     .sums_tokens = true,
     .rounds_gradient = true,
     .infer = infer_dtable,
-    .cost = no_flops,
     .workspace = workspace_dtable,
     .run = run_dtable,
     .adding_variant = "gather.add_rows",
-    .reference = reference_dtable,
 };
 
 const OpDef kGatherAddRows = {
@@ -195,14 +146,11 @@ const OpDef kGatherAddRows = {
         "rows of dy summed per id, but the padding's, over leaves in f32, rounded to grads, added to the "
         "gradient of another use",
     .kind = OpKind::lookup,
-    .reads = {Read::value},
     .sums_tokens = true,
     .alias = 0,
     .infer = infer_add_rows,
-    .cost = no_flops,
     .workspace = workspace_add_rows,
     .run = run_add_rows,
-    .reference = reference_add_rows,
 };
 
 const OpDef kSelect = {
@@ -210,12 +158,9 @@ const OpDef kSelect = {
     .op = "select",
     .doc = "selected rows of x, copied",
     .kind = OpKind::lookup,
-    .reads = {Read::value},
     .infer = infer_select,
     .gradient = gradient_select,
-    .cost = no_flops,
     .run = run_select,
-    .reference = reference_select,
 };
 
 const OpDef kSelectDx = {
@@ -224,11 +169,8 @@ const OpDef kSelectDx = {
     .doc =
         "rows of dy at the positions from which they were selected, zero elsewhere; unrounded contribution",
     .kind = OpKind::lookup,
-    .reads = {Read::value},
     .infer = infer_select_dx,
-    .cost = no_flops,
     .run = run_select_dx,
-    .reference = reference_select_dx,
 };
 
 }  // namespace mantissa::graph

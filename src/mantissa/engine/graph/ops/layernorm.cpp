@@ -1,12 +1,9 @@
 // LayerNorm and its gradients.
 #include "mantissa/kernels/layernorm.h"
 
-#include <fmt/format.h>
-
-#include "mantissa/core/base/error.h"
+#include "mantissa/core/base/error_text.h"
 #include "mantissa/engine/graph/ops/leaf_part.h"
 #include "mantissa/engine/graph/ops/ops.h"
-#include "mantissa/kernels/reference/layernorm.h"
 
 namespace mantissa::graph {
 namespace {
@@ -17,9 +14,8 @@ std::vector<OutputSpec> infer_forward(const NodeView& n) {
   const Shape& x = n.shape(0);
   for (std::size_t i = 1; i < n.inputs.size(); ++i) {
     if (n.shape(i) != Shape{x.last()}) {
-      throw ShapeError(fmt::format("layernorm: {} \"{}\" is {}, but its input has {} channels",
-                                   i == 1 ? "gain" : "bias", n.graph.value(n.inputs[i]).name,
-                                   n.shape(i).str(), x.last()));
+      throw ShapeError("layernorm: {} \"{}\" is {}, but its input has {} channels", i == 1 ? "gain" : "bias",
+                       n.graph.value(n.inputs[i]).name, n.shape(i).str(), x.last());
     }
   }
   const Shape tokens(std::vector<Dim>(x.dims().begin(), x.dims().end() - 1));
@@ -91,25 +87,6 @@ void run_dgain(const Call& c) {
   });
 }
 
-void reference_forward(const ReferenceCall& c) {
-  kernels::reference::layernorm(c.inputs[0].rows, c.inputs[0].width, c.attributes.number("eps"),
-                                c.inputs[0].data(), c.inputs[1].data(),
-                                c.inputs.size() > 2 ? c.inputs[2].data() : nullptr, c.outputs[0].data(),
-                                c.outputs[1].data(), c.outputs[2].data());
-}
-
-void reference_dx(const ReferenceCall& c) {
-  kernels::reference::layernorm_backward(c.inputs[0].rows, c.inputs[0].width, c.inputs[0].data(),
-                                         c.inputs[1].data(), c.inputs[2].data(), c.inputs[3].data(),
-                                         c.inputs[4].data(), c.outputs[0].data());
-}
-
-void reference_dgain(const ReferenceCall& c) {
-  kernels::reference::layernorm_gain(c.inputs[0].rows, c.inputs[0].width, c.inputs[0].data(),
-                                     c.inputs[1].data(), c.inputs[2].data(), c.inputs[3].data(),
-                                     c.outputs[0].data());
-}
-
 }  // namespace
 
 const OpDef kLayerNorm = {
@@ -117,7 +94,6 @@ const OpDef kLayerNorm = {
     .op = "layernorm",
     .doc = "y = (x − mean)·rsqrt(var + ε)·gain + bias in f32, rounded once",
     .kind = OpKind::rows,
-    .reads = {Read::value},
     .strided = {.inputs = 0b1, .outputs = 0b1},
     .per_token = true,
     .interior = "statistics",
@@ -125,7 +101,6 @@ const OpDef kLayerNorm = {
     .gradient = gradient_forward,
     .cost = cost_row,
     .run = run_forward,
-    .reference = reference_forward,
 };
 
 const OpDef kLayerNormDx = {
@@ -133,7 +108,6 @@ const OpDef kLayerNormDx = {
     .op = "layernorm",
     .doc = "g = dy·gain, dx = rstd·(g − mean(g) − x̂·mean(g·x̂)) in f32, unrounded contribution",
     .kind = OpKind::rows,
-    .reads = {Read::value},
     .strided = {.inputs = 0b10001, .outputs = 0b1},
     .takes_addend = true,
     .per_token = true,
@@ -141,7 +115,6 @@ const OpDef kLayerNormDx = {
     .infer = infer_dx,
     .cost = cost_row,
     .run = run_dx,
-    .reference = reference_dx,
 };
 
 const OpDef kLayerNormDgain = {
@@ -149,14 +122,12 @@ const OpDef kLayerNormDgain = {
     .op = "layernorm",
     .doc = "dgain += Σ dy·x̂ over leaves in f32, unrounded into grads",
     .kind = OpKind::rows,
-    .reads = {Read::value},
     .strided = {.inputs = 0b1001},
     .sums_tokens = true,
     .infer = infer_dgain,
     .cost = cost_row,
     .run = run_dgain,
     .sums_parts = [](std::span<const Shape>) { return true; },
-    .reference = reference_dgain,
 };
 
 }  // namespace mantissa::graph

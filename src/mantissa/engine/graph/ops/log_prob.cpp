@@ -1,11 +1,8 @@
 // The head: log-probabilities of given ids, and its gradient, without logits in memory.
-#include <fmt/format.h>
-
-#include "mantissa/core/base/error.h"
+#include "mantissa/core/base/error_text.h"
 #include "mantissa/engine/graph/ops/factor.h"
 #include "mantissa/engine/graph/ops/ops.h"
 #include "mantissa/kernels/head.h"
-#include "mantissa/kernels/reference/head.h"
 
 namespace mantissa::graph {
 namespace {
@@ -26,8 +23,8 @@ double soft_cap(const Attributes& attributes) {
 std::vector<OutputSpec> infer_forward(const NodeView& n) {
   if (n.shape(1).rank() != 2 || n.shape(1).last() != n.shape(0).last()) {
     throw ShapeError(
-        fmt::format("log_prob: weight \"{}\" is {}, but its input is {}; the weight must be [vocabulary, {}]",
-                    n.graph.value(n.inputs[1]).name, n.shape(1).str(), n.shape(0).str(), n.shape(0).last()));
+        "log_prob: weight \"{}\" is {}, but its input is {}; the weight must be [vocabulary, {}]",
+        n.graph.value(n.inputs[1]).name, n.shape(1).str(), n.shape(0).str(), n.shape(0).last());
   }
   std::vector<OutputSpec> specs = {{n.shape(2), Role::output},
                                    {n.shape(2), Role::arithmetic, kNone, ValueKind::activation, "lse"}};
@@ -45,15 +42,6 @@ struct Wanted {
   explicit Wanted(const Attributes& a) : dx(!a.flag("frozen_input")), dweight(!a.flag("frozen_weight")) {}
   bool dx, dweight;
   std::size_t count() const { return (dx ? 1U : 0U) + (dweight ? 1U : 0U); }
-  /// Returns the operand among `outputs` for dx or dweight, without memory if it is not computed.
-  template <class Operand>
-  Operand* dx_of(std::span<Operand> outputs) const {
-    return dx ? &outputs[0] : nullptr;
-  }
-  template <class Operand>
-  Operand* dweight_of(std::span<Operand> outputs) const {
-    return dweight ? &outputs[dx ? 1 : 0] : nullptr;
-  }
 };
 
 /// The formats of dx and dweight. A gradient that is not computed needs no memory.
@@ -149,8 +137,8 @@ kernels::LogProbBackward backward_of(const Call& c, const Argument& lse, const A
   h.dlog_prob = dlog_prob.in();
   h.operand = c.compute;
   h.accumulator = c.accumulator;
-  if (const Argument* dx = wanted.dx_of(c.outputs); dx != nullptr) h.dx = dx->out();
-  if (const Argument* dweight = wanted.dweight_of(c.outputs); dweight != nullptr) h.dweight = dweight->out();
+  if (wanted.dx) h.dx = c.outputs[0].out();
+  if (wanted.dweight) h.dweight = c.outputs[wanted.dx ? 1 : 0].out();
   h.accumulate = c.accumulate;
   h.losses = c.losses;
   h.rounded = c.outputs[0].rounded;
@@ -202,51 +190,6 @@ void run_training(const Call& c) {
                              backward_of(c, c.outputs[first + 1], c.inputs[3]));
 }
 
-kernels::reference::Head head_of(const ReferenceCall& c, const std::vector<std::int32_t>& ids) {
-  return {c.inputs[0].rows,   c.inputs[0].width, c.inputs[1].rows,      c.inputs[0].data(),
-          c.inputs[1].data(), ids.data(),        soft_cap(c.attributes)};
-}
-
-std::vector<std::int32_t> whole(const ReferenceOperand& ids) {
-  return {ids.values.begin(), ids.values.end()};
-}
-
-void reference_forward(const ReferenceCall& c) {
-  const std::vector<std::int32_t> ids = whole(c.inputs[2]);
-  kernels::reference::log_prob(head_of(c, ids), c.outputs[0].data(), c.outputs[1].data(),
-                               c.outputs.size() > 2 ? c.outputs[2].data() : nullptr);
-}
-
-void reference_backward(const ReferenceCall& c, const std::vector<std::int32_t>& ids, const double* lse,
-                        const kernels::reference::HeadSeeds& seeds) {
-  const Wanted wanted(c.attributes);
-  std::vector<double> unwanted(
-      static_cast<std::size_t>(std::max(c.inputs[0].rows, c.inputs[1].rows) * c.inputs[0].width));
-  ReferenceOperand* dx = wanted.dx_of(c.outputs);
-  ReferenceOperand* dweight = wanted.dweight_of(c.outputs);
-  kernels::reference::log_prob_backward(head_of(c, ids), lse, seeds,
-                                        dx != nullptr ? dx->data() : unwanted.data(),
-                                        dweight != nullptr ? dweight->data() : unwanted.data());
-}
-
-void reference_grad(const ReferenceCall& c) {
-  const std::vector<std::int32_t> ids = whole(c.inputs[2]);
-  kernels::reference::HeadSeeds seeds{c.inputs[4].data()};
-  if (c.inputs.size() > 5) {
-    seeds.entropy = c.inputs[5].data();
-    seeds.dentropy = c.inputs[6].data();
-  }
-  reference_backward(c, ids, c.inputs[3].data(), seeds);
-}
-
-void reference_training(const ReferenceCall& c) {
-  const std::vector<std::int32_t> ids = whole(c.inputs[2]);
-  const std::size_t first = Wanted(c.attributes).count();
-  double* lse = c.outputs[first + 1].data();
-  kernels::reference::log_prob(head_of(c, ids), c.outputs[first].data(), lse, nullptr);
-  reference_backward(c, ids, lse, {c.inputs[3].data()});
-}
-
 }  // namespace
 
 const OpDef kLogProb = {
@@ -267,7 +210,6 @@ const OpDef kLogProb = {
     .run = run_forward,
     .joins_gradient = "log_prob.grad",
     .joint = "log_prob.training",
-    .reference = reference_forward,
 };
 
 const OpDef kLogProbGrad = {
@@ -288,7 +230,6 @@ const OpDef kLogProbGrad = {
     .run = run_grad,
     .executed_flops = [](const NodeView& n,
                          const Sizes& s) { return cost_grad(n, s).flops + product_flops(n); },
-    .reference = reference_grad,
 };
 
 const OpDef kLogProbTraining = {
@@ -308,7 +249,6 @@ const OpDef kLogProbTraining = {
     .workspace = workspace_training,
     .run = run_training,
     .executed_flops = executed_in_training,
-    .reference = reference_training,
 };
 
 }  // namespace mantissa::graph

@@ -1,11 +1,8 @@
 // DoRA (Liu et al., arXiv 2402.09353): the result of an adapted layer with trained magnitudes of the weight's
 // rows, y = m / n · z + b, n = ‖W + s·B·A‖ by rows, z = x·(W + s·B·A)ᵀ. The norms are constants of the
 // gradient, as section 4.3 of the paper proposes.
-#include <fmt/format.h>
-
-#include "mantissa/core/base/error.h"
+#include "mantissa/core/base/error_text.h"
 #include "mantissa/engine/graph/ops/pointwise.h"
-#include "mantissa/kernels/reference/row_norms.h"
 #include "mantissa/kernels/row_norms.h"
 
 namespace mantissa::graph {
@@ -23,10 +20,9 @@ std::vector<OutputSpec> infer_norms(const NodeView& n) {
                      in = n.shape(0).dim(transposed ? 0 : 1).size, rank = n.shape(1).dim(0).size;
   if (n.shape(1) != Shape{rank, in} || n.shape(2) != Shape{out, rank}) {
     throw ShapeError(
-        fmt::format("row_norms: \"{}\" is {} and \"{}\" is {}, but the weight \"{}\" has {} inputs "
-                    "and {} outputs",
-                    n.graph.value(n.inputs[1]).name, n.shape(1).str(), n.graph.value(n.inputs[2]).name,
-                    n.shape(2).str(), n.graph.value(n.inputs[0]).name, in, out));
+        "row_norms: \"{}\" is {} and \"{}\" is {}, but the weight \"{}\" has {} inputs and {} outputs",
+        n.graph.value(n.inputs[1]).name, n.shape(1).str(), n.graph.value(n.inputs[2]).name, n.shape(2).str(),
+        n.graph.value(n.inputs[0]).name, in, out);
   }
   return {{Shape{out}, Role::arithmetic, kNone, ValueKind::activation, "norm"}};
 }
@@ -51,21 +47,13 @@ void run_norms(const Call& c) {
   kernels::row_norms(c.ctx, n);
 }
 
-void reference_norms(const ReferenceCall& c) {
-  const bool transposed = is_transposed(c.attributes);
-  const std::int64_t in = transposed ? c.inputs[0].rows : c.inputs[0].width;
-  kernels::reference::row_norms(c.outputs[0].width, in, c.inputs[1].rows, c.attributes.number("scale"),
-                                transposed, c.inputs[0].data(), c.inputs[1].data(), c.inputs[2].data(),
-                                c.outputs[0].data());
-}
-
 // ---- magnitude: inputs z [tokens, out], m [out], n [out], optionally b [out]
 
 void check_vectors(const NodeView& n, std::size_t first) {
   for (std::size_t i = first; i < n.inputs.size(); ++i) {
     if (n.shape(i) == Shape{n.shape(0).last()}) continue;
-    throw ShapeError(fmt::format("magnitude: \"{}\" is {}, but must be [{}]", n.graph.value(n.inputs[i]).name,
-                                 n.shape(i).str(), n.shape(0).last()));
+    throw ShapeError("magnitude: \"{}\" is {}, but must be [{}]", n.graph.value(n.inputs[i]).name,
+                     n.shape(i).str(), n.shape(0).last());
   }
 }
 
@@ -128,12 +116,10 @@ const OpDef kRowNorms = {
     .op = "row_norms",
     .doc = "‖W + s·B·A‖ by rows in f32, constants of the gradient",
     .kind = OpKind::rows,
-    .reads = {Read::value},
     .quantized = 0,
     .infer = infer_norms,
     .cost = cost_norms,
     .run = run_norms,
-    .reference = reference_norms,
 };
 const OpDef kMagnitude = magnitude_op();
 const OpDef kMagnitudeDz = magnitude_dz_op();

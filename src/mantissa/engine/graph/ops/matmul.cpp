@@ -5,13 +5,12 @@
 
 #include <fmt/format.h>
 
-#include "mantissa/core/base/error.h"
+#include "mantissa/core/base/error_text.h"
 #include "mantissa/engine/graph/op.h"
 #include "mantissa/engine/graph/ops/factor.h"
 #include "mantissa/engine/graph/ops/leaf_part.h"
 #include "mantissa/engine/graph/ops/ops.h"
 #include "mantissa/engine/graph/ops/sum_rows.h"
-#include "mantissa/kernels/reference/gemm.h"
 
 namespace mantissa::graph {
 namespace {
@@ -32,8 +31,8 @@ void check_weight(const NodeView& n, std::size_t in_axis) {
   if (w.rank() == 2 && x.rank() >= 1 && w.dim(in_axis).size == x.last()) return;
   const std::string want =
       in_axis == 0 ? fmt::format("[{}, out]", x.last()) : fmt::format("[out, {}]", x.last());
-  throw ShapeError(fmt::format("matmul: weight \"{}\" is {}, but its input is {}; the weight must be {}",
-                               n.graph.value(n.inputs[1]).name, w.str(), x.str(), want));
+  throw ShapeError("matmul: weight \"{}\" is {}, but its input is {}; the weight must be {}",
+                   n.graph.value(n.inputs[1]).name, w.str(), x.str(), want);
 }
 
 std::vector<OutputSpec> infer_forward(const NodeView& n) {
@@ -41,9 +40,9 @@ std::vector<OutputSpec> infer_forward(const NodeView& n) {
   check_weight(n, in_axis);
   const std::int64_t out = n.shape(1).dim(1 - in_axis).size;
   if (n.inputs.size() > 2 && n.shape(2) != Shape{out}) {
-    throw ShapeError(fmt::format(
-        "matmul: bias \"{}\" is {}, but weight \"{}\" has {} outputs; it must be [{}]",
-        n.graph.value(n.inputs[2]).name, n.shape(2).str(), n.graph.value(n.inputs[1]).name, out, out));
+    throw ShapeError("matmul: bias \"{}\" is {}, but weight \"{}\" has {} outputs; it must be [{}]",
+                     n.graph.value(n.inputs[2]).name, n.shape(2).str(), n.graph.value(n.inputs[1]).name, out,
+                     out);
   }
   std::vector<Dim> dims = n.shape(0).dims();
   dims.back().size = out;
@@ -168,45 +167,6 @@ void run_dw(const Call& c) {
   kernels::gemm(c.ctx, g);
 }
 
-// ---- references
-
-/// Computes C of the product g with operands `a` and `b` in double.
-void reference_product(const ReferenceCall& c, Gemm g, const ReferenceOperand& a, bool a_transposed,
-                       const ReferenceOperand& b, bool b_transposed) {
-  g.a = GemmOperand{{a.data(), Scalar::f64, a.width}, Scalar::f64, a_transposed};
-  g.b = GemmOperand{{b.data(), Scalar::f64, b.width}, Scalar::f64, b_transposed};
-  g.c = {c.outputs[0].data(), Scalar::f64, c.outputs[0].width};
-  g.m = c.outputs[0].rows;
-  g.n = c.outputs[0].width;
-  c.outputs[0].values = kernels::reference::gemm(g).c;
-}
-
-void reference_rows(const ReferenceCall& c, bool transpose) {
-  Gemm g;
-  g.k = c.inputs[0].width;
-  if (c.inputs.size() > 2) {
-    g.bias = c.inputs[2].data();
-    g.bias_type = Scalar::f64;
-  }
-  reference_product(c, g, c.inputs[0], false, c.inputs[1], transpose);
-}
-
-void reference_forward(const ReferenceCall& c) {
-  reference_rows(c, !is_transposed(c.attributes));
-}
-
-void reference_dx(const ReferenceCall& c) {
-  reference_rows(c, is_transposed(c.attributes));
-}
-
-void reference_dw(const ReferenceCall& c) {
-  const Sides side = sides_of_dw(c.attributes);
-  Gemm g;
-  g.k = c.inputs[0].rows;
-  g.rows = c.extent.rows;
-  reference_product(c, g, c.inputs[side.rows], true, c.inputs[side.columns], false);
-}
-
 }  // namespace
 
 const OpDef kMatmul = {
@@ -228,7 +188,6 @@ const OpDef kMatmul = {
     .run = run_forward,
     .product = product_forward,
     .sums_across_rows = [](const Attributes& a, std::size_t i) { return i == 1 && a.flag("transposed"); },
-    .reference = reference_forward,
 };
 
 const OpDef kMatmulDx = {
@@ -248,7 +207,6 @@ const OpDef kMatmulDx = {
     .workspace = workspace_rows,
     .run = run_dx,
     .sums_across_rows = [](const Attributes& a, std::size_t i) { return i == 1 && !a.flag("transposed"); },
-    .reference = reference_dx,
 };
 
 const OpDef kMatmulDw = {
@@ -267,7 +225,6 @@ const OpDef kMatmulDw = {
     .run = run_dw,
     .sums_parts = [](std::span<const Shape>) { return true; },
     .sums_across_rows = [](const Attributes&, std::size_t) { return true; },
-    .reference = reference_dw,
 };
 
 }  // namespace mantissa::graph

@@ -1,12 +1,9 @@
 #include "mantissa/engine/graph/ops/pointwise.h"
 
-#include <fmt/format.h>
-
 #include <array>
 
-#include "mantissa/core/base/error.h"
+#include "mantissa/core/base/error_text.h"
 #include "mantissa/engine/graph/ops/elements.h"
-#include "mantissa/kernels/reference/pointwise.h"
 
 namespace mantissa::graph {
 
@@ -15,13 +12,11 @@ OpDef expression_op(std::string_view id, std::string_view op, std::string_view d
   def.id = id;
   def.op = op;
   def.doc = doc;
-  def.reads = {Read::value};
   def.strided = {.inputs = kAllOperands, .outputs = kAllOperands};
   def.per_token = true;
   def.in_place = true;
   def.cost = cost_of_elements;
   def.run = run_expression;
-  def.reference = reference_expression;
   return def;
 }
 
@@ -40,22 +35,11 @@ void run_expression(const Call& c) {
                      std::span(outputs).first(c.outputs.size()));
 }
 
-void reference_expression(const ReferenceCall& c) {
-  std::vector<double> element(c.inputs.size());
-  for (std::size_t e = 0; e < c.outputs[0].values.size(); ++e) {
-    // The values of a broadcast input are those of one row.
-    for (std::size_t i = 0; i < element.size(); ++i)
-      element[i] = c.inputs[i].values[e % c.inputs[i].values.size()];
-    const std::vector<double> results = kernels::reference::evaluate(*c.expression, element);
-    for (std::size_t o = 0; o < results.size(); ++o) c.outputs[o].values[e] = results[o];
-  }
-}
-
 void check_same_shape(const NodeView& n, std::string_view op) {
   for (std::size_t i = 1; i < n.inputs.size(); ++i) {
     if (n.shape(i) != n.shape(0)) {
-      throw ShapeError(fmt::format("{}: inputs {} and {} must have the same shape", op, n.shape(0).str(),
-                                   n.shape(i).str()));
+      throw ShapeError("{}: inputs {} and {} must have the same shape", op, n.shape(0).str(),
+                       n.shape(i).str());
     }
   }
 }

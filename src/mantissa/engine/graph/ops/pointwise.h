@@ -41,7 +41,6 @@ struct Pointwise {
 OpDef expression_op(std::string_view id, std::string_view op, std::string_view doc);
 /// Runs a node's expression. An input of one row [width] is broadcast to all rows of the outputs.
 void run_expression(const Call& c);
-void reference_expression(const ReferenceCall& c);
 /// Throws ShapeError with `op` if the inputs of `n` differ in shape.
 void check_same_shape(const NodeView& n, std::string_view op);
 /// Loads every input, in order.

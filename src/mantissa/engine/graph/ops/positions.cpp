@@ -1,7 +1,5 @@
 // The position of each token in its sequence, for learned position embeddings.
-#include <fmt/format.h>
-
-#include "mantissa/core/base/error.h"
+#include "mantissa/core/base/error_text.h"
 #include "mantissa/engine/graph/ops/ops.h"
 
 namespace mantissa::graph {
@@ -13,17 +11,13 @@ std::vector<OutputSpec> infer(const NodeView& n) {
   return {{n.shape(0), Role::integer}};
 }
 
-Cost no_flops(const NodeView&, const Sizes&) {
-  return {};
-}
-
 void check(const Extent& extent, const Attributes& attributes, std::string_view scope) {
   const std::int64_t limit = attributes.integer("limit");
   for (const Segment& s : extent.segments) {
     if (s.position + s.length <= limit) continue;
-    throw ShapeError(fmt::format(
+    throw ShapeError(
         "{}: a sequence of {} tokens needs as many positions, but the table has {}; use shorter sequences",
-        scope, s.position + s.length, limit));
+        scope, s.position + s.length, limit);
   }
 }
 
@@ -34,13 +28,6 @@ void run(const Call& c) {
   }
 }
 
-void reference(const ReferenceCall& c) {
-  for (const Segment& s : c.extent.segments) {
-    for (std::int64_t t = 0; t < s.length; ++t)
-      c.outputs[0].data()[s.begin + t] = static_cast<double>(s.position + t);
-  }
-}
-
 }  // namespace
 
 const OpDef kPositions = {
@@ -48,12 +35,9 @@ const OpDef kPositions = {
     .op = "positions",
     .doc = "each token's position in its sequence, from 0",
     .kind = OpKind::move,
-    .reads = {Read::value},
     .infer = infer,
-    .cost = no_flops,
     .check = check,
     .run = run,
-    .reference = reference,
 };
 
 }  // namespace mantissa::graph

@@ -1,12 +1,9 @@
 // C = A·B of two matrices without a token axis, each plain or transposed: products of weights in some
 // optimizers.
-#include <fmt/format.h>
-
-#include "mantissa/core/base/error.h"
+#include "mantissa/core/base/error_text.h"
 #include "mantissa/engine/graph/ops/factor.h"
 #include "mantissa/engine/graph/ops/ops.h"
 #include "mantissa/kernels/gemm.h"
-#include "mantissa/kernels/reference/gemm.h"
 
 namespace mantissa::graph {
 namespace {
@@ -30,9 +27,9 @@ Size size_of(const NodeView& n) {
 std::vector<OutputSpec> infer(const NodeView& n) {
   const Size s = size_of(n);
   if (s.k != s.k_of_b) {
-    throw ShapeError(fmt::format("product: \"{}\" is {}, but \"{}\" is {}; the sums are of {} and {} terms",
-                                 n.graph.value(n.inputs[0]).name, n.shape(0).str(),
-                                 n.graph.value(n.inputs[1]).name, n.shape(1).str(), s.k, s.k_of_b));
+    throw ShapeError("product: \"{}\" is {}, but \"{}\" is {}; the sums are of {} and {} terms",
+                     n.graph.value(n.inputs[0]).name, n.shape(0).str(), n.graph.value(n.inputs[1]).name,
+                     n.shape(1).str(), s.k, s.k_of_b);
   }
   return {{Shape{s.m, s.n}, Role::arithmetic}};
 }
@@ -62,19 +59,6 @@ void run(const Call& c) {
   kernels::gemm(c.ctx, g);
 }
 
-void reference(const ReferenceCall& c) {
-  const ReferenceOperand &a = c.inputs[0], &b = c.inputs[1];
-  const Size s = size_of(c.attributes, a.rows, a.width, b.rows, b.width);
-  kernels::Gemm g;
-  g.m = s.m;
-  g.n = s.n;
-  g.k = s.k;
-  g.a = {{a.data(), Scalar::f64, a.width}, Scalar::f64, c.attributes.flag("transpose_a")};
-  g.b = {{b.data(), Scalar::f64, b.width}, Scalar::f64, c.attributes.flag("transpose_b")};
-  g.c = {c.outputs[0].data(), Scalar::f64, s.n};
-  c.outputs[0].values = kernels::reference::gemm(g).c;
-}
-
 }  // namespace
 
 const OpDef kProduct = {
@@ -88,7 +72,6 @@ const OpDef kProduct = {
     .cost = cost,
     .workspace = workspace,
     .run = run,
-    .reference = reference,
 };
 
 }  // namespace mantissa::graph

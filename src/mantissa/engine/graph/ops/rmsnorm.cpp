@@ -5,13 +5,12 @@
 #include "mantissa/engine/graph/ops/leaf_part.h"
 #include "mantissa/engine/graph/ops/ops.h"
 #include "mantissa/kernels/norm.h"
-#include "mantissa/kernels/reference/norm.h"
 
 namespace mantissa::graph {
 namespace {
 
 // Inputs x [tokens, channels], gain [channels]; outputs y, rstd [tokens]. A gain with fewer channels, [d],
-// normalises each head of d channels separately: rstd [tokens, heads].
+// normalizes each head of d channels separately: rstd [tokens, heads].
 std::vector<OutputSpec> infer_forward(const NodeView& n) {
   const Shape& x = n.shape(0);
   const std::int64_t channels = n.shape(1).last();
@@ -98,28 +97,6 @@ void run_dgain(const Call& c) {
   });
 }
 
-/// Returns the number of normalised rows: tokens, or tokens · heads.
-std::int64_t rows_of(const ReferenceOperand& rstd) {
-  return static_cast<std::int64_t>(rstd.values.size());
-}
-
-void reference_forward(const ReferenceCall& c) {
-  kernels::reference::rmsnorm(rows_of(c.outputs[1]), c.inputs[1].width, c.attributes.number("eps"),
-                              c.inputs[0].data(), c.inputs[1].data(), c.outputs[0].data(),
-                              c.outputs[1].data(), gain_offset(c.attributes));
-}
-
-void reference_dx(const ReferenceCall& c) {
-  kernels::reference::rmsnorm_backward(rows_of(c.inputs[2]), c.inputs[1].width, c.inputs[0].data(),
-                                       c.inputs[1].data(), c.inputs[2].data(), c.inputs[3].data(),
-                                       c.outputs[0].data(), gain_offset(c.attributes));
-}
-
-void reference_dgain(const ReferenceCall& c) {
-  kernels::reference::rmsnorm_gain(rows_of(c.inputs[1]), c.outputs[0].width, c.inputs[0].data(),
-                                   c.inputs[1].data(), c.inputs[2].data(), c.outputs[0].data());
-}
-
 }  // namespace
 
 const OpDef kRmsNorm = {
@@ -128,7 +105,6 @@ const OpDef kRmsNorm = {
     .doc =
         "y = x·rsqrt(mean(x²) + ε)·(offset + gain) in f32, over a token or each of its heads, rounded once",
     .kind = OpKind::rows,
-    .reads = {Read::value},
     .strided = {.inputs = 0b1, .outputs = 0b1},
     .per_token = true,
     .interior = "statistics",
@@ -136,7 +112,6 @@ const OpDef kRmsNorm = {
     .gradient = gradient_forward,
     .cost = cost_row,
     .run = run_forward,
-    .reference = reference_forward,
 };
 
 const OpDef kRmsNormDx = {
@@ -144,7 +119,6 @@ const OpDef kRmsNormDx = {
     .op = "rmsnorm",
     .doc = "g = dy·(offset + gain), dx = rstd·(g − x̂·mean(g·x̂)) in f32, unrounded contribution",
     .kind = OpKind::rows,
-    .reads = {Read::value},
     .strided = {.inputs = 0b1001, .outputs = 0b1},
     .takes_addend = true,
     .per_token = true,
@@ -152,7 +126,6 @@ const OpDef kRmsNormDx = {
     .infer = infer_dx,
     .cost = cost_row,
     .run = run_dx,
-    .reference = reference_dx,
 };
 
 const OpDef kRmsNormDgain = {
@@ -160,7 +133,6 @@ const OpDef kRmsNormDgain = {
     .op = "rmsnorm",
     .doc = "dgain += Σ dy·x̂ over leaves and heads in f32, unrounded into grads",
     .kind = OpKind::rows,
-    .reads = {Read::value},
     .strided = {.inputs = 0b101},
     .sums_tokens = true,
     .infer = infer_dgain,
@@ -168,7 +140,6 @@ const OpDef kRmsNormDgain = {
     .run = run_dgain,
     // With several heads, the chains of a block are added to the leaf one by one.
     .sums_parts = [](std::span<const Shape> inputs) { return inputs[1].rank() == 1; },
-    .reference = reference_dgain,
 };
 
 }  // namespace mantissa::graph

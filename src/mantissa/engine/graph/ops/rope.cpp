@@ -1,9 +1,7 @@
 // Rotary position embedding of queries and keys.
-#include <fmt/format.h>
-
-#include "mantissa/core/base/error.h"
-#include "mantissa/engine/graph/ops/ops.h"
 #include "mantissa/kernels/rope.h"
+#include "mantissa/core/base/error_text.h"
+#include "mantissa/engine/graph/ops/ops.h"
 
 namespace mantissa::graph {
 namespace {
@@ -13,8 +11,8 @@ std::vector<OutputSpec> infer(const NodeView& n, Role role) {
   const std::int64_t head_dim = n.attributes.integer("head_dim");
   for (std::size_t i = 0; i < 2; ++i) {
     if (head_dim % 2 != 0 || n.shape(i).last() % head_dim != 0) {
-      throw ShapeError(fmt::format("rope: {} values per token are not whole heads of an even size {}",
-                                   n.shape(i).last(), head_dim));
+      throw ShapeError("rope: {} values per token are not whole heads of an even size {}", n.shape(i).last(),
+                       head_dim);
     }
   }
   return {{n.shape(0), role, kNone, ValueKind::activation, "q"},
@@ -60,34 +58,6 @@ void gradient_forward(GradientBuilder& b) {
   b.contribute(1, d[1]);
 }
 
-/// Uses the cosines and sines of the given tables. kernels/reference/rope.h is the reference for the tables.
-void reference(const ReferenceCall& c, double sign) {
-  const std::int64_t d = c.attributes.integer("head_dim"), half = d / 2;
-  for (const Segment& s : c.extent.segments) {
-    for (std::int64_t t = s.begin; t < s.begin + s.length; ++t) {
-      const double* cos = c.inputs[2].data() + (s.position + t - s.begin) * half;
-      const double* sin = c.inputs[3].data() + (s.position + t - s.begin) * half;
-      for (std::size_t i = 0; i < 2; ++i) {
-        const std::int64_t width = c.inputs[i].width;
-        for (std::int64_t h = t * width; h < (t + 1) * width; h += d) {
-          for (std::int64_t e = 0; e < half; ++e) {
-            const double low = c.inputs[i].data()[h + e], high = c.inputs[i].data()[h + e + half];
-            c.outputs[i].data()[h + e] = low * cos[e] - sign * high * sin[e];
-            c.outputs[i].data()[h + e + half] = high * cos[e] + sign * low * sin[e];
-          }
-        }
-      }
-    }
-  }
-}
-
-void reference_forward(const ReferenceCall& c) {
-  reference(c, 1);
-}
-void reference_grad(const ReferenceCall& c) {
-  reference(c, -1);
-}
-
 }  // namespace
 
 const OpDef kRope = {
@@ -95,14 +65,12 @@ const OpDef kRope = {
     .op = "rope",
     .doc = "q, k rotated by their positions in f32, rounded once",
     .kind = OpKind::rows,
-    .reads = {Read::value},
     .strided = {.inputs = 0b11, .outputs = 0b11},
     .interior = "angles",
     .infer = infer_forward,
     .gradient = gradient_forward,
     .cost = cost,
     .run = run_forward,
-    .reference = reference_forward,
 };
 
 const OpDef kRopeGrad = {
@@ -110,13 +78,11 @@ const OpDef kRopeGrad = {
     .op = "rope",
     .doc = "dq, dk rotated back in f32, unrounded contributions",
     .kind = OpKind::rows,
-    .reads = {Read::value},
     .strided = {.inputs = 0b11, .outputs = 0b11},
     .interior = "angles",
     .infer = infer_grad,
     .cost = cost,
     .run = run_grad,
-    .reference = reference_grad,
 };
 
 }  // namespace mantissa::graph

@@ -28,12 +28,10 @@ const OpDef kRound = {
         "rounded once, stochastically or toward zero; overflow to the largest finite value, subnormals to "
         "zero, as given by the policy",
     .duty = Duty::rounding,
-    .reads = {Read::value},
     .per_token = true,
     .infer = infer_rounded,
     .cost = cost_of_elements,
     .run = run,
-    .reference = reference_rounded,
 };
 
 }  // namespace mantissa::graph

@@ -37,12 +37,10 @@ const OpDef kStoreScaled = {
     .op = "quantize",
     .doc = "rounded with the scale of the tensor, or of blocks",
     .kind = OpKind::move,
-    .reads = {Read::value},
     .per_token = true,
     .infer = infer_rounded,
     .cost = cost_of_elements,
     .run = run,
-    .reference = reference_rounded,
 };
 
 }  // namespace mantissa::graph

@@ -5,7 +5,6 @@
 #include "mantissa/engine/graph/ops/leaf_part.h"
 #include "mantissa/engine/graph/ops/ops.h"
 #include "mantissa/engine/graph/ops/sum_rows.h"
-#include "mantissa/kernels/reference/token_sum.h"
 
 namespace mantissa::graph {
 namespace {
@@ -28,10 +27,6 @@ void run(const Call& c) {
   });
 }
 
-void reference(const ReferenceCall& c) {
-  kernels::reference::token_sum(c.inputs[0].rows, c.inputs[0].width, c.inputs[0].data(), c.outputs[0].data());
-}
-
 }  // namespace
 
 const OpDef kTokenSum = {
@@ -39,14 +34,12 @@ const OpDef kTokenSum = {
     .op = "token_sum",
     .doc = "dbias += Σ dy over leaves in f32, unrounded into grads",
     .kind = OpKind::rows,
-    .reads = {Read::value},
     .strided = {.inputs = 0b1},
     .sums_tokens = true,
     .infer = infer,
     .cost = cost_of_elements,
     .run = run,
     .sums_parts = [](std::span<const Shape>) { return true; },
-    .reference = reference,
 };
 
 }  // namespace mantissa::graph

@@ -2,13 +2,11 @@
 // passes. Both have a program (Node::expression).
 #include <algorithm>
 #include <cassert>
-#include <cmath>
 #include <vector>
 
 #include "mantissa/engine/graph/ops/elements.h"
 #include "mantissa/engine/graph/ops/ops.h"
 #include "mantissa/kernels/reduce.h"
-#include "mantissa/kernels/reference/pointwise.h"
 #include "mantissa/kernels/sweep.h"
 
 namespace mantissa::graph {
@@ -32,28 +30,6 @@ std::vector<kernels::PointwiseInput> operands(const Call& c, std::int64_t rows, 
   for (const Argument& in : c.inputs)
     all.push_back({in.data, in.type, broadcast(in.rows, in.width, rows, width)});
   return all;
-}
-
-std::vector<kernels::PointwiseInput> operands(const ReferenceCall& c, std::int64_t rows, std::int64_t width) {
-  std::vector<kernels::PointwiseInput> all;
-  for (const ReferenceOperand& in : c.inputs)
-    all.push_back({in.data(), Scalar::f64, broadcast(in.rows, in.width, rows, width)});
-  return all;
-}
-
-/// Returns the program's outputs at element (row, column), in double.
-std::vector<double> evaluate(const kernels::Expression& program,
-                             const std::vector<kernels::PointwiseInput>& inputs, std::int64_t row,
-                             std::int64_t column, std::int64_t width) {
-  std::vector<double> element;
-  for (const kernels::PointwiseInput& in : inputs) {
-    const std::int64_t at = in.broadcast == Broadcast::none           ? row * width + column
-                            : in.broadcast == Broadcast::over_rows    ? column
-                            : in.broadcast == Broadcast::over_columns ? row
-                                                                      : 0;
-    element.push_back(static_cast<const double*>(in.data)[at]);
-  }
-  return kernels::reference::evaluate(program, element);
 }
 
 // ---- update: outputs that overwrite an input are kept states; outputs beyond the program's are copies of
@@ -105,16 +81,6 @@ void run_update(const Call& c) {
   if (made) kernels::sweep(c.ctx, sweep);
 }
 
-void reference_update(const ReferenceCall& c) {
-  const std::int64_t rows = c.outputs[0].rows, width = c.outputs[0].width;
-  const std::vector<kernels::PointwiseInput> inputs = operands(c, rows, width);
-  for (std::int64_t e = 0; e < rows * width; ++e) {
-    const std::vector<double> results = evaluate(*c.expression, inputs, e / width, e % width, width);
-    for (std::size_t o = 0; o < results.size(); ++o)
-      c.outputs[o].values[static_cast<std::size_t>(e)] = results[o];
-  }
-}
-
 // ---- reduce: attributes "over" (kernels::Over), "squares", "mean", "root". The first input has an element
 // for each of the parameter's.
 
@@ -147,25 +113,6 @@ void run_reduce(const Call& c) {
                           c.outputs[0].data, c.outputs[0].type});
 }
 
-void reference_reduce(const ReferenceCall& c) {
-  const std::int64_t rows = c.inputs[0].rows, width = c.inputs[0].width;
-  const std::vector<kernels::PointwiseInput> inputs = operands(c, rows, width);
-  std::vector<double>& sums = c.outputs[0].values;
-  std::ranges::fill(sums, 0.0);
-  for (std::int64_t e = 0; e < rows * width; ++e) {
-    const double x = evaluate(*c.expression, inputs, e / width, e % width, width)[0];
-    const std::int64_t result = sums.size() == 1                       ? 0
-                                : over(c.attributes) == Over::each_row ? e / width
-                                                                       : e % width;
-    sums[static_cast<std::size_t>(result)] += c.attributes.flag("squares") ? x * x : x;
-  }
-  const double terms = static_cast<double>(rows * width) / static_cast<double>(sums.size());
-  for (double& sum : sums) {
-    if (c.attributes.flag("mean")) sum /= terms;
-    if (c.attributes.flag("root")) sum = std::sqrt(sum);
-  }
-}
-
 }  // namespace
 
 const OpDef kUpdate = {
@@ -174,10 +121,8 @@ const OpDef kUpdate = {
     .doc =
         "one pass of an optimizer over a parameter: every operation in f32, each result rounded once to its "
         "stored format",
-    .reads = {Read::value},
     .cost = cost_of_elements,
     .run = run_update,
-    .reference = reference_update,
 };
 
 const OpDef kReduce = {
@@ -187,13 +132,11 @@ const OpDef kReduce = {
         "a mean or norm of a parameter, its rows or its columns: terms in f32, sums in f64, rounded once to "
         "f32",
     .kind = OpKind::rows,
-    .reads = {Read::value},
     .interior = "update",
     .infer = infer_reduce,
     .cost = cost_of_elements,
     .workspace = workspace_reduce,
     .run = run_reduce,
-    .reference = reference_reduce,
 };
 
 }  // namespace mantissa::graph

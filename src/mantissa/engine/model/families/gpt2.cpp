@@ -4,7 +4,6 @@
 
 #include <cmath>
 
-#include "mantissa/core/base/error.h"
 #include "mantissa/engine/model/families/families.h"
 
 namespace mantissa::model {

@@ -6,7 +6,6 @@
 #include <algorithm>
 #include <array>
 #include <nlohmann/json.hpp>
-#include <optional>
 #include <unordered_set>
 
 #include "mantissa/core/base/counted.h"

@@ -1,7 +1,6 @@
 // Forward attention: divides segments and key heads into tasks.
 #include "mantissa/kernels/attention.h"
 
-#include <algorithm>
 #include <cassert>
 #include <cstdint>
 

@@ -18,7 +18,6 @@
 #include <hwy/highway.h>
 
 #include <algorithm>
-#include <array>
 #include <cstddef>
 #include <cstdint>
 

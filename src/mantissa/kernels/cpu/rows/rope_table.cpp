@@ -59,9 +59,4 @@ void rope_table(const RopeTable& table, Matrix cos, Matrix sin) {
   cos.type == Scalar::f64 ? fill<double>(table, cos, sin) : fill<float>(table, cos, sin);
 }
 
-void rope_table(std::int64_t positions, std::int64_t head_dim, double theta, Matrix cos, Matrix sin,
-                Scalar angles) {
-  rope_table({.positions = positions, .head_dim = head_dim, .theta = theta, .angles = angles}, cos, sin);
-}
-
 }  // namespace mantissa::kernels

@@ -1,4 +1,4 @@
-#include "mantissa/kernels/reference/token_sum.h"
+#include "kernels/reference/token_sum.h"
 
 #include <algorithm>
 

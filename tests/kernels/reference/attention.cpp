@@ -1,4 +1,4 @@
-#include "mantissa/kernels/reference/attention.h"
+#include "kernels/reference/attention.h"
 
 #include <algorithm>
 #include <cmath>

@@ -1,4 +1,4 @@
-#include "mantissa/kernels/reference/pointwise.h"
+#include "kernels/reference/pointwise.h"
 
 #include <array>
 #include <cmath>

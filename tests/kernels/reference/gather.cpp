@@ -1,4 +1,4 @@
-#include "mantissa/kernels/reference/gather.h"
+#include "kernels/reference/gather.h"
 
 #include <algorithm>
 

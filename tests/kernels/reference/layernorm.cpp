@@ -1,4 +1,4 @@
-#include "mantissa/kernels/reference/layernorm.h"
+#include "kernels/reference/layernorm.h"
 
 #include <algorithm>
 #include <cmath>

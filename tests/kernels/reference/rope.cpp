@@ -1,4 +1,4 @@
-#include "mantissa/kernels/reference/rope.h"
+#include "kernels/reference/rope.h"
 
 #include <algorithm>
 #include <cmath>

@@ -1,4 +1,4 @@
-#include "mantissa/kernels/reference/head.h"
+#include "kernels/reference/head.h"
 
 #include <algorithm>
 #include <cmath>

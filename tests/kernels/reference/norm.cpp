@@ -1,4 +1,4 @@
-#include "mantissa/kernels/reference/norm.h"
+#include "kernels/reference/norm.h"
 
 #include <algorithm>
 #include <cmath>

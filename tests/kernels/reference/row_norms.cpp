@@ -1,4 +1,4 @@
-#include "mantissa/kernels/reference/row_norms.h"
+#include "kernels/reference/row_norms.h"
 
 #include <cmath>
 

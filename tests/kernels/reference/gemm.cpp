@@ -1,4 +1,4 @@
-#include "mantissa/kernels/reference/gemm.h"
+#include "kernels/reference/gemm.h"
 
 #include <cmath>
 
