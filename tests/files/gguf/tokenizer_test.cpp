@@ -174,6 +174,22 @@ TEST_F(GgufTokenizer, ATokenizerThatGgufCannotNameIsReported) {
   EXPECT_NE(notes.front().find("no vocabulary"), std::string::npos);
 }
 
+TEST_F(GgufTokenizer, ASplitWithValuesOfOtherTypesHasNoName) {
+  for (const char* step :
+       {R"({"type": "ByteLevel", "add_prefix_space": "no"})", R"({"type": "ByteLevel", "use_regex": [1]})",
+        R"({"type": "Sequence", "pretokenizers": [{"type": "Digits", "individual_digits": 3},
+                                                                     {"type": "ByteLevel"}]})",
+        R"({"type": "Sequence", "pretokenizers": [{"type": "Split", "pattern": {"Regex": 7},
+                                                                      "behavior": [], "invert": "x"},
+                                                                     {"type": "ByteLevel"}]})"}) {
+    json tokenizer = byte_level(*find_split("gpt-2"));
+    tokenizer["pre_tokenizer"] = json::parse(step);
+    const auto [notes, files] = through({{"tokenizer.json", tokenizer.dump()}}, 6);
+    ASSERT_EQ(notes.size(), 1U) << step;
+    EXPECT_NE(notes.front().find("no vocabulary"), std::string::npos) << step;
+  }
+}
+
 TEST_F(GgufTokenizer, UnusedIdsArePadded) {
   const json tokenizer = byte_level(*find_split("gpt-2"));
   const auto [notes, files] = through({{"tokenizer.json", tokenizer.dump()}}, 8);

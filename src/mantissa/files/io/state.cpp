@@ -51,7 +51,7 @@ std::optional<std::int64_t> step_of(const fs::path& folder) {
 void check_file(const fs::path& folder, const nlohmann::json& listed) {
   const std::string name = listed.at("name").get<std::string>();
   const std::string checksum = listed.at("xxh64").get<std::string>();
-  const auto bytes = listed.at("bytes").get<std::uint64_t>();
+  const std::uint64_t bytes = listed.at("bytes").get_ref<const nlohmann::json::number_unsigned_t&>();
   if (fs::path(name).filename() != name)
     damaged(folder / kHeader, fmt::format("it lists {}", name_in_quotes(name)));
   const disk::File file = disk::File::open_to_read(folder / name);
