@@ -58,7 +58,7 @@ std::string needs_of(const api::ConfigTask& task, const Download& model, const D
   if (!source.command.empty() && !disk::exists(data)) return text + to_download("data", source);
   const bool missing = !glob && data != "kk" && !disk::exists(data);
   if (source.path.empty() || missing) {
-    const std::string_view absent = missing && !source.path.empty() ? " does not exist yet" : "";
+    const std::string_view absent = missing ? " does not exist yet; expected" : "";
     if (data != "kk") text += told("data", fmt::format("{}{}: {}", data, absent, task.needs));
   } else if (const std::string fault = api::data_fault(task, data); !fault.empty()) {
     text += told("data", fault);

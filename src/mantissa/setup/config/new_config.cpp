@@ -53,7 +53,7 @@ const ConfigTask& config_task(std::string_view name) {
   const auto found = std::ranges::find(tasks, name, &ConfigTask::name);
   if (found != tasks.end()) return *found;
   const std::vector<std::string> names = names_of(tasks, &ConfigTask::name);
-  throw ConfigError("init: unknown task {}{}; tasks: {}", in_quotes(name), did_you_mean(name, names),
+  throw ConfigError("init: unknown task {}{}. Tasks: {}", in_quotes(name), did_you_mean(name, names),
                     list_of(names));
 }
 
@@ -63,12 +63,11 @@ std::string new_config(const ConfigTask& task, const NewConfig& o) {
   about += '.';
   const std::string name = in_toml(o.name),
                     model = in_toml(o.model.empty() ? kUnknownModel : std::string_view(o.model)),
-                    source = in_toml(o.source.empty() ? task.source : std::string_view(o.source));
-  const Place values[] = {{"{about}", about},
-                          {"{precision}", kPrecisionSection},
-                          {"{name}", name},
-                          {"{model}", model},
-                          {"{source}", source}};
+                    source = in_toml(o.source.empty() ? task.source : std::string_view(o.source)),
+                    reward = in_toml(o.reward);
+  const Place values[] = {{"{about}", about},   {"{precision}", kPrecisionSection},
+                          {"{name}", name},     {"{model}", model},
+                          {"{source}", source}, {"{reward}", reward}};
   return filled(filled(std::string(kFirstLines) + std::string(task.text), config_pieces()), values);
 }
 

@@ -199,7 +199,7 @@ validation = 0.1              # held-out share of the prompts
 
 [rl]
 algorithm = "grpo"
-reward = "kk"                 # or exact, regex:PATTERN, program:COMMAND
+reward = "{reward}"                 # kk, exact, regex:PATTERN or program:COMMAND
 prompts_per_step = 8
 samples_per_prompt = 8
 max_new_tokens = 256
@@ -271,8 +271,7 @@ interval = 20                 # steps between states, from which --resume contin
 
 constexpr std::string_view kText = "files of text";
 constexpr std::string_view kPrompt =
-    "rows with a prompt and the fields that rl.reward reads; set rl.reward = \"exact\" for {\"prompt\": \"…\", "
-    "\"answer\": \"…\"}";
+    "rows with a prompt and the fields that rl.reward reads, such as {\"prompt\": \"…\", \"answer\": \"…\"}";
 
 constexpr std::array kTasks = {
     ConfigTask{"pretrain", "train a small new model on text", "train", Rows::text, kText, "kk", false,
