@@ -37,7 +37,7 @@ function check_header(room, header, number,   name, folder) {
     included[room, name] = 1
     if (library_target[name] != "" && !has_link(room, library_target[name]))
       fault(number, "room \"" room "\" does not link " name ". Fix: LINKS " library_target[name] " in CMakeLists.txt")
-  } else if (header ~ /^[^\/]+\// && folder !~ /^(mantissa|sys|asm|linux|netinet|arpa)\//) {
+  } else if (header ~ /^[^\/]+\// && folder !~ /^(mantissa|assets|sys|asm|linux|netinet|arpa)\//) {
     fault(number, "includes <" header "> of a library that is not in the list of tools/lint_libraries.awk")
   }
 }

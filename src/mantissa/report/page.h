@@ -27,10 +27,6 @@ struct Page {
 /// Returns the whole page.
 std::string to_html(const Page& page);
 
-/// Returns the style sheet and the script of every page.
-std::string page_style();
-std::string page_script();
-
 enum class Status { good, warning, bad, unknown };
 
 /// Returns the class of a status in the style sheet: "good", "warn", "bad", "unknown".

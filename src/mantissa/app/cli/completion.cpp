@@ -4,6 +4,7 @@
 #include <map>
 #include <vector>
 
+#include "assets/completion.h"
 #include "mantissa/app/api/mantissa.h"
 #include "mantissa/app/cli/completion_words.h"
 #include "mantissa/app/cli/help.h"
@@ -33,18 +34,7 @@ std::string bash_values(const Values& values) {
 
 std::string bash() {
   // Bash takes "=" and ":" as words of their own.
-  std::string text = R"(_mantissa_words() {
-  local found; mapfile -t found < <(compgen -W "$1" -- "$word"); COMPREPLY+=("${found[@]}")
-}
-_mantissa_open() { compopt -o nospace; _mantissa_words "$1"; }
-_mantissa_files() {
-  compopt -o filenames
-  local found; mapfile -t found < <(compgen "${1:--f}" -- "$word"); COMPREPLY+=("${found[@]}")
-}
-_mantissa() {
-  COMPREPLY=()
-  local word=${COMP_WORDS[COMP_CWORD]} before=${COMP_WORDS[COMP_CWORD-1]} at=$COMP_CWORD first=1
-)";
+  std::string text = std::string(assets::kBashFunctionsSh) + '\n';
   text += fmt::format("  local with_value=' {} '\n", joined(options_with_values()));
   text += R"(  while ((first < COMP_CWORD)) && [[ ${COMP_WORDS[first]} == -* ]]; do
     if [[ ${COMP_WORDS[first+1]} == = ]]; then ((first += 3))

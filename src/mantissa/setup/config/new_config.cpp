@@ -5,17 +5,12 @@
 #include <algorithm>
 #include <vector>
 
+#include "assets/init.h"
 #include "mantissa/core/base/error_text.h"
 #include "mantissa/core/base/words.h"
 
 namespace mantissa::config {
 namespace {
-
-constexpr std::string_view kFirstLines =
-    "# {about}\n# mantissa help KEY explains a key, such as optimizer.lr; mantissa help keys lists all.\n";
-constexpr std::string_view kPrecisionSection = R"([precision]
-policy = "bf16-mixed"         # mantissa doctor recommends one for this machine
-# rules = ["lm_head: compute=f32"]      another format for a part; mantissa explain shows what it changes)";
 
 /// Returns `text` for a string of TOML in double quotes.
 std::string in_toml(std::string_view text) {
@@ -60,15 +55,15 @@ const ConfigTask& config_task(std::string_view name) {
 std::string new_config(const ConfigTask& task, const NewConfig& o) {
   std::string about(task.summary);
   about.front() = static_cast<char>(about.front() - 'a' + 'A');
-  about += '.';
   const std::string name = in_toml(o.name),
                     model = in_toml(o.model.empty() ? kUnknownModel : std::string_view(o.model)),
                     source = in_toml(o.source.empty() ? task.source : std::string_view(o.source)),
                     reward = in_toml(o.reward);
-  const Place values[] = {{"{about}", about},   {"{precision}", kPrecisionSection},
+  const Place values[] = {{"{about}", about},   {"{precision}", assets::kPrecisionPartToml},
                           {"{name}", name},     {"{model}", model},
                           {"{source}", source}, {"{reward}", reward}};
-  return filled(filled(std::string(kFirstLines) + std::string(task.text), config_pieces()), values);
+  const std::string text = std::string(assets::kFirstPartToml) + '\n' + std::string(task.text) + '\n';
+  return filled(filled(text, config_pieces()), values);
 }
 
 }  // namespace mantissa::config
