@@ -52,7 +52,8 @@ void remove_directory(const std::filesystem::path& directory, std::span<const st
   std::set<std::string> listed;
   try {
     listed = owned_names(directory);
-  } catch (const FileError&) {  // a power loss may leave a list without its contents
+  } catch (const FileError& e) {  // a power loss may leave a list without its contents
+    if (dynamic_cast<const ReadError*>(&e) != nullptr) throw;
   }
   for (const std::filesystem::path& file : entries(directory)) {
     struct stat status {};
