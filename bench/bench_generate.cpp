@@ -87,7 +87,7 @@ void measure(const char* policy, std::int64_t streams, const kernels::Context& c
                                                  kPrompt + kNew, *device, streams);
   const plan::Program& program = *compiled;
   const auto weights = std::make_shared<runtime::WeightSet>(program, *device);
-  weights->initialise(1);
+  weights->initialize(1);
   rollout::interleave_weights(*weights, program);
   runtime::Session session(compiled, weights);
   std::vector<rollout::Request> requests;

@@ -127,7 +127,7 @@ void measure(const Model& shape, const std::string& policy, const Options& optio
   const plan::Program& program = *planned;
   const auto device = runtime::cpu(ctx);
   const auto weights = std::make_shared<runtime::WeightSet>(program, *device);
-  weights->initialise(1);
+  weights->initialize(1);
   runtime::Session session(planned, weights);
   const runtime::Batch batch = batch_of(shape);
   session.feed(batch);

@@ -53,9 +53,9 @@ endfunction()
 # A room is one folder of a wing, or a wing without others: one static library, called mantissa_<room>, that links only the rooms
 # it may use. ABOUT: its line in docs/architecture.md. QUICK: it
 # reads, decides and prints, and computes nothing in bulk. APART: its files are compiled for several instruction sets, so each
-# is compiled alone. APART_IN: the same for the files of a subfolder, which use the same local names.
+# is compiled alone. APART_IN: the same for the files of a subfolder, which use the same local names. ALONE: the same for files.
 function(mantissa_room path)
-  cmake_parse_arguments(ARG "QUICK;APART" "APART_IN;ABOUT" "USES;LINKS" ${ARGN})
+  cmake_parse_arguments(ARG "QUICK;APART" "APART_IN;ABOUT" "USES;LINKS;ALONE" ${ARGN})
   cmake_path(GET path FILENAME name)
   file(GLOB_RECURSE sources CONFIGURE_DEPENDS ${PROJECT_SOURCE_DIR}/src/mantissa/${path}/*.cpp)
   list(REMOVE_ITEM sources ${PROJECT_SOURCE_DIR}/src/mantissa/app/cli/main.cpp)
@@ -71,6 +71,8 @@ function(mantissa_room path)
       list(FILTER alone INCLUDE REGEX "/${ARG_APART_IN}/")
       set_source_files_properties(${alone} PROPERTIES SKIP_UNITY_BUILD_INCLUSION ON)
     endif()
+    list(TRANSFORM ARG_ALONE PREPEND ${PROJECT_SOURCE_DIR}/src/mantissa/${path}/)
+    set_source_files_properties(${ARG_ALONE} PROPERTIES SKIP_UNITY_BUILD_INCLUSION ON)
     if(ARG_QUICK)
       mantissa_compile_quickly(mantissa_${name})
       mantissa_precompile(mantissa_${name} quick_rooms)

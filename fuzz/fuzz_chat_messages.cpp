@@ -7,6 +7,7 @@
 #include "check.h"
 #include "mantissa/text/chat/template.h"
 #include "mantissa/text/chat/templates.h"
+#include "mutate.h"
 
 using namespace mantissa;
 
@@ -24,6 +25,8 @@ std::vector<chat::Template> templates() {
 }
 
 }  // namespace
+
+MANTISSA_MUTATES_BY(fuzz::mutate_json);
 
 extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
   static const std::vector<chat::Template> all = templates();

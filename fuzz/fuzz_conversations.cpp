@@ -1,8 +1,11 @@
 // A file of conversations as rows of bytes.
 #include "byte_rows.h"
 #include "check.h"
+#include "mutate.h"
 
 using namespace mantissa;
+
+MANTISSA_MUTATES_BY(fuzz::mutate_json_lines);
 
 extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
   const fuzz::ByteRows in(data, size);

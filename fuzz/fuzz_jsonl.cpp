@@ -4,8 +4,11 @@
 #include "check.h"
 #include "mantissa/text/rows/readers.h"
 #include "memory_file.h"
+#include "mutate.h"
 
 using namespace mantissa;
+
+MANTISSA_MUTATES_BY(fuzz::mutate_json_lines);
 
 extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
   constexpr std::int64_t kVocabulary = 256;

@@ -5,8 +5,11 @@
 #include "check.h"
 #include "mantissa/setup/data/pair_rows.h"
 #include "mantissa/text/rows/readers.h"
+#include "mutate.h"
 
 using namespace mantissa;
+
+MANTISSA_MUTATES_BY(fuzz::mutate_json_lines);
 
 extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
   const fuzz::ByteRows in(data, size);

@@ -6,8 +6,11 @@
 #include "mantissa/files/io/pth/state_dict.h"
 #include "mantissa/files/io/pth/torch_file.h"
 #include "memory_file.h"
+#include "mutate.h"
 
 using namespace mantissa;
+
+MANTISSA_MUTATES_BY(fuzz::mutate_pth);
 
 extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
   constexpr std::uint64_t kSmall = 1 << 16;

@@ -4,8 +4,11 @@
 #include "check.h"
 #include "mantissa/files/io/safetensors.h"
 #include "memory_file.h"
+#include "mutate.h"
 
 using namespace mantissa;
+
+MANTISSA_MUTATES_BY(fuzz::mutate_safetensors);
 
 extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
   constexpr std::uint64_t kSmall = 1 << 16;

@@ -3,9 +3,12 @@
 
 #include "mantissa/text/tokenizer/kinds.h"
 #include "memory_file.h"
+#include "mutate.h"
 #include "streams.h"
 
 using namespace mantissa;
+
+MANTISSA_MUTATES_BY(fuzz::mutate_json);
 
 extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
   const fuzz::MemoryFile file(data, size);

@@ -5,8 +5,11 @@
 #include "mantissa/text/rows/readers.h"
 #include "mantissa/text/rows/shard_header.h"
 #include "memory_file.h"
+#include "mutate.h"
 
 using namespace mantissa;
+
+MANTISSA_MUTATES_BY(fuzz::mutate_tokens);
 
 extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
   const fuzz::MemoryFile file(data, size);

@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Measures common claims about training precision and writes docs/claims.md.
 
-    claims.py [--mantissa build/mantissa] [--rounds 3] [--steps 12] [--out docs/claims.md]
+    claims.py --machine NAME [--mantissa build/mantissa] [--rounds 3] [--steps 12] [--out docs/claims.md]
 
 Trains a Llama of 24M on random ids under each policy in turn, `rounds` times. Speeds are medians over steps. Memory is the run's own
 measurement. Times of accelerators are the plan's predictions from stated throughputs.
@@ -14,6 +14,7 @@ import statistics
 import struct
 import subprocess
 import tempfile
+from datetime import date
 
 SHAPE = dict(hidden_size=512, intermediate_size=1376, num_hidden_layers=6, num_attention_heads=8, num_key_value_heads=8,
              vocab_size=4096, max_position_embeddings=256)
@@ -136,7 +137,7 @@ def page(results, args):
     return f"""# Claims about precision, measured
 
 Written by `tools/claims.py`: a Llama of 24M (hidden size {SHAPE['hidden_size']}, {SHAPE['num_hidden_layers']} layers, vocabulary {SHAPE['vocab_size']}), {BATCH} × {LENGTH} tokens
-per step, AdamW, under {size} policies in turn, {args.rounds} run{'s' * (args.rounds > 1)} of {args.steps} steps each, on a CPU that computes in f32. The speeds show the
+per step, AdamW, under {size} policies in turn, {args.rounds} run{'s' * (args.rounds > 1)} of {args.steps} steps each, on {date.today():%d %B %Y} on {args.machine}. The speeds show the
 cost of formats that are converted or simulated. The last table shows the gain on accelerators; it is predicted, not
 measured.
 
@@ -181,6 +182,7 @@ def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     root = pathlib.Path(__file__).parent.parent
     parser.add_argument("--mantissa", default=str(root / "build/mantissa"))
+    parser.add_argument("--machine", required=True, help="what the page calls it: 2 cores of a Zen 5")
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--steps", type=int, default=12)
     parser.add_argument("--out", default=str(root / "docs/claims.md"))

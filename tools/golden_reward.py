@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Writes tests/text/reward/golden/kk.jsonl.gz: randomised responses to Knights-and-Knaves puzzles and their rewards.
+"""Writes tests/text/reward/golden/kk.jsonl.gz: randomized responses to Knights-and-Knaves puzzles and their rewards.
 
 The rule is written anew here from docs/data.md ("How an answer is scored"), with Python's regular expressions. Each line is
 {"response", "solution_text_format", "format", "answer"}. Responses are right, wrong or broken in one or several ways: tags

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Golden values of the row kernels from PyTorch, as C++ initialisers for tests/kernels/{norm_golden,rope,update}_test.cpp.
+"""Golden values of the row kernels from PyTorch, as C++ initializers for tests/kernels/{norm_golden,rope,update}_test.cpp.
 
 usage: golden_rows.py [--only rope|rmsnorm|layernorm|adamw]      --only prints one of the groups
 

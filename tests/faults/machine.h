@@ -31,11 +31,12 @@ struct Fault {
   std::int64_t at = 0;     // 0: the calls are only counted
   std::string does = "EIO";
   bool lasting = false;
-  std::int64_t disk = -1;   // bytes that can be written; -1: any number
-  int pause = 100;          // milliseconds
-  std::string under = {};   // only calls on this file or folder of `work`; empty: all of it
-  fs::path journal = {};    // file that receives the journal; empty: none
-  std::string limits = {};  // a command that starts the program, such as `prlimit --nofile=20`
+  std::int64_t disk = -1;      // bytes that can be written; -1: any number
+  bool plain_renames = false;  // the file system cannot exchange two names
+  int pause = 100;             // milliseconds
+  std::string under = {};      // only calls on this file or folder of `work`; empty: all of it
+  fs::path journal = {};       // file that receives the journal; empty: none
+  std::string limits = {};     // a command that starts the program, such as `prlimit --nofile=20`
 };
 
 /// How the program ended.
@@ -125,6 +126,7 @@ class Machine : FoldersInMemory {
       variables += fmt::format(" MANTISSA_FAULT_CALLS={} MANTISSA_FAULT_AT={} MANTISSA_FAULT_DOES={}",
                                fault.calls, fault.at, fault.does);
     if (fault.does == "pause") variables += fmt::format(" MANTISSA_FAULT_PAUSE={}", fault.pause);
+    if (fault.plain_renames) variables += " MANTISSA_FAULT_PLAIN_RENAMES=1";
     if (fault.lasting) variables += " MANTISSA_FAULT_LASTING=1";
     if (fault.disk >= 0) variables += fmt::format(" MANTISSA_FAULT_DISK={}", fault.disk);
     if (!fault.journal.empty()) variables += " MANTISSA_FAULT_JOURNAL=" + fault.journal.string();

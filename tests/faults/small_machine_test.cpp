@@ -69,6 +69,21 @@ TEST_P(SlowSmallMachine, GivesOneMessageAndLosesNothingForLong) {
 INSTANTIATE_TEST_SUITE_P(Slow, SlowSmallMachine, ::testing::Range<std::size_t>(0, std::size(kLittles)),
                          little_name);
 
+// Destructors allocate too.
+TEST(ExhaustedMemory, FromAnAllocationOnIsOneMessage) {
+  for (const char* name : {"convert_overwrite", "data_shard"}) {
+    Prepared prepared(command_named(name));
+    ASSERT_NO_FATAL_FAILURE(prepared.prepare());
+    constexpr std::int64_t kPoints = 12;
+    const std::int64_t calls = prepared.counts().calls[static_cast<std::size_t>(Group::memory)];
+    Fault fault{.calls = "memory", .does = "ENOMEM", .lasting = true};
+    for (std::int64_t i = 0; i < kPoints; ++i) {
+      fault.at = 1 + calls * i / kPoints;
+      EXPECT_EQ(run_with(prepared, fault), "") << name;
+    }
+  }
+}
+
 /// A file system of the kernel that is full, of bytes or of inodes; it needs the rights of root.
 class FullDisk : public ::testing::TestWithParam<const char*> {
  protected:

@@ -41,7 +41,7 @@ inline std::vector<Fault> variants(Group group) {
     case Group::lock:
       return {one("EIO"), one("EINTR"), one("ENOMEM")};
     case Group::memory:
-      return {one("ENOMEM")};
+      return {one("ENOMEM"), one("ENOMEM", true)};
     case Group::thread:
       return {one("EAGAIN"), one("EAGAIN", true)};
     default:

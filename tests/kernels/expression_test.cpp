@@ -156,7 +156,7 @@ TEST_P(Fusion, ChangesNoBit) {
                                   {Wire::From::output, 0, f.middle}};
     const auto fused = fuse(producer, wires, consumer, {true, false}, f.arithmetic());
     ASSERT_TRUE(fused.has_value());
-    SCOPED_TRACE("seed " + std::to_string(seed) + ": " + fused->str());
+    SCOPED_TRACE("seed " + std::to_string(seed) + ": " + reference::text_of(*fused));
     EXPECT_EQ(fused->inputs, 3);
     EXPECT_EQ(fused->outputs, 3);
     pointwise(ctx, *fused, kRows, kWidth, std::array{input(in[0]), input(in[1]), input(in[2])},
@@ -189,7 +189,7 @@ TEST(Fuse, ShowsTheRoundingBetweenTheParts) {
   const std::vector<Wire> wires{{Wire::From::own}, {Wire::From::output, 0, Scalar::bf16}};
   const auto fused = fuse(swiglu(), wires, residual.build(), {false}, Scalar::f32);
   ASSERT_TRUE(fused.has_value());
-  EXPECT_EQ(fused->str(), "out0 = in2 + round<bf16>(in0 * sigmoid(in0) * in1)");
+  EXPECT_EQ(reference::text_of(*fused), "out0 = in2 + round<bf16>(in0 * sigmoid(in0) * in1)");
 }
 
 TEST(Fuse, FailsBeyondTheLimits) {

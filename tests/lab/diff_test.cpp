@@ -92,6 +92,19 @@ TEST_F(Traces, NamesOfOpsAreSplitAtTheOp) {
   EXPECT_EQ(split("value.x"), "x ");
 }
 
+TEST_F(Traces, OpsAndTheirResultsAreFoundByName) {
+  const TracedOp query = traced_op("value.model.layers.0.self_attn.attention.grad.q");
+  ASSERT_NE(query.def, nullptr);
+  EXPECT_EQ(query.def->id, "attention.grad");
+  EXPECT_EQ(query.result, "q");
+  const TracedOp out = traced_op("value.model.layers.0.self_attn.attention");
+  ASSERT_NE(out.def, nullptr);
+  EXPECT_EQ(out.def->id, "attention");
+  EXPECT_EQ(out.result, "");
+  EXPECT_EQ(traced_op("value.model.layers.0.k_proj.unknown").def, nullptr);
+  EXPECT_EQ(traced_op("logits").def, nullptr);
+}
+
 TEST_F(Traces, ControlCharactersInNamesAreNotPrinted) {
   const Diff found = compare({{"value.a\nb.\x1b[2J", {1}}}, {{"value.a\nb.\x1b[2J", {2}}});
   EXPECT_EQ(

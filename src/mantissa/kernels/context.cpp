@@ -1,11 +1,10 @@
 #include "mantissa/kernels/context.h"
 
-#include <fmt/format.h>
 #include <hwy/highway.h>
 
 #include <vector>
 
-#include "mantissa/core/base/error.h"
+#include "mantissa/core/base/error_text.h"
 #include "mantissa/core/base/words.h"
 #include "mantissa/kernels/cpu/bf16_pairs.h"
 #include "mantissa/kernels/cpu/tiles/amx_tiles.h"
@@ -83,14 +82,13 @@ Simd parse_simd(std::string_view text) {
     if (!is_supported(simd)) {
       const std::string_view model =
           simd == Simd::amx ? ". amx-model runs the same kernels on a slow model of its tiles" : "";
-      throw ConfigError(
-          fmt::format("--simd {}: this processor does not support it; the best set here is {}{}", text,
-                      name(best_simd()), model));
+      throw ConfigError("--simd {}: this processor does not support it; the best set here is {}{}", text,
+                        name(best_simd()), model);
     }
     return simd;
   }
-  throw ConfigError(fmt::format("--simd {}: unknown instruction set{} (sets: {})", in_quotes(text),
-                                did_you_mean(text, names), list_of(names)));
+  throw ConfigError("--simd {}: unknown instruction set{} (sets: {})", in_quotes(text),
+                    did_you_mean(text, names), list_of(names));
 }
 
 std::size_t dispatch_index(Simd simd) {

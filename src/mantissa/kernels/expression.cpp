@@ -1,13 +1,11 @@
 #include "mantissa/kernels/expression.h"
 
-#include <fmt/format.h>
-
 #include <algorithm>
 #include <array>
 #include <bit>
 #include <cassert>
 
-#include "mantissa/core/base/error.h"
+#include "mantissa/core/base/error_text.h"
 
 namespace mantissa::kernels {
 
@@ -208,10 +206,10 @@ std::optional<Expression> ExpressionBuilder::try_build() const {
 Expression ExpressionBuilder::build() const {
   std::optional<Expression> e = try_build();
   if (!e) {
-    throw ResourceError(fmt::format(
+    throw ResourceError(
         "expression: it needs more than 16 registers, {} inputs or 4 outputs. Fix: split it into several "
         "programs",
-        max_inputs_));
+        max_inputs_);
   }
   return *std::move(e);
 }

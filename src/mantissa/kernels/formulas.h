@@ -2,7 +2,9 @@
 // bits, at a quarter to a half of the speed.
 #pragma once
 
+#include <array>
 #include <cstdint>
+#include <string_view>
 
 #include "mantissa/kernels/sweep.h"
 

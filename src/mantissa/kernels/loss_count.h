@@ -6,6 +6,7 @@
 #include <cstdint>
 #include <optional>
 
+#include "mantissa/core/tensor/storage.h"
 #include "mantissa/kernels/context.h"
 #include "mantissa/kernels/sweep.h"
 

@@ -1,6 +1,7 @@
 // RMSNorm. Zhang and Sennrich, Root Mean Square Layer Normalization (2019), as transformers computes it.
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
 
 #include "mantissa/core/tensor/extent.h"
@@ -14,7 +15,7 @@ namespace mantissa::kernels {
 /// f64). Sums over channels use 16 virtual lanes, an FMA chain in each. With `statistics` below the
 /// arithmetic the mean and rstd round to it.
 ///
-/// With several `groups`, as in the norms of queries and keys, each head of a token is normalised separately:
+/// With several `groups`, as in the norms of queries and keys, each head of a token is normalized separately:
 /// x, y: [tokens, groups · channels]; rstd: [tokens, groups]; all heads share the gain. With a `gain_offset`
 /// the gain is gain_offset + gain, computed in f32 (f64); Gemma uses 1.
 struct RmsNorm {

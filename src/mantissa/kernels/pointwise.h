@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "mantissa/core/numeric/format.h"
+#include "mantissa/core/tensor/storage.h"
 #include "mantissa/kernels/context.h"
 
 namespace mantissa::kernels {

@@ -2,6 +2,7 @@
 // computed on this machine.
 #pragma once
 
+#include <span>
 #include <string>
 #include <string_view>
 #include <vector>

@@ -6,6 +6,7 @@
 #include <cstdint>
 #include <span>
 
+#include "mantissa/core/tensor/storage.h"
 #include "mantissa/kernels/pointwise.h"
 
 namespace mantissa::kernels {

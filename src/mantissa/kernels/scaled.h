@@ -1,6 +1,7 @@
 // Conversion of tensors to formats with scales (core/numeric/scaled.h).
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
 #include <optional>
 #include <span>

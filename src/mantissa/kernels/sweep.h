@@ -8,6 +8,7 @@
 #include <span>
 
 #include "mantissa/core/numeric/philox.h"
+#include "mantissa/core/tensor/storage.h"
 #include "mantissa/kernels/pointwise.h"
 
 namespace mantissa::kernels {

@@ -1,12 +1,10 @@
 #include "mantissa/kernels/thread_pool.h"
 
-#include <fmt/format.h>
-
 #include <algorithm>
 #include <chrono>
 #include <system_error>
 
-#include "mantissa/core/base/error.h"
+#include "mantissa/core/base/error_text.h"
 #include "mantissa/kernels/context.h"
 
 namespace mantissa::kernels {
@@ -36,8 +34,8 @@ ThreadPool::ThreadPool(int threads) {
     loop_.fetch_add(1);
     loop_.notify_all();
     for (std::thread& w : workers_) w.join();
-    throw ResourceError(fmt::format("threads: the system started {} of {} ({}). Fix: a smaller --threads",
-                                    started + 1, threads, e.what()));
+    throw ResourceError("threads: the system started {} of {} ({}). Fix: a smaller --threads", started + 1,
+                        threads, e.what());
   }
 }
 

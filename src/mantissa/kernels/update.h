@@ -4,6 +4,7 @@
 
 #include <cstdint>
 
+#include "mantissa/core/tensor/storage.h"
 #include "mantissa/kernels/context.h"
 
 namespace mantissa::kernels {

@@ -4,7 +4,7 @@
 
 #include <utility>
 
-#include "mantissa/core/base/error.h"
+#include "mantissa/core/base/error_text.h"
 #include "mantissa/core/disk/look.h"
 #include "mantissa/files/io/json.h"
 
@@ -25,9 +25,8 @@ std::optional<StepLine> StepLines::next() {
   for (ahead_ = read(); ahead_ && ahead_->step == current->step; ahead_ = read())
     current->metrics.update(ahead_->metrics);
   if (ahead_ && ahead_->step < current->step) {
-    throw FileError(
-        fmt::format("{}:{}: expected a step after {}, got {}. Fix: give the file as the run wrote it",
-                    lines_.path().string(), lines_.number(), current->step, ahead_->step));
+    throw FileError("{}:{}: expected a step after {}, got {}. Fix: give the file as the run wrote it",
+                    lines_.path().string(), lines_.number(), current->step, ahead_->step);
   }
   return current;
 }
@@ -40,7 +39,7 @@ std::optional<StepLine> StepLines::read() {
     nlohmann::json metrics = io::parse_json(line, where);
     const auto step = metrics.is_object() ? metrics.find("step") : metrics.end();
     if (step == metrics.end() || !step->is_number_integer())
-      throw FileError(fmt::format("{}: is not a metrics line: it has no whole number \"step\"", where));
+      throw FileError("{}: is not a metrics line: it has no whole number \"step\"", where);
     return StepLine{step->get<std::int64_t>(), std::move(metrics)};
   } catch (const FileError&) {
     if (lines_.is_complete()) throw;

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <set>
 
 #include "mantissa/report/html.h"
 #include "mantissa/report/number_text.h"

@@ -6,7 +6,7 @@
 #include <nlohmann/json.hpp>
 
 #include "mantissa/core/base/counted.h"
-#include "mantissa/core/base/error.h"
+#include "mantissa/core/base/error_text.h"
 #include "mantissa/core/disk/atomic.h"
 #include "mantissa/core/disk/lines.h"
 #include "mantissa/report/json_number.h"
@@ -53,8 +53,8 @@ Kept kept_of(const std::filesystem::path& path, std::int64_t last_step) {
       continue;
     }
     if (!read) {
-      throw FileError(fmt::format("{}: line {} is not a metrics line; remove it to resume", path.string(),
-                                  lines.number()));
+      throw FileError("{}: line {} is not a metrics line; remove it to resume", path.string(),
+                      lines.number());
     }
     kept.bytes = bytes;  // damaged lines at the end are cut
     kept.damaged = damaged;
@@ -130,17 +130,16 @@ std::vector<bool> read_skipped(const std::filesystem::path& path) {
     const nlohmann::json json = nlohmann::json::parse(line, nullptr, false);
     const std::optional<Line> read = read_line(line);
     if (!read || (!read->validation && !(json.contains("skipped") && json["skipped"].is_boolean())))
-      throw FileError(fmt::format("{}: line {} is not a metrics line", path.string(), lines.number()));
+      throw FileError("{}: line {} is not a metrics line", path.string(), lines.number());
     if (read->validation) continue;
     skipped.push_back(json["skipped"].get<bool>());
     if (read->step != static_cast<std::int64_t>(skipped.size())) {
       throw FileError(
-          fmt::format("{}: line {} is step {}, but step {} was expected; a replay needs every step "
-                      "(log.interval = 1)",
-                      path.string(), lines.number(), read->step, skipped.size()));
+          "{}: line {} is step {}, but step {} was expected; a replay needs every step (log.interval = 1)",
+          path.string(), lines.number(), read->step, skipped.size());
     }
   }
-  if (skipped.empty()) throw FileError(fmt::format("{}: contains no steps", path.string()));
+  if (skipped.empty()) throw FileError("{}: contains no steps", path.string());
   return skipped;
 }
 

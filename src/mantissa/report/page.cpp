@@ -2,6 +2,8 @@
 
 #include <fmt/format.h>
 
+#include "assets/report.h"
+
 namespace mantissa::report {
 
 const char* class_of(Status status) {
@@ -66,9 +68,9 @@ std::string to_html(const Page& page) {
       "\n{summary}</header>\n<nav aria-label=\"Sections\">{nav}</nav>\n<main>\n{body}</main>\n"
       "<div id=\"tip\" hidden=\"hidden\"></div>\n<script>{script}</script>\n</body>\n</html>\n",
       fmt::arg("title", escaped(page.title)), fmt::arg("kind", escaped(page.kind)),
-      fmt::arg("style", page_style()), fmt::arg("subtitle", escaped(page.subtitle)),
+      fmt::arg("style", assets::kPageCss), fmt::arg("subtitle", escaped(page.subtitle)),
       fmt::arg("summary", page.summary), fmt::arg("nav", nav), fmt::arg("body", body),
-      fmt::arg("script", page_script()));
+      fmt::arg("script", assets::kPageJs));
 }
 
 }  // namespace mantissa::report

@@ -9,11 +9,11 @@
 namespace mantissa::report {
 
 struct Section {
-  std::string id;       // of the link
-  std::string link;     // its short text
-  std::string heading;  // text
-  std::string intro;    // text of one or two sentences, or ""
-  std::string body;     // HTML
+  std::string id;         // of the link
+  std::string link;       // its short text
+  std::string heading;    // text
+  std::string intro;      // text of one or two sentences, or ""
+  std::string body = {};  // HTML
 };
 
 struct Page {
@@ -26,10 +26,6 @@ struct Page {
 
 /// Returns the whole page.
 std::string to_html(const Page& page);
-
-/// Returns the style sheet and the script of every page.
-std::string page_style();
-std::string page_script();
 
 enum class Status { good, warning, bad, unknown };
 

@@ -141,20 +141,25 @@ double now() {
   return std::chrono::duration<double>(std::chrono::system_clock::now().time_since_epoch()).count();
 }
 
+constexpr std::string_view kEvents = "events.out.tfevents.";
+
+}  // namespace
+
 // TensorBoard reads the files of a directory in the order of their names, which must be the order of time.
-disk::AppendFile new_event_file(const std::filesystem::path& directory) {
+std::string new_event_file(const std::filesystem::path& directory) {
   std::array<char, 256> host{};
   if (::gethostname(host.data(), host.size() - 1) != 0 || host[0] == '\0')
     std::strcpy(host.data(), "localhost");
-  const std::string stem =
-      fmt::format("events.out.tfevents.{:010}.{}", static_cast<std::int64_t>(now()), host.data());
+  const std::string stem = fmt::format("{}{:010}.{}", kEvents, static_cast<std::int64_t>(now()), host.data());
   for (int number = 0;; ++number) {
-    const std::filesystem::path path = directory / fmt::format("{}.{}", stem, number);
-    if (!disk::exists(path)) return disk::AppendFile(path, disk::AppendFile::Open::must_be_new);
+    std::string name = fmt::format("{}.{}", stem, number);
+    if (!disk::has_name(directory / name)) return name;
   }
 }
 
-}  // namespace
+bool is_event_file(std::string_view name) {
+  return name.starts_with(kEvents);
+}
 
 std::uint32_t crc32c(std::string_view bytes) {
   std::uint32_t crc = ~0U;
@@ -200,8 +205,10 @@ std::string histogram_event(double wall_time, std::int64_t step,
   return out;
 }
 
-TensorBoardWriter::TensorBoardWriter(const std::filesystem::path& directory, std::int64_t resumed_step)
-    : file_(new_event_file(directory)) {
+TensorBoardWriter::TensorBoardWriter(const std::filesystem::path& directory, std::int64_t resumed_step,
+                                     const std::string& name)
+    : file_(directory / (name.empty() ? new_event_file(directory) : name),
+            disk::AppendFile::Open::must_be_new) {
   std::string version = begin_event(now(), 0);
   put_bytes(version, event::kFileVersion, "brain.Event:2");
   std::string log, start = begin_event(now(), resumed_step + 1);

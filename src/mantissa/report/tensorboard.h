@@ -36,11 +36,19 @@ using TaggedDistribution = std::pair<std::string, const Distribution*>;
 std::string histogram_event(double wall_time, std::int64_t step,
                             std::span<const TaggedDistribution> histograms);
 
+/// Returns a name for a new event file in `directory`.
+std::string new_event_file(const std::filesystem::path& directory);
+
+/// Returns true for names that new_event_file() gives.
+bool is_event_file(std::string_view name);
+
 class TensorBoardWriter {
  public:
-  /// Starts a new event file in `directory`. Its first records make TensorBoard discard steps after
-  /// `resumed_step` from earlier files of the directory. Throws FileError or ResourceError if that fails.
-  explicit TensorBoardWriter(const std::filesystem::path& directory, std::int64_t resumed_step = 0);
+  /// Starts the event file `name` in `directory`, which is new; "": new_event_file(). Its first records make
+  /// TensorBoard discard steps after `resumed_step` from earlier files of the directory. Throws FileError or
+  /// ResourceError if that fails.
+  explicit TensorBoardWriter(const std::filesystem::path& directory, std::int64_t resumed_step = 0,
+                             const std::string& name = "");
 
   /// Writes loss, grad_norm, lr, tokens_per_second, loss_scale if there is one, the metrics of the objective,
   /// and `health` (report/health.h).

@@ -58,6 +58,20 @@ TEST(ChatCommand, ShowsThePromptThatTheTemplateRenders) {
   EXPECT_FALSE(nlohmann::json::parse(talk(folder, "one\n", "--json").out).contains("prompt"));
 }
 
+TEST(ChatCommand, QuitAndExitEndTheConversation) {
+  const TemporaryFolder folder;
+  ASSERT_EQ(train_tiny(folder, 3, "32-true").code, 0);
+  for (const char* word : {"/quit", "/exit"}) {
+    const Result r = talk(folder, std::string("/save a.json\n") + word + "\n/save b.json\n");
+    EXPECT_EQ(r.code, 0) << r.err;
+    EXPECT_TRUE(std::filesystem::exists(folder / "a.json"));
+    EXPECT_FALSE(std::filesystem::exists(folder / "b.json")) << word;
+    std::filesystem::remove(folder / "a.json");
+  }
+  const Result help = talk(folder, "/help\n");
+  EXPECT_TRUE(has(help.err, "/quit, /exit")) << help.err;
+}
+
 TEST(ChatCommand, ErrorsOfAPipeEndTheCommand) {
   const TemporaryFolder folder;
   ASSERT_EQ(train_tiny(folder, 3, "32-true").code, 0);
@@ -68,6 +82,7 @@ TEST(ChatCommand, ErrorsOfAPipeEndTheCommand) {
   const Result none = mantissa(folder, "chat r < /dev/null");
   EXPECT_EQ(none.code, 2);
   EXPECT_TRUE(has(none.err, "no chat template")) << none.err;
+  EXPECT_TRUE(has(none.err, "--template: chatml") && has(none.err, "mantissa generate")) << none.err;
 }
 
 }  // namespace

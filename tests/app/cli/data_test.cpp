@@ -78,7 +78,7 @@ TEST_F(DataCommands, ShardsAreWrittenDescribedAndTrainedOn) {
   EXPECT_EQ(mantissa(folder, "train run.toml --out b --quiet" + set + "'s/shard-*.bin'").code, 0);
   EXPECT_EQ(json::parse(read_all(folder / "a/summary.json"))["weights_xxh64"],
             json::parse(read_all(folder / "b/summary.json"))["weights_xxh64"]);
-  expect_refused("data shard a.jsonl --tokenizer byte --out s", "add --overwrite");
+  expect_refused("data shard a.jsonl --tokenizer byte --out s", "replace it with --overwrite");
   expect_refused("data shard a.jsonl --out t", "requires --tokenizer");
   expect_refused("data shard a.jsonl --tokenizer byte", "requires --out");
   expect_refused("data inspect run.toml --packing", "a config has its own data");

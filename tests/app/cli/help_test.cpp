@@ -151,7 +151,8 @@ TEST(Help, IsRequestedInSeveralWays) {
   for (const char* arguments : {"help data kk", "data kk --help"})
     EXPECT_EQ(mantissa::testing::mantissa(folder, arguments).out, help(*find_command("data kk")))
         << arguments;
-  for (const char* arguments : {"help data", "data --help", "data -h", "--help data"})
+  for (const char* arguments :
+       {"help data", "data", "--color never data", "data --help", "data -h", "--help data"})
     EXPECT_EQ(mantissa::testing::mantissa(folder, arguments).out, help_on_group("data")) << arguments;
   EXPECT_EQ(mantissa::testing::mantissa(folder, "help optimizer.lr").out, *help_on_key("optimizer.lr"));
   const Result no_key = mantissa::testing::mantissa(folder, "help optimizer.lrr");
@@ -365,6 +366,12 @@ TEST(Hints, NameTheRightSpelling) {
       {"version --color=purple", "--color: expected one of auto, always, never, got \"purple\""},
       {"help --color nver", "got \"nver\"; did you mean \"never\"?"},
       {"train run.toml --simd avx5", "got \"avx5\"; did you mean \"avx2\"?"},
+      {"train a.toml run.steps=3",
+       "train: unexpected argument \"run.steps=3\"; did you mean --set run.steps=3?"},
+      {"explain a.toml run.steps 3",
+       "explain: unexpected argument \"run.steps\"; did you mean --set run.steps=…?"},
+      {"train run.steps=3", "train: unexpected argument \"run.steps=3\"; did you mean --set run.steps=3?"},
+      {"train a.toml b.toml", "train: unexpected argument \"b.toml\"; see mantissa train --help"},
       {"data kkk", "data: expected one of kk, inspect, shard, got \"kkk\"; did you mean \"kk\"?"},
       {"tokenizer encod", "got \"encod\"; did you mean \"encode\"?"},
       {"completion zhs", "completion: expected one of bash, zsh, fish, got \"zhs\"; did you mean \"zsh\"?"},
@@ -419,7 +426,7 @@ TEST(Hints, NameTheRightSpelling) {
       {"explain loop.toml", "loop.toml: cannot be read: Too many levels of symbolic links;"},
       {"train nowhere.toml", "nowhere.toml: there is no such file; check the path"},
       {"evaluate r", "did you mean eval?"},
-      {"data", "kk"}};
+      {"train a.toml lr=1e-3", "did you mean --set optimizer.lr=1e-3?"}};
   const TemporaryFolder folder;
   write(folder / "run.toml", tiny_config(2, "32-true"));
   write(folder / "a", "x");

@@ -55,7 +55,7 @@ TEST_P(Init, ConfigIsExplainedWithWhatItsMessageAsksFor) {
     std::string rows;
     for (int i = 0; i < 200; ++i)
       rows += json::parse(data.substr(at + std::string(": rows such as ").size())).dump() + "\n";
-    write(folder_ / data.substr(0, at), rows);
+    write(folder_ / data.substr(0, data.find(' ')), rows);
   } else if (has(data, "*.txt: files of text")) {
     write(folder_ / "a.txt", std::string(std::size_t{1} << 16, 'a'));
   } else {
@@ -107,6 +107,9 @@ TEST(InitTasks, FillInModelAndDataRelativeToTheFile) {
   const json out = json::parse(mantissa(folder, "init rl --json").out);
   EXPECT_EQ(out["file"], "rl.toml");
   EXPECT_TRUE(has(out["next"][1].get<std::string>(), " rl rl.toml"));
+  std::filesystem::remove(folder / "rl.toml");
+  const std::string puzzles = line_of(mantissa(folder, "init rl").out, "data    ");
+  EXPECT_TRUE(has(puzzles, "generated puzzles; --data FILES for your own prompts")) << puzzles;
 }
 
 TEST(InitTasks, SayWhatADataFileHasAndWhatTheTaskNeeds) {
@@ -118,6 +121,7 @@ TEST(InitTasks, SayWhatADataFileHasAndWhatTheTaskNeeds) {
       "\n{\"messages\": [{\"role\": \"user\", \"content\": \"a\"}, {\"role\": \"assistant\", \"content\": \"b\"}]}\n");
   write(folder / "pairs.jsonl", "{\"prompt\": \"a\", \"chosen\": \"b\", \"rejected\": \"c\"}\n");
   write(folder / "questions.jsonl", "{\"prompt\": \"a\"}\n");
+  write(folder / "answers.jsonl", "{\"prompt\": \"a\", \"answer\": \"b\"}\n");
   write(folder / "empty.jsonl", "");
   ASSERT_EQ(mantissa(folder, "data kk --out kk.jsonl").code, 0);
   const auto data_line = [&](const std::string& task, const std::string& file) {
@@ -135,9 +139,11 @@ TEST(InitTasks, SayWhatADataFileHasAndWhatTheTaskNeeds) {
       {"dpo", "talk.jsonl", "talk.jsonl:2: no \"chosen\"",
        "; dpo needs rows such as {\"prompt\": \"…\", \"chosen\""},
       {"reward", "empty.jsonl", "empty.jsonl: empty", "; reward needs rows such as {\"prompt\""},
-      {"rl", "questions.jsonl", "questions.jsonl:1: no \"solution_text_format\"",
-       "set rl.reward = \"exact\" for {\"prompt\""},
+      {"rl", "questions.jsonl", "questions.jsonl:1: no ", "; rl needs rows with a prompt"},
+      {"dpo", "kk", "generated rows have one answer each", "; dpo needs rows such as {\"prompt\""},
       {"pretrain", "talk.jsonl", "talk.jsonl:2: no string field \"text\"", "; pretrain needs files of text"},
+      {"lora", "later.jsonl", "later.jsonl does not exist yet; expected: ", "rows such as {\"messages\""},
+      {"pretrain", "later.txt", "later.txt does not exist yet; expected: ", "files of text"},
       {"lora", "'*.csv'", "no file matches \"*.csv\"", "; lora needs rows such as"}};
   for (const auto& [task, file, there, needed] : faults) {
     const std::string line = data_line(task, file);
@@ -145,8 +151,13 @@ TEST(InitTasks, SayWhatADataFileHasAndWhatTheTaskNeeds) {
   }
   for (const auto& [task, file] :
        {std::pair{"pretrain", "a.txt"}, std::pair{"pretrain", "text.jsonl"}, std::pair{"lora", "talk.jsonl"},
-        std::pair{"dpo", "pairs.jsonl"}, std::pair{"rl", "kk.jsonl"}})
+        std::pair{"dpo", "pairs.jsonl"}, std::pair{"rl", "kk.jsonl"}, std::pair{"rl", "answers.jsonl"}})
     EXPECT_EQ(data_line(task, file), "") << task << " " << file;
+  for (const auto& [file, rule] : {std::pair{"kk.jsonl", "kk"}, std::pair{"answers.jsonl", "exact"}}) {
+    ASSERT_EQ(mantissa(folder, std::string("init rl --out c.toml --data ") + file).code, 0);
+    EXPECT_TRUE(has(read_all(folder / "c.toml"), fmt::format("\nreward = \"{}\" ", rule))) << file;
+    std::filesystem::remove(folder / "c.toml");
+  }
 }
 
 TEST(InitTasks, GiveTheCommandThatDownloads) {

@@ -65,7 +65,7 @@ TEST_F(TokenizerCommand, WithAWrongFileIdOrOptionIsOneMessageAndExitCodeTwo) {
   write(folder / "damaged.json", "{");
   write(folder / "object.json", "{\"id\": 1}");
   const std::pair<const char*, const char*> cases[] = {
-      {"tokenizer", "encode, decode, info, train"},
+      {"tokenizer decoed", "encode, decode, info, train"},
       {"tokenizer decode t --ids-file ids", "999"},
       {"tokenizer decode t --ids-file words", "words: entry 1 is \"two\""},
       {"tokenizer decode t --ids-file minus.json", "entry 1 is \"-2\""},

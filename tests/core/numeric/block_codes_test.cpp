@@ -12,6 +12,7 @@
 #include <vector>
 
 #include "core/numeric/round_block.h"
+#include "core/numeric/row_functions.h"
 #include "mantissa/core/numeric/round.h"
 
 namespace mantissa::block_codes_test {
@@ -40,7 +41,7 @@ std::size_t element_bytes(BlockFormat f, std::size_t n) {
 Codes encoded(BlockFormat f, const std::vector<float>& row, float tensor_scale, SimdTarget target) {
   Codes c{f, std::vector<std::uint8_t>(element_bytes(f, row.size()), 0xee),
           std::vector<std::uint8_t>((row.size() + block_of(f) - 1) / block_of(f), 0xee)};
-  encode_blocks(f, row.data(), row.size(), c.elements.data(), c.scales.data(), tensor_scale, target);
+  testing::encode_blocks(f, row.data(), row.size(), c.elements.data(), c.scales.data(), tensor_scale, target);
   return c;
 }
 

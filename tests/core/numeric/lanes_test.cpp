@@ -7,7 +7,7 @@
 #include <random>
 
 #include "core/numeric/reference.h"
-#include "mantissa/core/numeric/row_math.h"
+#include "core/numeric/row_functions.h"
 
 namespace mantissa::lanes_test {
 namespace {
@@ -41,7 +41,7 @@ void expect_defined_sums() {
     }
     const T expected_sum = sum.total(), expected_product = product.total();
     for (const SimdTarget target : simd_targets()) {
-      const RowReductions got = reduce_row(p.data(), q.data(), n, target);
+      const testing::RowReductions got = testing::reduce_row(p.data(), q.data(), n, target);
       ASSERT_EQ(bits(got.sum), bits(static_cast<double>(expected_sum))) << n << " target " << target;
       ASSERT_EQ(bits(got.product), bits(static_cast<double>(expected_product))) << n << " target " << target;
     }
@@ -61,16 +61,17 @@ void expect_maxima() {
   std::mt19937 random(6);
   std::normal_distribution<T> normal(-3);
   for (const SimdTarget target : simd_targets()) {
-    EXPECT_EQ(reduce_row(static_cast<T*>(nullptr), static_cast<T*>(nullptr), 0, target).max, -kInf);
+    EXPECT_EQ(testing::reduce_row(static_cast<T*>(nullptr), static_cast<T*>(nullptr), 0, target).max, -kInf);
     for (std::size_t n = 1; n <= 100; ++n) {
       std::vector<T> p(n);
       for (T& x : p) x = normal(random);
-      ASSERT_EQ(reduce_row(p.data(), p.data(), n, target).max, *std::max_element(p.begin(), p.end())) << n;
+      ASSERT_EQ(testing::reduce_row(p.data(), p.data(), n, target).max, *std::max_element(p.begin(), p.end()))
+          << n;
       const std::size_t at = random() % n;
       p[at] = kInf;
-      ASSERT_EQ(reduce_row(p.data(), p.data(), n, target).max, kInf) << n;
+      ASSERT_EQ(testing::reduce_row(p.data(), p.data(), n, target).max, kInf) << n;
       p[at] = -std::numeric_limits<T>::quiet_NaN();
-      const double nan = reduce_row(p.data(), p.data(), n, target).max;
+      const double nan = testing::reduce_row(p.data(), p.data(), n, target).max;
       ASSERT_EQ(bits(nan), bits(std::numeric_limits<double>::quiet_NaN())) << n;
     }
   }

@@ -26,7 +26,7 @@ TEST_P(ModelGradients, AreTheDerivatives) {
   const Segments rows({10, 7});  // longer than the windows and the original contexts
   Compiled c(model::build_log_prob(config, rows.tokens, 10, true), precision::Policy::parse("64-true"),
              options_for(rows));
-  c.randomise_vectors();
+  c.randomize_vectors();
   const Data data(rows.tokens, config.vocab_size, 3);
   data.feed(c, 0, data.ids.size());
   check_gradients(c, "log_prob", data.d, rows, 256);
@@ -39,7 +39,7 @@ TEST_P(ModelGradients, OfScoresAreTheDerivatives) {
   Graph graph = model::build_scores(config, rows.tokens, 10, true);
   graph.value(graph.find("score.weight")).init.std = 0.5;
   Compiled c(std::move(graph), precision::Policy::parse("64-true"), options_for(rows));
-  c.randomise_vectors();
+  c.randomize_vectors();
   const Data data(rows.tokens, config.vocab_size, 3);
   for (std::size_t t = 0; t < data.ids.size(); ++t) {
     c.integers("ids")[t] = data.ids[t];
@@ -63,7 +63,7 @@ TEST_P(ModelGradients, OfAdaptersAreTheDerivativesAndThoseOfTheBaseAreNotCompute
     if (value.name.ends_with("lora_B.weight")) value.init = {Init::Kind::normal, 0.3};
   }
   Compiled c(std::move(graph), precision::Policy::parse("64-true"), options_for(rows));
-  c.randomise_vectors();
+  c.randomize_vectors();
   const Data data(rows.tokens, config.vocab_size, 3);
   data.feed(c, 0, data.ids.size());
   check_gradients(c, "log_prob", data.d, rows, 64);

@@ -64,7 +64,7 @@ TEST_P(Op, AgreesWithItsReference) {
     for (const Rows& r : kRows) {
       SCOPED_TRACE(label(row(), f, r));
       const Case c(row(), f, r, kernels::testing::kSeed);
-      ASSERT_NE(c.op().reference, nullptr);
+      ASSERT_NE(reference_of(c.op()), nullptr);
       const kernels::Context ctx{.simd = kernels::best_simd()};
       const Bound bound = row().bound(c);
       const Operands want = c.reference(c.inputs());

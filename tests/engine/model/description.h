@@ -20,7 +20,7 @@ inline std::string describe(const graph::Attribute& attribute) {
   return "[" + list + "]";
 }
 
-/// Name, shape, initialisation, and the numbers of a constant.
+/// Name, shape, initialization, and the numbers of a constant.
 inline std::string describe(const graph::Value& v) {
   std::string out =
       fmt::format("{} {} init {} {:a}", v.name, v.shape.str(), static_cast<int>(v.init.kind), v.init.std);

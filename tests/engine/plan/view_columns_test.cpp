@@ -116,7 +116,7 @@ TEST(ViewColumns, ThePlanNamesTheBufferWhoseColumnsAStepAccesses) {
 std::vector<Bytes> results(const Graph& graph, const char* policy, const CompileOptions& options,
                            const Segments& rows, const Data& data) {
   Compiled c(graph, precision::Policy::parse(policy), options);
-  c.randomise_vectors();
+  c.randomize_vectors();
   return mantissa::testing::results(c, rows, data);
 }
 

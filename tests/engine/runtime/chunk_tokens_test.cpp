@@ -51,7 +51,7 @@ Results step(const model::ModelConfig& model, const Case& c, const std::vector<s
   Compiled compiled(model::build_log_prob(model, rows.tokens, *std::ranges::max_element(lengths), true),
                     precision::Policy::parse(c.policy), options_of(c, rows, chunk),
                     {.simd = kernels::best_simd(), .threads = 2});
-  compiled.randomise_vectors();
+  compiled.randomize_vectors();
   const Data data(2 * rows.tokens, vocabulary, 5);
   Results out;
   out.in_chunks = !compiled.program.chunked.empty();

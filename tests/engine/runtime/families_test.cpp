@@ -54,7 +54,7 @@ std::vector<Bytes> step(const model::ModelConfig& config, const precision::Polic
   plan::CompileOptions options = mantissa::testing::options_for(micro);
   if (change) change(options);
   Compiled c(model::build_log_prob(config, micro.tokens, kLength, true), policy, options, ctx);
-  c.randomise_vectors();
+  c.randomize_vectors();
   const Data data(kRows * kLength, kTinyVocabulary, 5);
   std::vector<Bytes> out;
   Bytes log_probs;
@@ -122,7 +122,7 @@ std::vector<Bytes> traced(const model::ModelConfig& config, const precision::Pol
   const Segments rows({kLength, kLength});
   Compiled c(model::build_logits(config, rows.tokens, kLength, false), policy,
              mantissa::testing::options_for(rows));
-  c.randomise_vectors();
+  c.randomize_vectors();
   data.feed(c, 0, data.ids.size());
   c.executor->run(graph::Phase::forward, rows.extent());
   return logits(c, data.ids.size());
@@ -171,7 +171,7 @@ TEST_P(FamilyUnder, DecodingInChunksOfAnySizeGivesTheLogitsOfATrace) {
   options.longest_row = kLength;
   options.longest_leaf = 2 * kLength;
   Compiled c(model::build_decode(config(), 2 * kLength, 2, kLength), policy(), options);
-  c.randomise_vectors();
+  c.randomize_vectors();
   using Chunks = std::vector<std::array<std::int64_t, 2>>;  // sizes of runs, used cyclically
   for (const Chunks& chunks : {Chunks{{1, 1}}, {{kLength, kLength}}, {{5, 2}, {1, 7}}, {{1, 3}, {11, 1}}}) {
     TwoSequences sequences(c, data);

@@ -160,7 +160,7 @@ TEST(Decoding, WithACacheGivesTheLogProbabilitiesOfATrace) {
     const auto device = runtime::cpu(ctx);
     const auto program = programs::compile_decode(tiny_llama(false), numbers, 25, *device);
     const auto weights = std::make_shared<WeightSet>(*program, *device);
-    weights->initialise(7);
+    weights->initialize(7);
     Session session(program, weights);
     const rollout::Generation g =
         rollout::generate(session, tiny_llama(false), std::array{rollout::Request{prompt}}, options).front();

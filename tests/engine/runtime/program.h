@@ -53,7 +53,7 @@ struct Compiled {
   Compiled(const graph::Graph& graph, const precision::Policy& policy, plan::CompileOptions options,
            const kernels::Context& context = {.simd = kernels::best_simd()}, unsigned seed = 7)
       : ctx(context), program(plan::compile(graph, policy, options, ctx)), weights(program, *device) {
-    weights.initialise(seed);
+    weights.initialize(seed);
     executor = std::make_unique<runtime::Executor>(program, weights);
   }
   Compiled(const Compiled&) = delete;
@@ -81,7 +81,7 @@ struct Compiled {
     store_row(&value, 1, m.data, m.type, offset);
   }
   /// Adds numbers within ± 0.2 to gains and biases, whose initial ones and zeros would hide errors.
-  void randomise_vectors() {
+  void randomize_vectors() {
     std::mt19937 random(11);
     for (std::size_t s = 0; s < program.slots.size(); ++s) {
       if (program.slots[s].shape.rank() > 1) continue;

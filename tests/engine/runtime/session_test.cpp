@@ -29,7 +29,7 @@ std::shared_ptr<const plan::Program> log_probs(const char* policy, bool train) {
 
 std::shared_ptr<WeightSet> weights_of(WeightSet::Programs programs, std::uint64_t seed) {
   auto weights = std::make_shared<WeightSet>(programs, best_device());
-  weights->initialise(seed);
+  weights->initialize(seed);
   return weights;
 }
 

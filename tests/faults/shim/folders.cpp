@@ -32,6 +32,10 @@ int change(Group group, const char* name, Action action, const Path& path, const
 
 int rename_by(const char* name, int from_directory, const char* from, int to_directory, const char* to,
               unsigned flags) {
+  if (flags != 0 && has_plain_renames()) {
+    errno = EINVAL;
+    return -1;
+  }
   const Action action = (flags & RENAME_EXCHANGE) != 0 ? Action::exchange : Action::rename;
   return change(Group::rename, name, action, Path(from_directory, from), Path(to_directory, to), 0,
                 [&] { return raw(SYS_renameat2, from_directory, from, to_directory, to, flags); });

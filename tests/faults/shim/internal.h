@@ -24,7 +24,7 @@ struct Path {
   std::string_view view() const { return text; }
 
  private:
-  void normalise();
+  void normalize();
 };
 
 /// What a call shall do.
@@ -41,6 +41,7 @@ Verdict enter(Group group, const char* call, const Path& path);
 /// The same for memory and threads.
 Verdict enter(Group group, const char* call, std::size_t bytes);
 /// Counts bytes that a call is going to write, and fails it where the disk is full.
+bool has_plain_renames();
 int fill_disk(const Path& path, std::size_t bytes);
 
 /// Serializes calls that change files with their records, if there is a journal.

@@ -44,7 +44,7 @@ Path::Path(int directory, const char* path) {
     if (*path != '\0') append(text, "/");
   }
   append(text, path);
-  normalise();
+  normalize();
   errno = saved;
 }
 
@@ -54,7 +54,7 @@ Path::Path(int descriptor) {
   errno = saved;
 }
 
-void Path::normalise() {
+void Path::normalize() {
   std::size_t out = 0;
   for (std::size_t in = 0; text[in] == '/';) {
     while (text[in] == '/') ++in;

@@ -35,6 +35,7 @@ struct Settings {
   std::size_t below = 65536;
   std::int64_t disk = -1, pause = 100;
   int journal = -1;
+  bool plain_renames = false;
   bool mine = false;  // the program is the one that is meant
 };
 
@@ -110,6 +111,7 @@ __attribute__((constructor)) void read_settings() {
   settings.lasting = number("MANTISSA_FAULT_LASTING", 0) != 0;
   settings.below = static_cast<std::size_t>(number("MANTISSA_FAULT_BELOW", 65536));
   settings.disk = number("MANTISSA_FAULT_DISK", -1);
+  settings.plain_renames = number("MANTISSA_FAULT_PLAIN_RENAMES", 0) != 0;
   settings.pause = number("MANTISSA_FAULT_PAUSE", 100);
   const std::string_view under = variable("MANTISSA_FAULT_UNDER");
   std::memcpy(settings.under, under.data(), std::min(under.size(), sizeof settings.under - 1));
@@ -150,6 +152,10 @@ bool is_active() {
 
 bool has_journal() {
   return settings.journal >= 0 && is_active();
+}
+
+bool has_plain_renames() {
+  return settings.plain_renames && is_active();
 }
 
 bool is_watched(std::string_view path) {

@@ -15,6 +15,7 @@
 // MANTISSA_FAULT_UNDER=DIR      only calls on paths below DIR (absolute) count; no effect on memory and
 // threads MANTISSA_FAULT_BELOW=BYTES    only allocations of fewer bytes count (default: 65,536)
 // MANTISSA_FAULT_DISK=BYTES     writes below DIR fail with ENOSPC once this many bytes were written
+// MANTISSA_FAULT_PLAIN_RENAMES=1  the file system neither exchanges names nor refuses to replace one
 // MANTISSA_FAULT_COUNTS=FILE    receives a Counts
 // MANTISSA_FAULT_JOURNAL=FILE   receives the records of journal.h
 // MANTISSA_FAULT_PROGRAM=NAME   programs with another name are left alone (default: mantissa)

@@ -78,7 +78,7 @@ json byte_level(const SplitPattern& split) {
           {"truncation", nullptr},
           {"padding", nullptr},
           {"added_tokens", {added(0, "<|end|>", true), added(5, "<think>", false)}},
-          {"normalizer", split.normalises ? json({{"type", "NFC"}}) : json()},
+          {"normalizer", split.normalizes ? json({{"type", "NFC"}}) : json()},
           {"pre_tokenizer", pre_tokenizer(split)},
           {"post_processor", post},
           {"decoder", step},
@@ -172,6 +172,22 @@ TEST_F(GgufTokenizer, ATokenizerThatGgufCannotNameIsReported) {
   const auto [notes, files] = through({{"tokenizer.json", tokenizer.dump()}}, 6);
   ASSERT_EQ(notes.size(), 1U);
   EXPECT_NE(notes.front().find("no vocabulary"), std::string::npos);
+}
+
+TEST_F(GgufTokenizer, ASplitWithValuesOfOtherTypesHasNoName) {
+  for (const char* step :
+       {R"({"type": "ByteLevel", "add_prefix_space": "no"})", R"({"type": "ByteLevel", "use_regex": [1]})",
+        R"({"type": "Sequence", "pretokenizers": [{"type": "Digits", "individual_digits": 3},
+                                                                     {"type": "ByteLevel"}]})",
+        R"({"type": "Sequence", "pretokenizers": [{"type": "Split", "pattern": {"Regex": 7},
+                                                                      "behavior": [], "invert": "x"},
+                                                                     {"type": "ByteLevel"}]})"}) {
+    json tokenizer = byte_level(*find_split("gpt-2"));
+    tokenizer["pre_tokenizer"] = json::parse(step);
+    const auto [notes, files] = through({{"tokenizer.json", tokenizer.dump()}}, 6);
+    ASSERT_EQ(notes.size(), 1U) << step;
+    EXPECT_NE(notes.front().find("no vocabulary"), std::string::npos) << step;
+  }
 }
 
 TEST_F(GgufTokenizer, UnusedIdsArePadded) {

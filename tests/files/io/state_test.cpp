@@ -1,7 +1,10 @@
 #include "mantissa/files/io/state.h"
 #include "mantissa/core/disk/unfinished.h"
+#include "mantissa/files/io/state_header.h"
 
 #include <gtest/gtest.h>
+
+#include <nlohmann/json.hpp>
 
 #include <cstring>
 #include <limits>
@@ -216,6 +219,16 @@ TEST_F(State, SuggestsTheNewestIntactStateBeforeADamagedOne) {
   EXPECT_NO_THROW(StateReader reader(state(40)));
 }
 
+// The next read may succeed, so that the state must not be given up.
+TEST_F(State, AReadErrorIsNotCalledDamage) {
+  write(1);
+  std::filesystem::remove(state(1) / "state.json");
+  std::filesystem::create_symlink("state.json", state(1) / "state.json");  // a loop
+  EXPECT_NE(refused(1).find("state.json: cannot be read: Too many levels of symbolic links"),
+            std::string::npos);
+  EXPECT_EQ(refused(1).find("--overwrite"), std::string::npos) << refused(1);
+}
+
 TEST_F(State, RejectsOtherVersionsAndOtherFiles) {
   write(1);
   std::string text = contents_of(state(1) / "state.json");
@@ -228,6 +241,24 @@ TEST_F(State, RejectsOtherVersionsAndOtherFiles) {
     put(state(1) / "state.json", other);
     EXPECT_NE(refused(1).find("state.json: "), std::string::npos) << other;
   }
+}
+
+TEST_F(State, CountersAreWholeNumbers) {
+  write(1);
+  nlohmann::json json = nlohmann::json::parse(contents_of(state(1) / "state.json"));
+  json.erase("xxh64");
+  for (const char* key : {"step", "applied", "skipped", "tokens", "data_position", "seed", "stage_applied"}) {
+    for (const nlohmann::json& value : {nlohmann::json(1e300), nlohmann::json(1.5), nlohmann::json("1")}) {
+      nlohmann::json other = json;
+      other[key] = value;
+      put(state(1) / "state.json", sealed(other));
+      EXPECT_NE(refused(1).find("an entry is missing or of the wrong type"), std::string::npos)
+          << key << value;
+    }
+  }
+  json["rng"] = {{"sampler", 1e300}};
+  put(state(1) / "state.json", sealed(json));
+  EXPECT_NE(refused(1).find("an entry is missing or of the wrong type"), std::string::npos);
 }
 
 TEST_F(State, RejectsTextThatIsNotUtf8AndLeavesNoState) {

@@ -60,7 +60,7 @@ class Conversations : public ::testing::Test {
         mantissa::testing::tiny_llama(false, kVocabulary, {{"max_position_embeddings", kContext}});
     const auto program = programs::compile_decode(config, kPolicy, 8, best_device());
     runtime::WeightSet weights(*program, best_device());
-    weights.initialise(7);
+    weights.initialize(7);
     auto saved = std::make_shared<weights::SavedModel>(weights::save_to_memory(weights, config, kPolicy));
     auto tensors = std::make_shared<io::MemoryTensors>();
     for (const weights::SavedTensor& t : saved->tensors)

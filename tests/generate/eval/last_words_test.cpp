@@ -142,7 +142,8 @@ TEST_F(LastWordsOfFiles, HaveTheBitsOfAPassOverEachPassage) {
     const std::string prompt = text;
     Passage p{
         {prompt.begin(), prompt.end()}, prompt.size(), static_cast<std::int64_t>(100 + passages.size())};
-    const auto made = rollout::generate(session, source.config, p.ids, options);
+    const rollout::Request request{p.ids, 0};
+    const auto made = rollout::generate(session, source.config, {&request, 1}, options).front();
     p.ids.insert(p.ids.end(), made.ids.begin(), made.ids.end());
     passages.insert(passages.begin() + 5, p);
   }

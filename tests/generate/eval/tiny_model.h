@@ -24,7 +24,7 @@ inline weights::ModelSource tiny_model(const nlohmann::json& more = {
   const model::ModelConfig config = mantissa::testing::tiny_llama(false, 256, more);
   const auto program = programs::compile_decode(config, policy, 8, mantissa::testing::best_device());
   runtime::WeightSet weights(*program, mantissa::testing::best_device());
-  weights.initialise(7);
+  weights.initialize(7);
   auto saved = std::make_shared<weights::SavedModel>(weights::save_to_memory(weights, config, policy));
   auto tensors = std::make_shared<io::MemoryTensors>();
   for (const weights::SavedTensor& t : saved->tensors)

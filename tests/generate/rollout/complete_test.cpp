@@ -22,7 +22,7 @@ weights::ModelSource dynamic_llama() {
       {{"rope_scaling", {{"rope_type", "dynamic"}, {"factor", 2.0}}}, {"max_position_embeddings", 8}});
   const auto program = programs::compile_decode(config, kPolicy, 8, best_device());
   runtime::WeightSet weights(*program, best_device());
-  weights.initialise(7);
+  weights.initialize(7);
   auto saved = std::make_shared<weights::SavedModel>(weights::save_to_memory(weights, config, kPolicy));
   auto tensors = std::make_shared<io::MemoryTensors>();
   for (const weights::SavedTensor& t : saved->tensors)

@@ -41,7 +41,7 @@ struct Model {
             programs::compile_decode(config(), precision::Policy::parse(policy), capacity, *device, streams)),
         weights(std::make_shared<runtime::WeightSet>(*program, *device)),
         session(program, weights) {
-    weights->initialise(7);
+    weights->initialize(7);
   }
   std::vector<Generation> operator()(std::span<const Request> requests, const GenerateOptions& options) {
     return generate(session, config(), requests, options);

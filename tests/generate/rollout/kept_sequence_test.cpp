@@ -18,7 +18,7 @@ weights::ModelSource llama(const nlohmann::json& more) {
   const model::ModelConfig config = mantissa::testing::tiny_llama(false, 29, more);
   const auto program = programs::compile_decode(config, kPlain, 8, best_device());
   runtime::WeightSet weights(*program, best_device());
-  weights.initialise(7);
+  weights.initialize(7);
   auto saved = std::make_shared<weights::SavedModel>(weights::save_to_memory(weights, config, kPlain));
   auto tensors = std::make_shared<io::MemoryTensors>();
   for (const weights::SavedTensor& t : saved->tensors)

@@ -65,6 +65,8 @@ TEST(Policy, PresetsHaveTheFieldsOfTheTable) {
 TEST(Policy, APresetWithALossScaleKeepsItsNameUnderAnotherScale) {
   EXPECT_EQ(Policy::parse("16-mixed loss_scale=128").preset(), "16-mixed");
   EXPECT_EQ(Policy::parse("16-mixed loss_scale=none").preset(), "custom");
+  EXPECT_EQ(Policy::parse("16-mixed loss_scale=none").title(), "16-mixed loss_scale=none");
+  EXPECT_EQ(Policy::parse("bf16-mixed; lm_head: compute=f32").title(), "bf16-mixed with rules");
   EXPECT_EQ(Policy::parse("bf16-mixed loss_scale=128").preset(), "custom");
 }
 

@@ -109,10 +109,15 @@ TEST_F(Shards, AppearCompleteOrNotAtAll) {
 
 TEST_F(Shards, ReplaceOnlyShardsAndOnlyOnRequest) {
   write_shards(options());
-  EXPECT_TRUE(text::has(error_of<FileError>([&] { write_shards(options()); }), "add --overwrite"));
+  EXPECT_TRUE(
+      text::has(error_of<FileError>([&] { write_shards(options()); }), "replace it with --overwrite"));
   ShardOptions o = options();
   o.out = files.path("");
   o.overwrite = true;
+  EXPECT_TRUE(text::has(error_of<FileError>([&] { write_shards(o); }), ": contains the input "));
+  fs::create_directory(files.path("theirs"));
+  files.write("theirs/notes.txt", "a user's");
+  o.out = files.path("theirs");
   EXPECT_TRUE(
       text::has(error_of<FileError>([&] { write_shards(o); }), "is not replaced: it has no .mantissa.json"));
   o = options();

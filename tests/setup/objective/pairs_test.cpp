@@ -34,7 +34,7 @@ class Model {
     const auto program =
         runtime::compile(graph, precision::Policy::parse(policy), options, testing::best_device());
     auto weights = std::make_shared<runtime::WeightSet>(*program, testing::best_device());
-    weights->initialise(3);
+    weights->initialize(3);
     session.emplace(program, weights);
   }
 

@@ -49,7 +49,7 @@ class LoadWeights : public test::TemporaryFolder {
                     double odd = 1) {
     const plan::Program program = program_of(c, "64-true");
     runtime::WeightSet weights(program, mantissa::testing::plain_device());
-    weights.initialise(3);
+    weights.initialize(3);
     std::vector<std::vector<std::byte>> stored;
     std::vector<io::TensorToWrite> tensors;
     for (std::size_t i = 0; i < program.slots.size(); ++i) {

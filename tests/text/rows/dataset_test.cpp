@@ -33,7 +33,7 @@ std::vector<std::int64_t> epoch_rows(const Dataset& data, std::int64_t epoch) {
 TEST(Dataset, SequenceJHoldsIdsFromJTtoJTplusT) {
   const Dataset data = in_order(31, 10);
   EXPECT_EQ(data.training_rows(), 3);  // ⌊(31 − 1) / 10⌋
-  EXPECT_EQ(data.tokens(), 31);
+  EXPECT_EQ(data.source_counts().front().tokens, 31);
   EXPECT_EQ(in_order(30, 10).training_rows(), 2);
   const StepData step = data.step(1, 2);
   EXPECT_EQ(step.rows, 2);

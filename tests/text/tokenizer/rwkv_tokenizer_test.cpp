@@ -2,6 +2,8 @@
 #include <fmt/format.h>
 #include <gtest/gtest.h>
 
+#include <fstream>
+
 #include "mantissa/core/base/error.h"
 #include "mantissa/text/tokenizer/python_literal.h"
 #include "mantissa/text/tokenizer/tokenizer.h"
@@ -104,6 +106,23 @@ TEST(RwkvTokenizer, StreamsWholeCharacters) {
   EXPECT_EQ(stream.finish(), "\xE6");
   expect_streams_join(*tokenizer, "rwkv");
   expect_streams_join(*make_tokenizer("byte"), "byte");
+}
+
+TEST(RwkvTokenizer, NeedsMemoryForItsTokensAndNotForTheIdsBetween) {
+  text::TempFiles files;
+  const auto pages = [] {
+    std::size_t pages = 0;
+    std::ifstream("/proc/self/statm") >> pages;  // of the address space
+    return pages;
+  };
+  const std::string path = files.write("rwkv_vocab.txt", vocabulary("16777215 'ab' 2\n"));
+  const std::size_t before = pages();
+  const auto tokenizer = make_tokenizer(path);
+  EXPECT_LT(pages() - before, std::size_t{32} << 8);  // 32 MiB; a token for each id would take 512
+  EXPECT_EQ(tokenizer->vocabulary(), 16777216);
+  EXPECT_EQ(tokenizer->encode("abc"), (std::vector<std::int32_t>{16777215, 'c' + 1}));
+  EXPECT_EQ(tokenizer->decode(std::vector<std::int32_t>{16777215}), "ab");
+  EXPECT_FALSE(tokenizer->known(16777214));
 }
 
 TEST(RwkvTokenizer, OfADamagedFileIsOneErrorWithTheLine) {

@@ -33,7 +33,7 @@ std::string piece(const std::string& text, float score, Type type = Type::normal
       1, field(1, text) + std::string{2 << 3 | 5} + bits + std::string{3 << 3, static_cast<char>(type)});
 }
 
-/// Returns a unigram model without normalisation.
+/// Returns a unigram model without normalization.
 std::string model() {
   return piece("<unk>", 0, Type::unknown) + piece("<s>", 0, Type::control) + piece("</s>", 0, Type::control) +
          piece("\xE2\x96\x81", -3) + piece("a", -3) + piece("b", -3) +

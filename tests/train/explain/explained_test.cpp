@@ -38,7 +38,7 @@ Explained generation(std::span<const forecast::Target> targets = {}) {
 void expect_both_print(const Explained& e) {
   const std::string text = to_text(e);
   const nlohmann::json json = nlohmann::json::parse(to_json(e));
-  EXPECT_NE(text.find("policy  " + e.name + "\n"), std::string::npos);
+  EXPECT_NE(text.find("policy  " + e.title + "\n"), std::string::npos);
   EXPECT_NE(text.find(e.line), std::string::npos);
   EXPECT_EQ(json["policy"]["preset"], e.preset);
   EXPECT_EQ(json["policy"]["line"], e.line);
@@ -219,6 +219,7 @@ TEST(Explained, AChangedPresetKeepsItsNameAndF16WithoutALossScaleIsAWarning) {
   };
   const Explained bare = explained("16-mixed loss_scale=none");
   EXPECT_NE(to_text(bare).find("policy  16-mixed loss_scale=none\n"), std::string::npos);
+  EXPECT_NE(to_text(training()).find("policy  16-mixed with rules\n"), std::string::npos);
   EXPECT_TRUE(warns(bare));
   EXPECT_FALSE(warns(explained("16-mixed")));
   EXPECT_FALSE(warns(explained("bf16-mixed")));

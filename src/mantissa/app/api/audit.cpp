@@ -6,6 +6,7 @@
 #include <algorithm>
 
 #include "mantissa/app/api/internal.h"
+#include "mantissa/core/base/error_text.h"
 #include "mantissa/core/base/words.h"
 #include "mantissa/core/numeric/philox.h"
 #include "mantissa/engine/plan/rules.h"
@@ -104,8 +105,7 @@ AuditReport audit_replay(const std::filesystem::path& run, std::int64_t from, co
   }
   replay.from = from > 0 ? from : before + 1;
   if (replay.from > steps)
-    throw ConfigError(
-        fmt::format("--from-step {}: expected a step of the run, from 1 to {}", replay.from, steps));
+    throw ConfigError("--from-step {}: expected a step of the run, from 1 to {}", replay.from, steps);
   AuditOptions continued = options;
   if (options.cure_command) {
     continued.cure_command = [&](Cure cure) {

@@ -8,7 +8,7 @@
 #include <optional>
 
 #include "mantissa/app/api/internal.h"
-#include "mantissa/core/base/error.h"
+#include "mantissa/core/base/error_text.h"
 #include "mantissa/core/base/words.h"
 #include "mantissa/lab/compare/directories.h"
 #include "mantissa/lab/compare/training.h"
@@ -29,11 +29,11 @@ std::vector<Settings> combinations(const std::vector<std::string>& vary) {
   for (const std::string& entry : vary) {
     const std::size_t equals = entry.find('=');
     if (equals == std::string::npos || equals == 0)
-      throw ConfigError(fmt::format(
-          "--vary {}: expected a key and its values. Fix: --vary optimizer.lr=1e-3,3e-4", in_quotes(entry)));
+      throw ConfigError("--vary {}: expected a key and its values. Fix: --vary optimizer.lr=1e-3,3e-4",
+                        in_quotes(entry));
     const std::vector<std::string> values = split_values(std::string_view(entry).substr(equals + 1));
     if (std::ranges::any_of(values, &std::string::empty))
-      throw ConfigError(fmt::format("--vary {}: a value is empty. Fix: section.key=A,B", in_quotes(entry)));
+      throw ConfigError("--vary {}: a value is empty. Fix: section.key=A,B", in_quotes(entry));
     std::vector<Settings> next;
     for (const Settings& before : all) {
       for (const std::string& value : values) {
@@ -46,8 +46,8 @@ std::vector<Settings> combinations(const std::vector<std::string>& vary) {
     all = std::move(next);
     constexpr std::size_t kMost = 1000;
     if (all.size() > kMost)
-      throw ConfigError(fmt::format("--vary: expected at most {} combinations, got {}. Fix: fewer values",
-                                    kMost, all.size()));
+      throw ConfigError("--vary: expected at most {} combinations, got {}. Fix: fewer values", kMost,
+                        all.size());
   }
   return all;
 }
@@ -60,11 +60,10 @@ std::vector<std::string> take_seeds(std::vector<std::string>& vary) {
     if (!entry.starts_with(kSeed)) continue;
     for (std::string& value : split_values(std::string_view(entry).substr(kSeed.size()))) {
       if (value.empty())
-        throw ConfigError(fmt::format("--vary {}: a value is empty. Fix: section.key=A,B", in_quotes(entry)));
+        throw ConfigError("--vary {}: a value is empty. Fix: section.key=A,B", in_quotes(entry));
       if (std::ranges::find(seeds, value) != seeds.end())
-        throw ConfigError(
-            fmt::format("--vary {}: expected different seeds, got {} twice. Fix: each seed once",
-                        in_quotes(entry), in_quotes(value)));
+        throw ConfigError("--vary {}: expected different seeds, got {} twice. Fix: each seed once",
+                          in_quotes(entry), in_quotes(value));
       seeds.push_back(std::move(value));
     }
   }

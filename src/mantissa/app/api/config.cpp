@@ -82,7 +82,7 @@ std::string Config::objective() const {
   return impl_->run.train.objective;
 }
 std::string Config::policy() const {
-  return fmt::format("{}: {}", impl_->run.policy.preset(), impl_->run.policy.line());
+  return fmt::format("{}: {}", impl_->run.policy.title(), impl_->run.policy.line());
 }
 
 const std::vector<std::string>& Config::notes() const {
@@ -105,7 +105,7 @@ Reading read_precision(const Precision& precision, bool backward) {
   config::Told told;
   const precision::Policy policy = policy_for(precision, &told, backward);
   add_rule_warnings(policy, told);
-  return {fmt::format("{}: {}", policy.preset(), policy.line()), told.notes, told.warnings};
+  return {fmt::format("{}: {}", policy.title(), policy.line()), told.notes, told.warnings};
 }
 
 std::vector<Preset> presets() {

@@ -207,6 +207,7 @@ Conversion convert(const ConvertOptions& o, std::stop_token stop) {
   convert::refuse_adapter(request.in, o.in);
   check_directory(o, request);
   request.overwrite = o.overwrite;
+  convert::check_place(request);
   const auto device = device_for(o.hardware);
   // Report faults of the data before anything is written.
   std::optional<eval::EffectRows> rows;

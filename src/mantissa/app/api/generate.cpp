@@ -7,7 +7,7 @@
 #include <optional>
 
 #include "mantissa/app/api/internal.h"
-#include "mantissa/core/base/error.h"
+#include "mantissa/core/base/error_text.h"
 #include "mantissa/core/disk/file.h"
 #include "mantissa/generate/rollout/complete.h"
 #include "mantissa/generate/rollout/stop_text.h"
@@ -24,9 +24,8 @@ std::vector<std::int32_t> ids_of(const Prompt& prompt, const std::string& name,
                                  const tokenizer::Tokenizer* tokenizer, const weights::ModelSource& source) {
   if (!prompt.ids.empty()) return prompt.ids;
   if (tokenizer == nullptr) {
-    throw ConfigError(
-        fmt::format("{}. Encode the prompt with the model's tokenizer, and give --prompt-ids 1,2,3",
-                    data::why_no_tokenizer(source)));
+    throw ConfigError("{}. Encode the prompt with the model's tokenizer, and give --prompt-ids 1,2,3",
+                      data::why_no_tokenizer(source));
   }
   std::vector<std::int32_t> ids = tokenizer->encode_with_template(prompt.text);
   text::check_known_ids(ids, *tokenizer, source.config.vocab_size, name);
@@ -34,8 +33,7 @@ std::vector<std::int32_t> ids_of(const Prompt& prompt, const std::string& name,
 }
 
 void check_option(const char* option, std::int64_t value, std::int64_t most) {
-  if (value < 1 || value > most)
-    throw ConfigError(fmt::format("{} {}: must be between 1 and {}", option, value, most));
+  if (value < 1 || value > most) throw ConfigError("{} {}: must be between 1 and {}", option, value, most);
 }
 
 /// Returns the name of a prompt in messages.
@@ -53,7 +51,7 @@ std::vector<rollout::Request> requests_of(std::span<const Prompt> prompts, const
   for (std::size_t p = 0; p < prompts.size(); ++p) {
     const std::string name = name_of(prompts, p);
     const std::vector<std::int32_t> ids = ids_of(prompts[p], name, tokenizer, source);
-    if (ids.empty()) throw ConfigError(fmt::format("{} is empty; give it at least one token", name));
+    if (ids.empty()) throw ConfigError("{} is empty; give it at least one token", name);
     for (std::int64_t sample = 0; sample < o.samples; ++sample) requests.push_back({ids, sample});
   }
   return requests;
@@ -161,8 +159,7 @@ std::vector<Prompt> read_prompts(const std::filesystem::path& file) {
   for (text::LineDocument& line : text::read_line_documents(file.string(), kMost, kFields))
     prompts.push_back({std::move(line.text), {}, fmt::format("{}:{}", file.string(), line.line)});
   if (prompts.empty())
-    throw FileError(
-        fmt::format("{}: contains no prompts. Fix: one a line: {{\"prompt\": \"…\"}}", file.string()));
+    throw FileError("{}: contains no prompts. Fix: one a line: {{\"prompt\": \"…\"}}", file.string());
   return prompts;
 }
 
@@ -175,8 +172,7 @@ Generations generate(const Model& model, std::span<const Prompt> prompts, const 
   check_option("--max-new-tokens", o.max_new_tokens, std::int64_t{1} << 24);
   check_option("--streams", o.streams, 1024);
   if (o.best < 0 || o.best > o.samples)
-    throw ConfigError(
-        fmt::format("--best {}: must be between 1 and --samples, which is {}", o.best, o.samples));
+    throw ConfigError("--best {}: must be between 1 and --samples, which is {}", o.best, o.samples);
   rollout::GenerateOptions options;
   options.max_new_tokens = o.max_new_tokens;
   options.stop = rollout::stop_ids(source);

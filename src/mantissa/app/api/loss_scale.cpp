@@ -3,7 +3,7 @@
 #include <cmath>
 
 #include "mantissa/app/api/loss_scale.h"
-#include "mantissa/core/base/error.h"
+#include "mantissa/core/base/error_text.h"
 #include "mantissa/precision/compat/deepspeed.h"
 #include "mantissa/precision/policy/loss_scaler.h"
 #include "mantissa/report/metrics.h"
@@ -17,8 +17,7 @@ std::vector<bool> read_flags(const std::string& text) {
     if (c == '0' || c == '1') {
       flags.push_back(c == '1');
     } else if (c != ' ' && c != ',') {
-      throw ConfigError(
-          fmt::format("--overflows {}: write a 0 for every clean step and a 1 for every overflow", text));
+      throw ConfigError("--overflows {}: write a 0 for every clean step and a 1 for every overflow", text);
     }
   }
   if (flags.empty()) throw ConfigError("--overflows: is empty; write for example 0110");
@@ -55,9 +54,9 @@ LossScaleReplay replay_loss_scale(const LossScaleOptions& o) {
 LossScaleFile read_loss_scale(const std::filesystem::path& deepspeed) {
   const compat::DeepSpeedFile file = compat::read_deepspeed(deepspeed);
   if (file.scaler.empty()) {
-    throw ConfigError(fmt::format(
+    throw ConfigError(
         "--deepspeed {}: has no loss scale, because fp16 is not enabled. Fix: set fp16.enabled in it",
-        file.name));
+        file.name);
   }
   LossScaleFile out;
   LossScaleOptions& o = out.options;

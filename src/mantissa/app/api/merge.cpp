@@ -3,7 +3,7 @@
 #include <fmt/format.h>
 
 #include "mantissa/app/api/internal.h"
-#include "mantissa/core/base/error.h"
+#include "mantissa/core/base/error_text.h"
 #include "mantissa/files/convert/convert.h"
 #include "mantissa/files/convert/merge.h"
 #include "mantissa/setup/weights/base_hash.h"
@@ -17,11 +17,11 @@ void check_directory(const MergeOptions& o, const std::filesystem::path& out) {
   const std::filesystem::path directory =
       std::filesystem::path(out).replace_extension("").string() + "-merged";
   const bool file = convert::is_gguf_name(out) || convert::is_torch_name(out);
-  throw ConfigError(fmt::format(
+  throw ConfigError(
       "{}: expected the name of a directory, got one that ends in {}: merge writes a model directory. Fix: "
       "mantissa merge {} {} {}{}",
       out.string(), out.extension().string(), o.model.string(), o.adapter.string(), directory.string(),
-      file ? fmt::format(", then mantissa convert {} {}", directory.string(), out.string()) : ""));
+      file ? fmt::format(", then mantissa convert {} {}", directory.string(), out.string()) : "");
 }
 
 }  // namespace
@@ -34,8 +34,8 @@ Merge merge(const MergeOptions& o, std::stop_token stop) {
   request.overwrite = o.overwrite;
   check_directory(o, request.out);
   if (parse_block_format(o.dtype)) {
-    throw ConfigError(
-        fmt::format("--dtype {}: merge writes plain formats; merge first, then convert the result", o.dtype));
+    throw ConfigError("--dtype {}: merge writes plain formats; merge first, then convert the result",
+                      o.dtype);
   }
   if (!o.base.empty()) request.base = base_named(o.base);
   if (!o.dtype.empty()) request.change.format = format_named(o.dtype);

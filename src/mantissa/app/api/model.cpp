@@ -1,11 +1,9 @@
 #include "mantissa/app/api/model.h"
 
-#include <fmt/format.h>
-
 #include <optional>
 
 #include "mantissa/app/api/internal.h"
-#include "mantissa/core/base/error.h"
+#include "mantissa/core/base/error_text.h"
 #include "mantissa/core/base/words.h"
 #include "mantissa/core/numeric/frozen_formats.h"
 #include "mantissa/files/io/safetensors.h"
@@ -18,9 +16,8 @@ std::shared_ptr<const io::MemoryTensors> memory_of(const std::shared_ptr<const W
   for (const Tensor& t : weights->tensors) {
     const std::optional<io::Dtype> dtype = io::parse_dtype(t.dtype);
     if (!dtype) {
-      throw ConfigError(
-          fmt::format("{}: tensor {} has dtype {}; give a dtype of safetensors, such as \"F32\"",
-                      io::kInMemory, in_quotes(t.name), in_quotes(t.dtype)));
+      throw ConfigError("{}: tensor {} has dtype {}; give a dtype of safetensors, such as \"F32\"",
+                        io::kInMemory, in_quotes(t.name), in_quotes(t.dtype));
     }
     memory->tensors.push_back({t.name, *dtype, t.shape, t.bytes});
   }
@@ -33,9 +30,9 @@ std::optional<QuantFormat> base_named(const std::string& name) {
   if (name == "params") return std::nullopt;
   if (const std::optional<QuantFormat> format = parse_frozen_format(name)) return format;
   throw ConfigError(
-      fmt::format("--base {}: must be one of int8, nf4, nf4-double, params (the policy's formats) and, "
-                  "except in merge, f32, bf16 and f16",
-                  in_quotes(name)));
+      "--base {}: must be one of int8, nf4, nf4-double, params (the policy's formats) and, "
+      "except in merge, f32, bf16 and f16",
+      in_quotes(name));
 }
 
 weights::ModelSource source_of(const Model& model) {
@@ -44,8 +41,8 @@ weights::ModelSource source_of(const Model& model) {
                                     : weights::model_in_memory(model.config_json, memory_of(model.weights));
   if (!model.adapter.empty()) {
     if (source.config.adapter != nullptr) {
-      throw ConfigError(fmt::format("{}: has an adapter already; give its base as MODEL, or remove --adapter",
-                                    model.directory.string()));
+      throw ConfigError("{}: has an adapter already; give its base as MODEL, or remove --adapter",
+                        model.directory.string());
     }
     weights::use_adapter(source, model.adapter);
   }

@@ -4,6 +4,7 @@
 
 #include "mantissa/app/api/internal.h"
 #include "mantissa/core/disk/atomic.h"
+#include "mantissa/core/disk/output.h"
 #include "mantissa/generate/eval/needle.h"
 #include "mantissa/report/heat_map.h"
 #include "mantissa/report/page.h"
@@ -66,6 +67,12 @@ Needle find_needles(const Model& model, const NeedleOptions& o, const Precision&
   needle.page =
       page_of(needle, o, source.directory.empty() ? source.weights.string() : source.directory.string());
   return needle;
+}
+
+void check_page(const std::filesystem::path& file, const Model& model, const NeedleOptions& options) {
+  const weights::ModelSource source = source_of(model);
+  const std::filesystem::path inputs[] = {source.directory, source.weights, options.haystack};
+  disk::check_output({file, disk::Shape::stream, true, "--page"}, disk::with_files(inputs));
 }
 
 void write_page(const std::filesystem::path& file, const std::string& page) {

@@ -39,6 +39,9 @@ struct Needle {
 Needle find_needles(const Model& model, const NeedleOptions& options, const Precision& precision = {},
                     const Hardware& hardware = {}, std::stop_token stop = {});
 
+/// Throws FileError if the page cannot be written to `file`, or would replace an input of find_needles().
+void check_page(const std::filesystem::path& file, const Model& model, const NeedleOptions& options);
+
 /// Replaces the file by the page. Throws FileError or ResourceError.
 void write_page(const std::filesystem::path& file, const std::string& page);
 

@@ -30,6 +30,27 @@ std::string from_file(const std::string& path, const std::filesystem::path& file
   return std::filesystem::absolute(path).lexically_normal().lexically_proximate(folder).string();
 }
 
+/// Returns the rule that scores the answers to `row`. Throws FileError if it is not a prompt.
+std::string rule_for(const nlohmann::ordered_json& row, const std::string& where) {
+  text::read_prompt(row, where);
+  return row.contains("solution_text_format") ? "kk" : "exact";
+}
+
+/// Returns the rule for the first row of the files, or for rows with an answer if there is none yet.
+std::string rule_of(const std::string& source) {
+  if (source.empty() || source == "kk") return "kk";
+  std::string rule = "exact";
+  try {
+    text::read_json_lines(text::expand_files({source}).front(),
+                          [&](const nlohmann::ordered_json& row, std::int64_t) {
+                            rule = rule_for(row, "");
+                            return false;
+                          });
+  } catch (const Error&) {  // data_fault() tells it
+  }
+  return rule;
+}
+
 /// Throws the error of reading the first row of `path`, if a run would throw it.
 void check_file(const std::string& path, config::Rows rows) {
   if (rows == config::Rows::text) {
@@ -47,10 +68,7 @@ void check_file(const std::string& path, config::Rows rows) {
     const std::string where = fmt::format("{}:{}", path, number);
     if (rows == config::Rows::conversations) text::read_conversation(row, where);
     if (rows == config::Rows::pairs) text::read_preference(row, where);
-    if (rows == config::Rows::prompts) {
-      text::read_prompt(row, where);
-      reward::make_rule("kk")->check_row(row, where);
-    }
+    if (rows == config::Rows::prompts) reward::make_rule(rule_for(row, where))->check_row(row, where);
     return false;
   });
 }
@@ -68,8 +86,11 @@ ConfigTask config_task(const std::string& name) {
 }
 
 std::string data_fault(const ConfigTask& task, const std::string& source) {
-  if (source == "kk") return {};
   const config::Rows rows = config::config_task(task.name).rows;
+  if (source == "kk") {
+    if (rows != config::Rows::pairs) return {};
+    return fmt::format("generated rows have one answer each; {} needs {}", task.name, task.needs);
+  }
   try {
     for (const std::string& path : text::expand_files({source})) check_file(path, rows);
   } catch (const Error& e) {
@@ -80,10 +101,11 @@ std::string data_fault(const ConfigTask& task, const std::string& source) {
 
 void write_new_config(const NewConfig& o) {
   const config::ConfigTask& task = config::config_task(o.task);
-  if (disk::has_name(o.file))
+  const std::string source = from_file(o.source, o.file);
+  if (disk::exists(o.file))
     throw FileError(fmt::format("{}: exists already; choose another name with --out FILE", o.file.string()));
-  const config::NewConfig values{o.file.stem().string(), from_file(o.model, o.file),
-                                 from_file(o.source, o.file)};
+  const config::NewConfig values{o.file.stem().string(), from_file(o.model, o.file), source,
+                                 task.rows == config::Rows::prompts ? rule_of(o.source) : "kk"};
   disk::write_file_atomic(disk::given(o.file, false), config::new_config(task, values));
 }
 

@@ -44,7 +44,7 @@ Config training_of(const std::filesystem::path& path, const model::ModelConfig& 
 
 Plan plan_of(const explain::Explained& e) {
   Plan p;
-  p.policy = fmt::format("{}: {}", e.preset, e.line);
+  p.policy = fmt::format("{}: {}", e.title, e.line);
   for (const plan::PlanRow& r : e.rows) {
     p.ops.push_back({r.scope, r.op, r.pass, r.stored, r.multiplied, r.accumulated, r.output, r.decided_by,
                      r.kernel, r.flops, r.bytes, r.rounded, r.order});

@@ -9,6 +9,7 @@ namespace mantissa::api {
 
 Rewards score_responses(const std::string& rule, const std::filesystem::path& file,
                         const RewardOptions& options, const std::stop_token& stop) {
+  if (reward::runs_program(rule)) reward::check_responses(file.string());  // before it starts
   reward::RuleOptions of_rule;
   of_rule.timeout = options.timeout;
   of_rule.marked = true;

@@ -10,7 +10,9 @@
 #include "mantissa/core/base/words.h"
 #include "mantissa/core/disk/atomic.h"
 #include "mantissa/core/disk/file.h"
+#include "mantissa/core/disk/look.h"
 #include "mantissa/core/disk/output.h"
+#include "mantissa/core/disk/owned.h"
 #include "mantissa/files/io/json.h"
 #include "mantissa/setup/data/tokenizer.h"
 #include "mantissa/text/tokenizer/kinds.h"
@@ -45,6 +47,16 @@ std::vector<std::int32_t> ids_of_json(const nlohmann::json& json, const std::str
     ids.push_back(id.get<std::int32_t>());
   }
   return ids;
+}
+
+constexpr std::string_view kTokenizerFile = "tokenizer.json", kSettingsFile = "tokenizer_config.json";
+
+void check_place(const std::filesystem::path& out, const std::vector<std::filesystem::path>& texts,
+                 bool overwrite) {
+  for (const std::string_view name : {kTokenizerFile, kSettingsFile}) {
+    if (disk::exists(out / name)) disk::check_output({out / name, disk::Shape::stream, overwrite}, texts);
+  }
+  disk::check_files_atomic(out, disk::kTokenizer, {kTokenizerFile, kSettingsFile});
 }
 
 }  // namespace
@@ -86,7 +98,7 @@ bool Tokenizer::special(std::int32_t id) const {
 TrainedTokenizer train_tokenizer(const std::vector<std::filesystem::path>& files,
                                  const std::filesystem::path& out, const TokenizerTraining& options) {
   const std::string end = "<|endoftext|>";
-  disk::check_output(out / "tokenizer.json", {}, options.overwrite);
+  check_place(out, files, options.overwrite);
   TrainedTokenizer trained;
   tokenizer::WordCounts words;
   for (const std::filesystem::path& file : files) {
@@ -100,9 +112,9 @@ TrainedTokenizer train_tokenizer(const std::vector<std::filesystem::path>& files
   const std::string json = tokenizer::tokenizer_json(bpe, 1);
   const auto made = tokenizer::parse_hf_tokenizer(json, "tokenizer.json", "", "");
   disk::write_files_atomic(
-      out,
-      {{"tokenizer_config.json", tokenizer::settings_json(*made, tokenizer::FileForm::tokenizer_json)},
-       {"tokenizer.json", json}},
+      out, disk::kTokenizer,
+      {{kSettingsFile, tokenizer::settings_json(*made, tokenizer::FileForm::tokenizer_json)},
+       {kTokenizerFile, json}},
       disk::given({}, options.overwrite).existing);
   return trained;
 }

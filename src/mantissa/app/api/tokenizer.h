@@ -24,7 +24,7 @@ class Tokenizer {
   explicit Tokenizer(const std::string& spec);
 
   /// Returns the ids of `text`, which may be any bytes, with the ids that a tokenizer.json's post-processor
-  /// adds. Special tokens in the text are recognised if the tokenizer is a tokenizer.json.
+  /// adds. Special tokens in the text are recognized if the tokenizer is a tokenizer.json.
   std::vector<std::int32_t> encode(std::string_view text) const;
   /// Returns the text of `ids`, with special tokens. Throws ConfigError with the position of an id that is
   /// not in the vocabulary.

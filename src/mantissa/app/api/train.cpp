@@ -6,6 +6,7 @@
 #include <string_view>
 
 #include "mantissa/app/api/internal.h"
+#include "mantissa/files/io/state.h"
 #include "mantissa/precision/policy/supported.h"
 #include "mantissa/setup/data/rows.h"
 #include "mantissa/setup/data/tokenizer.h"
@@ -125,6 +126,12 @@ Summary train(const Config& config, const TrainOptions& options, const Events& e
   return summary_of(run::train({work.config, std::move(told), std::move(source), std::move(work.task),
                                 std::move(directory), options.return_weights, std::move(files)},
                                listeners, *device, std::move(stop)));
+}
+
+std::vector<std::int64_t> state_steps(const std::filesystem::path& run) {
+  std::vector<std::int64_t> steps;
+  for (const io::FoundState& state : io::find_states(run)) steps.push_back(state.step);
+  return steps;
 }
 
 }  // namespace mantissa::api

@@ -104,4 +104,7 @@ struct Summary {
 Summary train(const Config& config, const TrainOptions& options = {}, const Events& events = {},
               std::stop_token stop = {});
 
+/// Returns the steps of the states in a run directory, oldest first, or none if it does not exist.
+std::vector<std::int64_t> state_steps(const std::filesystem::path& run);
+
 }  // namespace mantissa::api

@@ -62,7 +62,8 @@ std::pair<const Command*, std::size_t> read_command(std::span<const std::string>
   }
   if (const Command* command = find_command(words.front())) return {command, 1};
   if (const Command* command = first_of_group(words.front())) {
-    const bool asks = (words.size() > 1 && is_help(words[1])) || std::ranges::any_of(before, is_help);
+    const bool asks =
+        words.size() == 1 || (words.size() > 1 && is_help(words[1])) || std::ranges::any_of(before, is_help);
     if (asks) return {command, 1};
   }
   throw ConfigError(unknown_command(words));
@@ -99,7 +100,7 @@ Arguments::Arguments(std::string program, std::span<const std::string> words) : 
   positionals_.resize(command_->positionals.size());
   if (named_by > 0) read(before);
   read(words.subspan(named_by));
-  if (has("--help") || missing() == 0) return;
+  if (has("--help") || !group_.empty() || missing() == 0) return;
   refuse(*command_, fmt::format("{}: {} is missing: {}", command_->name, command_->positionals[filled_].name,
                                 command_->positionals[filled_].description));
 }
@@ -165,8 +166,9 @@ void Arguments::add_positional(const std::string& word) {
   const bool repeats =
       !command_->positionals.empty() && command_->positionals.back().name.find("…") != std::string_view::npos;
   if (filled_ == positionals_.size() && repeats) positionals_.emplace_back();
-  if (filled_ == positionals_.size())
-    refuse(*command_, fmt::format("{}: unexpected argument {}", command_->name, in_quotes(word)));
+  const bool too_many = filled_ == positionals_.size();
+  if (const std::string fault = unexpected_argument(*command_, word, too_many); !fault.empty())
+    refuse(*command_, fault);
   if (filled_ < command_->positionals.size())
     check_choice(command_->name, command_->positionals[filled_].name, word);
   positionals_[filled_++] = word;

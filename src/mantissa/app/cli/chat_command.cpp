@@ -22,6 +22,7 @@ constexpr std::string_view kChatCommands =
     "/system TEXT   set the system message\n"
     "/save FILE     write the messages as JSON\n"
     "/help          print this\n"
+    "/quit, /exit   end\n"
     "//…            a message that begins with /\n"
     "Ctrl-C         stop the answer\n"
     "Ctrl-D         end\n";
@@ -62,9 +63,9 @@ class Dialog {
         typed_(isatty(STDIN_FILENO) != 0) {}
 
   int run() {
-    if (typed_) note("/help lists the commands, Ctrl-C stops an answer, Ctrl-D ends.\n");
+    if (typed_) note("/help lists the commands, Ctrl-C stops an answer, /quit or Ctrl-D ends.\n");
     std::string line;
-    while (code_ == 0 && read(line)) {
+    while (code_ == 0 && !ended_ && read(line)) {
       try {
         take(line);
       } catch (const Error& e) {
@@ -107,6 +108,8 @@ class Dialog {
       chat_.save(rest);
     } else if (word == "/help") {
       note(kChatCommands);
+    } else if (word == "/quit" || word == "/exit") {
+      ended_ = true;
     } else {
       throw ConfigError(fmt::format(
           "unknown command {}; /help lists the commands, and // begins a message with /", in_quotes(word)));
@@ -146,6 +149,7 @@ class Dialog {
 
   api::Chat chat_;
   bool json_, quiet_, shows_prompt_, typed_;
+  bool ended_ = false;  // by /quit
   int code_ = 0;
 };
 

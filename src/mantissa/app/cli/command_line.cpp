@@ -78,8 +78,8 @@ std::size_t read_color(const std::vector<std::string>& words) {
 /// Runs the command that `a` names, or prints the overview without one. Returns the exit code.
 int run_command(const std::optional<Arguments>& a) {
   if (!a) return print_sections(overview());
-  if (a->has("--help"))
-    return print_sections(a->group().empty() ? help(a->command()) : help_on_group(a->group()));
+  if (!a->group().empty()) return print_sections(help_on_group(a->group()));  // "mantissa data"
+  if (a->has("--help")) return print_sections(help(a->command()));
   return a->command().run(*a);
 }
 

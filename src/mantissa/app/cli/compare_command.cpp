@@ -8,9 +8,12 @@
 #include "mantissa/app/cli/signal_stop.h"
 #include "mantissa/core/disk/atomic.h"
 #include "mantissa/core/disk/look.h"
+#include "mantissa/core/disk/owned.h"
 
 namespace mantissa::cli {
 namespace {
+
+constexpr const char *kJson = "compare.json", *kTable = "compare.csv", *kPage = "report.html";
 
 /// Splits the values of --precision at commas.
 std::vector<std::string> policies_of(const Arguments& a) {
@@ -70,18 +73,19 @@ api::CompareReport read_runs(const Arguments& a) {
 int compare(const Arguments& a) {
   const std::filesystem::path what = a.at(0);
   const std::filesystem::path out = a.has("--out") ? a.text("--out") : name_of_run(what) + "-compare";
+  disk::check_files_atomic(out, disk::kComparison, {kJson, kTable, kPage});
   const PipeErrors pipes;
   const SignalStop signals;
   const api::CompareReport report = is_config(what) ? train_runs(a, signals) : read_runs(a);
   if (report.runs == 0) {
-    const bool older = disk::exists(out / "report.html");
-    return report_interrupt(signals, older ? fmt::format("no run had ended; {} has an earlier comparison",
-                                                         (out / "report.html").string())
-                                           : std::string("no run had ended"));
+    const bool older = disk::exists(out / kPage);
+    return report_interrupt(
+        signals, older ? fmt::format("no run had ended; {} has an earlier comparison", (out / kPage).string())
+                       : std::string("no run had ended"));
   }
-  disk::write_files_atomic(
-      out, {{"compare.json", report.json}, {"compare.csv", report.csv}, {"report.html", report.html}});
-  const std::string text = fmt::format("{}\nreport  {}", report.text, (out / "report.html").string());
+  disk::write_files_atomic(out, disk::kComparison,
+                           {{kJson, report.json}, {kTable, report.csv}, {kPage, report.html}});
+  const std::string text = fmt::format("{}\nreport  {}", report.text, (out / kPage).string());
   fmt::print("{}\n", a.has("--json") ? report.json : text);
   if (report.interrupted) return report_interrupt(signals, "the report has the runs that had ended");
   return 0;

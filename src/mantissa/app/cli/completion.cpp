@@ -4,10 +4,11 @@
 #include <map>
 #include <vector>
 
+#include "assets/completion.h"
 #include "mantissa/app/api/mantissa.h"
 #include "mantissa/app/cli/completion_words.h"
 #include "mantissa/app/cli/help.h"
-#include "mantissa/core/base/error.h"
+#include "mantissa/core/base/error_text.h"
 #include "mantissa/core/base/words.h"
 
 namespace mantissa::cli {
@@ -33,18 +34,7 @@ std::string bash_values(const Values& values) {
 
 std::string bash() {
   // Bash takes "=" and ":" as words of their own.
-  std::string text = R"(_mantissa_words() {
-  local found; mapfile -t found < <(compgen -W "$1" -- "$word"); COMPREPLY+=("${found[@]}")
-}
-_mantissa_open() { compopt -o nospace; _mantissa_words "$1"; }
-_mantissa_files() {
-  compopt -o filenames
-  local found; mapfile -t found < <(compgen "${1:--f}" -- "$word"); COMPREPLY+=("${found[@]}")
-}
-_mantissa() {
-  COMPREPLY=()
-  local word=${COMP_WORDS[COMP_CWORD]} before=${COMP_WORDS[COMP_CWORD-1]} at=$COMP_CWORD first=1
-)";
+  std::string text = std::string(assets::kBashFunctionsSh) + '\n';
   text += fmt::format("  local with_value=' {} '\n", joined(options_with_values()));
   text += R"(  while ((first < COMP_CWORD)) && [[ ${COMP_WORDS[first]} == -* ]]; do
     if [[ ${COMP_WORDS[first+1]} == = ]]; then ((first += 3))
@@ -282,7 +272,7 @@ std::string completion(std::string_view shell) {
   if (shell == "bash") return bash();
   if (shell == "zsh") return zsh();
   if (shell == "fish") return fish();
-  throw ConfigError(fmt::format("completion: expected one of bash, zsh, fish, got \"{}\"", shell));
+  throw ConfigError("completion: expected one of bash, zsh, fish, got \"{}\"", shell);
 }
 
 }  // namespace mantissa::cli

@@ -7,6 +7,7 @@
 #include "mantissa/app/cli/common.h"
 #include "mantissa/app/cli/eval_report.h"
 #include "mantissa/app/cli/output.h"
+#include "mantissa/core/base/error_text.h"
 #include "mantissa/core/base/words.h"
 #include "mantissa/core/disk/look.h"
 
@@ -34,8 +35,7 @@ std::vector<api::Precision> precisions_of(const Arguments& a) {
       continue;
     }
     for (std::string& policy : api::split_values(value)) {
-      if (policy.empty())
-        throw ConfigError(fmt::format("--precision {}: a policy is empty. Fix: write A,B,C", value));
+      if (policy.empty()) throw ConfigError("--precision {}: a policy is empty. Fix: write A,B,C", value);
       policies.emplace_back(std::move(policy));
     }
   }
@@ -79,8 +79,8 @@ class Subject {
     puzzles_ = a.integer("--puzzles", 0, kMany);
     if (a.has("--people-min") && a.has("--people-max") &&
         a.integer("--people-min", 1, kMany) > a.integer("--people-max", 1, kMany))
-      throw ConfigError(fmt::format("--people-min {}: must be at most --people-max, which is {}",
-                                    a.text("--people-min"), a.text("--people-max")));
+      throw ConfigError("--people-min {}: must be at most --people-max, which is {}", a.text("--people-min"),
+                        a.text("--people-max"));
     if (a.has("--limit") && !a.has("--last-word") && !a.has("--multiple-choice")) {
       throw ConfigError(
           "--limit: limits the passages of --last-word and the questions of --multiple-choice; remove it, or "

@@ -10,6 +10,7 @@
 #include "mantissa/app/cli/fit.h"
 #include "mantissa/app/cli/output.h"
 #include "mantissa/app/cli/terminal.h"
+#include "mantissa/core/base/error_text.h"
 
 namespace mantissa::cli {
 namespace {
@@ -33,7 +34,7 @@ api::LossScaleOptions scaler_of(const Arguments& a) {
   if (a.has("--hysteresis")) o.hysteresis = a.integer("--hysteresis", 1, kMany);
   if (a.has("--consecutive-hysteresis")) o.consecutive_hysteresis = true;
   if (a.has("--min-scale")) o.min_scale = a.number("--min-scale");
-  if (!(o.min_scale > 0)) throw ConfigError(fmt::format("--min-scale {}: must be above 0", o.min_scale));
+  if (!(o.min_scale > 0)) throw ConfigError("--min-scale {}: must be above 0", o.min_scale);
   if (a.has("--no-raise-error-at-min-scale")) o.raise_at_min = false;
   o.overflows = a.text("--overflows");
   o.metrics = a.text("--from");
@@ -66,7 +67,7 @@ int diff(const Arguments& a) {
     throw FileError(e.message());
   } catch (const std::system_error& e) {  // thrown by fmt::print
     if (std::ferror(stdout) == 0) throw;
-    throw FileError(fmt::format("standard output: cannot be written: {}", e.code().message()));
+    throw FileError("standard output: cannot be written: {}", e.code().message());
   }
 }
 
@@ -129,7 +130,7 @@ int merge(const Arguments& a) {
 
 int objective(const Arguments& a) {
   for (const char* option : {"--in", "--out"}) {
-    if (!a.has(option)) throw ConfigError(fmt::format("objective: requires {} FILE.safetensors", option));
+    if (!a.has(option)) throw ConfigError("objective: requires {} FILE.safetensors", option);
   }
   const api::ObjectiveReplay r = api::replay_objective({.name = a.at(0),
                                                         .in = a.text("--in"),
@@ -168,8 +169,7 @@ int reward(const Arguments& a) {
     throw ConfigError("reward: requires --responses FILE, JSON lines with \"response\" and the row's fields");
   api::RewardOptions options;
   options.timeout = a.number("--timeout");
-  if (!(options.timeout > 0))
-    throw ConfigError(fmt::format("--timeout {}: must be above 0", options.timeout));
+  if (!(options.timeout > 0)) throw ConfigError("--timeout {}: must be above 0", options.timeout);
   const SignalStop signals;
   const api::Rewards rewards = api::score_responses(a.at(0), file, options, signals.token());
   if (rewards.interrupted) return report_interrupt(signals, "no reward is printed");

@@ -56,8 +56,10 @@ std::string needs_of(const api::ConfigTask& task, const Download& model, const D
   const std::string data = source.path.empty() ? task.source : source.path;
   const bool glob = data.find_first_of("*?[") != std::string::npos;
   if (!source.command.empty() && !disk::exists(data)) return text + to_download("data", source);
-  if (source.path.empty() || (!glob && data != "kk" && !disk::exists(data))) {
-    if (data != "kk") text += told("data", fmt::format("{}: {}", data, task.needs));
+  const bool missing = !glob && data != "kk" && !disk::exists(data);
+  if (source.path.empty() || missing) {
+    const std::string_view absent = missing ? " does not exist yet; expected" : "";
+    if (data != "kk") text += told("data", fmt::format("{}{}: {}", data, absent, task.needs));
   } else if (const std::string fault = api::data_fault(task, data); !fault.empty()) {
     text += told("data", fault);
   }
@@ -117,8 +119,9 @@ int init(const Arguments& a) {
     const bool quick = source.path.empty() || disk::guess_kind(source.path) != disk::Kind::file ||
                        disk::File::open_to_read(source.path).size() < kQuick;
     fmt::print("{}{}", told("wrote", out.string()), needs);
-    if (task.source == "kk" && source.path.empty() && task.name != "rl")
-      fmt::print("{}", told("data", "generated puzzles; --data FILES for your own text"));
+    if (task.source == "kk" && source.path.empty())
+      fmt::print("{}", told("data", fmt::format("generated puzzles; --data FILES for your own {}",
+                                                task.name == "rl" ? "prompts" : "text")));
     fmt::print("{}{}{}", time_of(out, needs.empty() && quick, explain), told("next", explain), told("", run));
   }
   return 0;

@@ -8,11 +8,13 @@
 #include "mantissa/core/base/counted.h"
 #include "mantissa/core/disk/atomic.h"
 #include "mantissa/core/disk/look.h"
-#include "mantissa/files/io/state.h"
+#include "mantissa/core/disk/owned.h"
 
 namespace mantissa::cli {
 
 namespace {
+
+constexpr const char *kJson = "audit.json", *kPage = "report.html";
 
 /// True for the directory of a run, which may also have a model.
 bool is_run(const std::filesystem::path& what) {
@@ -21,7 +23,7 @@ bool is_run(const std::filesystem::path& what) {
 
 /// Returns "--out" and a directory for another run beside `out`, or nothing if `out` holds no state.
 std::vector<std::string> another_out(const std::filesystem::path& out) {
-  if (io::find_states(out).empty()) return {};
+  if (api::state_steps(out).empty()) return {};
   for (int i = 1;; ++i) {
     const std::string other = out.string() + (i == 1 ? "-cured" : fmt::format("-cured-{}", i));
     if (!disk::exists(other)) return {"--out", other};
@@ -91,6 +93,7 @@ int audit(const Arguments& a) {
   options.command = a.with({});
   options.cure_command = [&a](const Cure& cure) { return with_cure(a, cure); };
   const std::filesystem::path out = a.has("--out") ? a.text("--out") : name_of_run(what) + "-audit";
+  disk::check_files_atomic(out, disk::kAudit, {kJson, kPage});
   const SignalStop signals;
   const bool quiet = a.has("--quiet") || a.has("--json");
   const auto tell_step = [&](std::int64_t step, std::int64_t steps, double loss) {
@@ -116,8 +119,8 @@ int audit(const Arguments& a) {
   tell(a, {}, report.warnings);
   if (report.interrupted && report.steps == 0)
     return report_interrupt(signals, "no step was completed, and no report was written");
-  disk::write_files_atomic(out, {{"audit.json", report.json}, {"report.html", report.html}});
-  const std::string text = fmt::format("{}\nreport  {}", report.text, (out / "report.html").string());
+  disk::write_files_atomic(out, disk::kAudit, {{kJson, report.json}, {kPage, report.html}});
+  const std::string text = fmt::format("{}\nreport  {}", report.text, (out / kPage).string());
   fmt::print("{}\n", a.has("--json") ? report.json : text);
   if (!report.interrupted) return 0;
   return report_interrupt(signals, fmt::format("the report has {} of {}", report.steps,

@@ -73,6 +73,7 @@ int eval_needle(const Arguments& a) {
   const std::string page = a.text("--page");
   tell_policy(a);
   tell_model(a);
+  if (!page.empty()) api::check_page(page, model_of(a), options);
   const SignalStop signals;
   const api::Needle needle =
       api::find_needles(model_of(a), options, precision_of(a), hardware_of(a), signals.token());

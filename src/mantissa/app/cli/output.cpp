@@ -9,7 +9,7 @@
 #include <cstdlib>
 #include <system_error>
 
-#include "mantissa/core/base/error.h"
+#include "mantissa/core/base/error_text.h"
 #include "mantissa/core/base/words.h"
 
 namespace mantissa::cli {
@@ -29,8 +29,7 @@ bool has_color(int stream) {
 }  // namespace
 
 void throw_output_error(int error) {
-  throw ResourceError(
-      fmt::format("standard output: cannot be written: {}", std::generic_category().message(error)));
+  throw ResourceError("standard output: cannot be written: {}", std::generic_category().message(error));
 }
 
 void flush_output() {

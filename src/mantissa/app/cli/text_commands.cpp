@@ -7,6 +7,7 @@
 #include "mantissa/app/api/error.h"
 #include "mantissa/app/cli/common.h"
 #include "mantissa/app/cli/output.h"
+#include "mantissa/core/base/error_text.h"
 #include "mantissa/core/base/words.h"
 
 namespace mantissa::cli {
@@ -22,12 +23,10 @@ std::vector<std::int32_t> ids_of(const std::string& text) {
     const std::string_view part = std::string_view(text).substr(at, comma - at);
     const std::vector<std::string_view> words = split_words(part, " ");
     if (words.empty())
-      throw ConfigError(fmt::format("--prompt-ids {}: a token id is missing; write 1,2,3", in_quotes(text)));
+      throw ConfigError("--prompt-ids {}: a token id is missing; write 1,2,3", in_quotes(text));
     for (const std::string_view word : words) {
       const auto id = number_in<std::int32_t>(word);
-      if (!id)
-        throw ConfigError(
-            fmt::format("--prompt-ids {}: {} is not a token id; write 1,2,3", text, in_quotes(word)));
+      if (!id) throw ConfigError("--prompt-ids {}: {} is not a token id; write 1,2,3", text, in_quotes(word));
       ids.push_back(*id);
     }
     at = comma + 1;

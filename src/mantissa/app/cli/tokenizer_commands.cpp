@@ -108,7 +108,7 @@ Commands tokenizer_commands() {
       {.name = "tokenizer encode",
        .summary = "print the token ids of a text",
        .positionals = {{"TOKENIZER", "byte, a tokenizer file, or a model directory or GGUF file with one"}},
-       .details = "Special tokens in the text are recognised if the tokenizer is a tokenizer.json, and the "
+       .details = "Special tokens in the text are recognized if the tokenizer is a tokenizer.json, and the "
                   "ids that its post-processor adds are included. Nothing else is added.",
        .options = {{"--text-file", one, "FILE", "file with the text; default: standard input"}},
        .groups = {kResults},

@@ -9,6 +9,7 @@
 #include "mantissa/app/cli/output.h"
 #include "mantissa/app/cli/terminal.h"
 #include "mantissa/core/base/counted.h"
+#include "mantissa/core/base/error_text.h"
 #include "mantissa/core/base/words.h"
 
 namespace mantissa::cli {
@@ -107,7 +108,7 @@ std::optional<std::int64_t> resume_step(const Arguments& a) {
   if (text.empty() || text == "latest") return 0;
   const auto step = number_in<std::int64_t>(text);
   if (!step || *step < 1)
-    throw ConfigError(fmt::format("--resume={}: must be the step of a state, such as --resume=100", text));
+    throw ConfigError("--resume={}: must be the step of a state, such as --resume=100", text);
   return step;
 }
 

@@ -10,6 +10,7 @@
 #include "mantissa/app/api/mantissa.h"
 #include "mantissa/core/base/suggest.h"
 #include "mantissa/core/base/words.h"
+#include "mantissa/core/disk/look.h"
 
 namespace mantissa::cli {
 namespace {
@@ -168,6 +169,21 @@ std::string unknown_command(std::span<const std::string> words) {
   }
   return fmt::format("{}: unknown command{} mantissa help", word,
                      meant ? fmt::format("; did you mean {}? See", *meant) : "; see");
+}
+
+std::string unexpected_argument(const Command& command, const std::string& word, bool too_many) {
+  const std::size_t equals = word.find('=');
+  const std::string name = word.substr(0, equals);
+  std::string key;
+  if (find_option(command, "--set") != nullptr) {
+    const std::vector<api::ConfigKeyHelp> keys = api::config_keys();
+    if (std::ranges::find(keys, name, &api::ConfigKeyHelp::name) != keys.end()) key = name;
+    if (key.empty() && too_many && equals != std::string::npos) key = api::find_config_key(name).name;
+  }
+  if (!too_many && (key.empty() || equals == std::string::npos || disk::exists(word))) return {};
+  const std::string value = equals == std::string::npos ? "…" : word.substr(equals + 1);
+  return fmt::format("{}: unexpected argument {}{}", command.name, in_quotes(word),
+                     key.empty() ? "" : fmt::format("; did you mean --set {}={}?", key, value));
 }
 
 std::string unknown_help(const std::string& word) {

@@ -22,4 +22,8 @@ std::string unknown_help(const std::string& word);
 /// one.
 std::string unknown_option(const Command& command, std::string_view option, std::string_view value);
 
+/// Returns the message for `word`, which is an argument too many for `command`, or "" if `word` is not a key
+/// of a config with its value and `too_many` is false: keys are options, "--set run.steps=3".
+std::string unexpected_argument(const Command& command, const std::string& word, bool too_many);
+
 }  // namespace mantissa::cli

@@ -4,14 +4,24 @@
 
 #include <stdexcept>
 #include <string>
+#include <type_traits>
 #include <vector>
 
 namespace mantissa {
+
+template <class... Arguments>
+class CheckedText;
+/// A format string of fmt. error_text.h defines it, so that users of the library need not have fmt.
+template <class... Arguments>
+using ErrorText = CheckedText<std::type_identity_t<Arguments>...>;
 
 /// A bug in the program, such as a lookup of an op that is not registered. Thrown in every build type.
 class InternalError : public std::logic_error {
  public:
   using std::logic_error::logic_error;
+  /// The message is fmt::format(text, first, rest…). Requires error_text.h.
+  template <class First, class... Rest>
+  explicit InternalError(ErrorText<First, Rest...> text, First&& first, Rest&&... rest);
 };
 
 /// A remedy: arguments to add to the failed command. An option that may occur only once replaces the
@@ -37,6 +47,9 @@ class Error : public std::runtime_error {
  public:
   /// what() returns the message, followed by the cures.
   explicit Error(const std::string& message, std::vector<Cure> cures = {});
+  /// The message is fmt::format(text, first, rest…). Requires error_text.h.
+  template <class First, class... Rest>
+  explicit Error(ErrorText<First, Rest...> text, First&& first, Rest&&... rest);
   /// Returns the message without the cures.
   const std::string& message() const { return message_; }
   const std::vector<Cure>& cures() const { return cures_; }

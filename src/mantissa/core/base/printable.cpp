@@ -1,3 +1,4 @@
+#include "mantissa/core/base/printable.h"
 
 #include <fmt/format.h>
 

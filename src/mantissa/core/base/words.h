@@ -2,6 +2,7 @@
 #pragma once
 
 #include <filesystem>
+#include <functional>
 #include <span>
 #include <string>
 #include <string_view>
@@ -30,6 +31,14 @@ std::vector<std::string_view> split_words(std::string_view text, std::string_vie
 
 /// Returns "a, b, c".
 std::string list_of(std::span<const std::string> words);
+
+/// Returns the name of each element: a member, or the result of a function.
+template <class Range, class Name>
+std::vector<std::string> names_of(const Range& range, Name name) {
+  std::vector<std::string> names;
+  for (const auto& element : range) names.emplace_back(std::invoke(name, element));
+  return names;
+}
 
 /// Returns the number of characters of the UTF-8 text.
 std::size_t width_of(std::string_view text);

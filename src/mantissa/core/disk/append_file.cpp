@@ -1,15 +1,16 @@
 #include "mantissa/core/disk/append_file.h"
 
 #include <fcntl.h>
-#include <fmt/format.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include <algorithm>
+#include <array>
 #include <cerrno>
 #include <system_error>
 #include <utility>
 
-#include "mantissa/core/base/error.h"
+#include "mantissa/core/base/error_text.h"
 #include "mantissa/core/disk/file.h"
 
 namespace mantissa::disk {
@@ -21,7 +22,7 @@ AppendFile::AppendFile(const std::filesystem::path& path, Open how) : path_(path
   descriptor_ = ::open(path.c_str(), kFlags | exclusive, 0666);
   struct stat status {};
   if (descriptor_ < 0 && errno == ELOOP)
-    throw FileError(fmt::format("{}: is a link, which is not followed; remove it", path.string()));
+    throw FileError("{}: is a link, which is not followed; remove it", path.string());
   if (descriptor_ >= 0 && ::fstat(descriptor_, &status) != 0) {
     const int error = errno;
     ::close(descriptor_);
@@ -29,12 +30,16 @@ AppendFile::AppendFile(const std::filesystem::path& path, Open how) : path_(path
   }
   if (descriptor_ >= 0 && !S_ISREG(status.st_mode)) {
     ::close(descriptor_);
-    throw FileError(fmt::format("{}: is not a regular file; remove it", path.string()));
+    throw FileError("{}: is not a regular file; remove it", path.string());
   }
-  if (descriptor_ < 0 && (errno == ENOSPC || errno == EDQUOT)) throw_write_error(path, errno);
   if (descriptor_ < 0) {
-    throw FileError(fmt::format("{}: cannot be opened for writing: {}; choose another place with --out",
-                                path_.string(), std::generic_category().message(errno)));
+    constexpr std::array kOfTheMachine = {ENOSPC, EDQUOT, EMFILE,
+                                          ENFILE, ENOMEM, EIO};  // no other place helps
+    if (std::ranges::find(kOfTheMachine, errno) != kOfTheMachine.end()) throw_write_error(path, errno);
+  }
+  if (descriptor_ < 0) {
+    throw FileError("{}: cannot be opened for writing: {}; choose another place with --out", path_.string(),
+                    std::generic_category().message(errno));
   }
 }
 

@@ -8,12 +8,14 @@
 #include <algorithm>
 #include <cerrno>
 #include <cstdio>
+#include <exception>
 #include <memory>
 #include <set>
 #include <system_error>
 
 #include "mantissa/core/base/error.h"
 #include "mantissa/core/disk/look.h"
+#include "mantissa/core/disk/output.h"
 #include "mantissa/core/disk/owned.h"
 #include "mantissa/core/disk/unfinished.h"
 
@@ -22,16 +24,16 @@ namespace {
 
 namespace fs = std::filesystem;
 
-fs::path with_suffix(fs::path path, std::string_view suffix) {
-  path += suffix;
-  return path;
+// On file systems that cannot exchange two names.
+fs::path replaced_name(const fs::path& path) {
+  return with_suffix(path, kReplaced);
 }
 
-/// Returns the file that `path` leads to through links, or `path` if there is none.
-fs::path followed(const fs::path& path) {
-  std::error_code none;  // a link that leads nowhere, or through /proc to a descriptor without a name
-  const fs::path target = is_link(path) ? fs::canonical(path, none) : path;
-  return none ? path : target;
+[[noreturn]] void throw_in_the_way(const fs::path& path, const fs::path& name) {
+  throw FileError(
+      fmt::format("{}: is in the way, and this program did not write it; move it away, or choose "
+                  "another name for {}",
+                  path.string(), name.string()));
 }
 
 // Removes a trailing slash, which would put the suffix inside the directory.
@@ -72,8 +74,8 @@ bool is_empty_file(const fs::path& path) {
 
 AtomicFile::AtomicFile(const Target& target)
     : path_(target.links == Links::follow ? followed(target.path) : target.path), existing_(target.existing) {
-  const bool direct =
-      target.links == Links::follow && (is_link(path_) || (has_name(path_) && kind_of(path_) == Kind::other));
+  // A link that is still there has no path behind it, such as /dev/stdout.
+  const bool direct = target.links == Links::follow && (is_link(path_) || kind_of(path_) == Kind::other);
   if (direct) {
     how_ = How::direct;
     beside_ = path_;
@@ -133,11 +135,10 @@ void write_file_atomic(const Target& target, std::string_view text) {
 }
 
 NewDirectories::NewDirectories(const fs::path& path) {
-  for (fs::path p = without_slash(path); !p.empty() && !has_name(p); p = p.parent_path())
-    created_.push_back(p);
+  for (fs::path p = followed(path); !p.empty() && !has_name(p); p = p.parent_path()) created_.push_back(p);
   try {
     if (!path.empty()) make_directories(path);
-  } catch (const Error&) {
+  } catch (...) {
     remove();
     throw;
   }
@@ -154,47 +155,62 @@ void NewDirectories::remove() const {
 namespace {
 
 /// Returns true if `directory` is absent, or holds nothing but an earlier result of the same names.
-bool is_whole(const fs::path& directory, std::initializer_list<NamedText> files, Existing existing) {
+bool is_whole(const fs::path& directory, std::string_view kind, const std::set<std::string>& names,
+              Existing existing) {
   if (!has_name(directory)) return true;
-  if (existing == Existing::keep || is_link(directory)) return false;
+  if (existing == Existing::keep) return false;
   const std::set<std::string> owned = owned_names(directory);
-  const bool same = std::ranges::all_of(owned, [&](const std::string& name) {
-    return std::ranges::find(files, name, &NamedText::name) != files.end();
-  });
-  if (owned.empty() || !same) return false;
-  if (::access(folder_of(without_slash(directory)).c_str(), W_OK) != 0) return false;
+  if (owned.empty() || !std::ranges::includes(names, owned)) return false;
+  if (::access(folder_of(directory).c_str(), W_OK) != 0) return false;
   try {
-    check_replaceable(directory);
+    check_replaceable(directory, kind);
   } catch (const FileError&) {
     return false;
   }
   return true;
 }
 
+/// Throws FileError if one of `names` in `directory` is not that of an earlier result of this kind.
+void check_names(const fs::path& directory, std::string_view kind, const std::set<std::string>& names) {
+  const std::set<std::string> owned = owned_names(directory);
+  check_kind(directory, kind, names);
+  for (const std::string& name : names) {
+    if (!has_name(directory / name) || owned.contains(name)) continue;
+    throw FileError(
+        fmt::format("{}: is in the way, and this program did not write it; move it away, or choose "
+                    "another directory",
+                    (directory / name).string()));
+  }
+}
+
 }  // namespace
 
-void write_files_atomic(const fs::path& directory, std::initializer_list<NamedText> files,
+void check_files_atomic(const fs::path& given, std::string_view kind,
+                        std::initializer_list<std::string_view> names) {
+  const fs::path directory = followed(given);
+  check_output({given, Shape::directory, true});
+  if (disk::exists(directory)) check_names(directory, kind, {names.begin(), names.end()});
+}
+
+void write_files_atomic(const fs::path& given, std::string_view kind, std::initializer_list<NamedText> files,
                         Existing existing) {
-  if (is_whole(directory, files, existing)) {
-    AtomicDirectory whole(directory, existing);
+  const fs::path directory = followed(given);
+  std::set<std::string> names;
+  for (const NamedText& f : files) names.emplace(f.name);
+  if (is_whole(directory, kind, names, existing)) {
+    AtomicDirectory whole(Target(directory, Links::replace, existing), kind);
     for (const NamedText& f : files) write_file_atomic(whole.beside() / f.name, f.text);
     return whole.commit();
   }
   NewDirectories created(directory);
-  std::set<std::string> owned = owned_names(directory);
-  for (const NamedText& f : files) {
-    if (!has_name(directory / f.name) || owned.contains(std::string(f.name))) continue;
-    throw FileError(
-        fmt::format("{}: is in the way, and this program did not write it; move it away, or choose "
-                    "another directory",
-                    (directory / f.name).string()));
-  }
+  check_names(directory, kind, names);
+  OwnedKinds owned = owned_kinds(directory);
   std::vector<std::unique_ptr<AtomicFile>> written;
   for (const NamedText& f : files) {
     written.push_back(std::make_unique<AtomicFile>(Target(directory / f.name, Links::replace, existing)));
     written.back()->write(std::as_bytes(std::span(f.text)));
   }
-  for (const NamedText& f : files) owned.insert(std::string(f.name));
+  add_owned(owned, names, kind);
   write_file_atomic(directory / kOwnedList, owned_list(owned));
   for (const std::unique_ptr<AtomicFile>& file : written) file->commit();
   created.keep();
@@ -203,32 +219,34 @@ void write_files_atomic(const fs::path& directory, std::initializer_list<NamedTe
 void remove_whole(const fs::path& directory, std::span<const std::string_view> known) {
   if (is_link(directory)) return remove_owned(directory, known);
   if (!disk::exists(directory)) return;
-  check_replaceable(directory, known);
+  check_replaceable(directory, "", known);
   mark_directory(directory);
   const fs::path gone = unfinished(without_slash(directory));
   rename_to_new(directory, gone);
   remove_owned(gone, known);
 }
 
-AtomicDirectory::AtomicDirectory(const fs::path& path, Existing existing,
+AtomicDirectory::AtomicDirectory(const Target& target, std::string_view kind,
                                  std::span<const std::string_view> known)
-    : path_(without_slash(path)),
+    : path_(without_slash(target.links == Links::follow ? followed(target.path) : target.path)),
       beside_(unfinished(path_)),
-      existing_(existing),
+      existing_(target.existing),
+      kind_(kind),
       known_(known.begin(), known.end()),
       parents_(path_.parent_path()) {
-  const bool linked = existing_ == Existing::keep && is_link(path_);
-  if (disk::is_directory(path_) && (linked || is_same(path_, "."))) {
+  if (disk::is_directory(path_) && is_same(path_, ".")) {
     throw FileError(
-        fmt::format("{}: is {}; name a new directory, or an existing one by its own name from outside",
-                    path.string(), linked ? "a link to a directory" : "the current directory"));
+        fmt::format("{}: is the current directory; name a new directory, or an existing one by its own name "
+                    "from outside",
+                    target.path.string()));
   }
   descriptor_ = create_unfinished_directory(beside_, known_);
   try {
+    finish_replacement(path_, known_);
     if (existing_ == Existing::keep && has_name(path_) &&
         !(disk::is_directory(path_) && entries(path_).empty()))
       throw_exists(path_);
-    check_replaceable(path_, known_);
+    check_replaceable(path_, kind_, known_);
   } catch (...) {
     ::rmdir(beside_.c_str());
     ::close(descriptor_);
@@ -240,7 +258,7 @@ AtomicDirectory::~AtomicDirectory() {
   if (!committed_) {
     try {
       for (const fs::path& file : entries(beside_)) ::unlink(file.c_str());
-    } catch (const Error&) {  // the original error matters more
+    } catch (const std::exception&) {  // the original error matters more, also if memory is exhausted
     }
     ::rmdir(beside_.c_str());
   }
@@ -250,7 +268,7 @@ AtomicDirectory::~AtomicDirectory() {
 void AtomicDirectory::commit() {
   std::set<std::string> names;
   for (const fs::path& file : entries(beside_)) names.insert(file.filename().string());
-  if (known_.empty()) write_file_atomic(beside_ / kOwnedList, owned_list(names));
+  if (known_.empty()) write_file_atomic(beside_ / kOwnedList, owned_list(names, kind_));
   // On Linux fsync also works through a descriptor that only reads.
   for (const fs::path& file : entries(beside_)) File::open_to_read(file).sync();
   sync_directory(beside_);
@@ -270,18 +288,29 @@ void AtomicDirectory::appear() {
 }
 
 void AtomicDirectory::replace() {
-  check_replaceable(path_, known_);
+  check_replaceable(path_, kind_, known_);
   if (!is_link(path_)) mark_directory(path_);  // it is about to be unfinished
   if (::renameat2(AT_FDCWD, beside_.c_str(), AT_FDCWD, path_.c_str(), RENAME_EXCHANGE) == 0) {
     sync_directory(folder_of(path_));
     return remove_owned(beside_, known_);  // the previous directory
   }
   if (errno != EINVAL && errno != ENOSYS) throw_write_error(path_, errno);
-  const fs::path replaced = with_suffix(path_, ".replaced");
+  const fs::path replaced = replaced_name(path_);
+  if (has_name(replaced)) throw_in_the_way(replaced, path_);
   rename_to_new(path_, replaced);
   rename_or_throw(beside_, path_);
   sync_directory(folder_of(path_));
   remove_owned(replaced, known_);
+}
+
+void finish_replacement(const fs::path& path, std::span<const std::string_view> known) {
+  const fs::path replaced = replaced_name(path);
+  if (is_link(replaced) || !has_mark(replaced)) return;  // somebody else's
+  if (has_name(path)) return remove_owned(replaced, known);
+  check_replaceable(replaced, "", known);
+  rename_to_new(replaced, path);
+  unmark_directory(path);
+  sync_directory(folder_of(path));
 }
 
 }  // namespace mantissa::disk

@@ -17,9 +17,10 @@
 
 namespace mantissa::disk {
 
-/// What to do about a link at the path. A path that the user gave may be a link to a file, which stays a link
-/// to the new file, a device or a pipe, which is written directly: it has no old contents to keep. In a
-/// directory whose files the program names, a link would lead to somebody else's file, and is replaced.
+/// What to do about a link at the path. A path that the user gave may be a link, which stays and leads to the
+/// new file or directory, also if it led nowhere. It may be a device or a pipe, which is written directly: it
+/// has no old contents to keep. In a directory whose files the program names, a link would lead to somebody
+/// else's file, and is replaced.
 enum class Links { replace, follow };
 
 /// What to do about an existing file or directory that is not empty.
@@ -72,8 +73,8 @@ class AtomicFile {
 void write_file_atomic(const Target& target, std::span<const std::byte> bytes);
 void write_file_atomic(const Target& target, std::string_view text);
 
-/// Creates a directory for a result. Directories that were missing are removed again unless keep() is called
-/// or they contain something.
+/// Creates a directory for a result; a link that leads nowhere leads to it. Directories that were missing are
+/// removed again unless keep() is called or they contain something.
 class NewDirectories {
  public:
   /// Throws like make_directories.
@@ -91,13 +92,26 @@ class NewDirectories {
 
 /// Writes several files of one result into `directory`. A new one, or one that holds an earlier result with
 /// the same names and nothing else, appears as a whole. In another one all files are written before the first
-/// one is replaced, so that a full disk leaves the old ones together, and nothing new. Throws FileError if
-/// one of the names is there and no list names it as the program's.
+/// one is replaced, so that a full disk leaves the old ones together, and nothing new. `directory` may be a
+/// link, as a path that the user gave. Throws FileError if one of the names is there and no list names it as
+/// the program's, or if a list names a result of another kind (core/disk/owned.h) that it would mix with.
 struct NamedText {
   std::string_view name, text;
 };
-void write_files_atomic(const std::filesystem::path& directory, std::initializer_list<NamedText> files,
-                        Existing existing = Existing::replace);
+void write_files_atomic(const std::filesystem::path& directory, std::string_view kind,
+                        std::initializer_list<NamedText> files, Existing existing = Existing::replace);
+
+/// Throws FileError where write_files_atomic() would, for a command that has not yet done its work.
+void check_files_atomic(const std::filesystem::path& directory, std::string_view kind,
+                        std::initializer_list<std::string_view> names);
+
+/// The end of the name of a directory that is being replaced.
+inline constexpr std::string_view kReplaced = ".replaced";
+
+/// Finishes the replacement of the directory at `path` that a killed process has left on a file system that
+/// cannot exchange two names: the earlier directory comes back if no other has taken its place, and is
+/// removed otherwise. Only the writer of `path` may call this. A "<path>.replaced" of somebody else stays.
+void finish_replacement(const std::filesystem::path& path, std::span<const std::string_view> known = {});
 
 /// Removes a directory for which check_replaceable() holds, so that a crash cannot leave a part of it under
 /// its name.
@@ -107,20 +121,20 @@ void remove_whole(const std::filesystem::path& directory, std::span<const std::s
 /// remains unchanged.
 class AtomicDirectory {
  public:
-  /// Creates missing parents of `path`, which are removed if commit() does not return. If the directory at
-  /// `path` is replaced, it holds nothing but what its list (core/disk/owned.h) or `known` names: throws
-  /// FileError otherwise, or if another process is writing `path`. A directory whose names are all `known`
-  /// gets no list. Throws ResourceError if the disk is full.
-  explicit AtomicDirectory(const std::filesystem::path& path, Existing existing = Existing::replace,
-                           std::span<const std::string_view> known = {});
+  /// Creates missing parents of the directory, which are removed if commit() does not return. An existing
+  /// directory that is replaced holds nothing but what its list (core/disk/owned.h) names as of the kind
+  /// `kind`, or `known`: throws FileError otherwise, or if another process is writing it. A directory whose
+  /// names are all `known` gets no list. Throws ResourceError if the disk is full.
+  AtomicDirectory(const Target& target, std::string_view kind, std::span<const std::string_view> known = {});
   ~AtomicDirectory();
   AtomicDirectory(const AtomicDirectory&) = delete;
   AtomicDirectory& operator=(const AtomicDirectory&) = delete;
 
   /// Returns the temporary directory to write the files to.
   const std::filesystem::path& beside() const { return beside_; }
-  /// Fsyncs every file and renames the directory. An existing one at `path` is replaced, in one step if the
-  /// file system can exchange two names; otherwise it is briefly named "<path>.replaced".
+  /// Fsyncs every file and renames the directory. An existing one is replaced, in one step if the file system
+  /// can exchange two names; otherwise it is briefly named "<path>.replaced", from where finish_replacement()
+  /// brings it back if the process is killed.
   void commit();
 
  private:
@@ -130,6 +144,7 @@ class AtomicDirectory {
 
   std::filesystem::path path_, beside_;
   Existing existing_;
+  std::string_view kind_;
   std::vector<std::string_view> known_;
   NewDirectories parents_;
   int descriptor_ = -1;

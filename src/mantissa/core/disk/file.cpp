@@ -30,13 +30,21 @@ std::string reason(int error) {
 /// Throws for a disk without space for `wanted` bytes, or 0 if that is unknown.
 [[noreturn]] void throw_full(const std::filesystem::path& path, std::uint64_t wanted) {
   const std::string name = final_name(path);
+  if (guess_kind(path) == Kind::other) {
+    throw ResourceError(
+        fmt::format("{}: the device accepts no more bytes: {}; choose another output", name, reason(ENOSPC)));
+  }
   struct statvfs disk {};
   const std::filesystem::path folder = path.has_parent_path() ? path.parent_path() : ".";
   if (::statvfs(folder.c_str(), &disk) != 0)
     throw ResourceError(fmt::format("{}: the disk is full; free some space or write to another disk", name));
   if (disk.f_files > 0 && disk.f_favail == 0)
     throw ResourceError(fmt::format("{}: the disk has no room for another file; remove some files", name));
-  const std::uint64_t left = std::uint64_t{disk.f_bavail} * disk.f_frsize;
+  std::uint64_t left = std::uint64_t{disk.f_bavail} * disk.f_frsize;
+  try {
+    left += unfinished_bytes(path);  // which the error removes
+  } catch (const Error&) {           // this error matters more
+  }
   throw ResourceError(
       fmt::format("{}: the disk is full{}, {} free; free some space or write to another disk", name,
                   wanted > 0 ? fmt::format(": it needs {}", human_bytes(static_cast<double>(wanted))) : "",
@@ -166,11 +174,17 @@ void make_directories(const std::filesystem::path& path) {
       continue;
     }
     const int error = errno;
+    if (error == EEXIST && is_link(made) && !disk::exists(made)) {  // one that leads nowhere
+      make_directories(followed(made));
+      continue;
+    }
     if (error == EEXIST && disk::is_directory(made)) continue;  // another process has made it
     if (error == ENOSPC || error == EDQUOT) throw_write_error(made, error);
-    throw FileError(fmt::format("{}: cannot create the directory: {}; choose another path",
-                                name_in_quotes(path.string()),
-                                error == EEXIST ? "a file has this name" : reason(error)));
+    throw FileError(fmt::format(
+        "{}: cannot create the directory: {}; choose another path", name_in_quotes(path.string()),
+        error == EEXIST
+            ? guess_kind(made) == Kind::file ? "a file has this name" : "a device or a pipe has this name"
+            : reason(error)));
   }
 }
 
@@ -201,7 +215,7 @@ void throw_read_error(const std::filesystem::path& path, int error) {
   const std::string what = fmt::format("{}: cannot be read: {}", path.string(), reason(error));
   if (error == ENOMEM) throw ResourceError(what + "; free some memory");
   if (error == EMFILE || error == ENFILE) throw ResourceError(what + "; raise the limit (ulimit -n)");
-  throw FileError(what + "; check its permissions and its disk");
+  throw ReadError(what + "; check its permissions and its disk");
 }
 
 void throw_write_error(const std::filesystem::path& path, int error) {
@@ -220,6 +234,8 @@ void throw_write_error(const std::filesystem::path& path, int error) {
     case ENFILE:
       throw ResourceError(
           fmt::format("{}: cannot be written: {}; raise the limit (ulimit -n)", name, reason(error)));
+    case ENOMEM:
+      throw ResourceError(fmt::format("{}: cannot be written: {}; free some memory", name, reason(error)));
     case ENOENT:
     case ENOTDIR:
       throw FileError(fmt::format("{}: its folder does not exist; create it or check the path", name));

@@ -7,6 +7,8 @@
 #include <span>
 #include <string>
 
+#include "mantissa/core/base/error.h"
+
 namespace mantissa::disk {
 
 /// An open regular file. Read errors throw FileError. Write errors throw ResourceError if space or quota is
@@ -61,8 +63,14 @@ void make_directories(const std::filesystem::path& path);
 /// Returns the contents of a small file. Throws FileError if it is larger than `limit` bytes.
 std::string read_text_file(const std::filesystem::path& path, std::uint64_t limit);
 
+/// The system refuses to read a file, which may be intact.
+class ReadError : public FileError {
+ public:
+  using FileError::FileError;
+};
+
 /// Throws the exception for errno `error` of a read of `path`: ResourceError if memory or descriptors are
-/// exhausted, else FileError.
+/// exhausted, else ReadError.
 [[noreturn]] void throw_read_error(const std::filesystem::path& path, int error);
 
 /// Throws the exception for errno `error` of a write to `path`. Its message has the final names.

@@ -1,11 +1,9 @@
 #include "mantissa/core/disk/lines.h"
 
-#include <fmt/format.h>
-
 #include <algorithm>
 #include <span>
 
-#include "mantissa/core/base/error.h"
+#include "mantissa/core/base/error_text.h"
 
 namespace mantissa::disk {
 namespace {
@@ -36,8 +34,8 @@ bool LineReader::next(std::string& line) {
     at_ = complete_ ? end + 1 : buffer_.size();
     if (complete_) break;
     if (line.size() > kLongest) {
-      throw FileError(fmt::format("{}: line {} is longer than {} MiB; check that it is the right file",
-                                  path().string(), number_ + 1, kLongest >> 20));
+      throw FileError("{}: line {} is longer than {} MiB; check that it is the right file", path().string(),
+                      number_ + 1, kLongest >> 20);
     }
   }
   if (!complete_ && line.empty()) return false;

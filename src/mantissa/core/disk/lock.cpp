@@ -9,6 +9,7 @@
 #include <cerrno>
 #include <string>
 #include <string_view>
+#include <system_error>
 
 #include "mantissa/core/base/error.h"
 #include "mantissa/core/disk/file.h"
@@ -44,8 +45,9 @@ RunLock::RunLock(const std::filesystem::path& directory) : path_(directory / ".l
     if (descriptor_ < 0 && errno == EEXIST) {
       descriptor_ = ::open(path_.c_str(), O_RDWR | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC);
       if (descriptor_ < 0 && errno == ENOENT) continue;
-      if (descriptor_ < 0 && errno != ELOOP) throw_write_error(path_, errno);
-      if (descriptor_ < 0 || !is_lock(descriptor_)) {
+      const bool denied = descriptor_ < 0 && (errno == EACCES || errno == EPERM || errno == EROFS);
+      if (descriptor_ < 0 && errno != ELOOP && !denied) throw_write_error(path_, errno);
+      if (!denied && (descriptor_ < 0 || !is_lock(descriptor_))) {
         if (descriptor_ >= 0) ::close(descriptor_);
         throw FileError(
             fmt::format("{}: is not the lock of a run; move it away, or give another directory with "
@@ -53,16 +55,22 @@ RunLock::RunLock(const std::filesystem::path& directory) : path_(directory / ".l
                         path_.string()));
       }
     }
+    if (descriptor_ < 0 && (errno == EACCES || errno == EPERM || errno == EROFS)) {
+      throw FileError(fmt::format(
+          "{}: cannot be written: {}; a run starts and continues only in a directory that it can write. Fix: copy "
+          "the directory, and give the copy with --out; commands that read it need no copy",
+          directory.string(), std::generic_category().message(errno)));
+    }
     if (descriptor_ < 0) throw_write_error(path_, errno);
-    bool works = true;
-    if (!lock(descriptor_, works)) {
+    const Locked locked = lock(descriptor_);
+    if (locked == Locked::in_use) {
       const std::string who = holder(descriptor_);
       ::close(descriptor_);
       throw FileError(
           fmt::format("{}: {} is writing this run; wait until it ends, or give another directory with --out",
                       directory.string(), who));
     }
-    if (!works) return;
+    if (locked == Locked::no_locks) return;
     // The last holder may have removed the file between our open and our lock.
     held_ = is_still(path_, descriptor_);
     if (held_) break;

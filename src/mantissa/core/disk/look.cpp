@@ -2,9 +2,12 @@
 
 #include <dirent.h>
 #include <sys/stat.h>
+#include <unistd.h>
 
 #include <algorithm>
+#include <array>
 #include <cerrno>
+#include <climits>
 #include <memory>
 #include <optional>
 
@@ -22,6 +25,22 @@ std::optional<struct stat> status_of(const std::filesystem::path& path, Look loo
   // Nothing can have a name that is too long.
   if (errno != ENOENT && errno != ENOTDIR && errno != ENAMETOOLONG) throw_read_error(path, errno);
   return std::nullopt;
+}
+
+std::filesystem::path target_of(const std::filesystem::path& link) {
+  std::array<char, PATH_MAX> text{};
+  const ssize_t length = ::readlink(link.c_str(), text.data(), text.size());
+  if (length < 0) throw_read_error(link, errno);
+  return std::string(text.data(), static_cast<std::size_t>(length));
+}
+
+/// Returns the path without links, of the part that exists.
+std::filesystem::path plain_path(const std::filesystem::path& path) {
+  std::error_code error;
+  const std::filesystem::path whole = std::filesystem::absolute(followed(path), error);
+  const std::filesystem::path plain = error ? whole : std::filesystem::weakly_canonical(whole, error);
+  if (error) throw_read_error(path, error.value());
+  return plain.has_filename() ? plain : plain.parent_path();
 }
 
 }  // namespace
@@ -52,6 +71,24 @@ bool has_name(const std::filesystem::path& path) {
 bool is_link(const std::filesystem::path& path) {
   const std::optional<struct stat> status = status_of(path, ::lstat);
   return status && S_ISLNK(status->st_mode);
+}
+
+std::filesystem::path followed(const std::filesystem::path& path) {
+  constexpr int kMost = 40;  // as many links as the kernel follows
+  // With a trailing slash, the system would look behind the link.
+  std::filesystem::path at = path.has_filename() ? path : path.parent_path();
+  for (int links = 0; is_link(at); ++links) {
+    if (links == kMost) throw_read_error(path, ELOOP);
+    at = at.parent_path() / target_of(at);
+    if (!at.has_filename()) at = at.parent_path();
+  }
+  return disk::exists(path) && !is_same(path, at) ? path : at;
+}
+
+bool lies_in(const std::filesystem::path& inner, const std::filesystem::path& outer) {
+  if (is_same(inner, outer)) return true;
+  const std::filesystem::path relative = plain_path(inner).lexically_relative(plain_path(outer));
+  return !relative.empty() && *relative.begin() != "..";
 }
 
 bool is_same(const std::filesystem::path& a, const std::filesystem::path& b) {

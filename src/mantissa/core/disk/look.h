@@ -24,6 +24,14 @@ bool has_name(const std::filesystem::path& path);
 /// Returns true if the name itself is a link. Throws FileError.
 bool is_link(const std::filesystem::path& path);
 
+/// Returns the path to which the links at `path` lead, where a file or directory may not exist yet, or `path`
+/// itself if it is not a link. A link to a descriptor that has no path, such as /dev/stdout, is returned as
+/// it is. Throws FileError for a loop.
+std::filesystem::path followed(const std::filesystem::path& path);
+
+/// Returns true if `inner` is `outer` or lies in it, through links. Neither must exist. Throws FileError.
+bool lies_in(const std::filesystem::path& inner, const std::filesystem::path& outer);
+
 /// Returns true if both paths lead to one file or directory. Throws FileError.
 bool is_same(const std::filesystem::path& a, const std::filesystem::path& b);
 

@@ -1,14 +1,11 @@
 #include "mantissa/core/disk/mapping.h"
 
-#include <fmt/format.h>
 #include <sys/mman.h>
 #include <unistd.h>
 
 #include <algorithm>
 #include <cerrno>
-#include <system_error>
 
-#include "mantissa/core/base/error.h"
 #include "mantissa/core/disk/file.h"
 
 namespace mantissa::disk {
@@ -16,10 +13,7 @@ namespace mantissa::disk {
 Mapping::Mapping(const File& file) : size_(file.size()) {
   if (size_ == 0) return;
   void* p = mmap(nullptr, size_, PROT_READ, MAP_SHARED, file.descriptor(), 0);
-  if (p == MAP_FAILED) {
-    throw FileError(fmt::format("{}: cannot be mapped: {}", file.path().string(),
-                                std::generic_category().message(errno)));
-  }
+  if (p == MAP_FAILED) throw_read_error(file.path(), errno);
   data_ = static_cast<const std::byte*>(p);
 }
 

@@ -33,9 +33,30 @@ std::string stranger_in(const fs::path& directory, std::span<const std::string_v
   return "";
 }
 
+bool is_report(std::string_view kind) {
+  return kind == kAudit || kind == kComparison;
+}
+
+std::string with_article(std::string_view kind) {
+  if (kind == kShards) return std::string(kind);
+  return fmt::format("{} {}", std::string_view("aeiou").find(kind.front()) == kind.npos ? "a" : "an", kind);
+}
+
+[[noreturn]] void throw_other_kind(const fs::path& path, std::string_view kind, std::string_view there) {
+  throw FileError(fmt::format(
+      "{}: contains {}, which is never replaced by {}; remove it with rm -r {}, or choose another place",
+      path.string(), with_article(there), with_article(kind), path.string()));
+}
+
 }  // namespace
 
 std::set<std::string> owned_names(const fs::path& directory) {
+  std::set<std::string> names;
+  for (const auto& [name, kind] : owned_kinds(directory)) names.insert(name);
+  return names;
+}
+
+OwnedKinds owned_kinds(const fs::path& directory) {
   const fs::path list = directory / kOwnedList;
   if (!has_name(list)) return {};
   const nlohmann::json json = nlohmann::json::parse(read_text_file(list, kLongestList), nullptr, false);
@@ -43,26 +64,58 @@ std::set<std::string> owned_names(const fs::path& directory) {
     return FileError(fmt::format("{}: is not a list of files of this program; move it away", list.string()));
   };
   if (!json.is_object() || !json.contains("files") || !json["files"].is_array()) throw damaged();
-  std::set<std::string> names;
-  for (const nlohmann::json& name : json["files"]) {
+  const auto name_in = [&](const nlohmann::json& name) {
     if (!name.is_string()) throw damaged();
     const std::string text = name.get<std::string>();
     if (text.empty() || text == "." || text == ".." || text.find('/') != std::string::npos) throw damaged();
-    names.insert(text);
+    return text;
+  };
+  OwnedKinds all;
+  for (const nlohmann::json& name : json["files"]) all.emplace(name_in(name), "");
+  const nlohmann::json results = json.value("results", nlohmann::json::object());
+  if (!results.is_object()) throw damaged();
+  for (const auto& [kind, names] : results.items()) {
+    if (!names.is_array()) throw damaged();
+    for (const nlohmann::json& name : names) {
+      if (const auto at = all.find(name_in(name)); at != all.end()) at->second = kind;
+    }
   }
-  return names;
+  return all;
 }
 
-std::string owned_list(const std::set<std::string>& names) {
-  const nlohmann::ordered_json json = {
+void add_owned(OwnedKinds& all, const std::set<std::string>& names, std::string_view kind) {
+  for (const std::string& name : names) all[name] = kind;
+}
+
+std::string owned_list(const OwnedKinds& all) {
+  std::set<std::string> names;
+  std::map<std::string, std::set<std::string>> results;
+  for (const auto& [name, kind] : all) {
+    names.insert(name);
+    if (!kind.empty()) results[kind].insert(name);
+  }
+  nlohmann::ordered_json json = {
       {"about", "The files here that Mantissa wrote. It replaces and removes no others."}, {"files", names}};
+  for (const auto& [kind, of] : results) json["results"][kind] = of;
   return json.dump(1, ' ', false, nlohmann::json::error_handler_t::replace) + "\n";
 }
 
-void check_replaceable(const fs::path& path, std::span<const std::string_view> known) {
+std::string owned_list(const std::set<std::string>& names, std::string_view kind) {
+  OwnedKinds all;
+  add_owned(all, names, kind);
+  return owned_list(all);
+}
+
+void check_replaceable(const fs::path& path, std::string_view kind, std::span<const std::string_view> known) {
   if (is_link(path) || kind_of(path) == Kind::absent) return;
-  if (!disk::is_directory(path))
-    throw FileError(fmt::format("{}: is a file; expected a directory", path.string()));
+  if (!disk::is_directory(path)) {
+    throw FileError(fmt::format("{}: is a {}; expected a directory", path.string(),
+                                kind_of(path) == Kind::file ? "file" : "device or a pipe"));
+  }
+  for (const auto& [name, other] : owned_kinds(path)) {
+    if (!kind.empty() && !other.empty() && other != kind && has_name(path / name))
+      throw_other_kind(path, kind, other);
+  }
   const std::string stranger = stranger_in(path, known);
   if (stranger.empty()) return;
   if (has_name(path / kOwnedList) || !known.empty()) {
@@ -77,10 +130,18 @@ void check_replaceable(const fs::path& path, std::span<const std::string_view> k
       path.string(), kOwnedList));
 }
 
+void check_kind(const fs::path& directory, std::string_view kind, const std::set<std::string>& names) {
+  for (const auto& [name, other] : owned_kinds(directory)) {
+    if (other.empty() || other == kind || !has_name(directory / name)) continue;
+    const bool beside = is_report(kind) || is_report(other);
+    if (!beside || names.contains(name)) throw_other_kind(directory, kind, other);
+  }
+}
+
 void remove_owned(const fs::path& directory, std::span<const std::string_view> known) {
   if (is_link(directory)) return remove_file(directory);
   if (!disk::exists(directory)) return;
-  check_replaceable(directory, known);
+  check_replaceable(directory, "", known);
   for (const fs::path& entry : entries(directory)) {
     if (entry.filename() != kOwnedList) remove_file(entry);
   }

@@ -52,7 +52,8 @@ void remove_directory(const std::filesystem::path& directory, std::span<const st
   std::set<std::string> listed;
   try {
     listed = owned_names(directory);
-  } catch (const FileError&) {  // a power loss may leave a list without its contents
+  } catch (const FileError& e) {  // a power loss may leave a list without its contents
+    if (dynamic_cast<const ReadError*>(&e) != nullptr) throw;
   }
   for (const std::filesystem::path& file : entries(directory)) {
     struct stat status {};
@@ -89,8 +90,7 @@ Left remove_left(const std::filesystem::path& path, std::span<const std::string_
   const Open open(path, O_RDONLY);
   if (open.descriptor() < 0 && errno == ENOENT) return Left::removed;
   if (open.descriptor() < 0) throw_write_error(path, errno);
-  bool works = true;
-  if (!lock(open.descriptor(), works)) return Left::in_use;
+  if (lock(open.descriptor()) == Locked::in_use) return Left::in_use;
   if (!is_still(path, open.descriptor())) return Left::removed;
   if (S_ISDIR(status.st_mode)) {
     remove_directory(path, known);
@@ -128,10 +128,9 @@ int create(const std::filesystem::path& path, std::span<const std::string_view> 
     }
     if (descriptor < 0 && errno == EINTR) continue;
     if (descriptor < 0) throw_write_error(path, errno);
-    bool works = true;
     try {
       // Another process may have taken it for abandoned before the lock, and removed it.
-      if (lock(descriptor, works) && is_still(path, descriptor)) return descriptor;
+      if (lock(descriptor) != Locked::in_use && is_still(path, descriptor)) return descriptor;
     } catch (...) {
       ::close(descriptor);
       throw;
@@ -143,14 +142,18 @@ int create(const std::filesystem::path& path, std::span<const std::string_view> 
 }  // namespace
 
 std::filesystem::path unfinished(const std::filesystem::path& path) {
+  return with_suffix(path, kPartial);
+}
+
+std::filesystem::path with_suffix(const std::filesystem::path& path, std::string_view suffix) {
   constexpr std::size_t kLongest = 255;  // NAME_MAX
   std::string name = path.filename().string();
-  if (name.size() + kPartial.size() > kLongest) {
+  if (name.size() + suffix.size() > kLongest) {
     std::uint64_t hash = 0xcbf29ce484222325;  // FNV-1a: http://www.isthe.com/chongo/tech/comp/fnv/
     for (const char c : name) hash = (hash ^ static_cast<unsigned char>(c)) * 0x100000001b3;
-    name = fmt::format("{}~{:016x}", name.substr(0, kLongest - kPartial.size() - 17), hash);
+    name = fmt::format("{}~{:016x}", name.substr(0, kLongest - suffix.size() - 17), hash);
   }
-  return path.parent_path() / (name + std::string(kPartial));
+  return path.parent_path() / (name + std::string(suffix));
 }
 
 std::string final_name(const std::filesystem::path& path) {
@@ -163,14 +166,12 @@ std::string final_name(const std::filesystem::path& path) {
   return name.string();
 }
 
-bool lock(int descriptor, bool& works) {
+Locked lock(int descriptor) {
   while (::flock(descriptor, LOCK_EX | LOCK_NB) != 0) {
-    if (errno == EWOULDBLOCK) return false;
-    if (errno == EINTR) continue;
-    works = false;
-    break;
+    if (errno == EWOULDBLOCK) return Locked::in_use;
+    if (errno != EINTR) return Locked::no_locks;
   }
-  return true;
+  return Locked::taken;
 }
 
 bool is_still(const std::filesystem::path& path, int descriptor) {
@@ -225,6 +226,32 @@ void mark_directory(const std::filesystem::path& path) {
   if (open.descriptor() < 0 || ::fstat(open.descriptor(), &status) != 0 ||
       ::fchmod(open.descriptor(), (status.st_mode & 0777U) | kMark) != 0 || ::fsync(open.descriptor()) != 0)
     throw_write_error(path, errno);
+}
+
+void unmark_directory(const std::filesystem::path& path) {
+  const Open open(path, O_RDONLY | O_DIRECTORY);
+  if (open.descriptor() < 0) throw_write_error(path, errno);
+  finish(open.descriptor(), path);
+}
+
+bool has_mark(const std::filesystem::path& path) {
+  struct stat status {};
+  if (::lstat(path.c_str(), &status) == 0) return is_marked(status);
+  if (errno != ENOENT) throw_read_error(path, errno);
+  return false;
+}
+
+std::uint64_t unfinished_bytes(const std::filesystem::path& path) {
+  const auto blocks = [](const std::filesystem::path& file) -> std::uint64_t {
+    struct stat status {};
+    const bool is_file = ::lstat(file.c_str(), &status) == 0 && S_ISREG(status.st_mode);
+    return is_file ? static_cast<std::uint64_t>(status.st_blocks) * 512 : 0;
+  };
+  const std::filesystem::path folder = path.parent_path();
+  if (!is_unfinished_directory(folder)) return path.extension() == kPartial ? blocks(path) : 0;
+  std::uint64_t all = 0;
+  for (const std::filesystem::path& file : entries(folder)) all += blocks(file);
+  return all;
 }
 
 bool is_unfinished_directory(const std::filesystem::path& path) {

@@ -7,6 +7,7 @@
 //   what has the bit and no lock was left by a killed process, and the next writer removes it.
 #pragma once
 
+#include <cstdint>
 #include <filesystem>
 #include <span>
 #include <string_view>
@@ -19,12 +20,17 @@ inline constexpr std::string_view kPartial = ".partial";
 /// gets a hash of the whole.
 std::filesystem::path unfinished(const std::filesystem::path& path);
 
+/// Returns `path` with `suffix`, cut like unfinished().
+std::filesystem::path with_suffix(const std::filesystem::path& path, std::string_view suffix);
+
 /// Returns `path` with the final names of its parts, for messages.
 std::string final_name(const std::filesystem::path& path);
 
-/// Locks an open file or directory for this descriptor. Returns false if another one has the lock. A file
-/// system without locks counts as locked, and `works` becomes false.
-bool lock(int descriptor, bool& works);
+/// What became of a lock: no_locks on a file system without them.
+enum class Locked { taken, in_use, no_locks };
+
+/// Locks an open file or directory for this descriptor.
+Locked lock(int descriptor);
 
 /// Returns true if `path` still names the open file or directory. Throws FileError if the system cannot tell.
 bool is_still(const std::filesystem::path& path, int descriptor);
@@ -47,8 +53,18 @@ void finish(int descriptor, const std::filesystem::path& path);
 /// Removes the marks of a directory and its files: call it once the final name is there.
 void finish_directory(int descriptor, const std::filesystem::path& path);
 
+/// Removes the mark of a directory.
+void unmark_directory(const std::filesystem::path& path);
+
 /// Marks a directory, durably, which is about to be removed under an unfinished name.
 void mark_directory(const std::filesystem::path& path);
+
+/// Returns true if `path` bears the mark.
+bool has_mark(const std::filesystem::path& path);
+
+/// Returns the bytes on the disk that are free again once what is being written at `path`, an unfinished file
+/// or one in an unfinished directory, is removed.
+std::uint64_t unfinished_bytes(const std::filesystem::path& path);
 
 /// Returns true if `path` is a directory with the mark: files in it are written in place.
 bool is_unfinished_directory(const std::filesystem::path& path);

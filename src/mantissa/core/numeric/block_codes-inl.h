@@ -14,6 +14,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <cstring>
+#include <type_traits>
 
 #include "mantissa/core/numeric/block_codes.h"
 #include "mantissa/core/numeric/convert-inl.h"
@@ -93,7 +94,7 @@ HWY_INLINE void StoreCodes(const std::uint8_t* HWY_RESTRICT codes, std::size_t n
   }
 }
 
-/// encode_blocks().
+/// EncodeRow() of a format. A block that is not finite has the scale NaN and elements of zero.
 template <BlockFormat F>
 HWY_INLINE void EncodeBlocks(const float* HWY_RESTRICT row, std::size_t n, float tensor_scale,
                              std::uint8_t* HWY_RESTRICT elements, std::uint8_t* HWY_RESTRICT scale_codes) {
@@ -118,7 +119,7 @@ HWY_INLINE void EncodeBlocks(const float* HWY_RESTRICT row, std::size_t n, float
   }
 }
 
-/// encode_blocks(). Not inlined: there are many formats.
+/// Codes round_blocks(): ⌈n · bits / 8⌉ bytes of elements, ⌈n / block⌉ scales. Not inlined: many formats.
 HWY_NOINLINE inline void EncodeRow(BlockFormat format, const float* HWY_RESTRICT row, std::size_t n,
                                    float tensor_scale, std::uint8_t* HWY_RESTRICT elements,
                                    std::uint8_t* HWY_RESTRICT scales) {
@@ -304,7 +305,7 @@ HWY_NOINLINE inline void DecodeRow(const CodedRow& row, std::size_t begin, std::
 
 // ---- Decoding to bf16
 
-/// Returns the bf16 values, as bits, of a vector of elements that encode_blocks() writes.
+/// Returns the bf16 values, as bits, of a vector of elements that EncodeRow() writes.
 template <BlockFormat F, class D>
 HWY_INLINE hn::Vec<D> ElementsAsBf16(D d, const std::uint8_t* HWY_RESTRICT from, std::size_t count) {
   if constexpr (kStoredElement<F> == Scalar::bf16) {

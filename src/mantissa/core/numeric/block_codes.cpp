@@ -11,11 +11,6 @@ HWY_BEFORE_NAMESPACE();
 namespace mantissa {
 namespace HWY_NAMESPACE {
 
-void EncodeBlocksImpl(BlockFormat f, const float* row, std::size_t n, float tensor_scale,
-                      std::uint8_t* elements, std::uint8_t* scales) {
-  EncodeRow(f, row, n, tensor_scale, elements, scales);
-}
-
 void DecodeBlocksImpl(const CodedRow& row, std::size_t begin, std::size_t n, float* values) {
   DecodeRow(row, begin, n, values);
 }
@@ -27,13 +22,7 @@ HWY_AFTER_NAMESPACE();
 #if HWY_ONCE
 namespace mantissa {
 
-HWY_EXPORT(EncodeBlocksImpl);
 HWY_EXPORT(DecodeBlocksImpl);
-
-void encode_blocks(BlockFormat f, const float* row, std::size_t n, std::uint8_t* elements,
-                   std::uint8_t* scales, float tensor_scale, SimdTarget target) {
-  HWY_DISPATCH_TABLE(EncodeBlocksImpl)[simd_index(target)](f, row, n, tensor_scale, elements, scales);
-}
 
 void decode_blocks(const CodedRow& row, std::size_t begin, std::size_t n, float* values, SimdTarget target) {
   HWY_DISPATCH_TABLE(DecodeBlocksImpl)[simd_index(target)](row, begin, n, values);

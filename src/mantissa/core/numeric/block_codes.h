@@ -19,11 +19,6 @@ struct CodedRow {
   bool scale_per_element = false;  // blocks lie along columns: every element has a scale; else every block
 };
 
-/// Rounds row[0, n) in blocks as round_blocks does and writes the codes: ⌈n · bits / 8⌉ bytes of elements and
-/// ⌈n / block⌉ scales. A block that is not finite has the scale NaN and elements of zero.
-void encode_blocks(BlockFormat f, const float* row, std::size_t n, std::uint8_t* elements,
-                   std::uint8_t* scales, float tensor_scale = 1, SimdTarget target = kBestTarget);
-
 /// Writes elements [begin, begin + n) times their scales, rounded to bf16: the values of round_blocks, with
 /// the signs of zeros, unless a block's scale is below 2^-124 (2^-117 for e5m2 elements). NaN has no payload.
 /// Reads only those elements and their scales.

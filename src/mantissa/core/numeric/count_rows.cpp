@@ -8,6 +8,7 @@
 #include <algorithm>
 #include <bit>
 #include <cmath>
+#include <cstring>
 
 #include "mantissa/core/numeric/lanes-inl.h"
 #include "mantissa/core/numeric/round.h"

@@ -21,6 +21,7 @@
 #include <hwy/highway.h>
 
 #include <cstddef>
+#include <cstdint>
 
 #include "mantissa/core/numeric/lanes-inl.h"
 #include "mantissa/core/numeric/math_f64-inl.h"

@@ -1,5 +1,7 @@
 #include "mantissa/core/numeric/quants.h"
 
+#include <algorithm>
+
 #undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "mantissa/core/numeric/quants.cpp"
 #include <hwy/foreach_target.h>

@@ -43,26 +43,11 @@ HWY_INLINE void MapRow(MathFunction function, const T* in, std::size_t n, T* out
     StoreCount(Apply(d, function, LoadCount(d, in + i, n - i)), d, out + i, n - i);
 }
 
-template <class T>
-HWY_INLINE RowReductions ReduceRow(const T* p, const T* q, std::size_t n) {
-  const auto load = [p](auto d, std::size_t i, std::size_t count)
-                        HWY_ATTR { return LoadCount(d, p + i, count); };
-  LaneSum<T> product;
-  product.AddProduct(p, q, n);
-  return {SumRow<T>(n, load), product.Total(), MaxRow(p, n)};
-}
-
 void MapF32(MathFunction function, const float* in, std::size_t n, float* out) {
   MapRow(function, in, n, out);
 }
 void MapF64(MathFunction function, const double* in, std::size_t n, double* out) {
   MapRow(function, in, n, out);
-}
-RowReductions ReduceF32(const float* p, const float* q, std::size_t n) {
-  return ReduceRow(p, q, n);
-}
-RowReductions ReduceF64(const double* p, const double* q, std::size_t n) {
-  return ReduceRow(p, q, n);
 }
 
 }  // namespace HWY_NAMESPACE
@@ -74,8 +59,6 @@ namespace mantissa {
 
 HWY_EXPORT(MapF32);
 HWY_EXPORT(MapF64);
-HWY_EXPORT(ReduceF32);
-HWY_EXPORT(ReduceF64);
 
 void map_row(MathFunction function, const float* in, std::size_t n, float* out, SimdTarget target) {
   HWY_DISPATCH_TABLE(MapF32)[simd_index(target)](function, in, n, out);
@@ -83,14 +66,6 @@ void map_row(MathFunction function, const float* in, std::size_t n, float* out, 
 
 void map_row(MathFunction function, const double* in, std::size_t n, double* out, SimdTarget target) {
   HWY_DISPATCH_TABLE(MapF64)[simd_index(target)](function, in, n, out);
-}
-
-RowReductions reduce_row(const float* p, const float* q, std::size_t n, SimdTarget target) {
-  return HWY_DISPATCH_TABLE(ReduceF32)[simd_index(target)](p, q, n);
-}
-
-RowReductions reduce_row(const double* p, const double* q, std::size_t n, SimdTarget target) {
-  return HWY_DISPATCH_TABLE(ReduceF64)[simd_index(target)](p, q, n);
 }
 
 }  // namespace mantissa

@@ -17,14 +17,4 @@ void map_row(MathFunction function, const float* in, std::size_t n, float* out,
 void map_row(MathFunction function, const double* in, std::size_t n, double* out,
              SimdTarget target = kBestTarget);
 
-/// Reductions of the `n` elements at `p` by LaneSum and MaxRow of core/numeric/lanes-inl.h: the sum, the sum
-/// of products with `q`, and the largest element.
-struct RowReductions {
-  double sum = 0;
-  double product = 0;
-  double max = 0;
-};
-RowReductions reduce_row(const float* p, const float* q, std::size_t n, SimdTarget target = kBestTarget);
-RowReductions reduce_row(const double* p, const double* q, std::size_t n, SimdTarget target = kBestTarget);
-
 }  // namespace mantissa

@@ -1,6 +1,8 @@
 #include "mantissa/core/numeric/scaled.h"
 
+#include <algorithm>
 #include <cmath>
+#include <limits>
 
 #undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "mantissa/core/numeric/scaled.cpp"

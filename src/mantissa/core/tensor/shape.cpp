@@ -2,7 +2,7 @@
 
 #include <fmt/format.h>
 
-#include "mantissa/core/base/error.h"
+#include "mantissa/core/base/error_text.h"
 
 namespace mantissa {
 
@@ -32,7 +32,7 @@ std::int64_t Shape::count() const {
   std::int64_t n = 1;
   for (const Dim& d : dims_) {
     if (d.size < 0 || __builtin_mul_overflow(n, d.size, &n)) {
-      throw ShapeError(fmt::format("shape {}: expected an element count from 0 to 2^63 - 1", str()));
+      throw ShapeError("shape {}: expected an element count from 0 to 2^63 - 1", str());
     }
   }
   return n;

@@ -1,11 +1,10 @@
 #include "mantissa/core/tensor/storage.h"
 
-#include <fmt/format.h>
 #include <sys/mman.h>
 
 #include <utility>
 
-#include "mantissa/core/base/error.h"
+#include "mantissa/core/base/error_text.h"
 
 namespace mantissa {
 
@@ -14,8 +13,8 @@ Storage::Storage(std::size_t bytes) : size_(bytes) {
   // Anonymous pages are zeroed by the system, counted when first touched, and returned whole.
   void* p = mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
   if (p == MAP_FAILED) {
-    throw ResourceError(fmt::format(
-        "memory: cannot allocate {} bytes. Fix: a smaller batch.micro_batch_size or model", bytes));
+    throw ResourceError("memory: cannot allocate {} bytes. Fix: a smaller batch.micro_batch_size or model",
+                        bytes);
   }
   madvise(p, bytes, MADV_HUGEPAGE);
   data_ = static_cast<std::byte*>(p);

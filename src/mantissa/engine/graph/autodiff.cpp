@@ -4,14 +4,14 @@
 
 #include <algorithm>
 
-#include "mantissa/core/base/error.h"
+#include "mantissa/core/base/error_text.h"
 #include "mantissa/engine/graph/op.h"
 
 namespace mantissa::graph {
 namespace {
 
 [[noreturn]] void fail(const Node& node, const std::string& what) {
-  throw InternalError(fmt::format("{} {}: {}", node.scope, node.op->id, what));
+  throw InternalError("{} {}: {}", node.scope, node.op->id, what);
 }
 
 }  // namespace
@@ -108,9 +108,9 @@ class Differentiation {
   void run(std::span<const Seed> seeds) {
     for (const Seed& seed : seeds) {
       if (graph_.value(seed.output).shape != graph_.value(seed.gradient).shape) {
-        throw InternalError(
-            fmt::format("the gradient of \"{}\" is {}, but the output is {}", graph_.value(seed.output).name,
-                        graph_.value(seed.gradient).shape.str(), graph_.value(seed.output).shape.str()));
+        throw InternalError("the gradient of \"{}\" is {}, but the output is {}",
+                            graph_.value(seed.output).name, graph_.value(seed.gradient).shape.str(),
+                            graph_.value(seed.output).shape.str());
       }
       contributions_[at(seed.output)].push_back(seed.gradient);
     }
@@ -119,9 +119,9 @@ class Differentiation {
     for (const ValueId parameter : graph_.parameters()) {
       if (!graph_.value(parameter).trainable) continue;
       if (contributions_[at(parameter)].empty())
-        throw InternalError(fmt::format(
+        throw InternalError(
             "parameter \"{}\" gets no gradient; freeze it, or let a differentiated output depend on it",
-            graph_.value(parameter).name));
+            graph_.value(parameter).name);
       finish_parameter(graph_, parameter, contributions_[at(parameter)]);
     }
   }

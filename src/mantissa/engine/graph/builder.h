@@ -34,7 +34,7 @@ class Builder {
   /// Returns the row of `table` [positions, width] at each token's position.
   ValueId learned_positions(const std::string& scope, ValueId ids, ValueId table);
   ValueId select(const std::string& scope, ValueId x, ValueId rows);
-  /// x / √(mean(x²) + eps) · (gain_offset + gain). A gain with fewer channels than x normalises each head of
+  /// x / √(mean(x²) + eps) · (gain_offset + gain). A gain with fewer channels than x normalizes each head of
   /// that many channels separately.
   ValueId rmsnorm(const std::string& scope, ValueId x, ValueId gain, double eps, double gain_offset = 0);
   /// (x − mean(x)) / √(var(x) + eps) · gain + bias. `bias` may be kNone.

@@ -4,7 +4,7 @@
 
 #include <algorithm>
 
-#include "mantissa/core/base/error.h"
+#include "mantissa/core/base/error_text.h"
 #include "mantissa/engine/graph/op.h"
 
 namespace mantissa::graph {
@@ -23,11 +23,10 @@ template <class T>
 T Attributes::get(std::string_view name) const {
   const Attribute* found = find(name);
   if (found == nullptr)
-    throw InternalError(fmt::format("an op reads attribute \"{}\", which its node does not have", name));
+    throw InternalError("an op reads attribute \"{}\", which its node does not have", name);
   const T* value = std::get_if<T>(found);
   if (value == nullptr)
-    throw InternalError(
-        fmt::format("an op reads attribute \"{}\" with another type than its node has", name));
+    throw InternalError("an op reads attribute \"{}\" with another type than its node has", name);
   return *value;
 }
 

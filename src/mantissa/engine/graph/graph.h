@@ -56,7 +56,7 @@ enum class Role : std::uint8_t {
   number,           // one number, computed in double for each run: f64
 };
 
-/// The initialisation of a parameter that is not read from a file.
+/// The initialization of a parameter that is not read from a file.
 struct Init {
   enum class Kind : std::uint8_t { normal, uniform, ones, zeros } kind = Kind::normal;
   double std = 0.02;  // of normal; uniform: the bound, for numbers in [−bound, bound)

@@ -1,7 +1,5 @@
 // The list of all ops, used by tests, explain, benchmarks and the gradient checker.
-#include <fmt/format.h>
-
-#include "mantissa/core/base/error.h"
+#include "mantissa/core/base/error_text.h"
 #include "mantissa/engine/graph/op.h"
 #include "mantissa/engine/graph/ops/ops.h"
 
@@ -48,7 +46,7 @@ const OpDef& find_op(std::string_view id) {
   for (const OpDef* op : all_ops()) {
     if (op->id == id) return *op;
   }
-  throw InternalError(fmt::format("no op \"{}\" is registered", id));
+  throw InternalError("no op \"{}\" is registered", id);
 }
 
 }  // namespace mantissa::graph

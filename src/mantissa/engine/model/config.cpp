@@ -6,7 +6,8 @@
 #include <algorithm>
 #include <set>
 
-#include "mantissa/core/base/error.h"
+#include "mantissa/core/base/error_text.h"
+#include "mantissa/core/base/words.h"
 #include "mantissa/engine/model/adapter.h"
 #include "mantissa/engine/model/family.h"
 #include "mantissa/engine/model/graphs.h"
@@ -24,10 +25,8 @@ const Family& family_of(const FieldReader& fields, const std::string& model_type
                             "model, in Python model.model.language_model.save_pretrained(DIR)",
                             shown(model_type)));
   }
-  std::vector<std::string_view> known;
-  for (const Family* family : all_families()) known.push_back(family->model_type);
   fields.fail("model_type", fmt::format("is {}, which is not supported; supported: {}", shown(model_type),
-                                        fmt::join(known, ", ")));
+                                        list_of(names_of(all_families(), &Family::model_type))));
 }
 
 /// Accepts one id or several, which generation compares with generated ids.
@@ -95,8 +94,7 @@ std::function<std::optional<QuantFormat>(std::string_view)> held_in_blocks(const
 }
 
 ModelConfig parse_model_config(const json& object, const std::string& where) {
-  if (!object.is_object())
-    throw ConfigError(fmt::format("{}: must hold a JSON object with the model's sizes", where));
+  if (!object.is_object()) throw ConfigError("{}: must hold a JSON object with the model's sizes", where);
   const FieldReader fields(object, where);
   ModelConfig c;
   c.source = object;

@@ -42,7 +42,7 @@ struct DecoderSpec {
   bool merged_projections = false;  // qkv_proj for q, k and v; gate_up_proj for gate and up
   bool qkv_bias = false, output_bias = false, mlp_bias = false;
   bool head_norms = false;      // q_norm and k_norm: RMSNorm over each head
-  bool sandwich_norms = false;  // branches are normalised a second time before they are added
+  bool sandwich_norms = false;  // branches are normalized a second time before they are added
   double gain_offset = 0;       // norms multiply by gain_offset + gain
   Gate gate = Gate::silu;
   double embedding_scale = 1;

@@ -19,9 +19,9 @@ struct Family {
   /// The fields that are read, in addition to those of every family (common_fields()).
   std::vector<Field> fields;
   /// The prefix of tensor names in files of the whole model, absent in files of the bare trunk.
-  std::string_view trunk_prefix;
+  std::string_view trunk_prefix = "model.";
   /// Suffixes of tensor names in files that follow from the config: masks, frequencies.
-  std::vector<std::string_view> derived;
+  std::vector<std::string_view> derived = {"rotary_emb.inv_freq"};
   /// The weight of the head, which files may contain in addition to the embedding it is tied to.
   std::string_view head_weight = "lm_head.weight";
   /// Reads and checks the family's fields, throws for unsupported values that would change the result, fills

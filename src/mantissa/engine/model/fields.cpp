@@ -4,7 +4,7 @@
 
 #include <cmath>
 
-#include "mantissa/core/base/error.h"
+#include "mantissa/core/base/error_text.h"
 
 namespace mantissa::model {
 
@@ -25,7 +25,7 @@ const json* FieldReader::find(std::string_view key) const {
 }
 
 void FieldReader::fail(std::string_view key, const std::string& what) const {
-  throw ConfigError(fmt::format("{}: \"{}\" {}", where_, key, what));
+  throw ConfigError("{}: \"{}\" {}", where_, key, what);
 }
 
 void FieldReader::refuse_flag(std::string_view key, std::string_view what) const {

@@ -4,8 +4,9 @@
 
 #include <cassert>
 
-#include "mantissa/core/base/error.h"
+#include "mantissa/core/base/error_text.h"
 #include "mantissa/engine/graph/autodiff.h"
+#include "mantissa/engine/model/family.h"
 #include "mantissa/engine/model/network.h"
 
 namespace mantissa::model {
@@ -16,17 +17,17 @@ using graph::Graph;
 void check_positions(const ModelConfig& config, std::int64_t positions) {
   if (!config.positions_are_limited || positions <= config.max_position_embeddings) return;
   throw ConfigError(
-      fmt::format("sequences of {} tokens are longer than the {} learned positions of this {} model; shorten "
-                  "data.sequence_length, or the prompt and --max-new-tokens",
-                  positions, config.max_position_embeddings, config.model_type));
+      "sequences of {} tokens are longer than the {} learned positions of this {} model; shorten "
+      "data.sequence_length, or the prompt and --max-new-tokens",
+      positions, config.max_position_embeddings, config.model_type);
 }
 
 void check_language_model(const ModelConfig& config) {
   if (!config.scores) return;
   throw ConfigError(
-      fmt::format("this model is a reward model ({}): it scores texts, and gives no probabilities of tokens. "
-                  "Fix: use a language model; train.objective = \"reward\" trains a reward model",
-                  config.family->classifier));
+      "this model is a reward model ({}): it scores texts, and gives no probabilities of tokens. "
+      "Fix: use a language model; train.objective = \"reward\" trains a reward model",
+      config.family->classifier);
 }
 
 /// Computes the complete logits of the head, for traces and sampling.

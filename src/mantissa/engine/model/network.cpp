@@ -17,7 +17,7 @@ ValueId NetworkBuilder::linear(const std::string& scope, ValueId x, ValueId weig
   const ValueId base = ops.term(scope, x, weight, dora ? graph::kNone : bias, layout);
   const std::int64_t in = ops.graph().value(x).shape.last(), out = ops.graph().value(base).shape.last();
   const std::string scope_a = scope + std::string(kLoraA), scope_b = scope + std::string(kLoraB);
-  // Kaiming's uniform initialisation with a = √5, that of PyTorch's Linear layers: the bound is 1/√in.
+  // Kaiming's uniform initialization with a = √5, that of PyTorch's Linear layers: the bound is 1/√in.
   const ValueId a = parameter(scope_a + ".weight", {layer->rank, in},
                               {graph::Init::Kind::uniform, 1 / std::sqrt(static_cast<double>(in))});
   const ValueId b = parameter(scope_b + ".weight", {out, layer->rank}, {graph::Init::Kind::zeros, 0});

@@ -1,11 +1,9 @@
 #include "mantissa/engine/model/rope_override.h"
 
-#include <fmt/format.h>
-
 #include <algorithm>
 #include <array>
 
-#include "mantissa/core/base/error.h"
+#include "mantissa/core/base/error_text.h"
 #include "mantissa/engine/model/network.h"
 
 namespace mantissa::model {
@@ -37,24 +35,23 @@ nlohmann::json v4_fields(const ModelConfig& model) {
 double lwm_theta(std::int64_t length) {
   const auto stage = std::ranges::lower_bound(kLwmStages, length, {}, &LwmStage::length);
   if (stage != kLwmStages.end()) return stage->theta;
-  throw ConfigError(
-      fmt::format("rope_theta = \"{}\" has no base for {} tokens; its table ends at {}. Fix: a number", kLwm,
-                  length, kLwmStages.back().length));
+  throw ConfigError("rope_theta = \"{}\" has no base for {} tokens; its table ends at {}. Fix: a number",
+                    kLwm, length, kLwmStages.back().length);
 }
 
 ModelConfig with_rope(const ModelConfig& model, double theta, std::int64_t positions,
                       std::string_view where) {
   nlohmann::json fields = v4_fields(model);
   if (!fields.contains(kTheta)) {
-    throw ConfigError(fmt::format("{}: a model of the type {} has no rotary angles. Fix: remove the key",
-                                  where, model.model_type));
+    throw ConfigError("{}: a model of the type {} has no rotary angles. Fix: remove the key", where,
+                      model.model_type);
   }
   const bool scaled = fields.contains("rope_scaling") && !fields["rope_scaling"].is_null();
   if (scaled && theta != 0 && theta != fields[kTheta].get<double>()) {
     throw ConfigError(
-        fmt::format("{}: the model scales its rotary angles (rope_scaling), which another base would change "
-                    "twice. Fix: remove the key, or rope_scaling",
-                    where));
+        "{}: the model scales its rotary angles (rope_scaling), which another base would change "
+        "twice. Fix: remove the key, or rope_scaling",
+        where);
   }
   if (theta != 0) fields[kTheta] = theta;
   if (!scaled && positions > model.max_position_embeddings) fields[kPositions] = positions;

@@ -1,10 +1,8 @@
 #include "mantissa/engine/optim/groups.h"
 
-#include <fmt/format.h>
-
 #include <algorithm>
 
-#include "mantissa/core/base/error.h"
+#include "mantissa/core/base/error_text.h"
 #include "mantissa/core/base/words.h"
 #include "mantissa/precision/policy/coverage.h"
 #include "mantissa/precision/policy/glob.h"
@@ -33,9 +31,9 @@ void check_groups(std::span<const Group> groups, std::span<const std::string> pa
     precision::Rule rule;
     rule.match = group.match;
     const std::string why = precision::why_unmatched(rule, places);
-    throw ConfigError(fmt::format(
-        "{}: optimizer.group match = {} matches no parameter{}", group.origin, in_quotes(group.match),
-        why.empty() ? "; inspect lists the names of a model's weights" : ": " + why));
+    throw ConfigError("{}: optimizer.group match = {} matches no parameter{}", group.origin,
+                      in_quotes(group.match),
+                      why.empty() ? "; inspect lists the names of a model's weights" : ": " + why);
   }
   const auto frozen = [&](const std::string& name) { return settings_of(groups, name).freeze; };
   if (std::ranges::all_of(parameters, frozen) && !parameters.empty())

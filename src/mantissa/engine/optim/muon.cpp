@@ -24,7 +24,7 @@ class Muon {
   explicit Muon(ParameterUpdate& p) : p_(p), tall_(p.shape().dim(0).size > p.shape().last()) {}
 
   void run() {
-    ValueId x = normalised(direction());
+    ValueId x = normalized(direction());
     for (std::int64_t i = 0; i < p_.whole("ns_steps"); ++i) x = iterated(x);
     const double rows = static_cast<double>(p_.shape().dim(0).size),
                  columns = static_cast<double>(p_.shape().last());
@@ -54,12 +54,12 @@ class Muon {
     return s.done().front();
   }
 
-  ValueId normalised(ValueId u) {
+  ValueId normalized(ValueId u) {
     Sweep terms(p_);
     const ValueId norm = terms.norm(terms.read(u));
     Sweep s(p_);
     s.make(s.div(s.read(u), s.max(s.read(norm), s.read(fixed("least_norm", kLeastNorm)))), p_.shape(),
-           "normalised");
+           "normalized");
     return s.done().front();
   }
 
@@ -93,7 +93,7 @@ const Optimizer kMuon = {
     .name = "muon",
     .title = "Muon",
     .doc =
-        "orthogonalised momentum for matrices of hidden layers, AdamW for all other parameters at the same "
+        "orthogonalized momentum for matrices of hidden layers, AdamW for all other parameters at the same "
         "rate",
     .settings = {{"momentum", 0.95, "decay of the momentum", 0, 1, false, true},
                  {"nesterov", true, "Nesterov momentum"},

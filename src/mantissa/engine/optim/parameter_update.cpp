@@ -4,7 +4,7 @@
 
 #include <algorithm>
 
-#include "mantissa/core/base/error.h"
+#include "mantissa/core/base/error_text.h"
 
 namespace mantissa::optim {
 
@@ -41,8 +41,7 @@ std::optional<graph::ValueId> ParameterUpdate::compensation() {
 graph::ValueId ParameterUpdate::state(std::string_view kind, Shape shape) {
   static constexpr RandomUse kStreams[] = {RandomUse::first_moment, RandomUse::second_moment};
   if (states_ == std::size(kStreams)) {
-    throw InternalError(
-        fmt::format("{} has more states per parameter than there are random streams", label_));
+    throw InternalError("{} has more states per parameter than there are random streams", label_);
   }
   return out_.graph.add_value({.name = fmt::format("{}.{}", kind, parameter_.name),
                                .kind = ValueKind::optimizer_state,
@@ -176,8 +175,8 @@ graph::ValueId Sweep::reduced(Reg term, kernels::Over over, bool squares, bool m
   store(term, 0);
   for (const ValueId input : inputs_) {
     if (p_.value(input).shape.count() > p_.value(inputs_.front()).shape.count())
-      throw InternalError(
-          fmt::format("{}: a reduction must read an operand of all its terms first", p_.value(input).name));
+      throw InternalError("{}: a reduction must read an operand of all its terms first",
+                          p_.value(input).name);
   }
   return p_.add_reduction(build(), inputs_, over, squares, mean, root);
 }

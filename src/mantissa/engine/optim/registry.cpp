@@ -2,7 +2,7 @@
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
-#include "mantissa/core/base/error.h"
+#include "mantissa/core/base/error_text.h"
 #include "mantissa/engine/optim/rules.h"
 
 namespace mantissa::optim {
@@ -18,7 +18,7 @@ const Optimizer& find_optimizer(std::string_view name) {
     if (optimizer->name == name) return *optimizer;
     names.emplace_back(optimizer->name);
   }
-  throw ConfigError(fmt::format("unknown optimizer \"{}\"; one of {}", name, fmt::join(names, ", ")));
+  throw ConfigError("unknown optimizer \"{}\"; one of {}", name, fmt::join(names, ", "));
 }
 
 Settings defaults(const Optimizer& optimizer) {

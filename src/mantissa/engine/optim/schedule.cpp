@@ -1,12 +1,10 @@
 #include "mantissa/engine/optim/schedule.h"
 
-#include <fmt/format.h>
-
 #include <algorithm>
 #include <cmath>
 #include <numbers>
 
-#include "mantissa/core/base/error.h"
+#include "mantissa/core/base/error_text.h"
 
 namespace mantissa::optim {
 
@@ -14,7 +12,7 @@ ScheduleKind parse_schedule(std::string_view name) {
   if (name == "constant") return ScheduleKind::constant;
   if (name == "linear") return ScheduleKind::linear;
   if (name == "cosine") return ScheduleKind::cosine;
-  throw ConfigError(fmt::format("unknown schedule.name \"{}\"; one of cosine, linear, constant", name));
+  throw ConfigError("unknown schedule.name \"{}\"; one of cosine, linear, constant", name);
 }
 
 double Schedule::at(std::int64_t update) const {

@@ -30,7 +30,7 @@ const Slot* written_slot(const Program& update, const Step& step) {
 
 bool speaks_of_update(const precision::Rule& rule) {
   const precision::Fields& f = rule.fields;
-  return rule.op == "update" || rule.pass == precision::Pass::update || f.optimizer || f.rounding || f.kahan;
+  return rule.names_update() || f.optimizer || f.rounding || f.kahan;
 }
 
 precision::Resolved resolve_update(const precision::Policy& policy, std::string_view name) {

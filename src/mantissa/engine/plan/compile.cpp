@@ -4,7 +4,7 @@
 
 #include <algorithm>
 
-#include "mantissa/core/base/error.h"
+#include "mantissa/core/base/error_text.h"
 #include "mantissa/engine/plan/passes.h"
 
 namespace mantissa::plan {
@@ -57,7 +57,7 @@ BufferId Program::find(std::string_view name) const {
 
 BufferId Program::required(std::string_view name) const {
   const BufferId id = find(name);
-  if (id == kNoBuffer) throw InternalError(fmt::format("the program has no buffer \"{}\"", name));
+  if (id == kNoBuffer) throw InternalError("the program has no buffer \"{}\"", name);
   return id;
 }
 

@@ -5,7 +5,7 @@
 
 #include <algorithm>
 
-#include "mantissa/core/base/error.h"
+#include "mantissa/core/base/error_text.h"
 #include "mantissa/engine/plan/passes.h"
 
 namespace mantissa::plan {
@@ -40,7 +40,7 @@ Reads reads_of(Program& p, const Slot& slot) {
 void check(const Program& p, const Slot& slot, const QuantizedMatrix& quants, const Reads& reads) {
   const std::string_view format = traits(quants.format).name;
   const auto refuse = [&](const std::string& why, const std::string& fix) {
-    throw ConfigError(fmt::format("{} cannot be held in {}: {}. Fix: {}", slot.name, format, why, fix));
+    throw ConfigError("{} cannot be held in {}: {}. Fix: {}", slot.name, format, why, fix);
   };
   const std::int64_t width = quants.transposed ? slot.shape.leading() : slot.shape.last();
   if (!takes_width(quants.format, static_cast<std::size_t>(width))) {
@@ -72,10 +72,10 @@ void hold_quantized(Program& p, const QuantizedSlots& wanted) {
     Reads reads = reads_of(p, slot);
     if (reads.operands.empty() || !reads.linear) continue;
     if (slot.gradient != kNoBuffer) {
-      throw ConfigError(fmt::format(
+      throw ConfigError(
           "{} cannot be held in {}: only frozen weights are, and it gets a gradient. Fix: hold it in the "
           "policy's formats",
-          slot.name, traits(*f).name));
+          slot.name, traits(*f).name);
     }
     const QuantizedMatrix quants{*f, reads.transposed};
     check(p, slot, quants, reads);
@@ -90,11 +90,10 @@ void hold_quantized(Program& p, const QuantizedSlots& wanted) {
     held = true;
   }
   if (format && !held) {
-    throw ConfigError(fmt::format(
-        "no weight of a linear layer is held in {}: the parameters chosen are vectors, embeddings "
-        "or the head, which keep the policy's formats. Fix: choose weights of linear layers, such "
-        "as \"*.mlp.*\"",
-        traits(*format).name));
+    throw ConfigError(
+        "no weight of a linear layer is held in {}: the parameters chosen are vectors, embeddings or the "
+        "head, which keep the policy's formats. Fix: choose weights of linear layers, such as \"*.mlp.*\"",
+        traits(*format).name);
   }
 }
 

@@ -5,7 +5,8 @@
 #include <algorithm>
 
 #include "mantissa/core/base/counted.h"
-#include "mantissa/core/base/error.h"
+#include "mantissa/core/base/error_text.h"
+#include "mantissa/engine/plan/policy_uses.h"
 
 namespace mantissa::plan {
 
@@ -54,10 +55,10 @@ void check_parts(const Step& s) {
     if (read != Read::matmul) continue;
     const int here = s.inputs[i].operand.parts;
     if (parts.value_or(here) != here || here != s.compute.parts) {
-      throw ConfigError(fmt::format(
+      throw ConfigError(
           "{}: one factor of {} is used in {} and another in {}; let one rule without \"operand\" "
           "set compute for all of them",
-          s.scope, s.op->op, counted(here, "part"), counted(parts.value_or(s.compute.parts), "part")));
+          s.scope, s.op->op, counted(here, "part"), counted(parts.value_or(s.compute.parts), "part"));
     }
     parts = here;
   }

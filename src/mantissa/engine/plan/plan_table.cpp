@@ -8,6 +8,7 @@
 #include <set>
 #include <utility>
 
+#include "mantissa/core/base/words.h"
 #include "mantissa/engine/plan/explain.h"
 
 namespace mantissa::plan {
@@ -21,12 +22,6 @@ Cells cells(const PlanRow& r) {
   const std::string accumulated = r.order == "tile" ? r.accumulated + " tile" : r.accumulated;
   return {r.shown_op(), r.stored, r.multiplied, accumulated, twice ? r.rounded + "→" + r.output : r.output,
           r.decided_by};
-}
-
-/// Returns the number of characters of a cell.
-std::size_t width_of(std::string_view text) {
-  return static_cast<std::size_t>(
-      std::ranges::count_if(text, [](char c) { return (static_cast<unsigned char>(c) & 0xC0U) != 0x80U; }));
 }
 
 /// Returns "a.b.{q,k}_proj" for "a.b.q_proj" and "a.b.k_proj", if only their last parts differ.

@@ -1,13 +1,11 @@
 // Activations that are recomputed instead of kept. A part of the forward phase runs again, with separate
 // results, before its first backward step, so that no gradient is held meanwhile.
-#include <fmt/format.h>
-
 #include <algorithm>
 #include <cctype>
 #include <map>
 #include <set>
 
-#include "mantissa/core/base/error.h"
+#include "mantissa/core/base/error_text.h"
 #include "mantissa/engine/plan/passes.h"
 #include "mantissa/engine/plan/uses.h"
 
@@ -194,7 +192,7 @@ Recompute parse_recompute(std::string_view name) {
   if (name == "none") return Recompute::none;
   if (name == "attention") return Recompute::attention;
   if (name == "block") return Recompute::block;
-  throw ConfigError(fmt::format("unknown batch.recompute \"{}\"; one of none, attention, block", name));
+  throw ConfigError("unknown batch.recompute \"{}\"; one of none, attention, block", name);
 }
 
 void recompute(Program& program, Recompute what, bool in_chunks) {

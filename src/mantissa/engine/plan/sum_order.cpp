@@ -1,12 +1,10 @@
 #include "mantissa/engine/plan/sum_order.h"
 
-#include <fmt/format.h>
-
 #include <algorithm>
 #include <string>
 #include <vector>
 
-#include "mantissa/core/base/error.h"
+#include "mantissa/core/base/error_text.h"
 #include "mantissa/core/numeric/product.h"
 #include "mantissa/core/tensor/extent.h"
 #include "mantissa/engine/plan/explain.h"
@@ -55,20 +53,20 @@ std::string origin_of(const Program& program, const precision::Use& use, std::st
 void check_tile(const Program& program, const precision::Use& use, const Step& step) {
   if (program.arithmetic != Scalar::f64) return;
   throw ConfigError(
-      fmt::format("{} {}: accumulate_order=tile ({}) is not available for f64, whose products are summed in "
-                  "chain order. Fix: accumulate_order=auto, or the rule \"{}: accumulate_order=auto\"",
-                  step.scope, step.op->op, origin_of(program, use, "accumulate_order"), step.scope));
+      "{} {}: accumulate_order=tile ({}) is not available for f64, whose products are summed in "
+      "chain order. Fix: accumulate_order=auto, or the rule \"{}: accumulate_order=auto\"",
+      step.scope, step.op->op, origin_of(program, use, "accumulate_order"), step.scope);
 }
 
 void check_block(const Program& program, const precision::Use& use, const Step& step) {
   constexpr auto kBlock = static_cast<std::int64_t>(kTileBlock);
   const std::int64_t block = step.accumulator.block;
   if (block % kBlock == 0) return;
-  throw ConfigError(fmt::format(
+  throw ConfigError(
       "{} {}: accumulate_block={} ({}): expected a multiple of {}, the block of sums in tile order. Fix: "
       "accumulate_block={}, or accumulate_order=chain",
       step.scope, step.op->op, block, origin_of(program, use, "accumulate_block"), kBlock,
-      (block / kBlock + 1) * kBlock));
+      (block / kBlock + 1) * kBlock);
 }
 
 }  // namespace

@@ -1,8 +1,6 @@
 #include "mantissa/engine/runtime/batch.h"
 
-#include <fmt/format.h>
-
-#include "mantissa/core/base/error.h"
+#include "mantissa/core/base/error_text.h"
 
 namespace mantissa::runtime {
 
@@ -20,19 +18,18 @@ void Batch::add(const RowTokens& row) {
   const std::int64_t begin = tokens(), length = static_cast<std::int64_t>(row.ids.size());
   if (length == 0 || row.targets.size() != row.ids.size() ||
       (!row.weights.empty() && row.weights.size() != row.ids.size())) {
-    throw ShapeError(fmt::format("a row of a batch has {} ids, {} targets and {} weights", row.ids.size(),
-                                 row.targets.size(), row.weights.size()));
+    throw ShapeError("a row of a batch has {} ids, {} targets and {} weights", row.ids.size(),
+                     row.targets.size(), row.weights.size());
   }
   const std::span<const std::int64_t> documents =
       row.documents.empty() ? std::span(&length, 1) : row.documents;
   std::int64_t end = 0;
   for (const std::int64_t n : documents) {
     if (n <= 0 || n > length - end)
-      throw ShapeError(fmt::format("a row of {} tokens has a document of {} at token {}", length, n, end));
+      throw ShapeError("a row of {} tokens has a document of {} at token {}", length, n, end);
     end += n;
   }
-  if (end != length)
-    throw ShapeError(fmt::format("the documents of a row of {} tokens have {} tokens", length, end));
+  if (end != length) throw ShapeError("the documents of a row of {} tokens have {} tokens", length, end);
   rows_.push_back({begin, length});
   const std::int64_t slot = rows() - 1;
   std::int64_t at = begin;

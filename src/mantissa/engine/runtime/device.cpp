@@ -1,12 +1,10 @@
 #include "mantissa/engine/runtime/device.h"
 
-#include <fmt/format.h>
-
 #include <algorithm>
 #include <cstring>
 #include <thread>
 
-#include "mantissa/core/base/error.h"
+#include "mantissa/core/base/error_text.h"
 #include "mantissa/kernels/gemm.h"
 #include "mantissa/kernels/thread_pool.h"
 #include "mantissa/kernels/update.h"
@@ -53,12 +51,11 @@ std::shared_ptr<const Device> cpu(const kernels::Context& context) {
 
 std::shared_ptr<const Device> open_device(const DeviceOptions& o) {
   if (o.name != "cpu") {
-    throw ConfigError(fmt::format("--device {}: this build runs on the CPU; remove --device", o.name));
+    throw ConfigError("--device {}: this build runs on the CPU; remove --device", o.name);
   }
   constexpr std::int64_t kMostThreads = 1024;
   if (o.threads < 0 || o.threads > kMostThreads) {
-    throw ConfigError(
-        fmt::format("--threads {}: must be between 1 and {}, or 0 for all cores", o.threads, kMostThreads));
+    throw ConfigError("--threads {}: must be between 1 and {}, or 0 for all cores", o.threads, kMostThreads);
   }
   kernels::Context host;
   host.simd = o.instructions.empty() ? kernels::best_simd() : kernels::parse_simd(o.instructions);

@@ -1,10 +1,8 @@
 #include "mantissa/engine/runtime/executor.h"
 
-#include <fmt/format.h>
-
 #include <algorithm>
 
-#include "mantissa/core/base/error.h"
+#include "mantissa/core/base/error_text.h"
 #include "mantissa/engine/runtime/interleaved.h"
 #include "mantissa/engine/runtime/quantized.h"
 
@@ -63,9 +61,8 @@ void Executor::bind_weights(const WeightSet& weights) {
     if ((b.home != Home::master && b.home != Home::copy) ||
         bindings_[static_cast<std::size_t>(id)].memory != nullptr)
       return;
-    throw InternalError(
-        fmt::format("the weight set has no \"{}\" in {}: it is for a program with other slots or formats",
-                    b.name, name(b.type)));
+    throw InternalError("the weight set has no \"{}\" in {}: it is for a program with other slots or formats",
+                        b.name, name(b.type));
   };
   for (const plan::Step& s : program_->steps) {
     for (const plan::Operand& o : s.inputs) check(o.buffer);
@@ -202,9 +199,8 @@ graph::Argument Executor::bind(BufferId id, const Extent& extent, std::int64_t f
 
 void Executor::run(graph::Phase phase, const Extent& extent, bool accumulate) {
   if (extent.tokens > program_->token_capacity) {
-    throw ShapeError(
-        fmt::format("a run of {} tokens exceeds the program's capacity of {}; compile it for a larger batch",
-                    extent.tokens, program_->token_capacity));
+    throw ShapeError("a run of {} tokens exceeds the program's capacity of {}; compile it for a larger batch",
+                     extent.tokens, program_->token_capacity);
   }
   if (phase == graph::Phase::forward || phase == graph::Phase::update) {
     hold();
@@ -325,7 +321,7 @@ void Executor::run_step(const plan::Step& s, const Extent& extent, bool accumula
   call.accumulate = (accumulate && operands.collects) || adds_leaf;
   if (sums_chunk && chunk->leaf) {
     if (s.leaf == plan::kNoBuffer)
-      throw InternalError(fmt::format("{}: a leaf is longer than the program was compiled for", s.scope));
+      throw InternalError("{}: a leaf is longer than the program was compiled for", s.scope);
     call.leaf = &part;
   }
   call.overflow = overflow;

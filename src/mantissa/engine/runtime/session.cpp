@@ -1,8 +1,6 @@
 #include "mantissa/engine/runtime/session.h"
 
-#include <fmt/format.h>
-
-#include "mantissa/core/base/error.h"
+#include "mantissa/core/base/error_text.h"
 #include "mantissa/core/numeric/convert.h"
 
 namespace mantissa::runtime {
@@ -17,14 +15,12 @@ const Buffer& input_of(const plan::Program& program, std::string_view name, bool
                        std::size_t count) {
   const Buffer& b = program.buffer(program.required(name));
   if (b.integer != integer) {
-    throw InternalError(
-        fmt::format("input \"{}\" of the program holds {}", name, b.integer ? "integers" : "numbers"));
+    throw InternalError("input \"{}\" of the program holds {}", name, b.integer ? "integers" : "numbers");
   }
   if (offset + static_cast<std::int64_t>(count) > b.shape.count()) {
     throw ShapeError(
-        fmt::format("a run of {} elements of \"{}\" exceeds the program's capacity of {}; "
-                    "compile it for a larger batch",
-                    offset + static_cast<std::int64_t>(count), name, b.shape.count()));
+        "a run of {} elements of \"{}\" exceeds the program's capacity of {}; compile it for a larger batch",
+        offset + static_cast<std::int64_t>(count), name, b.shape.count());
   }
   return b;
 }
@@ -66,8 +62,8 @@ Values Session::read(std::string_view output, std::int64_t count) const {
   const BufferId id = program_->required(output);
   const Buffer& b = program_->buffer(id);
   if (b.integer || bytes_of(b.type) < sizeof(float) || count > b.shape.count()) {
-    throw InternalError(fmt::format("{} elements of output \"{}\", which is {} {}, cannot be read", count,
-                                    output, b.shape.str(), b.integer ? "integers" : name(b.type)));
+    throw InternalError("{} elements of output \"{}\", which is {} {}, cannot be read", count, output,
+                        b.shape.str(), b.integer ? "integers" : name(b.type));
   }
   return read(id, count);
 }
@@ -76,8 +72,8 @@ Values Session::read(BufferId id, std::int64_t count) const {
   executor_.require_held();
   const Matrix m = executor_.buffer(id);
   if (m.ld != program_->buffer(id).shape.last()) {
-    throw InternalError(fmt::format("\"{}\" is a view of columns of another buffer and cannot be read alone",
-                                    program_->buffer(id).name));
+    throw InternalError("\"{}\" is a view of columns of another buffer and cannot be read alone",
+                        program_->buffer(id).name);
   }
   auto staging = std::make_shared<std::vector<std::byte>>();
   const std::span<const std::byte> bytes = device().view(

@@ -49,7 +49,7 @@ TokenChunks::TokenChunks(const Extent& run, std::int64_t most) : run_(run) {
       for (std::int64_t at = 0; at < length; at += part) {
         const std::int64_t begin = row_begin(row) + at;
         add(begin, begin + std::min(part, length - at), row, row + 1);
-        chunks_.back().leaf.emplace();
+        chunks_.back().leaf = TokenChunk::PartOfLeaf();
       }
     }
     chunks_[first].leaf->opens = chunks_.back().leaf->closes = true;

@@ -260,7 +260,7 @@ Matrix WeightSet::copy(std::size_t slot, std::size_t c) const {
   return {copy.data, copy.buffer->type, copy.buffer->shape.last()};
 }
 
-void WeightSet::initialise(std::uint64_t seed) {
+void WeightSet::initialize(std::uint64_t seed) {
   for (std::size_t i = 0; i < parameters_.size(); ++i) {
     if (!parameters_[i].fixed) draw(i, seed);
   }

@@ -82,13 +82,13 @@ class WeightSet {
   /// of a mapped file that no step reads.
   void release_unread(plan::BufferId id, std::span<const std::byte> part) const;
 
-  /// Initialises every master by its slot's Init, rounded to the master's format, and writes the copies.
+  /// Initializes every master by its slot's Init, rounded to the master's format, and writes the copies.
   /// Random numbers are keyed by (seed, the parameter's name, element index).
-  void initialise(std::uint64_t seed);
+  void initialize(std::uint64_t seed);
   /// Does the same for the parameter of one slot of the first program, also if it is fixed, in as much of its
   /// memory as the set has.
   void draw(std::size_t slot, std::uint64_t seed);
-  // In a set that holds only some weights, initialise(), assign() and refresh_copies() leave fixed parameters
+  // In a set that holds only some weights, initialize(), assign() and refresh_copies() leave fixed parameters
   // as they are.
 
   /// Copies the masters and the histories of the scales from another set of the same model, and writes the

@@ -12,6 +12,7 @@
 #include "mantissa/core/disk/atomic.h"
 #include "mantissa/core/disk/file.h"
 #include "mantissa/core/disk/look.h"
+#include "mantissa/core/disk/output.h"
 #include "mantissa/core/disk/owned.h"
 #include "mantissa/files/convert/beside.h"
 #include "mantissa/files/convert/gguf_in.h"
@@ -30,39 +31,6 @@ namespace fs = std::filesystem;
 constexpr std::uint64_t kLargestConfig = std::uint64_t{16} << 20;
 constexpr std::string_view kIndexEnd = ".index.json", kSafetensorsIndexEnd = ".safetensors.index.json";
 constexpr const char* kHead = "lm_head.weight";
-
-/// Throws FileError unless `out` may be written. Replaces nothing without --overwrite, and never a directory
-/// with files that this program did not write.
-void check_place(const Request& request) {
-  const fs::path& out = request.out;
-  if (!disk::has_name(out)) return;
-  if (!disk::exists(out)) {
-    throw FileError(fmt::format("{}: is a link to {}, which does not exist; remove it, or choose another OUT",
-                                out.string(), fs::read_symlink(out).string()));
-  }
-  const bool directory = disk::is_directory(out);
-  const bool whole = request.writes_directory();
-  if (disk::is_same(out, request.in.path) || disk::is_same(out, request.in.weights))
-    throw FileError(fmt::format("{}: is the input itself; choose another OUT", out.string()));
-  if (whole != directory) {
-    throw FileError(fmt::format("{}: is a {}, but {} converts to a {}; choose another OUT", out.string(),
-                                directory ? "directory" : "file", request.in.path.string(),
-                                whole ? "directory" : "file"));
-  }
-  if (directory && disk::entries(out).empty()) return;
-  if (!request.overwrite) {
-    throw FileError(
-        fmt::format("{}: exists already; choose another OUT, or replace it with --overwrite", out.string()));
-  }
-  if (!directory) return;
-  if (disk::is_link(out)) {
-    throw FileError(fmt::format("{}: is a link to a directory; name the directory itself", out.string()));
-  }
-  const fs::path inside = fs::weakly_canonical(request.in.path).lexically_relative(fs::weakly_canonical(out));
-  if (!inside.empty() && *inside.begin() != "..")
-    throw FileError(fmt::format("{}: contains the input; choose another OUT", out.string()));
-  disk::check_replaceable(out);
-}
 
 class Converter {
  public:
@@ -120,7 +88,7 @@ class Converter {
   bool file() {
     const io::WeightFiles files(request_.in.weights);
     if (!request_.writes_directory()) return one_file(files, given());
-    disk::AtomicDirectory out(request_.out, given().existing);
+    disk::AtomicDirectory out(given(), disk::kModel);
     if (!one_file(files, out.beside() / request_.weights_name())) return false;
     out.commit();
     return true;
@@ -141,7 +109,7 @@ class Converter {
     const io::WeightFiles files(request_.in.weights);
     block_ = block_size(request_.in.path / "config.json");
     if (!request_.writes_directory()) return one_file(files, given());
-    disk::AtomicDirectory out(request_.out, given().existing);
+    disk::AtomicDirectory out(given(), disk::kModel);
     const bool one = request_.layout == Layout::pth || files.source() != nullptr;
     if (one && !one_file(files, out.beside() / request_.weights_name())) return false;
     if (!one && !each_shard(files, out.beside())) return false;
@@ -170,7 +138,7 @@ class Converter {
     for (const fs::path& from : disk::entries(request_.in.path)) {
       const std::string name = from.filename().string();
       if (weights.contains(name) || (one && name.ends_with(kIndexEnd))) continue;
-      if (from.filename() == to.filename() || name == disk::kOwnedList) continue;  // OUT may be inside IN
+      if (name == disk::kOwnedList) continue;
       if (name == "config.json" && request_.change.format) {
         const std::string text = disk::read_text_file(from, kLargestConfig);
         disk::write_file_atomic(
@@ -265,7 +233,7 @@ class Converter {
     if (std::string amax = io::amax_of_state(in); !amax.empty()) metadata[io::kAmaxKey] = std::move(amax);
     metadata = metadata_after(std::move(metadata), outputs, request_.change);
     if (!request_.writes_directory()) return rewrite(in, outputs, given(), metadata);
-    disk::AtomicDirectory out(request_.out, given().existing);
+    disk::AtomicDirectory out(given(), disk::kModel);
     if (!rewrite(in, outputs, out.beside() / request_.weights_name(), metadata)) return false;
     const io::Dtype dtype = request_.change.format ? io::dtype_of(*request_.change.format)
                             : narrowest(outputs)   ? io::dtype_of(*narrowest(outputs))
@@ -374,6 +342,14 @@ class Converter {
 };
 
 }  // namespace
+
+void check_place(const Request& request) {
+  const bool whole = request.writes_directory();
+  const std::vector<fs::path> inputs = {request.in.path, request.in.weights};
+  disk::check_output(
+      {request.out, whole ? disk::Shape::directory : disk::Shape::file, request.overwrite, "OUT"}, inputs);
+  if (whole) disk::check_replaceable(disk::followed(request.out), disk::kModel);
+}
 
 std::optional<Result> convert(const Request& request, const kernels::Context& ctx,
                               const std::stop_token& stop) {

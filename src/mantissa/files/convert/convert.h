@@ -60,6 +60,10 @@ struct Result {
   std::uint64_t bytes_in = 0, bytes_out = 0;  // of the tensors
 };
 
+/// Throws FileError unless `out` can and may be written: nothing is replaced without `overwrite`, and never a
+/// directory with files that this program did not write, or another kind of result.
+void check_place(const Request& request);
+
 /// Writes `out` atomically. Returns null if `stop` was requested. Weights pass through memory in pieces. A
 /// directory keeps its files and their names; config.json names the new dtype. Metadata entries are kept,
 /// with two updates: "mantissa.rounded_to", the format of the weights' last rounding, and "mantissa.history".

@@ -6,6 +6,7 @@
 #include <nlohmann/json.hpp>
 
 #include "mantissa/core/disk/atomic.h"
+#include "mantissa/core/disk/owned.h"
 #include "mantissa/core/numeric/convert.h"
 #include "mantissa/files/gguf/origin.h"
 
@@ -65,7 +66,7 @@ std::optional<Result> convert_gguf(const Request& request, const kernels::Contex
   for (const io::TensorInfo& tensor : weights.tensors()) outputs.push_back({&tensor, tensor.name});
   std::optional<disk::AtomicDirectory> directory;
   const disk::Target given = disk::given(request.out, request.overwrite);
-  if (request.writes_directory()) directory.emplace(request.out, given.existing);
+  if (request.writes_directory()) directory.emplace(given, disk::kModel);
   const disk::Target file = directory ? disk::Target(directory->beside() / request.weights_name()) : given;
   Result result;
   const Metadata metadata = metadata_after(weights.metadata(), outputs, request.change);

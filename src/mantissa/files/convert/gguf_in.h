@@ -5,6 +5,7 @@
 #include <stop_token>
 
 #include "mantissa/files/convert/convert.h"
+#include "mantissa/files/convert/origin.h"
 #include "mantissa/files/gguf/foreign_model.h"
 
 namespace mantissa::convert {

@@ -6,10 +6,11 @@
 #include <algorithm>
 
 #include "mantissa/core/base/counted.h"
-#include "mantissa/core/base/error.h"
+#include "mantissa/core/base/error_text.h"
 #include "mantissa/core/disk/atomic.h"
 #include "mantissa/core/disk/file.h"
 #include "mantissa/core/disk/look.h"
+#include "mantissa/engine/model/family.h"
 #include "mantissa/engine/model/graphs.h"
 #include "mantissa/files/convert/gguf_in.h"
 #include "mantissa/files/convert/gguf_values.h"
@@ -45,10 +46,10 @@ Model model_of(const io::ModelPath& in) {
     return {std::move(model.config), io::WeightFiles(std::move(model.weights)), read};
   }
   if (in.kind != io::ModelPath::Kind::model) {
-    throw ConfigError(fmt::format(
+    throw ConfigError(
         "--format gguf: {} is neither a model directory, which needs config.json, nor a GGUF file. "
         "Fix: give one of them, or a run with a model",
-        in.path.string()));
+        in.path.string());
   }
   const fs::path config = in.path / "config.json";
   const auto read = [directory = in.path](std::string_view name) -> std::optional<std::string> {
@@ -70,9 +71,8 @@ TensorType type_of(io::Dtype dtype, const std::string& name) {
       return TensorType::bf16;
     default:
       throw ConfigError(
-          fmt::format("--format gguf: {} is {}, which llama.cpp does not read. Fix: give --dtype "
-                      "f32, bf16, f16 or q8_0",
-                      name, io::safetensors_name(dtype)));
+          "--format gguf: {} is {}, which llama.cpp does not read. Fix: give --dtype f32, bf16, f16 or q8_0",
+          name, io::safetensors_name(dtype));
   }
 }
 
@@ -118,22 +118,17 @@ class Writer {
   void add(const std::string& name, const std::vector<std::int64_t>& shape) {
     const std::optional<gguf::GgufName> in_file = gguf::gguf_name(architecture_, name);
     if (!in_file) {
-      throw ConfigError(
-          fmt::format("--format gguf: llama.cpp's {} has no tensor for {}. Fix: write another "
-                      "--format",
-                      architecture_.name, name));
+      throw ConfigError("--format gguf: llama.cpp's {} has no tensor for {}. Fix: write another --format",
+                        architecture_.name, name);
     }
     const io::TensorInfo* tensor = model_.files.find(name);
     const std::string_view prefix = model_.config.family->trunk_prefix;
     if (tensor == nullptr && name.starts_with(prefix)) tensor = model_.files.find(name.substr(prefix.size()));
-    if (tensor == nullptr)
-      throw FileError(fmt::format("{}: has no tensor {}", request_.in.path.string(), name));
+    if (tensor == nullptr) throw FileError("{}: has no tensor {}", request_.in.path.string(), name);
     if (tensor->shape != shape || !io::scalar_of(tensor->dtype)) {
-      throw ShapeError(
-          fmt::format("{}: tensor {} is {} [{}], but config.json describes floating-point values of "
-                      "[{}]",
-                      request_.in.path.string(), name, io::safetensors_name(tensor->dtype),
-                      fmt::join(tensor->shape, ", "), fmt::join(shape, ", ")));
+      throw ShapeError("{}: tensor {} is {} [{}], but config.json describes floating-point values of [{}]",
+                       request_.in.path.string(), name, io::safetensors_name(tensor->dtype),
+                       fmt::join(tensor->shape, ", "), fmt::join(shape, ", "));
     }
     GgufSource source{tensor, in_file->transform, gguf::heads_of(model_.config, in_file->transform),
                       hash_name(in_file->name)};

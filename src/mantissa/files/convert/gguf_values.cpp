@@ -1,10 +1,8 @@
 #include "mantissa/files/convert/gguf_values.h"
 
-#include <fmt/format.h>
-
 #include <algorithm>
 
-#include "mantissa/core/base/error.h"
+#include "mantissa/core/base/error_text.h"
 #include "mantissa/core/base/printable.h"
 #include "mantissa/core/numeric/convert.h"
 #include "mantissa/core/numeric/encode_row.h"
@@ -65,9 +63,9 @@ void encode_q8_0(const io::TensorInfo& tensor, const std::vector<double>& values
   out.resize(blocks * type.bytes);
   if (!gguf::quantize_q8_0(narrow.data(), narrow.size(), out.data())) {
     throw FileError(
-        fmt::format("tensor {}: a block of Q8_0 cannot hold inf, nan or values from 8.3e6 on. Fix: "
-                    "give --dtype f32 or bf16",
-                    name_in_quotes(tensor.name)));
+        "tensor {}: a block of Q8_0 cannot hold inf, nan or values from 8.3e6 on. Fix: "
+        "give --dtype f32 or bf16",
+        name_in_quotes(tensor.name));
   }
   std::vector<float> decoded(narrow.size());
   gguf::dequantize(TensorType::q8_0, out.data(), blocks, decoded.data());

@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "mantissa/files/convert/rewrite.h"
+#include "mantissa/files/gguf/rows.h"
 #include "mantissa/files/gguf/tensor_type.h"
 #include "mantissa/files/io/checkpoint.h"
 

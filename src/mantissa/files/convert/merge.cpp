@@ -6,7 +6,8 @@
 
 #include "mantissa/core/base/counted.h"
 #include "mantissa/core/base/error.h"
-#include "mantissa/core/disk/look.h"
+#include "mantissa/core/disk/output.h"
+#include "mantissa/engine/model/family.h"
 #include "mantissa/files/io/json.h"
 #include "mantissa/files/io/model_path.h"
 #include "mantissa/files/peft/reader.h"
@@ -63,14 +64,14 @@ void check_weight(const io::WeightFiles& files, const io::TensorInfo& tensor, co
 
 std::optional<Merge> merge(const MergeRequest& request, const kernels::Context& ctx,
                            const std::stop_token& stop) {
-  if (disk::is_same(request.out, request.adapter) ||
-      disk::is_same(request.out, io::adapter_folder(request.adapter)))
-    throw FileError(fmt::format("{}: is the adapter itself; choose another OUT", request.out.string()));
   Request rewrite;
   rewrite.in = base_of(request.model);
   rewrite.out = request.out;
   rewrite.change = request.change;
   rewrite.overwrite = request.overwrite;
+  const std::filesystem::path adapter[] = {io::adapter_folder(request.adapter)};
+  disk::check_output({request.out, disk::Shape::directory, true, "OUT"}, adapter);
+  check_place(rewrite);
   const fs::path config_file = rewrite.in.path / "config.json";
   const model::ModelConfig config =
       model::parse_model_config(io::read_json_file(config_file), config_file.string());

@@ -1,11 +1,9 @@
 #include "mantissa/files/convert/refuse_adapter.h"
 
-#include <fmt/format.h>
-
 #include <algorithm>
 #include <array>
 
-#include "mantissa/core/base/error.h"
+#include "mantissa/core/base/error_text.h"
 #include "mantissa/core/base/words.h"
 #include "mantissa/files/io/checkpoint.h"
 #include "mantissa/files/io/json.h"
@@ -28,12 +26,12 @@ void refuse_adapter(const io::ModelPath& source, const fs::path& given) {
     } catch (const Error&) {  // the base is only part of the advice
     }
   }
-  throw FileError(fmt::format(
+  throw FileError(
       "{}: expected a model, got an adapter, which has no weights of its own. Fix: add it into its base, and "
       "convert the result: {}",
       given.string(),
       shell_words(std::array<std::string, 5>{"mantissa", "merge", base.empty() ? "BASE" : base,
-                                             given.string(), "MERGED"})));
+                                             given.string(), "MERGED"}));
 }
 
 }  // namespace mantissa::convert

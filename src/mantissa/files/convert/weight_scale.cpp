@@ -9,7 +9,7 @@
 #include <limits>
 #include <span>
 
-#include "mantissa/core/base/error.h"
+#include "mantissa/core/base/error_text.h"
 
 namespace mantissa::convert {
 namespace {
@@ -52,9 +52,9 @@ std::shared_ptr<const WeightScale> WeightScale::of(const io::WeightFiles& files,
   result->scales_.resize(static_cast<std::size_t>(scale->count()));
   const auto refuse = [&] {
     throw ShapeError(
-        fmt::format("{}: is [{}], and its scale \"{}\" [{}] fits neither the tensor, its rows nor its "
-                    "blocks; download the model again, or use the unquantized weights",
-                    weight.name, fmt::join(w, ", "), scale->name, fmt::join(s, ", ")));
+        "{}: is [{}], and its scale \"{}\" [{}] fits neither the tensor, its rows nor its "
+        "blocks; download the model again, or use the unquantized weights",
+        weight.name, fmt::join(w, ", "), scale->name, fmt::join(s, ", "));
   };
   if (scale->count() == 1) {
     result->columns_ = result->block_columns_ =

@@ -2,7 +2,7 @@
 
 #include <fmt/format.h>
 
-#include "mantissa/core/base/error.h"
+#include "mantissa/core/base/error_text.h"
 #include "mantissa/core/base/printable.h"
 #include "mantissa/core/disk/file.h"
 
@@ -29,7 +29,7 @@ const Value* GgufFile::value(std::string_view key) const {
 }
 
 void GgufFile::fail(const std::string& what) const {
-  throw FileError(fmt::format("{}: {}", path_.string(), what));
+  throw FileError("{}: {}", path_.string(), what);
 }
 
 void GgufFile::wrong_type(std::string_view key, const char* expected) const {

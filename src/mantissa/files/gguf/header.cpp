@@ -7,7 +7,7 @@
 #include <limits>
 #include <unordered_set>
 
-#include "mantissa/core/base/error.h"
+#include "mantissa/core/base/error_text.h"
 #include "mantissa/core/base/printable.h"
 #include "mantissa/files/gguf/gguf_file.h"
 
@@ -63,7 +63,7 @@ class Parser {
 
  private:
   [[noreturn]] void fail(const std::string& what) const {
-    throw FileError(fmt::format("{}: {}. Fix: download or write the file again", where_, what));
+    throw FileError("{}: {}. Fix: download or write the file again", where_, what);
   }
 
   template <class T>
@@ -100,15 +100,14 @@ class Parser {
     header_.version = read<std::uint32_t>("the header");
     if (header_.version == 0x02000000 || header_.version == 0x03000000) {
       throw FileError(
-          fmt::format("{}: is a big-endian GGUF file, which is not supported. Fix: convert it with "
-                      "gguf-py's gguf_convert_endian.py",
-                      where_));
+          "{}: is a big-endian GGUF file, which is not supported. Fix: convert it with "
+          "gguf-py's gguf_convert_endian.py",
+          where_);
     }
     if (header_.version != 2 && header_.version != 3) {
       throw FileError(
-          fmt::format("{}: has GGUF version {}; supported: 2 and 3. Fix: write it again with a "
-                      "current llama.cpp",
-                      where_, header_.version));
+          "{}: has GGUF version {}; supported: 2 and 3. Fix: write it again with a current llama.cpp", where_,
+          header_.version);
     }
     const auto tensors = read<std::uint64_t>("the header");
     metadata_count_ = read<std::uint64_t>("the header");

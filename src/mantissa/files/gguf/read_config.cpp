@@ -7,6 +7,7 @@
 #include <nlohmann/json.hpp>
 
 #include "mantissa/core/base/printable.h"
+#include "mantissa/core/base/words.h"
 #include "mantissa/files/gguf/check_sizes.h"
 #include "mantissa/files/gguf/llama3_factors.h"
 #include "mantissa/files/gguf/special_tokens.h"
@@ -138,8 +139,7 @@ class ConfigReader {
     const std::optional<json> scaling = llama3_scaling(factors_of(*factors), theta, head_dim);
     if (!scaling) {
       file_.fail(
-          fmt::format("the factors of {} are not those of the scaling \"llama3\"; no other kind is "
-                      "supported",
+          fmt::format("the factors of {} are not those of the scaling \"llama3\"; no other kind is supported",
                       kRopeFactors));
     }
     config["rope_scaling"] = *scaling;
@@ -214,10 +214,8 @@ const Architecture& architecture_of(const GgufFile& file) {
   const std::optional<std::string> name = file.text("general.architecture");
   if (!name) file.fail("the metadata key general.architecture is missing. Fix: download the file again");
   if (const Architecture* found = find_architecture(*name)) return *found;
-  std::vector<std::string_view> known;
-  for (const Architecture& a : all_architectures()) known.push_back(a.name);
   file.fail(fmt::format("has the architecture {}, which is not supported; supported: {}",
-                        name_in_quotes(*name), fmt::join(known, ", ")));
+                        name_in_quotes(*name), list_of(names_of(all_architectures(), &Architecture::name))));
 }
 
 ReadConfig read_config(const GgufFile& file, const Architecture& architecture) {

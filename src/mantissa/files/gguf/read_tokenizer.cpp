@@ -172,7 +172,7 @@ class TokenizerReader {
         {"type", "ByteLevel"}, {"add_prefix_space", true}, {"trim_offsets", true}, {"use_regex", true}};
     Json post = level;
     post["trim_offsets"] = false;
-    return with_parts(added_tokens(), split->normalises ? Json({{"type", "NFC"}}) : Json(),
+    return with_parts(added_tokens(), split->normalizes ? Json({{"type", "NFC"}}) : Json(),
                       Json(pre_tokenizer(*split)), post_processor(post), level,
                       bpe(tokens_, nullptr, false, split->ignores_merges, std::move(pairs)));
   }

@@ -52,25 +52,32 @@ json byte_level_step(bool splits) {
   return {{"type", "ByteLevel"}, {"add_prefix_space", false}, {"trim_offsets", true}, {"use_regex", splits}};
 }
 
+/// Returns the value of `key`, of whatever type, or `otherwise` without one. json::value() would throw for
+/// other types.
+json member(const json& object, const char* key, json otherwise) {
+  const auto found = object.find(key);
+  return found == object.end() ? otherwise : *found;
+}
+
 /// Returns the parts of a pre_tokenizer that decide about splits.
 json essence(const json& step) {
-  const json type = step.is_object() ? step.value("type", json()) : json();
+  const json type = step.is_object() ? member(step, "type", json()) : json();
   if (type == "Sequence") {
     json steps = json::array();
-    for (const json& s : step.value("pretokenizers", json::array())) steps.push_back(essence(s));
+    for (const json& s : member(step, "pretokenizers", json::array())) steps.push_back(essence(s));
     return steps.size() == 1 ? steps.front() : steps;
   }
   if (type == "ByteLevel")
     return {{"type", type},
-            {"prefix", step.value("add_prefix_space", true)},
-            {"splits", step.value("use_regex", true)}};
-  if (type == "Digits") return {{"type", type}, {"each", step.value("individual_digits", false)}};
+            {"prefix", member(step, "add_prefix_space", true)},
+            {"splits", member(step, "use_regex", true)}};
+  if (type == "Digits") return {{"type", type}, {"each", member(step, "individual_digits", false)}};
   if (type == "Split") {
-    const json of = step.value("pattern", json::object());
+    const json of = member(step, "pattern", json::object());
     return {{"type", type},
-            {"pattern", of.is_object() ? of.value("Regex", json()) : json()},
-            {"behavior", step.value("behavior", json())},
-            {"invert", step.value("invert", false)}};
+            {"pattern", of.is_object() ? member(of, "Regex", json()) : json()},
+            {"behavior", member(step, "behavior", json())},
+            {"invert", member(step, "invert", false)}};
   }
   return step;
 }
@@ -93,10 +100,10 @@ json pre_tokenizer(const SplitPattern& split) {
   return {{"type", "Sequence"}, {"pretokenizers", {first, byte_level_step(split.kind == digits)}}};
 }
 
-const SplitPattern* split_of(const json& step, bool normalises, bool ignores_merges) {
+const SplitPattern* split_of(const json& step, bool normalizes, bool ignores_merges) {
   const json wanted = essence(step);
   const auto fits = [&](const SplitPattern& split) {
-    return split.normalises == normalises && split.ignores_merges == ignores_merges &&
+    return split.normalizes == normalizes && split.ignores_merges == ignores_merges &&
            essence(pre_tokenizer(split)) == wanted;
   };
   const auto* found = std::ranges::find_if(kSplits, fits);

@@ -17,7 +17,7 @@ struct SplitPattern {
   std::string_view name;  // of tokenizer.ggml.pre
   SplitKind kind = SplitKind::byte_level;
   std::string_view pattern = {};
-  bool normalises = false;      // NFC first
+  bool normalizes = false;      // NFC first
   bool ignores_merges = false;  // a piece that is a token is not built from merges
   bool begins_texts = false;    // llama.cpp adds bos unless the file says otherwise
 };
@@ -26,7 +26,7 @@ struct SplitPattern {
 const SplitPattern* find_split(std::string_view name);
 
 /// Returns the entry whose pre_tokenizer() and normalizer are those of a tokenizer.json, or null.
-const SplitPattern* split_of(const nlohmann::json& pre_tokenizer, bool normalises, bool ignores_merges);
+const SplitPattern* split_of(const nlohmann::json& pre_tokenizer, bool normalizes, bool ignores_merges);
 
 /// Returns the pre_tokenizer of a tokenizer.json.
 nlohmann::json pre_tokenizer(const SplitPattern& split);

@@ -6,7 +6,8 @@
 #include <algorithm>
 #include <cmath>
 
-#include "mantissa/core/base/error.h"
+#include "mantissa/core/base/error_text.h"
+#include "mantissa/core/base/words.h"
 #include "mantissa/engine/model/decoder.h"
 #include "mantissa/files/gguf/llama3_factors.h"
 #include "mantissa/files/gguf/value.h"
@@ -19,7 +20,7 @@ using model::DecoderSpec;
 using nlohmann::json;
 
 [[noreturn]] void refuse(const std::string& what) {
-  throw ConfigError(fmt::format("--format gguf: {}. Fix: write another --format", what));
+  throw ConfigError("--format gguf: {}. Fix: write another --format", what);
 }
 
 /// Returns the sizes of a decoder, or null for GPT-2.
@@ -147,10 +148,8 @@ class ConfigWriter {
 const Architecture& writable_architecture(const model::ModelConfig& config) {
   const Architecture* found = architecture_of_model_type(config.model_type);
   if (found == nullptr) {
-    std::vector<std::string_view> known;
-    for (const Architecture& a : all_architectures()) known.push_back(a.model_type);
     refuse(fmt::format("models of type {} are not supported; supported: {}", config.model_type,
-                       fmt::join(known, ", ")));
+                       list_of(names_of(all_architectures(), &Architecture::model_type))));
   }
   if (const DecoderSpec* spec = spec_of(config)) {
     check_rope(*spec);

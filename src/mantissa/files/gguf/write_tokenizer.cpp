@@ -94,11 +94,11 @@ class TokenizerWriter {
 
   void byte_level(const json& model) {
     const json pre = member(tokenizer_, "pre_tokenizer"), normalizer = member(tokenizer_, "normalizer");
-    const bool normalises = member(normalizer, "type") == "NFC";
-    const bool plain = normalizer.is_null() || normalises;
+    const bool normalizes = member(normalizer, "type") == "NFC";
+    const bool plain = normalizer.is_null() || normalizes;
     const SplitPattern* split =
         plain && is_byte_level(pre)
-            ? split_of(pre, normalises, truth_of(member(model, "ignore_merges"), false))
+            ? split_of(pre, normalizes, truth_of(member(model, "ignore_merges"), false))
             : nullptr;
     if (split == nullptr) return none("GGUF has no name for the split of its tokenizer.json");
     header_.add("tokenizer.ggml.model", "gpt2");

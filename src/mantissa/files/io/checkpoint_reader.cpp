@@ -5,7 +5,7 @@
 #include <optional>
 #include <set>
 
-#include "mantissa/core/base/error.h"
+#include "mantissa/core/base/error_text.h"
 #include "mantissa/core/base/printable.h"
 #include "mantissa/core/disk/look.h"
 #include "mantissa/core/disk/mapping.h"
@@ -31,9 +31,8 @@ bool is_plain_name(const fs::path& file) {
 fs::path only(const std::vector<fs::path>& found, const fs::path& directory, const char* kind,
               const char* index) {
   if (found.size() < 2) return found.empty() ? fs::path() : found.front();
-  throw FileError(
-      fmt::format("{}: has {} {} files and no {}; give the path of one file, or download the index",
-                  directory.string(), found.size(), kind, index));
+  throw FileError("{}: has {} {} files and no {}; give the path of one file, or download the index",
+                  directory.string(), found.size(), kind, index);
 }
 
 constexpr std::array kSafetensors = {"model.safetensors", "model.safetensors.index.json"};
@@ -63,9 +62,8 @@ fs::path find_weights(const fs::path& directory) {
     return found;
   if (fs::path found = first_of(kTorch); !found.empty()) return found;
   if (fs::path found = only(torch, directory, "PyTorch", kTorch[1]); !found.empty()) return found;
-  throw FileError(
-      fmt::format("{}: has no model.safetensors and no pytorch_model.bin; give the directory of a model",
-                  directory.string()));
+  throw FileError("{}: has no model.safetensors and no pytorch_model.bin; give the directory of a model",
+                  directory.string());
 }
 
 WeightFiles::WeightFiles(const fs::path& path, std::string prefix) : path_(path), prefix_(std::move(prefix)) {
@@ -77,13 +75,12 @@ WeightFiles::WeightFiles(std::shared_ptr<const MemoryTensors> tensors)
   for (const MemoryTensor& t : memory_->tensors) {
     const std::optional<std::uint64_t> bytes = byte_size(t.shape, t.dtype);
     if (bytes != t.bytes.size()) {
-      throw ShapeError(fmt::format("{}: tensor {} has {} bytes, but {} of {} are {}", kInMemory,
-                                   name_in_quotes(t.name), t.bytes.size(), shape_text(t.shape),
-                                   safetensors_name(t.dtype), bytes ? fmt::to_string(*bytes) : "too many"));
+      throw ShapeError("{}: tensor {} has {} bytes, but {} of {} are {}", kInMemory, name_in_quotes(t.name),
+                       t.bytes.size(), shape_text(t.shape), safetensors_name(t.dtype),
+                       bytes ? fmt::to_string(*bytes) : "too many");
     }
     if (!places_.emplace(t.name, Place{0, tensors_.size()}).second) {
-      throw ConfigError(
-          fmt::format("{}: tensor {} occurs twice; give it once", kInMemory, name_in_quotes(t.name)));
+      throw ConfigError("{}: tensor {} occurs twice; give it once", kInMemory, name_in_quotes(t.name));
     }
     tensors_.push_back({t.name, t.dtype, t.shape, 0, *bytes});
   }
@@ -120,7 +117,7 @@ void WeightFiles::open(const fs::path& path) {
 
 void WeightFiles::open_index(const fs::path& index) {
   const auto fault = [&](const std::string& what) {
-    throw FileError(fmt::format("{}: {}; download the model again", index.string(), what));
+    throw FileError("{}: {}; download the model again", index.string(), what);
   };
   const nlohmann::json json = read_json_file(index);
   const auto map = json.is_object() ? json.find("weight_map") : json.end();
@@ -156,9 +153,8 @@ void WeightFiles::add_shard(const fs::path& path) {
     const Place place{shards_.size() - 1, tensors_.size()};
     const auto [other, added] = places_.emplace(tensor.name, place);
     if (!added) {
-      throw FileError(fmt::format("{}: tensor {} is also in {}; download the model again", path.string(),
-                                  name_in_quotes(tensor.name),
-                                  shards_[other->second.shard].path().filename().string()));
+      throw FileError("{}: tensor {} is also in {}; download the model again", path.string(),
+                      name_in_quotes(tensor.name), shards_[other->second.shard].path().filename().string());
     }
     tensors_.push_back(std::move(tensor));
   }
@@ -179,11 +175,11 @@ const TensorInfo* WeightFiles::scale_of(std::string_view weight) const {
 const WeightFiles::Place& WeightFiles::place(std::string_view name) const {
   const auto found = places_.find(name);
   if (found != places_.end()) return found->second;
-  throw FileError(fmt::format(
-      "{}: has no tensor {}{}; check that it is a model of this type", path_.string(), name_in_quotes(name),
-      tensors_.empty() ? ""
-                       : fmt::format(" (the first of its {} tensors is {})", tensors_.size(),
-                                     name_in_quotes(tensors_.front().name))));
+  throw FileError("{}: has no tensor {}{}; check that it is a model of this type", path_.string(),
+                  name_in_quotes(name),
+                  tensors_.empty() ? ""
+                                   : fmt::format(" (the first of its {} tensors is {})", tensors_.size(),
+                                                 name_in_quotes(tensors_.front().name)));
 }
 
 const fs::path& WeightFiles::path_of(std::string_view name) const {
@@ -235,14 +231,13 @@ void WeightFiles::read_as(std::string_view name, std::span<T> out) const {
   const Place& at = place(name);
   const TensorInfo& tensor = tensors_[at.tensor];
   if (static_cast<std::int64_t>(out.size()) != tensor.count()) {
-    throw ShapeError(fmt::format(
-        "{}: tensor {} is {} with {} values, but the model expects {}; check config.json",
-        path_of(name).string(), name_in_quotes(name), shape_text(tensor.shape), tensor.count(), out.size()));
+    throw ShapeError("{}: tensor {} is {} with {} values, but the model expects {}; check config.json",
+                     path_of(name).string(), name_in_quotes(name), shape_text(tensor.shape), tensor.count(),
+                     out.size());
   }
   if (!is_readable_float(tensor.dtype)) {
-    throw DtypeError(
-        fmt::format("{}: tensor {} is {}, but weights must be F64, F32, BF16 or F16; convert the file first",
-                    path_of(name).string(), name_in_quotes(name), safetensors_name(tensor.dtype)));
+    throw DtypeError("{}: tensor {} is {}, but weights must be F64, F32, BF16 or F16; convert the file first",
+                     path_of(name).string(), name_in_quotes(name), safetensors_name(tensor.dtype));
   }
   const Dtype same = sizeof(T) == sizeof(double) ? Dtype::f64 : Dtype::f32;
   if (tensor.dtype == same) return read(name, std::as_writable_bytes(out));

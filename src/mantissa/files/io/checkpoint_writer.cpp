@@ -5,6 +5,7 @@
 #include "mantissa/core/base/error.h"
 #include "mantissa/core/base/printable.h"
 #include "mantissa/core/disk/atomic.h"
+#include "mantissa/core/disk/owned.h"
 #include "mantissa/files/io/checkpoint.h"
 #include "mantissa/files/io/safetensors_header.h"
 #include "mantissa/files/io/safetensors_stream.h"
@@ -64,7 +65,7 @@ void write_shards(const fs::path& directory, const ModelToWrite& model,
 std::uint64_t write_model(const fs::path& directory, const ModelToWrite& model) {
   std::map<std::string, std::string> metadata = model.metadata;
   metadata.emplace("format", "pt");
-  disk::AtomicDirectory target(directory);
+  disk::AtomicDirectory target(directory, disk::kModel);
   disk::write_file_atomic(target.beside() / "config.json", model.config_json);
   if (!model.generation_config_json.empty()) {
     disk::write_file_atomic(target.beside() / "generation_config.json", model.generation_config_json);

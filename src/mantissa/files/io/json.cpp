@@ -1,12 +1,10 @@
 #include "mantissa/files/io/json.h"
 
-#include <fmt/format.h>
-
 #include <set>
 #include <string>
 #include <vector>
 
-#include "mantissa/core/base/error.h"
+#include "mantissa/core/base/error_text.h"
 #include "mantissa/core/base/printable.h"
 #include "mantissa/core/disk/file.h"
 
@@ -23,33 +21,30 @@ nlohmann::json parse_json(std::string_view text, const std::filesystem::path& fi
   std::vector<std::set<std::string>> keys;  // of the open objects
   const auto check = [&](int depth, Event event, nlohmann::json& parsed) {
     if (depth > kDeepest)
-      throw FileError(
-          fmt::format("{}: nests deeper than {} levels; write the file again", file.string(), kDeepest));
+      throw FileError("{}: nests deeper than {} levels; write the file again", file.string(), kDeepest);
     if (event == Event::object_start) keys.emplace_back();
     if (event == Event::object_end) keys.pop_back();
     if (event == Event::key && !keys.back().insert(parsed.get<std::string>()).second) {
-      throw FileError(fmt::format("{}: has the key {} twice; remove one", file.string(),
-                                  name_in_quotes(parsed.get<std::string>())));
+      throw FileError("{}: has the key {} twice; remove one", file.string(),
+                      name_in_quotes(parsed.get<std::string>()));
     }
     return true;
   };
   if (const std::size_t zero = text.find('\0');
       zero != std::string_view::npos) {  // the parser would stop there
-    throw FileError(
-        fmt::format("{}: is not JSON from byte {} on; fix the file or write it again", file.string(), zero));
+    throw FileError("{}: is not JSON from byte {} on; fix the file or write it again", file.string(), zero);
   }
   try {
     return nlohmann::json::parse(text.begin(), text.end(), check);
   } catch (const nlohmann::json::parse_error& error) {
-    if (text.empty()) throw FileError(fmt::format("{}: is empty; write it again", file.string()));
+    if (text.empty()) throw FileError("{}: is empty; write it again", file.string());
     if (error.byte > text.size())
-      throw FileError(fmt::format("{}: is truncated: its JSON does not end with its {} bytes; write it again",
-                                  file.string(), text.size()));
-    throw FileError(fmt::format("{}: is not JSON from byte {} on; fix the file or write it again",
-                                file.string(), error.byte));
+      throw FileError("{}: is truncated: its JSON does not end with its {} bytes; write it again",
+                      file.string(), text.size());
+    throw FileError("{}: is not JSON from byte {} on; fix the file or write it again", file.string(),
+                    error.byte);
   } catch (const nlohmann::json::exception&) {
-    throw FileError(
-        fmt::format("{}: has a number out of range; fix the file or write it again", file.string()));
+    throw FileError("{}: has a number out of range; fix the file or write it again", file.string());
   }
 }
 

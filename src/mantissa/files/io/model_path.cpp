@@ -1,12 +1,10 @@
 #include "mantissa/files/io/model_path.h"
 
-#include <fmt/format.h>
-
 #include <array>
 #include <string_view>
 #include <vector>
 
-#include "mantissa/core/base/error.h"
+#include "mantissa/core/base/error_text.h"
 #include "mantissa/core/disk/file.h"
 #include "mantissa/core/disk/look.h"
 #include "mantissa/files/io/checkpoint.h"
@@ -21,14 +19,13 @@ namespace fs = std::filesystem;
 void check_exists(const fs::path& path) {
   if (!disk::has_name(path)) {
     throw FileError(
-        fmt::format("{}: not found; expected a model directory, a run, an adapter, or a file of weights "
-                    "(safetensors, GGUF, "
-                    "or a checkpoint of PyTorch)",
-                    path.string()));
+        "{}: not found; expected a model directory, a run, an adapter, or a file of weights (safetensors, "
+        "GGUF, or a checkpoint of PyTorch)",
+        path.string());
   }
   if (!disk::exists(path)) {
-    throw FileError(fmt::format("{}: is a link to {}, which does not exist; check the link", path.string(),
-                                fs::read_symlink(path).string()));
+    throw FileError("{}: is a link to {}, which does not exist; check the link", path.string(),
+                    fs::read_symlink(path).string());
   }
 }
 
@@ -43,8 +40,7 @@ ModelPath state(const fs::path& folder) {
 ModelPath open_file(const fs::path& path) {
   if (is_gguf(path)) return {ModelPath::Kind::gguf, path, path};
   if (path.extension() == ".toml") {
-    throw FileError(
-        fmt::format("{}: expected a model, got a config. Fix: give the directory of its run", path.string()));
+    throw FileError("{}: expected a model, got a config. Fix: give the directory of its run", path.string());
   }
   if (path.extension() != ".json") return {ModelPath::Kind::file, path, path};
   const fs::path folder = path.has_parent_path() ? path.parent_path() : ".";
@@ -56,10 +52,10 @@ ModelPath open_directory(const fs::path& path) {
   if (has("config.json") || has_usual_weights(path)) return directory(path);
   if (has(kStateTensors)) return state(path);
   if (has(kEarlierMark)) {
-    throw FileError(fmt::format(
+    throw FileError(
         "{0}: the model in it is that of an earlier run, and the run that replaces it was stopped before its first "
         "state. Fix: name what is in it (such as {0}/model), or continue the new run with --resume",
-        path.string()));
+        path.string());
   }
   if (has("model") && disk::is_directory(path / "model")) return directory(path / "model");
   if (const fs::path adapter = adapter_folder(path); !adapter.empty())

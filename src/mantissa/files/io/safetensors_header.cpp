@@ -8,7 +8,7 @@
 #include <nlohmann/json.hpp>
 #include <unordered_set>
 
-#include "mantissa/core/base/error.h"
+#include "mantissa/core/base/error_text.h"
 #include "mantissa/core/base/printable.h"
 
 namespace mantissa::io {
@@ -121,8 +121,7 @@ class HeaderHandler {
     return true;
   }
   bool parse_error(std::size_t position, const std::string&, const nlohmann::detail::exception&) {
-    throw FileError(
-        fmt::format("{}: the header is not JSON from byte {} on; {}", file_.string(), position, kCure));
+    throw FileError("{}: the header is not JSON from byte {} on; {}", file_.string(), position, kCure);
   }
 
  private:
@@ -141,8 +140,8 @@ class HeaderHandler {
     return true;
   }
   [[noreturn]] void fault(const std::string& what, std::string_view cure = kCure) const {
-    throw FileError(fmt::format("{}: {} {} {}; {}", file_.string(), in_metadata_ ? "entry" : "tensor",
-                                name_in_quotes(name_), what, cure));
+    throw FileError("{}: {} {} {}; {}", file_.string(), in_metadata_ ? "entry" : "tensor",
+                    name_in_quotes(name_), what, cure);
   }
 
   const std::filesystem::path& file_;
@@ -157,8 +156,7 @@ class HeaderHandler {
 
 void check_ranges(SafetensorsHeader& header, std::uint64_t data_bytes, const std::filesystem::path& file) {
   const auto fault = [&](const TensorInfo& tensor, const std::string& what) {
-    throw FileError(
-        fmt::format("{}: tensor {} {}; {}", file.string(), name_in_quotes(tensor.name), what, kCure));
+    throw FileError("{}: tensor {} {}; {}", file.string(), name_in_quotes(tensor.name), what, kCure);
   };
   for (const TensorInfo& tensor : header.tensors) {
     const std::optional<std::uint64_t> bytes = byte_size(tensor.shape, tensor.dtype);
@@ -189,8 +187,7 @@ void check_ranges(SafetensorsHeader& header, std::uint64_t data_bytes, const std
     covered = tensor.end;
   }
   if (covered != data_bytes) {
-    throw FileError(fmt::format("{}: has {} bytes after its last tensor; {}", file.string(),
-                                data_bytes - covered, kCure));
+    throw FileError("{}: has {} bytes after its last tensor; {}", file.string(), data_bytes - covered, kCure);
   }
 }
 
@@ -198,8 +195,7 @@ std::string json_text(const std::string& text, const char* what) {
   try {
     return nlohmann::json(text).dump();
   } catch (const nlohmann::json::exception&) {
-    throw ConfigError(
-        fmt::format("the {} {} is not UTF-8 and cannot be written; rename it", what, name_in_quotes(text)));
+    throw ConfigError("the {} {} is not UTF-8 and cannot be written; rename it", what, name_in_quotes(text));
   }
 }
 
@@ -209,14 +205,13 @@ SafetensorsHeader parse_header(std::string_view json, std::uint64_t data_bytes,
                                const std::filesystem::path& file) {
   if (json.empty() || json.front() != '{') {
     throw FileError(
-        fmt::format("{}: is not a checkpoint: the header of a safetensors file begins with '{{'; give a "
-                    "safetensors, PyTorch or GGUF file, or download it again",
-                    file.string()));
+        "{}: is not a checkpoint: the header of a safetensors file begins with '{{'; give a "
+        "safetensors, PyTorch or GGUF file, or download it again",
+        file.string());
   }
   // nlohmann's parser stops at a zero byte.
   if (const std::size_t zero = json.find('\0'); zero != std::string_view::npos) {
-    throw FileError(
-        fmt::format("{}: the header is not JSON from byte {} on; {}", file.string(), zero, kCure));
+    throw FileError("{}: the header is not JSON from byte {} on; {}", file.string(), zero, kCure);
   }
   HeaderHandler handler(file);
   nlohmann::json::sax_parse(json.begin(), json.end(), &handler);
@@ -242,12 +237,11 @@ std::string build_header(std::span<const TensorToWrite> tensors,
     const std::optional<std::uint64_t> bytes = byte_size(tensor.shape, tensor.dtype);
     const bool filled = tensor.bytes.empty() && (tensor.fill || bytes == 0U);
     if (!bytes || (!filled && tensor.bytes.size() != *bytes) || at + *bytes < at) {
-      throw ShapeError(fmt::format("tensor {} of {} bytes cannot be written as {} {}",
-                                   name_in_quotes(tensor.name), tensor.bytes.size(),
-                                   safetensors_name(tensor.dtype), shape_text(tensor.shape)));
+      throw ShapeError("tensor {} of {} bytes cannot be written as {} {}", name_in_quotes(tensor.name),
+                       tensor.bytes.size(), safetensors_name(tensor.dtype), shape_text(tensor.shape));
     }
     if (!names.insert(tensor.name).second) {
-      throw ConfigError(fmt::format("two tensors have the name {}; rename one", name_in_quotes(tensor.name)));
+      throw ConfigError("two tensors have the name {}; rename one", name_in_quotes(tensor.name));
     }
     text += fmt::format("{}{}:{{\"dtype\":\"{}\",\"shape\":[{}],\"data_offsets\":[{},{}]}}",
                         text.size() == 1 ? "" : ",", json_text(tensor.name, "tensor name"),
@@ -257,9 +251,9 @@ std::string build_header(std::span<const TensorToWrite> tensors,
   text += '}';
   text.append((8 - text.size() % 8) % 8, ' ');
   if (text.size() > kLargestHeader) {
-    throw ConfigError(fmt::format(
+    throw ConfigError(
         "the header of {} tensors would have {} bytes; at most {} are allowed; write several files",
-        tensors.size(), text.size(), kLargestHeader));
+        tensors.size(), text.size(), kLargestHeader);
   }
   return text;
 }

@@ -5,7 +5,7 @@
 #include <cstring>
 #include <unordered_map>
 
-#include "mantissa/core/base/error.h"
+#include "mantissa/core/base/error_text.h"
 #include "mantissa/core/base/printable.h"
 #include "mantissa/core/disk/file.h"
 #include "mantissa/core/disk/mapping.h"
@@ -36,26 +36,24 @@ void refuse_known_strangers(const disk::File& file) {
   file.read_at(0, std::as_writable_bytes(std::span(begin.data(), length)));
   const std::string_view text(begin.data(), length);
   if (text == kLfs) {
-    throw FileError(fmt::format("{}: is a git lfs placeholder, not the file itself; run git lfs pull",
-                                file.path().string()));
+    throw FileError("{}: is a git lfs placeholder, not the file itself; run git lfs pull",
+                    file.path().string());
   }
   if (begins_with_header(text)) return;
   if (text.starts_with("GGUF")) {
-    throw FileError(
-        fmt::format("{}: is a GGUF file, not a safetensors file. Fix: mantissa convert {} DIRECTORY",
-                    file.path().string(), file.path().string()));
+    throw FileError("{}: is a GGUF file, not a safetensors file. Fix: mantissa convert {} DIRECTORY",
+                    file.path().string(), file.path().string());
   }
   if (text.starts_with("PK\x03\x04") || text.starts_with("\x80\x02")) {
-    throw FileError(
-        fmt::format("{}: is a checkpoint of PyTorch, not a safetensors file. Fix: mantissa convert {} OUT",
-                    file.path().string(), file.path().string()));
+    throw FileError("{}: is a checkpoint of PyTorch, not a safetensors file. Fix: mantissa convert {} OUT",
+                    file.path().string(), file.path().string());
   }
 }
 
 [[noreturn]] void refuse_stranger(const std::filesystem::path& file, const std::string& why) {
-  throw FileError(fmt::format(
+  throw FileError(
       "{}: is not a checkpoint: {}; give a safetensors, PyTorch or GGUF file, or download it again",
-      file.string(), why));
+      file.string(), why);
 }
 
 std::uint64_t read_header_length(const disk::File& file) {
@@ -72,9 +70,9 @@ std::uint64_t read_header_length(const disk::File& file) {
                     kLargestHeader));
   }
   if (length > size - 8) {
-    throw FileError(fmt::format(
+    throw FileError(
         "{}: is truncated: the header has {} bytes, the whole file {}; download or write it again", name,
-        length, size));
+        length, size);
   }
   return length;
 }
@@ -125,8 +123,8 @@ const TensorInfo* SafetensorsReader::find(std::string_view name) const {
 void SafetensorsReader::read(const TensorInfo& tensor, std::span<std::byte> out, std::uint64_t offset) const {
   const std::uint64_t bytes = tensor.end - tensor.begin;
   if (offset > bytes || out.size() > bytes - offset) {
-    throw ShapeError(fmt::format("{}: tensor {} has {} bytes, but {} from byte {} on were requested",
-                                 path().string(), name_in_quotes(tensor.name), bytes, out.size(), offset));
+    throw ShapeError("{}: tensor {} has {} bytes, but {} from byte {} on were requested", path().string(),
+                     name_in_quotes(tensor.name), bytes, out.size(), offset);
   }
   impl_->file.read_at(impl_->data_begin + tensor.begin + offset, out);
 }
@@ -139,8 +137,8 @@ std::span<const std::byte> SafetensorsReader::view(const TensorInfo& tensor,
                                                    const disk::Mapping& mapping) const {
   const std::uint64_t end = impl_->data_begin + tensor.end;
   if (end > mapping.bytes().size()) {
-    throw FileError(fmt::format("{}: was truncated to {} bytes while it was read; copy it again",
-                                path().string(), mapping.bytes().size()));
+    throw FileError("{}: was truncated to {} bytes while it was read; copy it again", path().string(),
+                    mapping.bytes().size());
   }
   return mapping.bytes().subspan(impl_->data_begin + tensor.begin, tensor.end - tensor.begin);
 }

@@ -51,7 +51,7 @@ std::optional<std::int64_t> step_of(const fs::path& folder) {
 void check_file(const fs::path& folder, const nlohmann::json& listed) {
   const std::string name = listed.at("name").get<std::string>();
   const std::string checksum = listed.at("xxh64").get<std::string>();
-  const auto bytes = listed.at("bytes").get<std::uint64_t>();
+  const std::uint64_t bytes = listed.at("bytes").get_ref<const nlohmann::json::number_unsigned_t&>();
   if (fs::path(name).filename() != name)
     damaged(folder / kHeader, fmt::format("it lists {}", name_in_quotes(name)));
   const disk::File file = disk::File::open_to_read(folder / name);
@@ -118,13 +118,22 @@ std::vector<FoundState> find_states(const fs::path& run) {
   return states;
 }
 
+void finish_replaced_states(const fs::path& run) {
+  if (!disk::exists(run / "state")) return;
+  for (const fs::path& entry : disk::entries(run / "state")) {
+    if (entry.extension() != disk::kReplaced) continue;
+    const fs::path state = entry.parent_path() / entry.stem();
+    if (step_of(state)) disk::finish_replacement(state, kFiles);
+  }
+}
+
 void remove_abandoned_states(const fs::path& run) {
   if (disk::exists(run / "state")) disk::remove_abandoned(run / "state", kFiles);
 }
 
 void check_states_after(const fs::path& run, std::int64_t step) {
   for (const FoundState& state : find_states(run)) {
-    if (state.step > step) disk::check_replaceable(state.path, kFiles);
+    if (state.step > step) disk::check_replaceable(state.path, disk::kState, kFiles);
   }
   if (!disk::exists(run / "state")) return;
   for (const fs::path& entry : disk::entries(run / "state")) {
@@ -141,7 +150,7 @@ void keep_newest_states(const fs::path& run, int keep) {
 
 void write_state(const fs::path& run, const StateHeader& header, std::span<const TensorToWrite> tensors,
                  int keep) {
-  disk::AtomicDirectory folder(folder_of(run, header.step), disk::Existing::replace, kFiles);
+  disk::AtomicDirectory folder(folder_of(run, header.step), disk::kState, kFiles);
   Hash64 data;
   const WrittenFile written = stream_safetensors(folder.beside() / kStateTensors, tensors, {}, data);
   nlohmann::json json = json_of_header(header);
@@ -171,6 +180,7 @@ StateReader::StateReader(const fs::path& state) {
       throw FileError(fmt::format("{}; an earlier state is intact", error.what()),
                       {{{fmt::format("--resume={}", *before)}}});
     }
+    if (dynamic_cast<const disk::ReadError*>(&error) != nullptr) throw;  // it may be intact
     throw FileError(
         fmt::format("{}; no earlier state is intact: start again with --overwrite", error.what()));
   }

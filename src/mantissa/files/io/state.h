@@ -60,6 +60,10 @@ std::vector<FoundState> find_states(const std::filesystem::path& run);
 void write_state(const std::filesystem::path& run, const StateHeader& header,
                  std::span<const TensorToWrite> tensors, int keep);
 
+/// Brings back the states that killed processes were replacing (core/disk/atomic.h). Only the holder of the
+/// run's lock may call this.
+void finish_replaced_states(const std::filesystem::path& run);
+
 /// Removes what killed processes left among the states of `run`.
 void remove_abandoned_states(const std::filesystem::path& run);
 

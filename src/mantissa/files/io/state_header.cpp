@@ -1,11 +1,9 @@
 #include "mantissa/files/io/state_header.h"
 
-#include <fmt/format.h>
-
 #include <cmath>
 #include <limits>
 
-#include "mantissa/core/base/error.h"
+#include "mantissa/core/base/error_text.h"
 #include "mantissa/files/io/hash.h"
 
 namespace mantissa::io {
@@ -18,6 +16,16 @@ std::string checksum(const nlohmann::json& json) {
   Hash64 hash;
   hash.update(std::as_bytes(std::span(text)));
   return hex(hash.digest());
+}
+
+/// Returns an entry that is a whole number. Throws for fractions, which get() would convert, without a
+/// defined result beyond the range.
+std::int64_t whole(const nlohmann::json& object, const char* key) {
+  return object.at(key).get_ref<const nlohmann::json::number_integer_t&>();
+}
+/// The same, or 0 without the entry, which states of earlier versions may lack.
+std::int64_t whole_or_0(const nlohmann::json& object, const char* key) {
+  return object.contains(key) ? whole(object, key) : 0;
 }
 
 }  // namespace
@@ -68,31 +76,32 @@ std::string sealed(nlohmann::json json) {
 StateHeader open_sealed(nlohmann::json json, const std::filesystem::path& file) {
   const std::string name = file.string();
   if (!json.is_object() || !json.contains("format") || json["format"] != "mantissa.state") {
-    throw FileError(fmt::format("{}: is not the state of a run", name));
+    throw FileError("{}: is not the state of a run", name);
   }
   if (json.at("version") != kVersion) {
-    throw FileError(
-        fmt::format("{}: has version {}, but this program reads version {}; use the program that wrote it",
-                    name, json.at("version").dump(), kVersion));
+    throw FileError("{}: has version {}, but this program reads version {}; use the program that wrote it",
+                    name, json.at("version").dump(), kVersion);
   }
   const std::string written = json.at("xxh64").get<std::string>();
   json.erase("xxh64");
   const std::string found = checksum(json);
   if (found != written) {
-    throw FileError(fmt::format("{}: this state is damaged: its checksum is {}, but {} was written", name,
-                                found, written));
+    throw FileError("{}: this state is damaged: its checksum is {}, but {} was written", name, found,
+                    written);
   }
   StateHeader header;
-  json.at("step").get_to(header.step);
-  json.at("applied").get_to(header.applied);
-  header.stage_applied = json.value("stage_applied", std::int64_t{0});  // absent in the first stage
-  json.at("skipped").get_to(header.skipped);
-  json.at("tokens").get_to(header.tokens);
-  json.at("data_position").get_to(header.data_position);
+  header.step = whole(json, "step");
+  header.applied = whole(json, "applied");
+  header.stage_applied = whole_or_0(json, "stage_applied");  // absent in the first stage
+  header.skipped = whole(json, "skipped");
+  header.tokens = whole(json, "tokens");
+  header.data_position = whole(json, "data_position");
   const nlohmann::json& loss = json.at("loss");
   header.loss = loss.is_null() ? std::numeric_limits<double>::quiet_NaN() : loss.get<double>();
-  json.at("seed").get_to(header.seed);
-  json.at("rng").get_to(header.rng);
+  using Counter = nlohmann::json::number_unsigned_t;
+  header.seed = json.at("seed").get_ref<const Counter&>();
+  for (const auto& [name, counter] : json.at("rng").get_ref<const nlohmann::json::object_t&>())
+    header.rng.emplace(name, counter.get_ref<const Counter&>());
   json.at("config_toml").get_to(header.config_toml);
   json.at("model_config").get_to(header.model_config);
   json.at("policy").get_to(header.policy);
@@ -102,10 +111,9 @@ StateHeader open_sealed(nlohmann::json json, const std::filesystem::path& file) 
   header.fixed_xxh64 = json.value("fixed_xxh64", "");
   header.data_xxh64 = json.value("data_xxh64", "");
   if (const nlohmann::json& scaler = json.at("scaler"); !scaler.is_null()) {
-    header.scaler = precision::ScalerState{
-        scaler.at("scale").get<double>(), scaler.at("iteration").get<std::int64_t>(),
-        scaler.at("last_overflow").get<std::int64_t>(), scaler.at("hysteresis").get<std::int64_t>()};
-    header.forward_overflows = scaler.value("forward_overflows", std::int64_t{0});  // absent in older states
+    header.scaler = precision::ScalerState{scaler.at("scale").get<double>(), whole(scaler, "iteration"),
+                                           whole(scaler, "last_overflow"), whole(scaler, "hysteresis")};
+    header.forward_overflows = whole_or_0(scaler, "forward_overflows");  // absent in older states
   }
   return header;
 }

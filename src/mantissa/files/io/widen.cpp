@@ -1,12 +1,10 @@
 #include "mantissa/files/io/widen.h"
 
-#include <fmt/format.h>
-
 #include <bit>
 #include <cstdint>
 #include <cstring>
 
-#include "mantissa/core/base/error.h"
+#include "mantissa/core/base/error_text.h"
 
 namespace mantissa::io {
 namespace {
@@ -47,8 +45,7 @@ void widen_to(std::span<const std::byte> stored, Dtype dtype, std::span<T> out) 
     case Dtype::f16:
       return convert<std::uint16_t>(stored, out, from_f16);
     default:
-      throw DtypeError(
-          fmt::format("{} values are not read as floating-point numbers", safetensors_name(dtype)));
+      throw DtypeError("{} values are not read as floating-point numbers", safetensors_name(dtype));
   }
 }
 

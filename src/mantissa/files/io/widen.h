@@ -4,6 +4,8 @@
 #include <cstddef>
 #include <span>
 
+#include "mantissa/files/io/safetensors.h"
+
 namespace mantissa::io {
 
 /// True if widen accepts `dtype`: F64, F32, BF16, F16.

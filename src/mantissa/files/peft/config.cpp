@@ -35,7 +35,7 @@ constexpr std::array kUnsupported = {
     Unsupported{"velora_config", kMergeInPeft},
 };
 
-/// The initialisations that leave the base as it is; others change its weights or compute them anew.
+/// The initializations that leave the base as it is; others change its weights or compute them anew.
 constexpr std::array<std::string_view, 3> kPlainStarts = {"gaussian", "orthogonal", "eva"};
 
 [[noreturn]] void fail(const std::filesystem::path& where, const std::string& what) {

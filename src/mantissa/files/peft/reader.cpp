@@ -6,10 +6,11 @@
 #include <algorithm>
 #include <map>
 
-#include "mantissa/core/base/error.h"
+#include "mantissa/core/base/error_text.h"
 #include "mantissa/core/base/printable.h"
 #include "mantissa/core/disk/look.h"
 #include "mantissa/core/numeric/frozen_formats.h"
+#include "mantissa/engine/model/family.h"
 #include "mantissa/engine/model/graphs.h"
 #include "mantissa/files/io/dtype.h"
 #include "mantissa/files/io/json.h"
@@ -57,9 +58,9 @@ std::shared_ptr<const io::TensorSource> open_tensors(const fs::path& directory) 
   if (const fs::path torch = directory / "adapter_model.bin"; disk::exists(torch))
     return std::make_shared<const io::pth::TorchFile>(torch);
   throw FileError(
-      fmt::format("{}: has no {}, so it is not an adapter of peft; give the directory that peft's "
-                  "save_pretrained, or a run, has written",
-                  directory.string(), kWeightsFile));
+      "{}: has no {}, so it is not an adapter of peft; give the directory that peft's "
+      "save_pretrained, or a run, has written",
+      directory.string(), kWeightsFile);
 }
 
 /// A tensor's place in an adapter.
@@ -112,13 +113,12 @@ class Reading {
   using Parts = std::map<std::string_view, io::TensorInfo>;
 
   [[noreturn]] void fail(const std::string& what) const {
-    throw FileError(fmt::format("{}: {}", source_->path().string(), what));
+    throw FileError("{}: {}", source_->path().string(), what);
   }
   [[noreturn]] void fail_shape(const io::TensorInfo& tensor, const std::string& why) const {
-    throw ShapeError(fmt::format("{}: tensor {} is [{}], but {}; use the base model of this adapter{}",
-                                 source_->path().string(), name_in_quotes(tensor.name),
-                                 fmt::join(tensor.shape, ", "), why,
-                                 config_.base.empty() ? "" : ", " + name_in_quotes(config_.base)));
+    throw ShapeError("{}: tensor {} is [{}], but {}; use the base model of this adapter{}",
+                     source_->path().string(), name_in_quotes(tensor.name), fmt::join(tensor.shape, ", "),
+                     why, config_.base.empty() ? "" : ", " + name_in_quotes(config_.base));
   }
 
   const LinearLayer* find(std::string_view scope) const {
@@ -205,9 +205,9 @@ PeftAdapter read_adapter(const fs::path& directory, const model::ModelConfig& ba
   const fs::path folder = io::adapter_folder(directory);
   if (folder.empty()) {
     throw FileError(
-        fmt::format("{}: has no {}, so it is not an adapter; give the directory that a run, or "
-                    "peft's save_pretrained, has written",
-                    directory.string(), io::kAdapterConfig));
+        "{}: has no {}, so it is not an adapter; give the directory that a run, or "
+        "peft's save_pretrained, has written",
+        directory.string(), io::kAdapterConfig);
   }
   return Reading(folder, base)();
 }

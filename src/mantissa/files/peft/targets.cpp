@@ -5,7 +5,7 @@
 #include <algorithm>
 #include <vector>
 
-#include "mantissa/core/base/error.h"
+#include "mantissa/core/base/error_text.h"
 #include "mantissa/core/base/suggest.h"
 #include "mantissa/core/base/words.h"
 #include "mantissa/precision/policy/glob.h"
@@ -42,9 +42,8 @@ std::string nearest_layer(std::string_view scope, std::span<const LinearLayer> l
 void check_rank(const LinearLayer& linear, const model::AdapterLayer& layer, std::string_view where) {
   const std::int64_t most = std::min(linear.in, linear.out);
   if (layer.rank <= most) return;
-  throw ConfigError(
-      fmt::format("{}: rank {} is too large for {}, which has {} inputs and {} outputs; use at most {}",
-                  where, layer.rank, linear.scope, linear.in, linear.out, most));
+  throw ConfigError("{}: rank {} is too large for {}, which has {} inputs and {} outputs; use at most {}",
+                    where, layer.rank, linear.scope, linear.in, linear.out, most);
 }
 
 Layers select_layers(const model::ModelConfig& config, std::span<const std::string> targets,
@@ -61,8 +60,8 @@ Layers select_layers(const model::ModelConfig& config, std::span<const std::stri
       layers.emplace(linear.scope, layer);
     }
     if (any) continue;
-    throw ConfigError(fmt::format("{}: {} matches no linear layer of this {} model{}", where,
-                                  in_quotes(target), config.model_type, nearest_layer(target, all)));
+    throw ConfigError("{}: {} matches no linear layer of this {} model{}", where, in_quotes(target),
+                      config.model_type, nearest_layer(target, all));
   }
   return layers;
 }

@@ -7,6 +7,7 @@
 #include <string_view>
 
 #include "mantissa/core/disk/atomic.h"
+#include "mantissa/core/disk/owned.h"
 #include "mantissa/engine/model/graphs.h"
 #include "mantissa/files/io/hash.h"
 #include "mantissa/files/io/model_path.h"
@@ -117,7 +118,7 @@ std::uint64_t write_adapter(const std::filesystem::path& directory, const Adapte
   metadata.emplace("format", "pt");
   if (adapter.config.base) metadata.emplace(kBaseKey, traits(*adapter.config.base).name);
   if (adapter.config.base_plain) metadata.emplace(kBaseKey, traits(*adapter.config.base_plain).name);
-  disk::AtomicDirectory target(directory);
+  disk::AtomicDirectory target(directory, disk::kAdapter);
   disk::write_file_atomic(target.beside() / io::kAdapterConfig, config_text(adapter.config, adapter.base));
   for (const auto& [name, contents] : adapter.files)
     disk::write_file_atomic(target.beside() / name, contents);

@@ -1,10 +1,8 @@
 #include "mantissa/generate/dialog/conversation.h"
 
-#include <fmt/format.h>
-
 #include <algorithm>
 
-#include "mantissa/core/base/error.h"
+#include "mantissa/core/base/error_text.h"
 #include "mantissa/generate/rollout/stop_text.h"
 
 namespace mantissa::dialog {
@@ -23,7 +21,7 @@ Conversation::Conversation(const weights::ModelSource& source, precision::Policy
   rollout::check(settings_.sampling);
   rollout::StopText checked(settings_.stop);
   if (settings_.max_new_tokens < 1)
-    throw ConfigError(fmt::format("--max-new-tokens {}: must be at least 1", settings_.max_new_tokens));
+    throw ConfigError("--max-new-tokens {}: must be at least 1", settings_.max_new_tokens);
   reset();
 }
 
@@ -66,9 +64,9 @@ Answer Conversation::answer(const std::function<void(std::string_view)>& on_text
     const std::int64_t room = context_ - std::ssize(prompt);
     if (room < 1) {
       throw ConfigError(
-          fmt::format("the conversation has {} tokens, and the model's context only {} "
-                      "(max_position_embeddings of config.json). Fix: begin again with /reset",
-                      prompt.size(), context_));
+          "the conversation has {} tokens, and the model's context only {} "
+          "(max_position_embeddings of config.json). Fix: begin again with /reset",
+          prompt.size(), context_);
     }
     options.max_new_tokens = std::min(options.max_new_tokens, room);
   }

@@ -1,10 +1,8 @@
 #include "mantissa/generate/dialog/prompt_format.h"
 
-#include <fmt/format.h>
-
 #include <algorithm>
 
-#include "mantissa/core/base/error.h"
+#include "mantissa/core/base/error_text.h"
 #include "mantissa/generate/rollout/complete.h"
 #include "mantissa/setup/data/tokenizer.h"
 #include "mantissa/text/rows/known_ids.h"
@@ -15,11 +13,11 @@ namespace {
 std::unique_ptr<tokenizer::Tokenizer> read_tokenizer(const weights::ModelSource& source) {
   if (auto bytes = data::tokenizer_of(source)) return bytes;
   if (source.files != nullptr) {
-    throw ConfigError(fmt::format("{}. Fix: use another model", data::why_no_tokenizer(source)));
+    throw ConfigError("{}. Fix: use another model", data::why_no_tokenizer(source));
   }
   if (data::tokenizer_file(source.directory).empty()) {
-    throw ConfigError(fmt::format("{}: no tokenizer. Fix: put the model's tokenizer.json into this directory",
-                                  source.directory.empty() ? "the model" : source.directory.string()));
+    throw ConfigError("{}: no tokenizer. Fix: put the model's tokenizer.json into this directory",
+                      source.directory.empty() ? "the model" : source.directory.string());
   }
   return tokenizer::make_tokenizer(source.directory.string());
 }

@@ -10,7 +10,7 @@
 #include <optional>
 
 #include "mantissa/core/base/counted.h"
-#include "mantissa/core/base/error.h"
+#include "mantissa/core/base/error_text.h"
 #include "mantissa/engine/model/network.h"
 #include "mantissa/setup/data/tokenizer.h"
 #include "mantissa/text/rows/known_ids.h"
@@ -35,13 +35,11 @@ Question parse(const std::string& line, const std::string& where) {
   try {
     row = json::parse(line);
   } catch (const json::exception&) {
-    throw FileError(fmt::format("{}: not JSON; every line must be one JSON object", where));
+    throw FileError("{}: not JSON; every line must be one JSON object", where);
   }
   const auto fault = [&](const char* what) {
-    return FileError(
-        fmt::format("{}: {}. Fix: write {{\"query\": \"…\", \"choices\": [\"…\", \"…\"], "
-                    "\"gold\": 0}}",
-                    where, what));
+    return FileError(fmt::format(
+        "{}: {}. Fix: write {{\"query\": \"…\", \"choices\": [\"…\", \"…\"], \"gold\": 0}}", where, what));
   };
   if (!row.is_object()) throw fault("the row is no object");
   Question q;
@@ -85,12 +83,12 @@ Passage passage_of(const Question& q, const std::string& choice, const tokenizer
     p.word = 1;
   }
   if (p.word >= p.ids.size())
-    throw FileError(fmt::format("{}: the tokenizer {} gives no tokens for a choice. Fix: remove the line",
-                                where, tokenizer.name()));
+    throw FileError("{}: the tokenizer {} gives no tokens for a choice. Fix: remove the line", where,
+                    tokenizer.name());
   const std::size_t tokens = p.ids.size() - p.word;
   if (tokens > kMostWordTokens) {
-    throw FileError(fmt::format("{}: a choice has {}, of at most {}. Fix: shorten it, or remove the line",
-                                where, counted(tokens, "token"), kMostWordTokens));
+    throw FileError("{}: a choice has {}, of at most {}. Fix: shorten it, or remove the line", where,
+                    counted(tokens, "token"), kMostWordTokens);
   }
   // The last token is only predicted.
   const std::int64_t over = most > 0 ? std::ssize(p.ids) - 1 - most : 0;
@@ -136,13 +134,12 @@ std::vector<ChoiceQuestion> read_choices(const weights::ModelSource& source, con
   const std::unique_ptr<tokenizer::Tokenizer> tokenizer = data::tokenizer_of(source);
   if (tokenizer == nullptr) {
     throw ConfigError(
-        fmt::format("--multiple-choice {}: {}. Fix: use a model with its tokenizer, because choices are text",
-                    file.name, data::why_no_tokenizer(source)));
+        "--multiple-choice {}: {}. Fix: use a model with its tokenizer, because choices are text", file.name,
+        data::why_no_tokenizer(source));
   }
   const std::vector<std::string> names = text::expand_files({file.name});
   if (names.size() > 1)
-    throw ConfigError(
-        fmt::format("--multiple-choice {}: matches {} files; give one", file.name, names.size()));
+    throw ConfigError("--multiple-choice {}: matches {} files; give one", file.name, names.size());
   const std::int64_t positions = source.config.max_position_embeddings;
   const bool any_length = positions <= 0 || source.config.network->depends_on_length(positions + 1);
   const std::int64_t limit = file.limit > 0 ? file.limit : std::numeric_limits<std::int64_t>::max();
@@ -163,7 +160,7 @@ std::vector<ChoiceQuestion> read_choices(const weights::ModelSource& source, con
       question.bytes.push_back(std::ssize(choice));
     }
   }
-  if (questions.empty()) throw FileError(fmt::format("{}: contains no questions", names.front()));
+  if (questions.empty()) throw FileError("{}: contains no questions", names.front());
   return questions;
 }
 

@@ -24,7 +24,7 @@ double log_sum_exp(std::span<const T> logits) {
   return most + std::log(sum);
 }
 
-/// Returns Σ p·(log p − log q) of position `t`. The logits are normalised here, in double: a divergence is
+/// Returns Σ p·(log p − log q) of position `t`. The logits are normalized here, in double: a divergence is
 /// the square of a small difference, less than the rounding of an f32 log-sum-exp.
 template <class T>
 double divergence_at(const runtime::Values& from, const runtime::Values& to, std::int64_t t,

@@ -7,7 +7,7 @@
 #include <cmath>
 #include <memory>
 
-#include "mantissa/core/base/error.h"
+#include "mantissa/core/base/error_text.h"
 #include "mantissa/core/numeric/philox.h"
 #include "mantissa/generate/eval/passages.h"
 #include "mantissa/generate/rollout/complete.h"
@@ -57,16 +57,14 @@ void check_needles(const NeedleOptions& o, std::int64_t positions) {
   for (const std::int64_t length : o.lengths) {
     if (length < 1 || (positions > 0 && length > positions))
       throw ConfigError(
-          fmt::format("--lengths {}: must be between 1 and the model's positions, {} "
-                      "(max_position_embeddings)",
-                      length, positions));
+          "--lengths {}: must be between 1 and the model's positions, {} (max_position_embeddings)", length,
+          positions);
   }
   for (const double depth : o.depths) {
-    if (!(depth >= 0 && depth <= 1))
-      throw ConfigError(fmt::format("--depths {}: must be between 0 and 1", depth));
+    if (!(depth >= 0 && depth <= 1)) throw ConfigError("--depths {}: must be between 0 and 1", depth);
   }
   if (o.trials < 1 || o.trials > kMostTrials)
-    throw ConfigError(fmt::format("--trials {}: must be between 1 and {}", o.trials, kMostTrials));
+    throw ConfigError("--trials {}: must be between 1 and {}", o.trials, kMostTrials);
 }
 
 }  // namespace
@@ -96,9 +94,8 @@ NeedlePrompt needle_prompt(const tokenizer::Tokenizer& tokenizer, const std::str
                             city, city));
   const std::int64_t room = length - std::ssize(start) - std::ssize(needle) - std::ssize(question);
   if (room < 0) {
-    throw ConfigError(
-        fmt::format("--lengths {}: needle and question alone have {} tokens; give a larger length", length,
-                    length - room));
+    throw ConfigError("--lengths {}: needle and question alone have {} tokens; give a larger length", length,
+                      length - room);
   }
   Ids hay = tokenizer.encode(haystack);
   if (hay.empty()) throw ConfigError("--haystack: the text has no tokens");
@@ -127,9 +124,8 @@ NeedleResult find_needles(const weights::ModelSource& source, const precision::P
   check_needles(o, positions > 0 ? positions - generate.max_new_tokens : 0);
   const std::unique_ptr<tokenizer::Tokenizer> tokenizer = data::tokenizer_of(source);
   if (tokenizer == nullptr) {
-    throw ConfigError(
-        fmt::format("--needle: {}. Fix: use a model with its tokenizer, because the haystack is text",
-                    data::why_no_tokenizer(source)));
+    throw ConfigError("--needle: {}. Fix: use a model with its tokenizer, because the haystack is text",
+                      data::why_no_tokenizer(source));
   }
   const std::string haystack = o.haystack.empty() ? kHaystack : text::read_all_bytes(o.haystack);
   NeedleResult result;

@@ -8,7 +8,7 @@
 #include <string_view>
 
 #include "mantissa/core/base/counted.h"
-#include "mantissa/core/base/error.h"
+#include "mantissa/core/base/error_text.h"
 #include "mantissa/engine/model/network.h"
 #include "mantissa/setup/data/tokenizer.h"
 #include "mantissa/text/rows/known_ids.h"
@@ -29,9 +29,9 @@ Passage passage_of(std::string_view text, const tokenizer::Tokenizer& tokenizer,
   const std::size_t space = text.rfind(' ');
   const std::string_view before = text.substr(0, space == std::string_view::npos ? 0 : space);
   if (before.find_first_not_of(kWhiteSpace) == std::string_view::npos) {
-    throw FileError(fmt::format(
+    throw FileError(
         "{}: the passage has no two words, so there is no text before its last word. Fix: remove the line",
-        where));
+        where);
   }
   const Ids ids = tokenizer.encode(text), known = tokenizer.encode(before);
   const auto common = std::mismatch(ids.begin(), ids.end(), known.begin(), known.end()).first;
@@ -40,9 +40,8 @@ Passage passage_of(std::string_view text, const tokenizer::Tokenizer& tokenizer,
   passage.word = passage.ids.size() + static_cast<std::size_t>(common - ids.begin());
   passage.ids.insert(passage.ids.end(), ids.begin(), ids.end());
   if (passage.word == 0 || passage.word == passage.ids.size()) {
-    throw FileError(fmt::format("{}: the tokenizer {} gives no tokens for {}. Fix: remove the line", where,
-                                tokenizer.name(),
-                                passage.word == 0 ? "the text before the last word" : "the last word"));
+    throw FileError("{}: the tokenizer {} gives no tokens for {}. Fix: remove the line", where,
+                    tokenizer.name(), passage.word == 0 ? "the text before the last word" : "the last word");
   }
   return passage;
 }
@@ -50,18 +49,17 @@ Passage passage_of(std::string_view text, const tokenizer::Tokenizer& tokenizer,
 void check_length(const Passage& passage, const model::ModelConfig& config, const std::string& where) {
   const std::size_t word = passage.ids.size() - passage.word;
   if (word > kMostWordTokens) {
-    throw FileError(
-        fmt::format("{}: the last word has {}, of at most {}. Fix: shorten it, or remove the line", where,
-                    counted(word, "token"), kMostWordTokens));
+    throw FileError("{}: the last word has {}, of at most {}. Fix: shorten it, or remove the line", where,
+                    counted(word, "token"), kMostWordTokens);
   }
   // The last token is only predicted.
   const auto inputs = static_cast<std::int64_t>(passage.ids.size()) - 1;
   const bool fits = config.max_position_embeddings <= 0 || inputs <= config.max_position_embeddings;
   if (fits || config.network->depends_on_length(inputs)) return;  // dynamic RoPE is made for longer texts
   throw FileError(
-      fmt::format("{}: the passage has {} before its last one, but the model has {} positions "
-                  "(max_position_embeddings). Fix: shorten it, or remove the line",
-                  where, counted(inputs, "token"), config.max_position_embeddings));
+      "{}: the passage has {} before its last one, but the model has {} positions "
+      "(max_position_embeddings). Fix: shorten it, or remove the line",
+      where, counted(inputs, "token"), config.max_position_embeddings);
 }
 
 }  // namespace
@@ -75,13 +73,12 @@ std::vector<std::int32_t> tokens_before(const tokenizer::Tokenizer& tokenizer, s
 std::vector<Passage> read_passages(const weights::ModelSource& source, const PassageFile& file) {
   const std::unique_ptr<tokenizer::Tokenizer> tokenizer = data::tokenizer_of(source);
   if (tokenizer == nullptr) {
-    throw ConfigError(
-        fmt::format("--last-word {}: {}. Fix: use a model with its tokenizer, because words are text",
-                    file.name, data::why_no_tokenizer(source)));
+    throw ConfigError("--last-word {}: {}. Fix: use a model with its tokenizer, because words are text",
+                      file.name, data::why_no_tokenizer(source));
   }
   const std::vector<std::string> names = text::expand_files({file.name});
   if (names.size() > 1)
-    throw ConfigError(fmt::format("--last-word {}: matches {} files; give one", file.name, names.size()));
+    throw ConfigError("--last-word {}: matches {} files; give one", file.name, names.size());
   const std::int64_t most = file.limit > 0 ? file.limit : std::numeric_limits<std::int64_t>::max();
   std::vector<Passage> passages;
   for (const text::LineDocument& document : text::read_line_documents(names.front(), most)) {
@@ -92,7 +89,7 @@ std::vector<Passage> read_passages(const weights::ModelSource& source, const Pas
     check_length(passage, source.config, where);
     passages.push_back(std::move(passage));
   }
-  if (passages.empty()) throw FileError(fmt::format("{}: contains no passages", names.front()));
+  if (passages.empty()) throw FileError("{}: contains no passages", names.front());
   return passages;
 }
 

@@ -7,7 +7,7 @@
 #include <optional>
 
 #include "mantissa/core/base/counted.h"
-#include "mantissa/core/base/error.h"
+#include "mantissa/core/base/error_text.h"
 #include "mantissa/engine/runtime/interleaved.h"
 #include "mantissa/engine/runtime/nonfinite.h"
 #include "mantissa/engine/runtime/surroundings.h"
@@ -24,14 +24,13 @@ void check_prompt(std::span<const std::int32_t> prompt, std::int64_t vocabulary,
   if (prompt.empty()) throw ConfigError("the prompt is empty; give at least one token");
   for (std::size_t i = 0; i < prompt.size(); ++i) {
     if (prompt[i] < 0 || prompt[i] >= vocabulary) {
-      throw ConfigError(fmt::format("prompt id {} at position {} is outside this model's vocabulary (0 … {})",
-                                    prompt[i], i, vocabulary - 1));
+      throw ConfigError("prompt id {} at position {} is outside this model's vocabulary (0 … {})", prompt[i],
+                        i, vocabulary - 1);
     }
   }
   if (static_cast<std::int64_t>(prompt.size()) >= capacity) {
-    throw ConfigError(
-        fmt::format("the prompt has {}, but there is room for {} with one new token; shorten it",
-                    counted(prompt.size(), "token"), capacity - 1));
+    throw ConfigError("the prompt has {}, but there is room for {} with one new token; shorten it",
+                      counted(prompt.size(), "token"), capacity - 1);
   }
 }
 

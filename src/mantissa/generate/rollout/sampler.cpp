@@ -94,7 +94,7 @@ std::int32_t draw(std::span<const T> logits, const SamplingOptions& o, std::int6
 
 /// Returns the logits after the repetition penalty.
 template <class T>
-std::vector<T> penalised(std::span<const T> logits, double penalty, const Seen& seen) {
+std::vector<T> penalized(std::span<const T> logits, double penalty, const Seen& seen) {
   std::vector<T> scores(logits.begin(), logits.end());
   for (const std::span<const std::int32_t> ids : {seen.prompt, seen.generated}) {
     for (const std::int32_t id : ids) {
@@ -109,7 +109,7 @@ template <class T>
 std::int32_t choose(std::span<const T> logits, const SamplingOptions& o, std::int64_t sequence,
                     std::int64_t position, const Seen& seen) {
   if (o.repetition_penalty == 1) return draw(logits, o, sequence, position);
-  const std::vector<T> scores = penalised(logits, o.repetition_penalty, seen);
+  const std::vector<T> scores = penalized(logits, o.repetition_penalty, seen);
   return draw(std::span<const T>(scores), o, sequence, position);
 }
 

@@ -4,6 +4,7 @@
 #include <chrono>
 #include <ctime>
 #include <numeric>
+#include <random>
 #include <thread>
 #include <vector>
 

@@ -66,11 +66,11 @@ std::string threshold_text(std::string name) {
 }  // namespace
 
 report::Section course_section(const Audit& audit) {
-  report::Section section{.id = "course",
-                          .link = "Loss",
-                          .heading = "The run, step by step",
-                          .intro = "A red flag marks a step that was skipped because a value was not finite.",
-                          .body = {}};
+  report::Section section{
+      .id = "course",
+      .link = "Loss",
+      .heading = "The run, step by step",
+      .intro = "A red flag marks a step that was skipped because a value was not finite."};
   if (audit.points.empty() && audit.earlier.empty()) {
     section.intro = "No step was completed.";
     return section;
@@ -127,8 +127,7 @@ report::Section method_section(const Audit& audit) {
                           .heading = "How this was measured",
                           .intro =
                               "The audit repeats training steps, each of them again without each of its "
-                              "roundings, and whole steps in f32. Observing changes no bit of the run.",
-                          .body = {}};
+                              "roundings, and whole steps in f32. Observing changes no bit of the run."};
   if (!audit.command.empty()) section.body += "<h3>Command</h3>\n" + report::command_box(audit.command);
   if (!audit.policy.empty())
     section.body += "<h3>Precision policy</h3>\n" + report::command_box(audit.policy);

@@ -78,7 +78,7 @@ Audit audit_without_labels(const config::RunConfig& config, const model::ModelCo
   audit.preset = config.policy.preset();
   audit.policy = config.policy.line();
   audit.model = model.model_type;
-  audit.title = fmt::format("run \"{}\" under {}", config.run.name, config.policy.short_line());
+  audit.title = fmt::format("run \"{}\" under {}", config.run.name, config.policy.title());
   Finding f = no_labels(1, error.message());
   for (Cure cure : error.cures()) {
     if (!options.tries_cures || f.cure) break;

@@ -5,6 +5,7 @@
 #include <vector>
 
 #include "mantissa/lab/audit/run.h"
+#include "mantissa/setup/data/rows.h"
 
 namespace mantissa::lab {
 

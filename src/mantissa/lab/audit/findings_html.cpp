@@ -166,8 +166,7 @@ report::Section findings_section(const Audit& audit) {
                           .heading = "What went wrong, and what cures it",
                           .intro =
                               "The worst problem is first. A cure is a whole command; \"tested\" means that "
-                              "the steps were replayed with it, and the problem was gone.",
-                          .body = {}};
+                              "the steps were replayed with it, and the problem was gone."};
   if (audit.findings.empty()) {
     const bool seen = !audit.points.empty() || !audit.observed.empty();
     section.heading = "No findings";
@@ -186,8 +185,7 @@ report::Section stop_section(const Audit& audit) {
   report::Section section{.id = "first",
                           .link = "First inf or NaN",
                           .heading = "Where the first inf or NaN appeared",
-                          .intro = audit.stopped.empty() ? "" : "The run ended: " + audit.stopped,
-                          .body = {}};
+                          .intro = audit.stopped.empty() ? "" : "The run ended: " + audit.stopped};
   if (!audit.first_non_finite) {
     section.link = "Stop";
     section.heading = "Why the run stopped";

@@ -203,8 +203,7 @@ report::Section histograms_section(const Audit& audit) {
       .heading = "How large the values are",
       .intro =
           "Each bar counts the values between two powers of two, over all observed steps. Heights are "
-          "logarithmic, so that rare values can be seen. The shaded ends are beyond the format.",
-      .body = {}};
+          "logarithmic, so that rare values can be seen. The shaded ends are beyond the format."};
   const std::vector<Tensor> tensors = tensors_of(audit);
   if (tensors.empty()) {
     section.intro = "No value was observed.";

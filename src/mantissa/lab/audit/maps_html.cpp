@@ -97,8 +97,7 @@ std::string parameter_table(const Audit& audit) {
     for (auto& row : table.rows) row.resize(row.size() - kScaleColumns);
   }
   const std::string summary = fmt::format(
-      "Every parameter at the last observed step<small>{} tensors, "
-      "most lost updates first</small>",
+      "Every parameter at the last observed step<small>{} tensors, most lost updates first</small>",
       table.rows.size());
   return report::disclosure(summary, to_html(table));
 }
@@ -112,8 +111,7 @@ report::Section range_section(const Audit& audit) {
                           .heading = "Values that left the range of their format",
                           .intro =
                               "A format has a largest and a smallest value. Beyond the largest, values "
-                              "become inf or are clipped; below the smallest, they become zero.",
-                          .body = {}};
+                              "become inf or are clipped; below the smallest, they become zero."};
   section.body += layer_maps(
       {.title = "Too large: overflow and saturation",
        .reading =
@@ -147,14 +145,12 @@ report::Section rounding_section(const Audit& audit) {
       .heading = "What rounding changed",
       .intro =
           "Each step ran again without each of its roundings, and the results were compared: the stored "
-          "values with those before rounding, and results with those without a rounding inside the op.",
-      .body = {}};
+          "values with those before rounding, and results with those without a rounding inside the op."};
   section.body += layer_maps(
       {.title = "Size of the rounding error",
        .reading =
-           "The root mean square of the error, divided by that of the values. About 0.0002 is usual for "
-           "f16, 0.0015 for bf16 and 0.03 for e4m3. A cell that stands out from its neighbours deserves a "
-           "look.",
+           "The root mean square of the error, divided by that of the values. About 0.0002 is usual for f16, "
+           "0.0015 for bf16 and 0.03 for e4m3. A cell that stands out from its neighbours deserves a look.",
        .nothing = "Rounding changed no value.",
        .unmeasured = "No observed value is rounded to a narrower format."},
       rows_of(audit.values, [](const ValueStep& s) { return s.error_rms.value_or(std::nan("")); }), order,
@@ -183,8 +179,7 @@ report::Section updates_section(const Audit& audit) {
       .heading = "Updates that were lost",
       .intro =
           "A weight moves only if its update is large compared with the spacing of its format. A smaller "
-          "update is rounded away, and the weight stays where it was.",
-      .body = {}};
+          "update is rounded away, and the weight stays where it was."};
   section.body += layer_maps(
       {.title = "Lost updates",
        .reading =

@@ -118,8 +118,7 @@ report::Section plan_section(const Audit& audit) {
       .id = "plan",
       .link = "Plan",
       .heading = "The format of every operation",
-      .intro = "The plan of the policy. Equal layers share a row; \"*\" stands for all layers.",
-      .body = {}};
+      .intro = "The plan of the policy. Equal layers share a row; \"*\" stands for all layers."};
   if (audit.plan.empty()) {
     section.intro = "No plan was recorded.";
     return section;

@@ -178,7 +178,7 @@ void Record::add_reduced(std::int64_t step, train::Trainer& trainer) {
       s.format = s.rounded = trainer.program().reduce;
       s.kind = plan::RoundingKind::reduce;
       s.rounds = true;
-      s.decided_by = trainer.program().policy.preset();
+      s.decided_by = trainer.program().policy.decided_by({}, {});
     }
     const runtime::ObservedValue value{
         .format = trainer.program().reduce, .rounded = trainer.program().reduce, .counts = reduced[i]};

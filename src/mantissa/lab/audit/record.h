@@ -12,6 +12,7 @@
 #include "mantissa/engine/runtime/observer.h"
 #include "mantissa/lab/audit/audit.h"
 #include "mantissa/lab/audit/expected_gradients.h"
+#include "mantissa/setup/forecast/forecast.h"
 #include "mantissa/setup/programs/training.h"
 #include "mantissa/train/steps/health_watch.h"
 #include "mantissa/train/steps/trainer.h"

@@ -41,7 +41,7 @@ void describe(Audit& audit, const train::Trainer& trainer) {
   for (const plan::Slot& slot : program.slots) audit.parameters += slot.shape.count();
   audit.model = fmt::format("{} {}", trainer.model().model_type,
                             parameters_text(static_cast<double>(audit.parameters)));
-  audit.title = fmt::format("run \"{}\" under {}", trainer.config().run.name, program.policy.short_line());
+  audit.title = fmt::format("run \"{}\" under {}", trainer.config().run.name, program.policy.title());
   audit.plan = plan::plan_rows(program);
   const std::vector<plan::PlanRow> update = plan::update_rows(*program.update);
   audit.plan.insert(audit.plan.end(), update.begin(), update.end());

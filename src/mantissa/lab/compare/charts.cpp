@@ -164,8 +164,7 @@ report::Section losses_section(const Comparison& c) {
                                        ? "The loss of a policy is no measure of it: its advantages are "
                                          "relative to each rollout."
                                        : "Lower is better. A line that ends early belongs to a run that "
-                                         "stopped.",
-                          .body = {}};
+                                         "stopped."};
   Runs others;
   std::vector<std::size_t> steady;
   for (std::size_t i = 1; i < c.runs.size(); ++i) {

@@ -104,8 +104,7 @@ report::Section curves_section(const Comparison& c) {
                           .heading = "Rewards and rollouts",
                           .intro =
                               "What the policy earned, and how far the policies of sampling, of training and "
-                              "of the reference are apart.",
-                          .body = {}};
+                              "of the reference are apart."};
   for (const CurveMetric& metric : kMetrics) {
     const Runs runs = runs_with(c, metric.name);
     const std::size_t groups = (runs.size() + kColours - 1) / kColours;

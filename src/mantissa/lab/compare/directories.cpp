@@ -8,7 +8,7 @@
 #include <limits>
 #include <nlohmann/json.hpp>
 
-#include "mantissa/core/base/error.h"
+#include "mantissa/core/base/error_text.h"
 #include "mantissa/core/disk/file.h"
 #include "mantissa/core/disk/look.h"
 #include "mantissa/files/io/json.h"
@@ -55,8 +55,8 @@ void read_metrics(ReadRun& r) {
     if (m.contains("health") && m["health"].is_object()) r.health = m["health"];
   }
   if (r.run.steps.empty())
-    throw FileError(fmt::format("{}: contains no steps. Fix: give a run that has trained",
-                                (r.path / "metrics.jsonl").string()));
+    throw FileError("{}: contains no steps. Fix: give a run that has trained",
+                    (r.path / "metrics.jsonl").string());
   r.run.tokens_per_second = median(std::move(speeds));
 }
 
@@ -82,7 +82,7 @@ void read_summary(ReadRun& r) {
   const fs::path path = r.path / "summary.json";
   if (!disk::exists(path)) return;
   const nlohmann::json summary = io::read_json_file(path);
-  if (!summary.is_object()) throw FileError(fmt::format("{}: expected an object", path.string()));
+  if (!summary.is_object()) throw FileError("{}: expected an object", path.string());
   r.run.peak_bytes = number_in(summary, "predicted_peak_bytes");
   if (const std::optional<double> loss = number_in(summary, "validation_loss")) r.run.validation_loss = loss;
   // metrics.jsonl lacks steps if log.interval is not 1.

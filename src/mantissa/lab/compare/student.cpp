@@ -26,7 +26,7 @@ double beta_fraction(double a, double b, double x) {
   return value;
 }
 
-/// Returns the regularised incomplete beta function I_x(a, b).
+/// Returns the regularized incomplete beta function I_x(a, b).
 double incomplete_beta(double a, double b, double x) {
   if (x <= 0) return 0;
   if (x >= 1) return 1;

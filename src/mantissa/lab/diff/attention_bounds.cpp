@@ -32,6 +32,16 @@ double smallest(const std::string& format) {
   return plain ? ulp(0, *plain) : 0;
 }
 
+bool is_attention(const TracedOp& op) {
+  return op.def != nullptr && op.def->kind == graph::OpKind::attention;
+}
+
+/// Returns true for the gradients of q and k of an attention.
+bool is_gradient_of_scores(const TracedOp& op) {
+  const bool backward = is_attention(op) && op.def->gradient == nullptr;
+  return backward && (op.result == "q" || op.result == "k");
+}
+
 /// The backward pass of one attention in two traces.
 struct Backward {
   double smallest = 0;        // number of the formats of its P and dS
@@ -43,13 +53,13 @@ struct Backward {
     for (const io::TensorInfo& t : files.tensors()) {
       const TracedOp op = traced_op(t.name);
       const bool here = op.scope == scope;
-      if (here && (op.op == "attention.grad.q" || op.op == "attention.grad.k")) {
-        double& size = op.op.ends_with('q') ? query : key;
+      if (here && is_gradient_of_scores(op)) {
+        double& size = op.result == "q" ? query : key;
         size = std::max(size, rms_of(files, t));
         rows = std::max(rows, static_cast<double>(t.shape.empty() ? 1 : t.shape.front()));
         if (const auto found = formats.find(t.name); found != formats.end())
           smallest = std::max(smallest, lab::smallest(found->second.interior));
-      } else if (is_forward_value(t.name) && op.op != "attention.lse" &&
+      } else if (is_forward_value(t.name) && !(is_attention(op) && !op.result.empty()) &&
                  (here || op.scope.starts_with(scope + "."))) {
         largest_input = std::max(largest_input, rms_of(files, t));
       }
@@ -66,7 +76,7 @@ std::string attention_scope(std::string_view weight, const io::WeightFiles& file
   for (const io::TensorInfo& t : files.tensors()) {
     if (!is_forward_value(t.name)) continue;
     TracedOp op = traced_op(t.name);
-    if (op.op == "attention" && place.starts_with(op.scope + ".")) {
+    if (is_attention(op) && op.result.empty() && place.starts_with(op.scope + ".")) {
       found = std::move(op.scope);
     } else if (op.scope == module && !found.empty()) {
       return "";
@@ -78,7 +88,8 @@ std::string attention_scope(std::string_view weight, const io::WeightFiles& file
 }  // namespace
 
 double sharpness(const std::string& name, const io::WeightFiles& a, const io::WeightFiles& b) {
-  if (traced_op(name).op != "attention") return 0;
+  const TracedOp op = traced_op(name);
+  if (!is_attention(op) || !op.result.empty() || op.def->gradient == nullptr) return 0;
   const std::string exps = name + ".lse";
   const io::WeightFiles& files = a.find(exps) != nullptr ? a : b;
   const io::TensorInfo* stored = files.find(exps);

@@ -8,6 +8,7 @@
 
 #include "mantissa/core/base/error.h"
 #include "mantissa/core/base/words.h"
+#include "mantissa/precision/policy/toml.h"
 #include "mantissa/setup/config/entries.h"
 
 namespace mantissa::lab {

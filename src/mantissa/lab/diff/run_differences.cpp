@@ -1,10 +1,9 @@
 #include "mantissa/lab/diff/run_differences.h"
 
-#include <fmt/format.h>
-
 #include <algorithm>
 
-#include "mantissa/core/base/error.h"
+#include "mantissa/core/base/error_text.h"
+#include "mantissa/core/base/words.h"
 #include "mantissa/core/disk/file.h"
 #include "mantissa/core/disk/look.h"
 #include "mantissa/files/io/json.h"
@@ -59,9 +58,7 @@ convert::TensorDifferences compare_models(const fs::path& a, const fs::path& b,
                                           const runtime::Device& device) {
   const io::WeightFiles files_a(a), files_b(b);
   const auto names = [](const io::WeightFiles& files) {
-    std::vector<std::string> all;
-    for (const io::TensorInfo& tensor : files.tensors()) all.push_back(tensor.name);
-    return all;
+    return names_of(files.tensors(), &io::TensorInfo::name);
   };
   return convert::compare_tensors({&files_a, names(files_a)}, {&files_b, names(files_b)},
                                   convert::ShapeRule::exact, device.host());
@@ -79,8 +76,7 @@ bool RunDifferences::equal(bool bitwise) const {
 }
 
 std::vector<std::string> state_order(const io::WeightFiles& files) {
-  std::vector<std::string> names;
-  for (const io::TensorInfo& tensor : files.tensors()) names.push_back(tensor.name);
+  std::vector<std::string> names = names_of(files.tensors(), &io::TensorInfo::name);
   std::ranges::stable_partition(names,
                                 [](const std::string& name) { return name.starts_with(io::kMasterPrefix); });
   return names;
@@ -91,8 +87,7 @@ io::StateHeader read_state_header(const fs::path& state) {
   try {
     return io::open_sealed(io::read_json_file(file), file);
   } catch (const nlohmann::json::exception&) {
-    throw FileError(
-        fmt::format("{}: this state is damaged: an entry is missing or of the wrong type", file.string()));
+    throw FileError("{}: this state is damaged: an entry is missing or of the wrong type", file.string());
   }
 }
 

@@ -2,7 +2,7 @@
 
 #include <fmt/format.h>
 
-#include "mantissa/core/base/error.h"
+#include "mantissa/core/base/error_text.h"
 #include "mantissa/core/disk/look.h"
 #include "mantissa/files/io/checkpoint.h"
 #include "mantissa/files/io/model_path.h"
@@ -29,10 +29,10 @@ Subject state_of(const Subject& run, const Subject& state) {
     if (found.step == step) return {Subject::Kind::state, found.path, found.path / io::kStateTensors};
     steps += fmt::format("{}{}", steps.empty() ? "" : ", ", found.step);
   }
-  throw FileError(fmt::format(
+  throw FileError(
       "{}: expected a state of step {}, as {} has; it has {}. Fix: give the two states to compare",
       run.path.string(), step, state.path.string(),
-      steps.empty() ? "no state" : "states of the steps " + steps));
+      steps.empty() ? "no state" : "states of the steps " + steps);
 }
 
 /// Returns the model of `run`, or its newest state.
@@ -60,9 +60,9 @@ std::string_view name(Subject::Kind kind) {
 
 Subject find_subject(const fs::path& path) {
   if (path.extension() == ".toml" || path.extension() == ".jsonl") {
-    throw FileError(fmt::format(
+    throw FileError(
         "{}: expected a run directory, a state, a checkpoint or a trace. Fix: give the run directory",
-        path.string()));
+        path.string());
   }
   if (is_run(path)) return {Subject::Kind::run, path, {}};
   const io::ModelPath source = io::open_model(path);
@@ -78,9 +78,9 @@ Subjects matched(Subject a, Subject b) {
   if ((a.kind == Kind::trace) != (b.kind == Kind::trace)) {
     const Subject& other = a.kind == Kind::trace ? b : a;
     throw FileError(
-        fmt::format("diff: {} is a {} and {} is a {}, which have no common tensors. Fix: write a trace of "
-                    "the other one: mantissa trace {} --tokens FILE --out FILE",
-                    a.path.string(), name(a.kind), b.path.string(), name(b.kind), other.path.string()));
+        "diff: {} is a {} and {} is a {}, which have no common tensors. Fix: write a trace of "
+        "the other one: mantissa trace {} --tokens FILE --out FILE",
+        a.path.string(), name(a.kind), b.path.string(), name(b.kind), other.path.string());
   }
   if (a.kind == Kind::run && b.kind == Kind::state) a = state_of(a, b);
   if (b.kind == Kind::run && a.kind == Kind::state) b = state_of(b, a);

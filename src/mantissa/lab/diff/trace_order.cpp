@@ -11,9 +11,24 @@ namespace {
 
 constexpr std::string_view kValue = "value.", kGradient = "grad.";
 
+/// Returns true if `text` is `words`, or begins with these words.
+bool begins_with_words(std::string_view text, std::string_view words) {
+  return text.starts_with(words) && (text.size() == words.size() || text[words.size()] == '.');
+}
+
 bool is_op_word(std::string_view word) {
-  const auto matches = [&](const graph::OpDef* op) { return op->id.substr(0, op->id.find('.')) == word; };
-  return std::ranges::any_of(graph::all_ops(), matches);
+  return std::ranges::any_of(graph::all_ops(),
+                             [&](const graph::OpDef* op) { return begins_with_words(op->id, word); });
+}
+
+/// Returns the op with the longest id that begins `name` ("attention.grad" of "attention.grad.q"), or null.
+const graph::OpDef* op_of(std::string_view name) {
+  const graph::OpDef* found = nullptr;
+  for (const graph::OpDef* op : graph::all_ops()) {
+    const bool longer = found == nullptr || op->id.size() > found->id.size();
+    if (longer && begins_with_words(name, op->id)) found = op;
+  }
+  return found;
 }
 
 /// Returns true if the backward pass computes the value: "…matmul.dx", "…attention.grad.q".
@@ -45,7 +60,11 @@ TracedOp traced_op(std::string_view name) {
   if (at <= 1) at = words.size();  // no such word
   if (words.size() < 2) return {std::string(name), ""};
   const auto start = static_cast<std::size_t>(words[at - 1].data() - name.data());
-  return {std::string(name.substr(0, start - 1)), std::string(name.substr(start))};
+  const std::string_view op = name.substr(start);
+  const graph::OpDef* def = op_of(op);
+  const bool several = def != nullptr && op.size() > def->id.size();
+  return {std::string(name.substr(0, start - 1)), std::string(op), def,
+          several ? std::string(op.substr(def->id.size() + 1)) : ""};
 }
 
 bool is_gradient(std::string_view name) {

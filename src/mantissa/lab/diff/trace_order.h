@@ -5,6 +5,7 @@
 #include <string_view>
 #include <vector>
 
+#include "mantissa/engine/graph/op.h"
 #include "mantissa/files/io/checkpoint.h"
 
 namespace mantissa::lab {
@@ -13,6 +14,8 @@ namespace mantissa::lab {
 struct TracedOp {
   std::string scope,
       op;  // op: also the result's name, "rope.q"; "" for logits, losses and gradients of weights
+  const graph::OpDef* def = nullptr;  // null: not an op of this program
+  std::string result = {};            // of an op with several results: "q"
 };
 
 /// Splits the name of a tensor of a trace ("value.model.norm.rmsnorm") at its op, the last word that is an op

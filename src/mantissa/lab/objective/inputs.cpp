@@ -7,6 +7,7 @@
 #include <cstring>
 #include <optional>
 
+#include "mantissa/core/base/error_text.h"
 #include "mantissa/core/base/suggest.h"
 #include "mantissa/core/base/words.h"
 #include "mantissa/files/io/safetensors_header.h"
@@ -68,9 +69,8 @@ Inputs::Inputs(const std::filesystem::path& path, std::span<const std::string> n
   std::ranges::copy_if(names_, std::back_inserter(missing), [&](const std::string& n) { return !has(n); });
   for (const std::string& name : unused()) {
     if (const std::optional<std::string> meant = nearest(name, missing)) {
-      throw FileError(
-          fmt::format("{}: {} is not an input of this objective; did you mean {}? Rename or remove it",
-                      file(), in_quotes(name), *meant));
+      throw FileError("{}: {} is not an input of this objective; did you mean {}? Rename or remove it",
+                      file(), in_quotes(name), *meant);
     }
   }
 }
@@ -106,14 +106,14 @@ std::vector<std::int64_t> Inputs::sizes(std::string_view name, std::size_t dimen
   const io::TensorInfo& tensor = find(name, {}, {});
   const bool empty = std::ranges::any_of(tensor.shape, [](std::int64_t n) { return n == 0; });
   if (tensor.shape.size() == dimensions && !empty) return tensor.shape;
-  throw ShapeError(fmt::format("{}: {} is {}; it must be {}, without an empty dimension", file(), name,
-                               io::shape_text(tensor.shape), symbols));
+  throw ShapeError("{}: {} is {}; it must be {}, without an empty dimension", file(), name,
+                   io::shape_text(tensor.shape), symbols);
 }
 
 void Inputs::check_shape(const io::TensorInfo& tensor, const Shape& shape) const {
   if (tensor.shape == shape.sizes) return;
-  throw ShapeError(fmt::format("{}: {} is {}; it must be {} = {}", file(), tensor.name,
-                               io::shape_text(tensor.shape), shape.symbols, io::shape_text(shape.sizes)));
+  throw ShapeError("{}: {} is {}; it must be {} = {}", file(), tensor.name, io::shape_text(tensor.shape),
+                   shape.symbols, io::shape_text(shape.sizes));
 }
 
 std::vector<double> Inputs::numbers(std::string_view name, const Shape& shape, std::string_view why,
@@ -121,9 +121,9 @@ std::vector<double> Inputs::numbers(std::string_view name, const Shape& shape, s
   const io::TensorInfo& tensor = find(name, why, cures);
   if (!io::is_readable_float(tensor.dtype)) {
     throw DtypeError(
-        fmt::format("{}: {} is {}; it must be F32 (F64, BF16 and F16 are accepted). Save it with "
-                    "tensor.float() in PyTorch, or .astype(numpy.float32) in NumPy",
-                    file(), name, io::safetensors_name(tensor.dtype)));
+        "{}: {} is {}; it must be F32 (F64, BF16 and F16 are accepted). Save it with "
+        "tensor.float() in PyTorch, or .astype(numpy.float32) in NumPy",
+        file(), name, io::safetensors_name(tensor.dtype));
   }
   check_shape(tensor, shape);
   return floats(bytes(tensor), tensor.dtype);
@@ -134,9 +134,9 @@ std::vector<std::int64_t> Inputs::integers(std::string_view name, const Shape& s
   const io::TensorInfo& tensor = find(name, why, {});
   if (tensor.dtype != io::Dtype::i32 && tensor.dtype != io::Dtype::i64) {
     throw DtypeError(
-        fmt::format("{}: {} is {}; it must be I32 or I64. Save it with tensor.to(torch.int64) in "
-                    "PyTorch, or .astype(numpy.int64) in NumPy",
-                    file(), name, io::safetensors_name(tensor.dtype)));
+        "{}: {} is {}; it must be I32 or I64. Save it with tensor.to(torch.int64) in "
+        "PyTorch, or .astype(numpy.int64) in NumPy",
+        file(), name, io::safetensors_name(tensor.dtype));
   }
   check_shape(tensor, shape);
   const std::vector<std::byte> stored = bytes(tensor);
@@ -148,20 +148,20 @@ std::vector<float> Inputs::mask(const Shape& shape) const {
   const io::TensorInfo& tensor = find("mask", "to know which tokens count", {});
   const std::optional<std::vector<double>> elements = mask_elements(bytes(tensor), tensor.dtype);
   if (!elements) {
-    throw DtypeError(fmt::format("{}: mask is {}; it must be F32, or a type of whole numbers up to I64",
-                                 file(), io::safetensors_name(tensor.dtype)));
+    throw DtypeError("{}: mask is {}; it must be F32, or a type of whole numbers up to I64", file(),
+                     io::safetensors_name(tensor.dtype));
   }
   check_shape(tensor, shape);
   std::vector<float> mask;
   for (const double element : *elements) {
     if (element != 0 && element != 1) {
-      throw ConfigError(fmt::format("{}: mask {} is {}; write 1 for tokens that count, and 0 for the others",
-                                    file(), index_text(mask.size(), shape.sizes), element));
+      throw ConfigError("{}: mask {} is {}; write 1 for tokens that count, and 0 for the others", file(),
+                        index_text(mask.size(), shape.sizes), element);
     }
     mask.push_back(static_cast<float>(element));
   }
   if (std::ranges::none_of(mask, [](float m) { return m != 0; }))
-    throw ConfigError(fmt::format("{}: mask is 0 everywhere; at least one token must count", file()));
+    throw ConfigError("{}: mask is 0 everywhere; at least one token must count", file());
   return mask;
 }
 
@@ -173,12 +173,11 @@ void Inputs::check_finite(std::string_view name, std::span<const double> values,
     if (!counts || std::isfinite(values[i])) continue;
     const std::string what =
         fmt::format("{}: {} {} is {}", file(), name, index_text(i, reader_.find(name)->shape), values[i]);
-    if (reader_.find("mask") == nullptr)
-      throw ConfigError(fmt::format("{}; correct the value, or remove its pair", what));
+    if (reader_.find("mask") == nullptr) throw ConfigError("{}; correct the value, or remove its pair", what);
     if (each > 1)
-      throw ConfigError(fmt::format(
-          "{}, but its row has a mask of 1; correct the value, or set the row's mask to 0", what));
-    throw ConfigError(fmt::format("{}, but its mask is 1; correct the value, or set its mask to 0", what));
+      throw ConfigError("{}, but its row has a mask of 1; correct the value, or set the row's mask to 0",
+                        what);
+    throw ConfigError("{}, but its mask is 1; correct the value, or set its mask to 0", what);
   }
 }
 

@@ -2,6 +2,7 @@
 #include <fmt/format.h>
 
 #include "mantissa/core/base/counted.h"
+#include "mantissa/core/base/error_text.h"
 #include "mantissa/lab/objective/parts.h"
 #include "mantissa/setup/objective/preference.h"
 #include "mantissa/setup/objective/rl_loss.h"
@@ -12,9 +13,8 @@ namespace {
 /// Throws ShapeError unless the rows are pairs.
 std::size_t pairs_of(const Inputs& inputs, std::string_view name, std::int64_t rows) {
   if (rows % 2 == 0) return static_cast<std::size_t>(rows / 2);
-  throw ShapeError(
-      fmt::format("{}: {} has {} rows; rows 2i are chosen and rows 2i + 1 rejected, so their number is even",
-                  inputs.file(), name, rows));
+  throw ShapeError("{}: {} has {} rows; rows 2i are chosen and rows 2i + 1 rejected, so their number is even",
+                   inputs.file(), name, rows);
 }
 
 /// The report on pairs.
@@ -64,9 +64,8 @@ ObjectiveResult replay_dpo(const Inputs& inputs, const config::DpoSection& dpo) 
                                          sum(ref_log_probs, chosen), sum(ref_log_probs, rejected),
                                          objective::counted_tokens(row(mask, chosen))};
     if (settings.nll_coef != 0 && pair.chosen_tokens == 0) {
-      throw ConfigError(
-          fmt::format("{}: the mask of row {} is 0, but dpo.nll_coef needs a token of every chosen answer",
-                      inputs.file(), chosen));
+      throw ConfigError("{}: the mask of row {} is 0, but dpo.nll_coef needs a token of every chosen answer",
+                        inputs.file(), chosen);
     }
     const objective::PairLoss loss = objective::dpo_loss(pair, settings);
     out.loss += loss.loss / count;

@@ -75,7 +75,7 @@ bool is_replay(const std::filesystem::path& path) {
 
 void check_place(const ObjectiveRequest& request) {
   const std::filesystem::path inputs[] = {request.in};
-  disk::check_output(request.out, inputs, request.overwrite || is_replay(request.out));
+  disk::check_output({request.out, disk::Shape::stream, request.overwrite || is_replay(request.out)}, inputs);
 }
 
 void write(const ObjectiveRequest& request, const ObjectiveResult& result) {

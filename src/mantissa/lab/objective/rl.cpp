@@ -2,6 +2,7 @@
 #include <fmt/format.h>
 
 #include <cmath>
+#include <set>
 
 #include "mantissa/core/base/counted.h"
 #include "mantissa/lab/objective/parts.h"

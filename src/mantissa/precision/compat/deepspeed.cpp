@@ -7,7 +7,7 @@
 #include <initializer_list>
 #include <limits>
 
-#include "mantissa/core/base/error.h"
+#include "mantissa/core/base/error_text.h"
 #include "mantissa/core/base/words.h"
 #include "mantissa/core/disk/file.h"
 #include "mantissa/core/disk/look.h"
@@ -73,7 +73,7 @@ struct Reader {
   }
 
   void contradiction(const std::string& a, const std::string& b) const {
-    throw ConfigError(fmt::format("{}: {} and {} are both true; keep one", out.name, a, b));
+    throw ConfigError("{}: {} and {} are both true; keep one", out.name, a, b);
   }
 
   /// Returns the stage of ZeRO, or null for a file that consists only of precision blocks and omits the
@@ -170,8 +170,7 @@ struct Reader {
     const bool low = bf16.flag("bf16_master_weights_and_grads").value_or(false);
     const bool moments = bf16.flag("bf16_optimizer_states").value_or(false);
     if (moments && !low) {
-      throw ConfigError(
-          fmt::format("{}: bf16.bf16_optimizer_states needs bf16.bf16_master_weights_and_grads", out.name));
+      throw ConfigError("{}: bf16.bf16_optimizer_states needs bf16.bf16_master_weights_and_grads", out.name);
     }
     if (!moments) return low ? "bf16-true" : "bf16-mixed residual=bf16";
     out.warnings.push_back(
@@ -191,7 +190,7 @@ struct Reader {
     const bool old = !root.has("bf16") && root.has("bfloat16");
     DeepSpeedBlock bf16 = root.switched(old ? "bfloat16" : "bf16");
     if (root.has("bf16") && root.has("bfloat16"))
-      throw ConfigError(fmt::format("{}: bf16 and bfloat16 are the same block; keep one", out.name));
+      throw ConfigError("{}: bf16 and bfloat16 are the same block; keep one", out.name);
     DeepSpeedBlock apex = root.switched("amp"), torch = root.switched("torch_autocast");
     const Switch f16 = enabled(fp16), b16 = enabled(bf16);
     const std::string f16_key = switch_of(fp16), b16_key = switch_of(bf16);
@@ -320,8 +319,8 @@ DeepSpeedFile parse_deepspeed(std::string_view text, const std::string& name) {
 DeepSpeedFile read_deepspeed(const std::filesystem::path& path, const std::string& named_by) {
   constexpr std::uint64_t kLimit = std::uint64_t{1} << 20;
   if (!disk::is_file(path)) {
-    throw FileError(fmt::format("{} {}: is not a file; expected the path of a DeepSpeed JSON file", named_by,
-                                path.string()));
+    throw FileError("{} {}: is not a file; expected the path of a DeepSpeed JSON file", named_by,
+                    path.string());
   }
   return parse_deepspeed(disk::read_text_file(path, kLimit), path.string());
 }

@@ -5,7 +5,7 @@
 #include <algorithm>
 #include <cmath>
 
-#include "mantissa/core/base/error.h"
+#include "mantissa/core/base/error_text.h"
 #include "mantissa/core/base/words.h"
 
 namespace mantissa::compat {
@@ -142,7 +142,7 @@ void DeepSpeedBlock::rest() {
 }
 
 void DeepSpeedBlock::refuse(std::string_view key, std::string_view why) const {
-  throw ConfigError(fmt::format("{}: {} = {}: {}", out_.name, path(key), shown(*object_->find(key)), why));
+  throw ConfigError("{}: {} = {}: {}", out_.name, path(key), shown(*object_->find(key)), why);
 }
 
 }  // namespace mantissa::compat

@@ -3,7 +3,7 @@
 
 #include <string>
 
-#include "mantissa/core/base/error.h"
+#include "mantissa/core/base/error_text.h"
 #include "mantissa/core/base/words.h"
 #include "mantissa/precision/compat/deepspeed_block.h"
 
@@ -46,9 +46,8 @@ struct Run {
         if (steps) {
           product += fmt::format("{}gradient_accumulation_steps = {}", micro ? " times " : "", times);
         }
-        throw ConfigError(
-            fmt::format("{}: train_batch_size = {} is not a multiple of {}; change or remove one of them",
-                        out.name, *total, product));
+        throw ConfigError("{}: train_batch_size = {} is not a multiple of {}; change or remove one of them",
+                          out.name, *total, product);
       }
       if (micro && steps && *total / part / times > 1) {
         out.notes.push_back(
@@ -103,8 +102,7 @@ struct Run {
     if (!adam) {
       block.skip("params");
       out.warnings.push_back(fmt::format(
-          "optimizer.type {} is not translated: the run keeps the optimizer of the config and its "
-          "settings",
+          "optimizer.type {} is not translated: the run keeps the optimizer of the config and its settings",
           in_quotes(type)));
       return;
     }

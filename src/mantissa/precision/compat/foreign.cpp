@@ -1,11 +1,9 @@
 #include "mantissa/precision/compat/foreign.h"
 
-#include <fmt/format.h>
-
 #include <algorithm>
 #include <span>
 
-#include "mantissa/core/base/error.h"
+#include "mantissa/core/base/error_text.h"
 #include "mantissa/core/base/words.h"
 #include "mantissa/core/numeric/format.h"
 #include "mantissa/precision/compat/foreign_dtypes.h"
@@ -101,7 +99,7 @@ const Word* find_word(std::span<const Word> words, std::string_view word) {
 
 void refuse_jax(std::string_view word) {
   if (const Word* refused = find_word(kJaxRefused, word))
-    throw ConfigError(fmt::format("{}: {}", in_quotes(word), refused->line));
+    throw ConfigError("{}: {}", in_quotes(word), refused->line);
 }
 
 std::optional<std::string> plain_word(std::string_view word) {
@@ -127,10 +125,9 @@ std::optional<std::string> owned_word(std::string_view owner, std::string_view v
   if (found->words.empty()) return plain_word(value).value_or(std::string(value));
   if (const Word* word = find_word(found->words, last_part(value))) return std::string(word->line);
   refuse_jax(last_part(value));
-  std::vector<std::string> names;
-  for (const Word& word : found->words) names.emplace_back(word.word);
-  throw ConfigError(fmt::format("{}={}: unknown matmul precision{} (names: {})", owner, in_quotes(value),
-                                did_you_mean(lowered(value), names), list_of(names)));
+  const std::vector<std::string> names = names_of(found->words, &Word::word);
+  throw ConfigError("{}={}: unknown matmul precision{} (names: {})", owner, in_quotes(value),
+                    did_you_mean(lowered(value), names), list_of(names));
 }
 
 /// Translates a command-line option, given without its dashes.
@@ -155,9 +152,9 @@ std::optional<std::string> launcher_line(std::string_view function, std::string_
     const std::string_view value = trimmed(argument.substr(equals + 1));
     return value == "None" ? "32-true" : owned_word(key, value);  // their default
   }
-  throw ConfigError(fmt::format("{}(…) has no precision; write {}({}=\"{}\"), for example", function,
-                                function, function == "Accelerator" ? "mixed_precision" : "precision",
-                                function == "Accelerator" ? "bf16" : "bf16-mixed"));
+  throw ConfigError("{}(…) has no precision; write {}({}=\"{}\"), for example", function, function,
+                    function == "Accelerator" ? "mixed_precision" : "precision",
+                    function == "Accelerator" ? "bf16" : "bf16-mixed");
 }
 
 /// A call "FUNCTION(ARGUMENTS)".

@@ -7,7 +7,7 @@
 #include <span>
 #include <utility>
 
-#include "mantissa/core/base/error.h"
+#include "mantissa/core/base/error_text.h"
 #include "mantissa/core/base/words.h"
 
 namespace mantissa::compat {
@@ -38,15 +38,14 @@ Scalar dtype(const Argument& argument) {
       argument.value == "full" ? std::optional(Scalar::f32) : parse_scalar(argument.value);
   if (found && std::ranges::find(kFloats, *found) != kFloats.end()) return *found;
   static const std::vector<std::string> kNames = {"float64", "float32", "bfloat16", "float16"};
-  throw ConfigError(fmt::format("{}={}: must be a dtype{} (dtypes: {})", argument.key,
-                                in_quotes(argument.value), did_you_mean(argument.value, kNames),
-                                list_of(kNames)));
+  throw ConfigError("{}={}: must be a dtype{} (dtypes: {})", argument.key, in_quotes(argument.value),
+                    did_you_mean(argument.value, kNames), list_of(kNames));
 }
 
 bool flag(const Argument& argument) {
   if (argument.value == "True" || argument.value == "true") return true;
   if (argument.value == "False" || argument.value == "false") return false;
-  throw ConfigError(fmt::format("{}={}: must be True or False", argument.key, in_quotes(argument.value)));
+  throw ConfigError("{}={}: must be True or False", argument.key, in_quotes(argument.value));
 }
 
 /// Throws ConfigError if a key occurs twice.
@@ -54,7 +53,7 @@ void check_once(std::span<const Argument> arguments) {
   for (std::size_t i = 0; i < arguments.size(); ++i) {
     for (std::size_t j = 0; j < i; ++j) {
       if (!arguments[i].key.empty() && arguments[i].key == arguments[j].key)
-        throw ConfigError(fmt::format("{} is set twice; keep one", arguments[i].key));
+        throw ConfigError("{} is set twice; keep one", arguments[i].key);
     }
   }
 }
@@ -131,8 +130,8 @@ Foreign fsdp_call(std::vector<Argument> arguments) {
     if (fsdp.read(argument)) continue;
     const std::vector<std::string> keys(kFsdpKeys.begin(), kFsdpKeys.end() - 1);
     const std::string_view word = argument.key.empty() ? argument.value : argument.key;
-    throw ConfigError(fmt::format("MixedPrecision has no {}{} (fields: {})", in_quotes(word),
-                                  did_you_mean(word, keys), list_of(keys)));
+    throw ConfigError("MixedPrecision has no {}{} (fields: {})", in_quotes(word), did_you_mean(word, keys),
+                      list_of(keys));
   }
   return fsdp.line();
 }
@@ -159,10 +158,10 @@ Foreign jmp(std::vector<Argument> arguments) {
   for (const Argument& argument : arguments) {
     const std::optional<std::size_t> place = jmp_place(argument.key);
     if (!place) {
-      throw ConfigError(fmt::format("jmp.Policy has no {} (fields: params, compute, output)",
-                                    in_quotes(argument.key.empty() ? argument.value : argument.key)));
+      throw ConfigError("jmp.Policy has no {} (fields: params, compute, output)",
+                        in_quotes(argument.key.empty() ? argument.value : argument.key));
     }
-    if (said[*place]) throw ConfigError(fmt::format("{} is set twice; keep one", kNames[*place]));
+    if (said[*place]) throw ConfigError("{} is set twice; keep one", kNames[*place]);
     said[*place] = dtype(argument);
   }
   const Scalar params = said[0].value_or(Scalar::f32);

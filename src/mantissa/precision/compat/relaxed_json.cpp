@@ -7,7 +7,7 @@
 #include <cmath>
 #include <cstdint>
 
-#include "mantissa/core/base/error.h"
+#include "mantissa/core/base/error_text.h"
 #include "mantissa/core/base/words.h"
 
 namespace mantissa::compat {
@@ -83,7 +83,7 @@ class Parser {
 
  private:
   [[noreturn]] void fail(const std::string& what, int line = 0) const {
-    throw ConfigError(fmt::format("{}:{}: {}", file_, line > 0 ? line : line_, what));
+    throw ConfigError("{}:{}: {}", file_, line > 0 ? line : line_, what);
   }
 
   char peek() const { return at_ < text_.size() ? text_[at_] : '\0'; }
@@ -312,11 +312,11 @@ const JsonValue* JsonValue::find(std::string_view key) const {
 }
 
 JsonValue parse_relaxed_json(std::string_view text, const std::string& file) {
-  if (text.size() > kLongest) throw FileError(fmt::format("{}: is larger than 1 MiB", file));
+  if (text.size() > kLongest) throw FileError("{}: is larger than 1 MiB", file);
   for (std::size_t at = 0; at < text.size();) {
     const std::size_t length = utf8_length(text.substr(at));
     if (length == 0 || text[at] == '\0') {
-      throw FileError(fmt::format("{}: is not UTF-8 text (byte {})", file, at));
+      throw FileError("{}: is not UTF-8 text (byte {})", file, at);
     }
     at += length;
   }

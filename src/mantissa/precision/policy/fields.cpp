@@ -6,7 +6,7 @@
 #include <array>
 #include <charconv>
 
-#include "mantissa/core/base/error.h"
+#include "mantissa/core/base/error_text.h"
 #include "mantissa/core/base/words.h"
 #include "mantissa/core/numeric/scaled.h"
 #include "mantissa/precision/policy/loss_scale.h"
@@ -75,29 +75,27 @@ void read(std::string_view field, std::string_view text, std::optional<Scalar>& 
   if (out) return;
   if (const std::string_view several = formats_of_width(lowered(text)); several.starts_with("nvfp4")) {
     throw ConfigError(
-        fmt::format("{}={}: 4-bit formats are for product operands only; write compute=nvfp4 or "
-                    "compute=mxfp4, and for {} a number format such as bf16",
-                    field, text, field));
+        "{}={}: 4-bit formats are for product operands only; write compute=nvfp4 or "
+        "compute=mxfp4, and for {} a number format such as bf16",
+        field, text, field);
   }
   if (Compute::parse(text)) {
     throw ConfigError(
-        fmt::format("{}={}: {} is a format of product operands only; write compute={}, and "
-                    "for {} a number format such as bf16",
-                    field, text, text, text, field));
+        "{}={}: {} is a format of product operands only; write compute={}, and "
+        "for {} a number format such as bf16",
+        field, text, text, text, field);
   }
-  std::vector<std::string> names;
-  for (const Scalar s : kScalars) names.emplace_back(mantissa::name(s));
-  throw ConfigError(fmt::format("{}={}: unknown number format{} (formats: {})", field, in_quotes(text),
-                                meant_format(text, names), list_of(names)));
+  const std::vector<std::string> names = names_of(kScalars, [](Scalar s) { return mantissa::name(s); });
+  throw ConfigError("{}={}: unknown number format{} (formats: {})", field, in_quotes(text),
+                    meant_format(text, names), list_of(names));
 }
 
 void read(std::string_view field, std::string_view text, std::optional<Compute>& out) {
   out = Compute::parse(text);
   if (out) return;
-  std::vector<std::string> names;
-  for (const ComputeTraits& row : Compute::all()) names.emplace_back(row.name);
-  throw ConfigError(fmt::format("{}={}: unknown number format{} (formats: {})", field, in_quotes(text),
-                                meant_format(text, names), list_of(names)));
+  const std::vector<std::string> names = names_of(Compute::all(), &ComputeTraits::name);
+  throw ConfigError("{}={}: unknown number format{} (formats: {})", field, in_quotes(text),
+                    meant_format(text, names), list_of(names));
 }
 
 /// Reads one of `values`, each with a name. `what` names their kind in the message.
@@ -112,8 +110,8 @@ void read_named(std::string_view field, std::string_view text, std::string_view 
     }
     names.emplace_back(name);
   }
-  throw ConfigError(fmt::format("{}={}: unknown {}{} ({})", field, in_quotes(text), what,
-                                did_you_mean(text, names), list_of(names)));
+  throw ConfigError("{}={}: unknown {}{} ({})", field, in_quotes(text), what, did_you_mean(text, names),
+                    list_of(names));
 }
 
 void read(std::string_view field, std::string_view text, std::optional<Scaling>& out) {
@@ -128,7 +126,7 @@ void read(std::string_view field, std::string_view text, std::optional<std::int6
   std::int64_t value = 0;
   const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
   if (error != std::errc() || end != text.data() + text.size() || value < 0) {
-    throw ConfigError(fmt::format("{}={}: must be a whole number, 0 or more", field, in_quotes(text)));
+    throw ConfigError("{}={}: must be a whole number, 0 or more", field, in_quotes(text));
   }
   out = value;
 }
@@ -142,8 +140,8 @@ void read(std::string_view field, std::string_view text, std::optional<Rounding>
     }
     names.emplace_back(row.name);
   }
-  throw ConfigError(fmt::format("{}={}: unknown rounding{} (nearest, toward-zero, stochastic)", field,
-                                in_quotes(text), did_you_mean(text, names)));
+  throw ConfigError("{}={}: unknown rounding{} (nearest, toward-zero, stochastic)", field, in_quotes(text),
+                    did_you_mean(text, names));
 }
 
 void read(std::string_view field, std::string_view text, std::optional<bool>& out) {
@@ -152,7 +150,7 @@ void read(std::string_view field, std::string_view text, std::optional<bool>& ou
   } else if (text == "false" || text == "False") {
     out = false;
   } else {
-    throw ConfigError(fmt::format("{}={}: must be true or false", field, in_quotes(text)));
+    throw ConfigError("{}={}: must be true or false", field, in_quotes(text));
   }
 }
 
@@ -284,17 +282,15 @@ const Field* find_field(std::string_view name) {
 }
 
 std::vector<std::string> field_names() {
-  std::vector<std::string> names;
-  for (const Field& field : field_table()) names.emplace_back(field.name);
-  return names;
+  return names_of(field_table(), &Field::name);
 }
 
 void set_field(Fields& fields, std::string_view name, std::string_view value) {
   const Field* field = find_field(name);
   if (field == nullptr) {
     const std::vector<std::string> names = field_names();
-    throw ConfigError(fmt::format("no policy field is called {}{} (fields: {})", in_quotes(name),
-                                  did_you_mean(name, names), list_of(names)));
+    throw ConfigError("no policy field is called {}{} (fields: {})", in_quotes(name),
+                      did_you_mean(name, names), list_of(names));
   }
   if (field->member == Field::Member(&Fields::output)) {
     fields.output_via_compute = value.starts_with(kThroughCompute);

@@ -7,7 +7,7 @@
 #include <cstdint>
 #include <vector>
 
-#include "mantissa/core/base/error.h"
+#include "mantissa/core/base/error_text.h"
 #include "mantissa/core/base/words.h"
 #include "mantissa/precision/policy/policy.h"
 
@@ -158,7 +158,7 @@ bool scope_match(std::string_view pattern, std::string_view scope) {
 
 void check_glob(std::string_view pattern) {
   const auto refuse = [&](const std::string& why) {
-    throw ConfigError(fmt::format("scope pattern {}: {}", in_quotes(pattern), why));
+    throw ConfigError("scope pattern {}: {}", in_quotes(pattern), why);
   };
   if (pattern.empty()) refuse("is empty; write * for every scope");
   std::size_t depth = 0;

@@ -5,7 +5,7 @@
 #include <cmath>
 #include <limits>
 
-#include "mantissa/core/base/error.h"
+#include "mantissa/core/base/error_text.h"
 #include "mantissa/core/base/words.h"
 #include "mantissa/precision/policy/loss_scale.h"
 
@@ -62,10 +62,10 @@ LossScale parse_loss_scale(std::string_view text) {
   const bool dynamic = text.starts_with("dynamic:");
   const std::optional<double> value = scale_number(dynamic ? text.substr(kDynamic.size() + 1) : text);
   if (!value) {
-    throw ConfigError(fmt::format(
+    throw ConfigError(
         "loss_scale={}: not a loss scale; write none, dynamic:2^16 (the initial scale), or a constant such "
         "as 128, from 2^-127 to 2^127",
-        in_quotes(text)));
+        in_quotes(text));
   }
   return {dynamic ? LossScale::Kind::dynamic : LossScale::Kind::constant, *value};
 }

@@ -136,6 +136,10 @@ Policy Policy::with_fields(const Fields& fields) const {
   return out;
 }
 
+std::string Policy::title() const {
+  return short_line() + (rules_.empty() ? "" : " with rules");
+}
+
 std::string Policy::short_line() const {
   if (preset_ != kCustom) return preset_;
   std::string nearest;

@@ -59,6 +59,7 @@ struct Rule {
   Fields fields;
   std::string origin;       // "--rule 1", "run.toml:31": printed by explain under "decided by"
   std::string str() const;  // "SCOPE: field=value …", or the TOML inline form if that does not suffice
+  bool names_update() const { return op == "update" || pass == Pass::update; }  // only the optimizer's steps
   friend bool operator==(const Rule&, const Rule&);
 };
 
@@ -107,6 +108,8 @@ class Policy {
   /// Returns preset(), or for other fields the nearest preset with those that differ: "16-mixed
   /// loss_scale=none". Leaves rules out.
   std::string short_line() const;
+  /// Returns short_line() for people: "bf16-mixed with rules" if there are rules.
+  std::string title() const;
   /// Returns the fields in canonical order, without optional fields at their usual values, then the rules.
   /// Parses back to an equal value.
   std::string line() const;

@@ -5,7 +5,7 @@
 #include <algorithm>
 #include <array>
 
-#include "mantissa/core/base/error.h"
+#include "mantissa/core/base/error_text.h"
 #include "mantissa/core/base/words.h"
 #include "mantissa/core/numeric/scaled.h"
 #include "mantissa/precision/compat/foreign.h"
@@ -108,9 +108,8 @@ std::span<const Preset> presets() {
 }
 
 std::string trainable() {
-  std::vector<std::string> names;
-  for (const Preset& preset : presets()) names.push_back(preset.name);
-  return fmt::format("presets: {}; or a policy line such as \"bf16-mixed residual=bf16\"", list_of(names));
+  return fmt::format("presets: {}; or a policy line such as \"bf16-mixed residual=bf16\"",
+                     list_of(names_of(presets(), &Preset::name)));
 }
 
 const Preset& find_preset(std::string_view name) {
@@ -128,18 +127,18 @@ const Preset& find_preset(std::string_view name) {
   const std::string_view several = formats_of_width(wanted);
   if (!several.empty()) {
     throw ConfigError(
-        fmt::format("{} is not a preset; as a product format it is ambiguous: {}; write for example "
-                    "\"bf16-mixed compute={}\"",
-                    in_quotes(name), several, several.substr(0, several.find(' '))));
+        "{} is not a preset; as a product format it is ambiguous: {}; write for example "
+        "\"bf16-mixed compute={}\"",
+        in_quotes(name), several, several.substr(0, several.find(' ')));
   }
   const bool eight_bits = wanted == "e4m3" || wanted == "e5m2";
   if (eight_bits || parse_block_format(wanted)) {
-    throw ConfigError(fmt::format(
+    throw ConfigError(
         "{} is not a preset, but a format of products; write for example \"bf16-mixed compute={}\"",
-        in_quotes(name), wanted));
+        in_quotes(name), wanted);
   }
-  throw ConfigError(fmt::format("no preset is called {}{} (presets: {})", in_quotes(name),
-                                did_you_mean(wanted, known), list_of(names)));
+  throw ConfigError("no preset is called {}{} (presets: {})", in_quotes(name), did_you_mean(wanted, known),
+                    list_of(names));
 }
 
 const Preset* preset_of(const Fields& fields) {

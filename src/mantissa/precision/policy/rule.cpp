@@ -6,7 +6,7 @@
 #include <charconv>
 #include <tuple>
 
-#include "mantissa/core/base/error.h"
+#include "mantissa/core/base/error_text.h"
 #include "mantissa/core/base/words.h"
 #include "mantissa/precision/policy/fields.h"
 #include "mantissa/precision/policy/glob.h"
@@ -26,8 +26,8 @@ void set_pass(Rule& rule, std::string_view value) {
     }
     names.emplace_back(name(pass));
   }
-  throw ConfigError(fmt::format("pass={}: unknown pass{} (passes: {})", in_quotes(value),
-                                did_you_mean(value, names), list_of(names)));
+  throw ConfigError("pass={}: unknown pass{} (passes: {})", in_quotes(value), did_you_mean(value, names),
+                    list_of(names));
 }
 
 /// Parses one end of "0:500". An empty end is open.
@@ -45,9 +45,9 @@ void set_steps(Rule& rule, std::string_view value) {
   const bool read = colon != std::string_view::npos && read_step(value.substr(0, colon), first) &&
                     read_step(value.substr(colon + 1), last) && (first || last);
   if (!read || (last && *last <= first.value_or(0))) {
-    throw ConfigError(fmt::format(
+    throw ConfigError(
         "steps={}: not a range of steps; write 0:500 for the first 500 steps, or 500: for all later steps",
-        in_quotes(value)));
+        in_quotes(value));
   }
   rule.first_step = first;
   rule.last_step = last;
@@ -59,7 +59,7 @@ std::string identifier(std::string_view key, std::string_view value) {
     return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') || c == '_' ||
            c == '+' || c == '-';
   });
-  if (!fine) throw ConfigError(fmt::format("{}={}: must be a name, such as matmul", key, in_quotes(value)));
+  if (!fine) throw ConfigError("{}={}: must be a name, such as matmul", key, in_quotes(value));
   return std::string(value);
 }
 
@@ -103,12 +103,12 @@ Rule parse_short_form(std::string_view text) {
   for (const std::string_view word : split_words(text.substr(colon + 1), " \t\r\n,")) {
     const std::size_t at = word.find('=');
     if (at == std::string_view::npos) {
-      throw ConfigError(fmt::format("{} is not field=value; write it without spaces, such as compute=f32",
-                                    in_quotes(word)));
+      throw ConfigError("{} is not field=value; write it without spaces, such as compute=f32",
+                        in_quotes(word));
     }
     const std::string_view key = word.substr(0, at);
     if (std::ranges::find(seen, key) != seen.end())
-      throw ConfigError(fmt::format("{} is set twice; keep one", in_quotes(key)));
+      throw ConfigError("{} is set twice; keep one", in_quotes(key));
     seen.push_back(key);
     set_rule_key(rule, key, word.substr(at + 1));
   }
@@ -163,11 +163,10 @@ void set_rule_key(Rule& rule, std::string_view key, std::string_view value) {
     set_steps(rule, value);
   } else if (const Field* field = find_field(key); field == nullptr) {
     const std::vector<std::string> names = rule_keys();
-    throw ConfigError(fmt::format("a rule has no key {}{} (keys: {})", in_quotes(key),
-                                  did_you_mean(key, names), list_of(names)));
+    throw ConfigError("a rule has no key {}{} (keys: {})", in_quotes(key), did_you_mean(key, names),
+                      list_of(names));
   } else if (!field->in_rules) {
-    throw ConfigError(
-        fmt::format("{} belongs to the whole run; set it in the policy, not in a rule", field->name));
+    throw ConfigError("{} belongs to the whole run; set it in the policy, not in a rule", field->name);
   } else {
     set_field(rule.fields, key, value);
   }
@@ -176,8 +175,7 @@ void set_rule_key(Rule& rule, std::string_view key, std::string_view value) {
 void check_rule(const Rule& rule) {
   check_glob(rule.match);
   if (rule.fields == Fields{}) {
-    throw ConfigError(
-        fmt::format("the rule for \"{}\" sets nothing; add a field, such as compute=f32", rule.match));
+    throw ConfigError("the rule for \"{}\" sets nothing; add a field, such as compute=f32", rule.match);
   }
 }
 
@@ -190,7 +188,7 @@ Rule parse_rule(std::string_view text, std::string origin) {
     rule.origin = std::move(origin);
     return rule;
   } catch (const ConfigError& e) {
-    throw ConfigError(fmt::format("rule {}: {}", in_quotes(text), e.what()));
+    throw ConfigError("rule {}: {}", in_quotes(text), e.what());
   }
 }
 

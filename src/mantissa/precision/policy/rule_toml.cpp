@@ -2,7 +2,7 @@
 
 #include <fmt/format.h>
 
-#include "mantissa/core/base/error.h"
+#include "mantissa/core/base/error_text.h"
 #include "mantissa/core/base/words.h"
 #include "mantissa/precision/policy/rule.h"
 
@@ -20,8 +20,7 @@ Rule rule_from_table(const toml::table& table) {
   Rule rule;
   for (const auto& [key, node] : table) {
     const std::optional<std::string> text = value_text(node);
-    if (!text)
-      throw ConfigError(fmt::format("{}: must be a string, a number, true or false", in_quotes(key.str())));
+    if (!text) throw ConfigError("{}: must be a string, a number, true or false", in_quotes(key.str()));
     set_rule_key(rule, key.str(), *text);
   }
   check_rule(rule);
@@ -33,7 +32,7 @@ Rule rule_from_toml(std::string_view text) {
   try {
     document = toml::parse("rule = " + std::string(text));
   } catch (const toml::parse_error& e) {
-    throw ConfigError(fmt::format("not a TOML inline table: {}", e.description()));
+    throw ConfigError("not a TOML inline table: {}", e.description());
   }
   const toml::table* table = document["rule"].as_table();
   if (table == nullptr || document.size() != 1)

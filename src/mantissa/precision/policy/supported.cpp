@@ -6,7 +6,7 @@
 #include <algorithm>
 #include <vector>
 
-#include "mantissa/core/base/error.h"
+#include "mantissa/core/base/error_text.h"
 #include "mantissa/core/base/words.h"
 #include "mantissa/precision/policy/fields.h"
 #include "mantissa/precision/policy/presets.h"
@@ -43,9 +43,9 @@ void check_f64(const Fields& fields, bool f64) {
     const std::string value = field_text(fields, field);
     if (!is_format(field) || value.empty() || field.name == "checkpoint" || (value == "f64") == f64) continue;
     throw ConfigError(
-        fmt::format("{}={} is not available: f64 is supported only under 64-true, where every format is f64; "
-                    "use {}={} ({})",
-                    field.name, value, field.name, f64 ? "f64" : "f32", trainable()));
+        "{}={} is not available: f64 is supported only under 64-true, where every format is f64; "
+        "use {}={} ({})",
+        field.name, value, field.name, f64 ? "f64" : "f32", trainable());
   }
 }
 
@@ -54,13 +54,13 @@ void check_scaling(const Fields& fields) {
   constexpr std::int64_t kMostHistory = 65536, kMostMargin = 64;
   const std::int64_t history = fields.amax_history.value_or(1), margin = fields.scale_margin.value_or(0);
   if (history < 1 || history > kMostHistory) {
-    throw ConfigError(fmt::format(
+    throw ConfigError(
         "amax_history={}: must be 1 to {} steps; use scaling=current for scales without a history, or "
         "scaling=none for no scales",
-        history, kMostHistory));
+        history, kMostHistory);
   }
   if (margin > kMostMargin)
-    throw ConfigError(fmt::format("scale_margin={}: must be 0 to {} binades", margin, kMostMargin));
+    throw ConfigError("scale_margin={}: must be 0 to {} binades", margin, kMostMargin);
 }
 
 void check_fields(const Fields& fields, bool f64) {
@@ -70,8 +70,8 @@ void check_fields(const Fields& fields, bool f64) {
     const std::string value = field_text(fields, *find_field(row.field));
     if (value.empty() || (f64 && value == "f64") || std::ranges::find(row.values, value) != row.values.end())
       continue;
-    throw ConfigError(fmt::format("{}={} is not available: {}; use {}={} ({})", row.field, value, row.why,
-                                  row.field, fmt::format("{}", fmt::join(row.values, "|")), trainable()));
+    throw ConfigError("{}={} is not available: {}; use {}={} ({})", row.field, value, row.why, row.field,
+                      fmt::format("{}", fmt::join(row.values, "|")), trainable());
   }
 }
 
@@ -114,16 +114,15 @@ void check_update_fields(const Policy& policy, const Fields& fields, bool only_u
   const bool weights = narrows(policy, &Fields::params), moments = narrows(policy, &Fields::optimizer);
   if (fields.kahan.value_or(false) && !weights) {
     throw ConfigError(
-        fmt::format("kahan=true is not available: {} masters need no compensation; use kahan=false, or "
-                    "params=bf16 ({})",
-                    name(*policy.fields().params), trainable()));
+        "kahan=true is not available: {} masters need no compensation; use kahan=false, or params=bf16 ({})",
+        name(*policy.fields().params), trainable());
   }
   if (only_update && fields.rounding.value_or(Rounding::nearest) != Rounding::nearest && !weights &&
       !moments) {
-    throw ConfigError(fmt::format(
+    throw ConfigError(
         "rounding={} is not available: it applies only to weights and moments below f32, and both are "
         "{}; use rounding=nearest, or params=bf16 or optimizer=bf16 ({})",
-        field_text(fields, *find_field("rounding")), name(*policy.fields().params), trainable()));
+        field_text(fields, *find_field("rounding")), name(*policy.fields().params), trainable());
   }
 }
 
@@ -143,11 +142,11 @@ void check_update(const Resolved& parameter) {
         "than a unit in its last place, and truncation discards every increase; use rounding=nearest or "
         "stochastic, or optimizer=f32");
   }
-  throw ConfigError(fmt::format(
+  throw ConfigError(
       "optimizer={} is not available with this rounding: for beta near 1 a moment changes by less than half "
       "a unit in its last place, and rounding discards the change; use rounding=stochastic, kahan=true with "
       "params=bf16 and rounding=nearest, or optimizer=f32",
-      name(parameter.optimizer)));
+      name(parameter.optimizer));
 }
 
 void check_supported(const Policy& policy) {
@@ -159,7 +158,7 @@ void check_supported(const Policy& policy) {
       check_rule_supported(rule, f64);
       check_update_fields(policy, rule.fields, rule.pass == Pass::update);
     } catch (const ConfigError& e) {
-      throw ConfigError(fmt::format("rule {} ({}): {}", in_quotes(rule.str()), rule.origin, e.what()));
+      throw ConfigError("rule {} ({}): {}", in_quotes(rule.str()), rule.origin, e.what());
     }
   }
   check_update(policy.resolve({"", "update", Pass::update, 0}));

@@ -1,11 +1,9 @@
 #include "mantissa/setup/config/adapter.h"
 
-#include <fmt/format.h>
-
 #include <algorithm>
 #include <array>
 
-#include "mantissa/core/base/error.h"
+#include "mantissa/core/base/error_text.h"
 #include "mantissa/core/base/words.h"
 #include "mantissa/core/numeric/frozen_formats.h"
 #include "mantissa/setup/config/options.h"
@@ -63,11 +61,11 @@ void check_adapter(const RunConfig& config, const Entries& entries) {
   for (const optim::Group& group : config.optimizer.groups) {
     if (!group.quantize) continue;
     const std::string_view format = traits(*group.quantize).name;
-    throw ConfigError(fmt::format(
+    throw ConfigError(
         "{}: optimizer.group match = {}: quantize = \"{}\" does not apply under an adapter, whose "
         "groups select among its own parameters. Fix: remove the group, and set adapter.base = "
         "\"{}\" to hold the linear layers of the base in it",
-        group.origin, in_quotes(group.match), format, format));
+        group.origin, in_quotes(group.match), format, format);
   }
 }
 

@@ -6,7 +6,7 @@
 #include <algorithm>
 #include <optional>
 
-#include "mantissa/core/base/error.h"
+#include "mantissa/core/base/error_text.h"
 #include "mantissa/setup/config/entries.h"
 #include "mantissa/setup/config/options.h"
 
@@ -25,9 +25,8 @@ std::optional<std::string> no_dropout(const toml::node& value, const std::string
   const std::optional<double> share = value.is_number() ? value.value<double>() : std::nullopt;
   if (share == 0) return std::nullopt;
   throw ConfigError(
-      fmt::format("{} = {}: expected 0, because adapters have no dropout. Fix: lora_dropout = 0, or "
-                  "remove the key",
-                  where, shown(value)));
+      "{} = {}: expected 0, because adapters have no dropout. Fix: lora_dropout = 0, or remove the key",
+      where, shown(value));
 }
 
 /// Lit-GPT's names of bitsandbytes' formats, and the names here.
@@ -47,9 +46,9 @@ std::optional<std::string> quantized_base(const toml::node& value, const std::st
     if (format.name == name) return toml_text(std::string(format.base));
   }
   throw ConfigError(
-      fmt::format("{} = {}: expected bnb.nf4, bnb.nf4-dq or bnb.int8-training. Fix: adapter.base = "
-                  "\"nf4\", \"nf4-double\" or \"int8\"",
-                  where, shown(value)));
+      "{} = {}: expected bnb.nf4, bnb.nf4-dq or bnb.int8-training. Fix: adapter.base = "
+      "\"nf4\", \"nf4-double\" or \"int8\"",
+      where, shown(value));
 }
 
 /// PEFT's target_modules are the ends of layers' names, or "all-linear". A single string is a regular
@@ -59,9 +58,9 @@ std::optional<std::string> scopes(const toml::node& value, const std::string& wh
   const auto text = value.value<std::string>();
   const auto refuse_value = [&] {
     throw ConfigError(
-        fmt::format("{} = {}: expected names of linear layers, such as [\"q_proj\", \"v_proj\"], or "
-                    "\"all-linear\". Fix: adapter.target = [\"*.q_proj\", \"*.v_proj\"]",
-                    where, shown(value)));
+        "{} = {}: expected names of linear layers, such as [\"q_proj\", \"v_proj\"], or "
+        "\"all-linear\". Fix: adapter.target = [\"*.q_proj\", \"*.v_proj\"]",
+        where, shown(value));
   };
   std::vector<std::string> names;
   if (array != nullptr) {

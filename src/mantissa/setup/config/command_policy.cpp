@@ -37,7 +37,7 @@ void tell(const compat::DeepSpeedFile& file, const precision::Policy& policy, bo
   std::vector<std::string> autos;
   for (const compat::DeepSpeedAuto& a : file.autos) {
     const bool enabled = a.from.ends_with(".enabled");
-    autos.push_back(enabled ? fmt::format("{} = false (the policy is {})", a.from, policy.preset())
+    autos.push_back(enabled ? fmt::format("{} = false (the policy is {})", a.from, policy.short_line())
                             : a.from + " = nothing");
   }
   if (!autos.empty()) note(fmt::format("\"auto\" became {}", fmt::join(autos, ", ")));
@@ -65,8 +65,8 @@ precision::Policy without_steps(const precision::Policy& policy, Told& told) {
 
 /// Returns true if the rule applies neither to a forward pass nor, with `backward`, to a backward pass.
 bool is_of_training(const precision::Rule& rule, bool backward) {
-  const bool update = rule.pass == precision::Pass::update || rule.op == "update";
-  return update || (!backward && (rule.pass == precision::Pass::backward || rule.operand == "gradient"));
+  return rule.names_update() ||
+         (!backward && (rule.pass == precision::Pass::backward || rule.operand == "gradient"));
 }
 
 }  // namespace

@@ -48,7 +48,7 @@ std::string became(const DeepSpeedAuto& value, const RunConfig& config) {
   if (value.from.ends_with(".enabled")) {
     const std::string format = value.from.starts_with("fp16") ? "f16" : "bf16";
     return fmt::format("{} = {} (the policy is {})", value.from, compute_of(config) == format,
-                       config.policy.preset());
+                       config.policy.short_line());
   }
   if (value.from == "gradient_accumulation_steps") {
     return fmt::format("{} = {}", value.from, config.batch.global_batch_size / config.batch.micro_batch_size);
@@ -139,7 +139,7 @@ void tell_deepspeed(const DeepSpeedFile& file, const RunConfig& config, const En
   if (!lost.empty()) note(fmt::format("the command line overrides {}", fmt::join(lost, ", ")));
   if (!idle.empty()) {
     note(fmt::format("{} {} no effect: the policy ({}) {}", fmt::join(idle, ", "),
-                     idle.size() == 1 ? "has" : "have", config.policy.preset(),
+                     idle.size() == 1 ? "has" : "have", config.policy.short_line(),
                      scaled(config) ? "does not compute in f16" : "has no loss scale"));
   }
   for (const DeepSpeedAuto& value : file.autos) became_of.push_back(became(value, config));

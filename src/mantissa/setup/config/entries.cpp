@@ -5,7 +5,7 @@
 #include <algorithm>
 #include <utility>
 
-#include "mantissa/core/base/error.h"
+#include "mantissa/core/base/error_text.h"
 #include "mantissa/core/base/words.h"
 #include "mantissa/precision/policy/fields.h"
 #include "mantissa/precision/policy/rule_toml.h"
@@ -66,8 +66,8 @@ void check_keys(std::string_view text, const std::string& where) {
     dots = text[at] == '.' ? dots + 1 : in_key(text[at]) ? dots : 0;
     if (dots > kMostDots) {
       const auto line = 1 + std::count(text.begin(), text.begin() + static_cast<std::ptrdiff_t>(at), '\n');
-      throw ConfigError(fmt::format("{}:{}: a key has more than {} parts; config keys have two or three",
-                                    where, line, kMostDots));
+      throw ConfigError("{}:{}: a key has more than {} parts; config keys have two or three", where, line,
+                        kMostDots);
     }
     ++at;
   }
@@ -76,8 +76,8 @@ void check_keys(std::string_view text, const std::string& where) {
 /// Throws the error for a key that is set twice, once as the alias `alias`.
 [[noreturn]] void refuse_twice(std::string_view where, std::string_view alias, std::string_view section,
                                std::string_view key, std::string_view other) {
-  throw ConfigError(
-      fmt::format("{}: {} sets {}.{}, as {} does. Fix: keep one of them", where, alias, section, key, other));
+  throw ConfigError("{}: {} sets {}.{}, as {} does. Fix: keep one of them", where, alias, section, key,
+                    other);
 }
 
 /// Returns the beginning of the note on an alias.
@@ -151,15 +151,14 @@ class Collector {
     for (const auto& [key, node] : document) {
       const std::string name(key.str());
       if (const toml::table* table = node.as_table()) {
-        if (!is_section(name)) throw ConfigError(fmt::format("{}: {}", where(node), unknown_section(name)));
+        if (!is_section(name)) throw ConfigError("{}: {}", where(node), unknown_section(name));
         add_section(name, *table);
       } else if (is_section(name) && name != kPrecision) {
-        throw ConfigError(
-            fmt::format("{}: \"{}\" is a section; write its keys under [{}]", where(node), name, name));
+        throw ConfigError("{}: \"{}\" is a section; write its keys under [{}]", where(node), name, name);
       } else if (is_alias(name)) {
         aliases_.push_back(entry("", name, node));
       } else {
-        throw ConfigError(fmt::format("{}: {}", where(node), unknown_key("", name)));
+        throw ConfigError("{}: {}", where(node), unknown_key("", name));
       }
     }
     const auto by_line = [](std::vector<Entry>& entries) {
@@ -187,7 +186,7 @@ class Collector {
       } else if (is_alias(name)) {
         aliases_.push_back(entry(section, name, node));
       } else {
-        throw ConfigError(fmt::format("{}: {}", where(node), unknown_key(section, name)));
+        throw ConfigError("{}: {}", where(node), unknown_key(section, name));
       }
     }
   }
@@ -218,7 +217,7 @@ std::unique_ptr<toml::table> override_value(std::string_view value, std::string_
   try {
     return parse(toml_text(std::string(value)));
   } catch (const toml::parse_error&) {
-    throw ConfigError(fmt::format("--set {}: the value is not UTF-8", in_quotes(whole)));
+    throw ConfigError("--set {}: the value is not UTF-8", in_quotes(whole));
   }
 }
 
@@ -226,18 +225,17 @@ void add_override(Entries& out, std::string_view text) {
   const std::size_t equals = text.find('=');
   const std::string_view name = trimmed(text.substr(0, equals));
   if (equals == std::string_view::npos || name.empty()) {
-    throw ConfigError(
-        fmt::format("--set {}: must be section.key=value, such as run.steps=100", in_quotes(text)));
+    throw ConfigError("--set {}: must be section.key=value, such as run.steps=100", in_quotes(text));
   }
   const std::size_t dot = name.rfind('.');
   const std::string section(dot == std::string_view::npos ? "" : name.substr(0, dot));
   const std::string key(dot == std::string_view::npos ? name : name.substr(dot + 1));
   if (!section.empty() && !is_section(section)) {
-    throw ConfigError(fmt::format("--set {}: {}", in_quotes(text), unknown_section(section)));
+    throw ConfigError("--set {}: {}", in_quotes(text), unknown_section(section));
   }
   const bool alias = is_alias(key) && !is_key(section, key);
   if (!alias && (section.empty() || !is_key(section, key))) {
-    throw ConfigError(fmt::format("--set {}: {}", in_quotes(text), unknown_key(section, key)));
+    throw ConfigError("--set {}: {}", in_quotes(text), unknown_key(section, key));
   }
   const std::string_view value = trimmed(text.substr(equals + 1));
   out.documents.push_back(override_value(value, text));
@@ -289,12 +287,11 @@ void add_deepspeed(Entries& out, const compat::DeepSpeedFile& file, bool policy_
 
 void check_toml_text(std::string_view text, const std::string& file) {
   if (text.size() > kLongestConfig) {
-    throw FileError(fmt::format(
-        "{}: is larger than 1 MiB, too large for a config; give the path of a config file", file));
+    throw FileError("{}: is larger than 1 MiB, too large for a config; give the path of a config file", file);
   }
   if (text.find('\0') != std::string_view::npos) {
-    throw FileError(fmt::format(
-        "{}: expected a config, a TOML text, got binary data; give the path of a config file", file));
+    throw FileError("{}: expected a config, a TOML text, got binary data; give the path of a config file",
+                    file);
   }
   check_keys(text, file);
 }
@@ -320,8 +317,8 @@ Entries read_entries(std::string_view text, const std::filesystem::path& file,
     entries.documents.push_back(std::make_unique<toml::table>(toml::parse(text)));
   } catch (const toml::parse_error& e) {
     const toml::source_position at = e.source().begin;
-    throw ConfigError(fmt::format("{}:{}: not valid TOML at column {}: {}", entries.file, at.line, at.column,
-                                  e.description()));
+    throw ConfigError("{}:{}: not valid TOML at column {}: {}", entries.file, at.line, at.column,
+                      e.description());
   }
   Collector(entries, file).add_document(*entries.documents.front());
   if (deepspeed != nullptr) add_deepspeed(entries, *deepspeed, policy_replaced);
@@ -341,7 +338,7 @@ void refuse(const Entry& entry, std::string_view why) {
   const std::string name = entry.alias.empty()
                                ? fmt::format("{}.{}", entry.section, entry.key)
                                : fmt::format("{} ({}.{})", entry.alias, entry.section, entry.key);
-  throw ConfigError(fmt::format("{}: {} = {}: {}", entry.where, name, shown(*entry.value), why));
+  throw ConfigError("{}: {} = {}: {}", entry.where, name, shown(*entry.value), why);
 }
 
 }  // namespace mantissa::config

@@ -22,7 +22,7 @@ void refuse_keys(const RunConfig& config, const Entries& entries, bool policy_re
     if (entry.section != kSection || entry.deepspeed || (policy_replaced && entry.raw.empty())) continue;
     refuse(entry, fmt::format("the policy ({}) has no loss scale, so this key has no effect; remove it, or "
                               "add loss_scale=dynamic to the policy",
-                              config.policy.preset()));
+                              config.policy.short_line()));
   }
 }
 

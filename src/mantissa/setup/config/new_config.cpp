@@ -5,17 +5,12 @@
 #include <algorithm>
 #include <vector>
 
-#include "mantissa/core/base/error.h"
+#include "assets/init.h"
+#include "mantissa/core/base/error_text.h"
 #include "mantissa/core/base/words.h"
 
 namespace mantissa::config {
 namespace {
-
-constexpr std::string_view kFirstLines =
-    "# {about}\n# mantissa help KEY explains a key, such as optimizer.lr; mantissa help keys lists all.\n";
-constexpr std::string_view kPrecisionSection = R"([precision]
-policy = "bf16-mixed"         # mantissa doctor recommends one for this machine
-# rules = ["lm_head: compute=f32"]      another format for a part; mantissa explain shows what it changes)";
 
 /// Returns `text` for a string of TOML in double quotes.
 std::string in_toml(std::string_view text) {
@@ -52,25 +47,23 @@ const ConfigTask& config_task(std::string_view name) {
   const std::span<const ConfigTask> tasks = config_tasks();
   const auto found = std::ranges::find(tasks, name, &ConfigTask::name);
   if (found != tasks.end()) return *found;
-  std::vector<std::string> names;
-  for (const ConfigTask& task : tasks) names.emplace_back(task.name);
-  throw ConfigError(fmt::format("init: unknown task {}{}; tasks: {}", in_quotes(name),
-                                did_you_mean(name, names), list_of(names)));
+  const std::vector<std::string> names = names_of(tasks, &ConfigTask::name);
+  throw ConfigError("init: unknown task {}{}. Tasks: {}", in_quotes(name), did_you_mean(name, names),
+                    list_of(names));
 }
 
 std::string new_config(const ConfigTask& task, const NewConfig& o) {
   std::string about(task.summary);
   about.front() = static_cast<char>(about.front() - 'a' + 'A');
-  about += '.';
   const std::string name = in_toml(o.name),
                     model = in_toml(o.model.empty() ? kUnknownModel : std::string_view(o.model)),
-                    source = in_toml(o.source.empty() ? task.source : std::string_view(o.source));
-  const Place values[] = {{"{about}", about},
-                          {"{precision}", kPrecisionSection},
-                          {"{name}", name},
-                          {"{model}", model},
-                          {"{source}", source}};
-  return filled(filled(std::string(kFirstLines) + std::string(task.text), config_pieces()), values);
+                    source = in_toml(o.source.empty() ? task.source : std::string_view(o.source)),
+                    reward = in_toml(o.reward);
+  const Place values[] = {{"{about}", about},   {"{precision}", assets::kPrecisionPartToml},
+                          {"{name}", name},     {"{model}", model},
+                          {"{source}", source}, {"{reward}", reward}};
+  const std::string text = std::string(assets::kFirstPartToml) + '\n' + std::string(task.text) + '\n';
+  return filled(filled(text, config_pieces()), values);
 }
 
 }  // namespace mantissa::config

@@ -33,9 +33,10 @@ const ConfigTask& config_task(std::string_view name);
 inline constexpr std::string_view kUnknownModel = "MODEL";
 
 struct NewConfig {
-  std::string name;    // of the run
-  std::string model;   // a directory or GGUF file; empty: kUnknownModel
-  std::string source;  // files, or "kk"; empty: the task's default
+  std::string name;           // of the run
+  std::string model;          // a directory or GGUF file; empty: kUnknownModel
+  std::string source;         // files, or "kk"; empty: the task's default
+  std::string reward = "kk";  // the value of rl.reward
 };
 
 /// Returns a config for the task as TOML with comments.

@@ -1,8 +1,6 @@
 #include "mantissa/setup/config/observed.h"
 
-#include <fmt/format.h>
-
-#include "mantissa/core/base/error.h"
+#include "mantissa/core/base/error_text.h"
 #include "mantissa/core/base/words.h"
 #include "mantissa/precision/policy/glob.h"
 #include "mantissa/precision/policy/rule.h"
@@ -12,9 +10,9 @@ namespace mantissa::config {
 std::vector<precision::Rule> parse_observed(std::string_view text) {
   if (text.starts_with("[\"") || text.starts_with("['")) {
     throw ConfigError(
-        fmt::format("log.observe: expected scopes separated by \";\", got a list, {}. Fix: log.observe = "
-                    "\"SCOPE; SCOPE\"",
-                    text));
+        "log.observe: expected scopes separated by \";\", got a list, {}. Fix: log.observe = "
+        "\"SCOPE; SCOPE\"",
+        text);
   }
   std::vector<precision::Rule> all;
   for (const std::string_view part : split_words(text, ";")) {
@@ -27,8 +25,7 @@ std::vector<precision::Rule> parse_observed(std::string_view text) {
       const std::size_t equals = word.find('=');
       const std::string_view key = word.substr(0, equals);
       if (equals == std::string_view::npos || (key != "op" && key != "pass" && key != "steps"))
-        throw ConfigError(
-            fmt::format("{}: only op=…, pass=… and steps=… can follow a scope", in_quotes(word)));
+        throw ConfigError("{}: only op=…, pass=… and steps=… can follow a scope", in_quotes(word));
       precision::set_rule_key(rule, key, word.substr(equals + 1));
     }
   }

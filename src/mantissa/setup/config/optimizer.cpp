@@ -6,7 +6,7 @@
 #include <algorithm>
 #include <cmath>
 
-#include "mantissa/core/base/error.h"
+#include "mantissa/core/base/error_text.h"
 #include "mantissa/core/base/words.h"
 #include "mantissa/core/numeric/frozen_formats.h"
 #include "mantissa/precision/policy/glob.h"
@@ -53,9 +53,7 @@ Option option_of(const SettingDef& def) {
 }
 
 std::vector<std::string> keys_taken(const Optimizer& optimizer) {
-  std::vector<std::string> keys;
-  for (const SettingDef& def : optimizer.settings) keys.emplace_back(def.key);
-  return keys;
+  return names_of(optimizer.settings, &SettingDef::key);
 }
 
 // ---- groups
@@ -71,9 +69,8 @@ double group_number(const Entry& entry, std::string_view key, const toml::node& 
 
 QuantFormat group_format(const Entry& entry, const toml::node& node) {
   if (const auto format = parse_frozen_format(node.value<std::string>().value_or(""))) return *format;
-  std::vector<std::string> names;
-  for (const QuantFormat f : kFrozenFormats) names.emplace_back(traits(f).name);
-  refuse(entry, fmt::format("quantize must be one of {}", list_of(names)));
+  const auto name = [](QuantFormat format) { return traits(format).name; };
+  refuse(entry, fmt::format("quantize must be one of {}", list_of(names_of(kFrozenFormats, name))));
 }
 
 optim::Group read_group(const Entry& entry, const toml::table& table) {
@@ -160,7 +157,7 @@ void settle_optimizer(RunConfig& config, const Entries& entries) {
     try {
       optimizer.check(section.settings);
     } catch (const ConfigError& e) {
-      throw ConfigError(fmt::format("{}: {}", entries.where("optimizer", "name"), e.what()));
+      throw ConfigError("{}: {}", entries.where("optimizer", "name"), e.what());
     }
   }
   if (const Entry* entry = entries.find("optimizer", kGroup)) section.groups = read_groups(*entry);

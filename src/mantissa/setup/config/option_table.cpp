@@ -6,6 +6,7 @@
 #include <limits>
 #include <utility>
 
+#include "mantissa/core/base/words.h"
 #include "mantissa/setup/config/optimizer.h"
 #include "mantissa/setup/config/options.h"
 
@@ -38,9 +39,7 @@ Valid path(std::vector<std::string> words = {}) {
 }
 
 std::vector<std::string> optimizer_names() {
-  std::vector<std::string> names;
-  for (const optim::Optimizer* optimizer : optim::all_optimizers()) names.emplace_back(optimizer->name);
-  return names;
+  return names_of(optim::all_optimizers(), &optim::Optimizer::name);
 }
 
 template <class Section>
@@ -88,7 +87,7 @@ void add_model_and_data(std::vector<Option>& table) {
       {
           {"path", &ModelSection::path,
            "Hugging Face directory or GGUF file with the config and weights of the model", path()},
-          {"config", &ModelSection::config, "config.json of the model; weights are initialised from the seed",
+          {"config", &ModelSection::config, "config.json of the model; weights are initialized from the seed",
            path()},
       });
   add<DataSection>(

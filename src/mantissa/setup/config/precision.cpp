@@ -1,7 +1,7 @@
 // The [precision] section, --precision and --rule.
 #include <fmt/format.h>
 
-#include "mantissa/core/base/error.h"
+#include "mantissa/core/base/error_text.h"
 #include "mantissa/precision/policy/fields.h"
 #include "mantissa/precision/policy/rule.h"
 #include "mantissa/precision/policy/rule_toml.h"
@@ -18,7 +18,7 @@ auto located(const std::string& where, F read) {
   try {
     return read();
   } catch (const ConfigError& e) {
-    throw ConfigError(fmt::format("{}: {}", where, e.what()));
+    throw ConfigError("{}: {}", where, e.what());
   }
 }
 

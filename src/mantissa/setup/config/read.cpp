@@ -8,7 +8,7 @@
 #include <limits>
 #include <optional>
 
-#include "mantissa/core/base/error.h"
+#include "mantissa/core/base/error_text.h"
 #include "mantissa/core/base/words.h"
 #include "mantissa/core/disk/file.h"
 #include "mantissa/core/disk/look.h"
@@ -213,8 +213,7 @@ void check_model_fields(const Entries& entries) {
   for (const Entry& entry : entries.all) {
     if (entry.section != "model" || find_option("model", entry.key) != nullptr) continue;
     if (!reads_field(*family, entry.key)) {
-      throw ConfigError(
-          fmt::format("{}: model.{} {}", entry.where, entry.key, not_of_family(entry.key, *family)));
+      throw ConfigError("{}: model.{} {}", entry.where, entry.key, not_of_family(entry.key, *family));
     }
   }
 }
@@ -233,7 +232,7 @@ std::optional<compat::DeepSpeedFile> named_deepspeed(const Entries& entries) {
 std::string read_config_file(const std::filesystem::path& path) {
   constexpr std::size_t kLimit = std::size_t{1} << 20;
   if (disk::is_directory(path))
-    throw FileError(fmt::format("{}: is a directory; give the path of a config file", path.string()));
+    throw FileError("{}: is a directory; give the path of a config file", path.string());
   return disk::read_text_file(path, kLimit);
 }
 

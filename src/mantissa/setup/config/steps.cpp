@@ -1,11 +1,9 @@
 #include "mantissa/setup/config/steps.h"
 
-#include <fmt/format.h>
-
 #include <algorithm>
 #include <charconv>
 
-#include "mantissa/core/base/error.h"
+#include "mantissa/core/base/error_text.h"
 #include "mantissa/core/base/words.h"
 
 namespace mantissa::config {
@@ -16,8 +14,7 @@ std::int64_t parse_step(std::string_view text, std::string_view part) {
   const std::string_view digits = trimmed(text);
   const auto [end, error] = std::from_chars(digits.data(), digits.data() + digits.size(), step);
   if (error != std::errc() || end != digits.data() + digits.size() || step < 1)
-    throw ConfigError(
-        fmt::format("{} is not a step or a range of steps; write them as \"7,9-12\"", in_quotes(part)));
+    throw ConfigError("{} is not a step or a range of steps; write them as \"7,9-12\"", in_quotes(part));
   return step;
 }
 
@@ -31,8 +28,7 @@ std::vector<StepRange> parse_steps(std::string_view text) {
     const std::int64_t last =
         dash == std::string_view::npos ? first : parse_step(part.substr(dash + 1), part);
     if (last < first)
-      throw ConfigError(
-          fmt::format("{} ends before it begins; write the smaller step first", in_quotes(part)));
+      throw ConfigError("{} ends before it begins; write the smaller step first", in_quotes(part));
     ranges.push_back({first, last});
   }
   return ranges;

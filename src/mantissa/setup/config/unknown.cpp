@@ -224,8 +224,7 @@ std::string unknown_key(std::string_view section, std::string_view key) {
 }
 
 std::string not_of_family(std::string_view key, const model::Family& family) {
-  std::vector<std::string> keys;
-  for (const model::Field& field : family.fields) keys.emplace_back(field.key);
+  const std::vector<std::string> keys = names_of(family.fields, &model::Field::key);
   for (const Foreign& foreign : kForeign) {
     const std::string_view canonical = foreign.canonical;
     if (foreign.name == key && canonical.starts_with("model."))

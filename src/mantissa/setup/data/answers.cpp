@@ -1,10 +1,8 @@
 #include "mantissa/setup/data/answers.h"
 
-#include <fmt/format.h>
-
 #include <algorithm>
 
-#include "mantissa/core/base/error.h"
+#include "mantissa/core/base/error_text.h"
 #include "mantissa/core/base/words.h"
 
 namespace mantissa::data {
@@ -65,11 +63,11 @@ class PrefixAnswers {
     const std::string before = render(i, false), prompt = render(i, true);
     const std::size_t begin = common_length(prompt, text_);
     if (text_.starts_with(before) && begin >= before.size() && begin > 0) return begin;
-    throw FileError(fmt::format(
+    throw FileError(
         "{}: the template {} renders the messages before messages[{}] in another way once later ones follow, "
         "so the answer has no known place. Fix: data.train_on = \"last\", or a template with {{% generation "
         "%}} blocks in data.template",
-        where_, format_.name(), i));
+        where_, format_.name(), i);
   }
 
   /// begin_of(0): no message is before the answer. The template may write its own text there, such as a
@@ -84,11 +82,11 @@ class PrefixAnswers {
     const std::string content = content_of(messages_[0]);
     const std::string_view answer = trimmed(content);
     if (begin > 0 && !answer.empty() && trimmed(text_.substr(begin)).starts_with(answer)) return begin;
-    throw FileError(fmt::format(
+    throw FileError(
         "{}: the conversation begins with an answer, and the template {} begins it in another way "
         "than a prompt without messages, so the answer has no known place. Fix: begin with a "
         "message of the user, or use a template with {{% generation %}} blocks in data.template",
-        where_, format_.name()));
+        where_, format_.name());
   }
 
   const ChatFormat& format_;

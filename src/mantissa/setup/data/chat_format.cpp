@@ -70,9 +70,10 @@ ChatFormat::Chosen ChatFormat::choose(const weights::ModelSource& source, const 
   if (auto own = own_template(source)) return {std::move(own->source), std::move(own->name)};
   const std::filesystem::path& where = source.files == nullptr ? source.directory : source.weights;
   throw ConfigError(
-      fmt::format("{}: no chat template. Fix: choose a built-in one with {}{}{}, or give a Jinja file",
+      fmt::format("{}: no chat template. Fix: choose a built-in one with {}{}{}, or give a Jinja file{}",
                   where.empty() ? "the model" : where.string(), option,
-                  option.ends_with('=') ? " one of " : ": ", fmt::join(builtin, ", ")));
+                  option.ends_with('=') ? " one of " : ": ", fmt::join(builtin, ", "),
+                  option.ends_with('=') ? "" : "; mantissa generate continues text without a template"));
 }
 
 ChatFormat::ChatFormat(Chosen chosen, nlohmann::ordered_json special_tokens)

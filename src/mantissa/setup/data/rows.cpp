@@ -14,6 +14,7 @@
 #include "mantissa/setup/data/shard_tokenizer.h"
 #include "mantissa/setup/data/tokenizer.h"
 #include "mantissa/text/rows/known_ids.h"
+#include "mantissa/text/rows/readers.h"
 #include "mantissa/text/tokenizer/kinds.h"
 
 namespace mantissa::data {

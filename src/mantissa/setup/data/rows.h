@@ -7,6 +7,7 @@
 
 #include "mantissa/engine/model/config.h"
 #include "mantissa/setup/config/run_config.h"
+#include "mantissa/setup/data/sft_rows.h"
 #include "mantissa/setup/weights/model_files.h"
 #include "mantissa/text/rows/dataset.h"
 #include "mantissa/text/rows/sources.h"
@@ -31,7 +32,7 @@ text::Dataset load_dataset(const config::RunConfig& config, const model::ModelCo
                            Memory memory = {}, std::vector<std::string>* notes = nullptr);
 
 /// Throws ConfigError if the tokenizer of the config's texts is "byte", and the model's ids are not bytes. A
-/// randomly initialised model may have more entries than bytes.
+/// randomly initialized model may have more entries than bytes.
 void check_bytes(const config::RunConfig& config, const model::ModelConfig& model);
 
 /// Adds notes on entries of the vocabulary that cannot occur in the data, and on sequences longer than those

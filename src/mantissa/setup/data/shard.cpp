@@ -16,6 +16,7 @@
 #include "mantissa/core/disk/atomic.h"
 #include "mantissa/core/disk/file.h"
 #include "mantissa/core/disk/look.h"
+#include "mantissa/core/disk/output.h"
 #include "mantissa/core/disk/owned.h"
 #include "mantissa/setup/data/tokenizer.h"
 #include "mantissa/text/rows/pieces.h"
@@ -169,10 +170,11 @@ void check_out(const ShardOptions& o) {
   if (o.out.empty()) throw ConfigError("data shard: requires --out DIR, the directory for the shards");
   if (o.shard_tokens < 1 || o.shard_tokens > std::numeric_limits<std::int32_t>::max())
     throw ConfigError(fmt::format("--shard-tokens {}: must be between 1 and 2147483647", o.shard_tokens));
-  if (!disk::has_name(o.out) || (disk::is_directory(o.out) && disk::entries(o.out).empty())) return;
-  if (o.overwrite) return disk::check_replaceable(o.out);
-  throw FileError(
-      fmt::format("\"{}\" exists; add --overwrite to replace it, or give another --out", o.out.string()));
+  std::vector<fs::path> inputs;
+  for (const std::string& file : text::expand_files(o.files)) inputs.emplace_back(file);
+  if (disk::guess_kind(o.tokenizer) != disk::Kind::absent) inputs.emplace_back(o.tokenizer);
+  disk::check_output({o.out, disk::Shape::directory, o.overwrite}, inputs);
+  disk::check_replaceable(disk::followed(o.out), disk::kShards);
 }
 
 std::string description(const ShardOptions& o, const tokenizer::Tokenizer& tokenizer,
@@ -201,7 +203,7 @@ ShardReport write_shards(const ShardOptions& o, const std::function<void(const S
   const std::unique_ptr<tokenizer::Tokenizer> tokenizer = make_tokenizer(o.tokenizer);
   const std::int32_t separator = tokenizer->separator();
   PieceStream stream(o, *tokenizer);
-  disk::AtomicDirectory directory(o.out, disk::given(o.out, o.overwrite).existing);
+  disk::AtomicDirectory directory(disk::given(o.out, o.overwrite), disk::kShards);
   Shards shards(directory.beside(),
                 {o.tokenizer, tokenizer::fingerprint(*tokenizer), tokenizer->vocabulary(), separator},
                 o.shard_tokens);

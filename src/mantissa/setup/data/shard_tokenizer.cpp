@@ -4,7 +4,7 @@
 
 #include <optional>
 
-#include "mantissa/core/base/error.h"
+#include "mantissa/core/base/error_text.h"
 #include "mantissa/setup/data/tokenizer.h"
 #include "mantissa/text/rows/shard_header.h"
 #include "mantissa/text/tokenizer/fingerprint.h"
@@ -58,13 +58,13 @@ void check_shards(const std::vector<std::string>& files, const text::FileFormat&
     if (fits(*shard, *own)) continue;
     const bool same_name = shard->tokenizer == own->name && shard->vocabulary == own->vocabulary;
     throw ConfigError(
-        fmt::format("\"{0}\": expected ids of {1} = {2}, got ids of {3}{4}. Fix: {5}, or write them again "
-                    "with `mantissa data shard FILES --tokenizer {6} --out DIR`",
-                    path, key, name_of(own->name, own->vocabulary),
-                    name_of(shard->tokenizer, shard->vocabulary), same_name ? kOtherContents : "",
-                    same_name ? "restore the tokenizer of the shards"
-                              : fmt::format("set {} to the tokenizer of the shards", key),
-                    own->name));
+        "\"{0}\": expected ids of {1} = {2}, got ids of {3}{4}. Fix: {5}, or write them again "
+        "with `mantissa data shard FILES --tokenizer {6} --out DIR`",
+        path, key, name_of(own->name, own->vocabulary), name_of(shard->tokenizer, shard->vocabulary),
+        same_name ? kOtherContents : "",
+        same_name ? "restore the tokenizer of the shards"
+                  : fmt::format("set {} to the tokenizer of the shards", key),
+        own->name);
   }
 }
 
@@ -83,13 +83,13 @@ StatedTokenizer tokenizer_of_shards(const std::vector<std::string>& files, const
       first = origin;
       first_path = path;
     } else if (!fits(*origin, {first->tokenizer, first->fingerprint, first->vocabulary})) {
-      throw ConfigError(fmt::format(
+      throw ConfigError(
           "\"{}\": expected ids of {}, as in \"{}\", got ids of {}{}. Fix: give the shards of one "
           "tokenizer, or write them again with `mantissa data shard FILES --tokenizer T --out DIR`",
           path, name_of(first->tokenizer, first->vocabulary), first_path,
           name_of(origin->tokenizer, origin->vocabulary),
           origin->tokenizer == first->tokenizer && origin->vocabulary == first->vocabulary ? kOtherContents
-                                                                                           : ""));
+                                                                                           : "");
     }
   }
   if (!first) return {};

@@ -4,6 +4,7 @@
 
 #include "mantissa/engine/comm/shard_sum.h"
 #include "mantissa/engine/model/graphs.h"
+#include "mantissa/engine/runtime/process.h"
 #include "mantissa/engine/runtime/weights.h"
 #include "mantissa/setup/config/observed.h"
 #include "mantissa/setup/forecast/observed.h"

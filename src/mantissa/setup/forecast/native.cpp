@@ -2,7 +2,7 @@
 
 #include <fmt/format.h>
 
-#include "mantissa/core/base/error.h"
+#include "mantissa/core/base/error_text.h"
 #include "mantissa/engine/plan/caveats.h"
 #include "mantissa/engine/plan/explain.h"
 #include "mantissa/kernels/processor.h"
@@ -13,8 +13,7 @@ namespace mantissa::forecast {
 void check_native(const plan::Program& program, const runtime::Device& device,
                   std::span<const Target> targets) {
   const auto refuse = [](const std::string& why, const std::string& cure) {
-    throw ConfigError(
-        fmt::format("precision.native_only = true: {}; use {}, or native_only = false", why, cure));
+    throw ConfigError("precision.native_only = true: {}; use {}, or native_only = false", why, cure);
   };
   for (const Target& target : targets) {
     const std::vector<std::string> lacks = format_warnings(program, target);

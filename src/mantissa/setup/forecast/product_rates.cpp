@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <chrono>
 #include <ctime>
+#include <random>
 #include <thread>
 #include <utility>
 

@@ -5,7 +5,7 @@
 #include <algorithm>
 #include <array>
 
-#include "mantissa/core/base/error.h"
+#include "mantissa/core/base/error_text.h"
 #include "mantissa/core/base/words.h"
 #include "mantissa/setup/config/read.h"
 
@@ -126,8 +126,8 @@ Target find_target(const std::string& text) {
     names.push_back(t.name);
   }
   if (text.ends_with(".toml")) return parse_target(config::read_config_file(text), text);
-  throw ConfigError(fmt::format("--target {}: unknown machine{} (known: {}; or a FILE.toml with its rates)",
-                                in_quotes(text), did_you_mean(text, names), list_of(names)));
+  throw ConfigError("--target {}: unknown machine{} (known: {}; or a FILE.toml with its rates)",
+                    in_quotes(text), did_you_mean(text, names), list_of(names));
 }
 
 }  // namespace mantissa::forecast

@@ -5,7 +5,7 @@
 #include <array>
 #include <cmath>
 
-#include "mantissa/core/base/error.h"
+#include "mantissa/core/base/error_text.h"
 #include "mantissa/core/base/words.h"
 #include "mantissa/core/numeric/format.h"
 #include "mantissa/precision/policy/toml.h"
@@ -52,10 +52,10 @@ class Reader {
 
  private:
   [[noreturn]] void refuse(const toml::node& node, std::string_view key, std::string_view why) const {
-    throw ConfigError(fmt::format("{}:{}: {}: {}", file_, node.source().begin.line, key, why));
+    throw ConfigError("{}:{}: {}: {}", file_, node.source().begin.line, key, why);
   }
   [[noreturn]] void missing(const std::string& what) const {
-    throw ConfigError(fmt::format("{}: a target needs {}; see the machine's data sheet", file_, what));
+    throw ConfigError("{}: a target needs {}; see the machine's data sheet", file_, what);
   }
 
   double number(const toml::node& node, std::string_view key, double most) const {
@@ -118,8 +118,8 @@ Target parse_target(std::string_view text, const std::filesystem::path& file) {
     table = toml::parse(text);
   } catch (const toml::parse_error& e) {
     const toml::source_position at = e.source().begin;
-    throw ConfigError(fmt::format("{}:{}: not valid TOML at column {}: {}", file.string(), at.line, at.column,
-                                  e.description()));
+    throw ConfigError("{}:{}: not valid TOML at column {}: {}", file.string(), at.line, at.column,
+                      e.description());
   }
   return Reader(table, file)();
 }

@@ -1,13 +1,11 @@
 #include "mantissa/setup/objective/settings.h"
 
-#include <fmt/format.h>
-
 #include <algorithm>
 #include <string>
 #include <string_view>
 #include <utility>
 
-#include "mantissa/core/base/error.h"
+#include "mantissa/core/base/error_text.h"
 
 namespace mantissa::objective {
 namespace {
@@ -18,7 +16,7 @@ using Words = std::pair<std::string_view, Choice>;
 template <class Choice, std::size_t N>
 Choice choice_of(const Words<Choice> (&words)[N], const std::string& word) {
   const auto found = std::ranges::find(words, word, &Words<Choice>::first);
-  if (found == std::end(words)) throw InternalError(fmt::format("\"{}\" is not a checked choice", word));
+  if (found == std::end(words)) throw InternalError("\"{}\" is not a checked choice", word);
   return found->second;
 }
 

@@ -1,10 +1,8 @@
 #include "mantissa/setup/programs/training.h"
 
-#include <fmt/format.h>
-
 #include <algorithm>
 
-#include "mantissa/core/base/error.h"
+#include "mantissa/core/base/error_text.h"
 #include "mantissa/core/base/words.h"
 #include "mantissa/engine/model/graphs.h"
 #include "mantissa/engine/plan/compile.h"
@@ -58,11 +56,10 @@ void check_adapter_groups(std::span<const optim::Group> groups, const graph::Gra
       if (precision::scope_match(group.match, value.name)) (value.fixed ? of_base : trained) = true;
     }
     if (trained || !of_base) continue;
-    throw ConfigError(fmt::format(
-        "{}: optimizer.group match = {} matches only weights of the adapter's base, which are "
-        "frozen. Groups select among the adapter's parameters, such as \"*.lora_A\"; adapter.base "
-        "is the format of the base",
-        group.origin, in_quotes(group.match)));
+    throw ConfigError(
+        "{}: optimizer.group match = {} matches only weights of the adapter's base, which are frozen. Groups "
+        "select among the adapter's parameters, such as \"*.lora_A\"; adapter.base is the format of the base",
+        group.origin, in_quotes(group.match));
   }
 }
 

@@ -12,6 +12,7 @@
 #include "mantissa/engine/plan/rules.h"
 #include "mantissa/engine/runtime/device.h"
 #include "mantissa/setup/config/run_config.h"
+#include "mantissa/setup/programs/update.h"
 
 namespace mantissa::programs {
 

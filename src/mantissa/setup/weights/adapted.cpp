@@ -4,9 +4,10 @@
 
 #include <algorithm>
 
-#include "mantissa/core/base/error.h"
+#include "mantissa/core/base/error_text.h"
 #include "mantissa/core/base/words.h"
 #include "mantissa/core/disk/look.h"
+#include "mantissa/engine/model/family.h"
 #include "mantissa/engine/model/graphs.h"
 #include "mantissa/files/io/json.h"
 #include "mantissa/files/io/model_path.h"
@@ -48,10 +49,10 @@ void check_scores(ModelSource& source, const config::RunConfig& config) {
   if (config.train.objective == "reward") {
     source.config = model::reward_model(std::move(source.config));
   } else if (source.config.scores) {
-    throw ConfigError(fmt::format(
+    throw ConfigError(
         "model.path: {} is a reward model ({}), which train.objective = \"{}\" cannot train. Fix: "
         "give a language model, or set train.objective = \"reward\"",
-        config.model.path, source.config.family->classifier, config.train.objective));
+        config.model.path, source.config.family->classifier, config.train.objective);
   }
 }
 
@@ -71,10 +72,10 @@ ModelSource find_run_model(const config::RunConfig& config) {
   const config::AdapterSection& section = config.adapter;
   if (section.kind == "none") return source;
   if (source.config.adapter != nullptr) {
-    throw ConfigError(fmt::format(
+    throw ConfigError(
         "model.path: {} is an adapter; give its base as model.path, and continue the adapter with "
         "adapter.path",
-        config.model.path));
+        config.model.path);
   }
   if (!section.path.empty()) {
     use_adapter(source, section.path);
@@ -112,9 +113,9 @@ ModelSource model_of_adapter(const fs::path& directory) {
   const std::string name = peft::parse_config(io::read_json_file(file), file).base;
   if (name.empty() || !disk::exists(name) || !io::adapter_folder(name).empty()) {
     throw FileError(
-        fmt::format("{}: is an adapter, and its base {} is not a model on this machine; give the "
-                    "base as MODEL, with --adapter {}",
-                    directory.string(), in_quotes(name), directory.string()));
+        "{}: is an adapter, and its base {} is not a model on this machine; give the "
+        "base as MODEL, with --adapter {}",
+        directory.string(), in_quotes(name), directory.string());
   }
   ModelSource source = find_model(fs::path(name));
   use_adapter(source, directory);

@@ -41,7 +41,7 @@ io::WeightFiles files_of(const ModelSource& source) {
   return io::WeightFiles(source.weights, source.state ? std::string(io::kMasterPrefix) : "");
 }
 
-/// Initialises the histories of the scales from those in `files`.
+/// Initializes the histories of the scales from those in `files`.
 void read_scales(runtime::WeightSet& weights, const io::WeightFiles& files, const ModelSource& source) {
   std::map<std::string, std::string> metadata = files.metadata();
   if (source.state) {

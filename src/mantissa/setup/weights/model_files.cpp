@@ -5,7 +5,7 @@
 #include <algorithm>
 #include <array>
 
-#include "mantissa/core/base/error.h"
+#include "mantissa/core/base/error_text.h"
 #include "mantissa/core/disk/file.h"
 #include "mantissa/core/disk/look.h"
 #include "mantissa/core/numeric/convert.h"
@@ -158,10 +158,10 @@ ModelSource source_of(const io::ModelPath& found, const std::filesystem::path& p
       break;
   }
   if (!disk::exists(found.path / "config.json")) {
-    throw FileError(fmt::format(
+    throw FileError(
         "{}: has no config.json, so it is not a model, and no model/ or state/, so it is not a run "
         "with a state",
-        path.string()));
+        path.string());
   }
   return model_in(found.path);
 }
@@ -176,9 +176,9 @@ ModelSource find_model(const config::ModelSection& section) {
   if (!section.path.empty()) {
     if (!disk::has_name(section.path)) {
       throw FileError(
-          fmt::format("model.path: expected a model directory or a GGUF file, got {}, which does not exist. "
-                      "Fix: put the model there, or give its place with --set model.path=PATH",
-                      section.path));
+          "model.path: expected a model directory or a GGUF file, got {}, which does not exist. "
+          "Fix: put the model there, or give its place with --set model.path=PATH",
+          section.path);
     }
     return find_model(std::filesystem::path(section.path));
   }

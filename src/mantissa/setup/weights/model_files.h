@@ -20,7 +20,7 @@ namespace mantissa::weights {
 
 struct ModelSource {
   model::ModelConfig config;
-  std::filesystem::path weights;  // empty: initialised from the seed
+  std::filesystem::path weights;  // empty: initialized from the seed
   // contains config.json (not for a state) and the tokenizer, if there is one; empty: none
   std::filesystem::path directory{};
   bool state = false;  // `weights` is a run's state, whose masters are the weights
@@ -28,7 +28,7 @@ struct ModelSource {
   std::shared_ptr<const io::TensorSource> tensors{};  // the weights, if `weights` is a GGUF file
   /// The tokenizer's and generation's files of a GGUF file by their names in a directory; null for others.
   std::shared_ptr<const std::map<std::string, std::string>> files{};
-  /// The tensors of config.adapter, named as its parameters. Null: none, or initialised from the seed.
+  /// The tensors of config.adapter, named as its parameters. Null: none, or initialized from the seed.
   std::shared_ptr<const io::TensorSource> adapter{};
   std::vector<std::string> notes{};  // for the user, on how the adapter was read
 };
@@ -53,14 +53,14 @@ ModelSource find_model(const std::filesystem::path& path);
 /// copies; scaled copies use the magnitudes in the files (setup/weights/model_scales.h). Throws FileError or
 /// ShapeError with the tensor that is missing, has the wrong shape, is not finite, exceeds the range of its
 /// master, or is not part of the model. The heads of critics and reward models (engine/model/graphs.h) are
-/// initialised from `seed` if the files lack them. Returns notes for the user, such as the dtype of files
+/// initialized from `seed` if the files lack them. Returns notes for the user, such as the dtype of files
 /// narrower than the masters.
 std::vector<std::string> load_weights(runtime::WeightSet& weights, const ModelSource& source,
                                       std::uint64_t seed = 0);
 
 /// Returns weights for a program whose parameters are fixed, or fixed but for those of an adapter, with the
 /// same bits as load_weights(). An adapter without tensors, and all weights of a source without files, are
-/// initialised from `seed`. Weights that a step
+/// initialized from `seed`. Weights that a step
 /// reads in the format of the file are used in the mapped file (core/disk/mapping.h), unless they are smaller
 /// than a page, and matrices of a GGUF file in their quantized blocks, which steps dequantize while they read
 /// them. Weights that no step reads, such as the f32 masters of matrices that are read as bf16, use no

@@ -1,10 +1,8 @@
 #include "mantissa/setup/weights/model_of_file.h"
 
-#include <fmt/format.h>
-
 #include <algorithm>
 
-#include "mantissa/core/base/error.h"
+#include "mantissa/core/base/error_text.h"
 #include "mantissa/core/disk/look.h"
 #include "mantissa/files/io/checkpoint.h"
 #include "mantissa/files/io/json.h"
@@ -31,8 +29,8 @@ bool is_rwkv(const io::WeightFiles& files) {
 
 ModelSource model_of_file(const fs::path& path) {
   if (!is_weight_file(path)) {
-    throw FileError(fmt::format("{}: is neither a model directory, which needs config.json, nor a GGUF file",
-                                path.string()));
+    throw FileError("{}: is neither a model directory, which needs config.json, nor a GGUF file",
+                    path.string());
   }
   const fs::path directory = path.has_parent_path() ? path.parent_path() : ".";
   const fs::path config = directory / "config.json";
@@ -41,16 +39,15 @@ ModelSource model_of_file(const fs::path& path) {
   }
   if (is_rwkv(io::WeightFiles(path))) {
     throw FileError(
-        fmt::format("{}: expected a model of a supported family (docs/models.md), got the weights of an RWKV "
-                    "model, which this version cannot run. Fix: mantissa inspect {} describes them; convert "
-                    "and diff read them too",
-                    path.string(), path.string()));
+        "{}: expected a model of a supported family (docs/models.md), got the weights of an RWKV "
+        "model, which this version cannot run. Fix: mantissa inspect {} describes them; convert "
+        "and diff read them too",
+        path.string(), path.string());
   }
-  throw FileError(fmt::format(
-      "{}: expected a model, got a file of weights without a config.json beside it. Fix: put the "
-      "model's config.json, and its tokenizer's files, into {}; mantissa inspect {} describes the "
-      "weights alone",
-      path.string(), directory.string(), path.string()));
+  throw FileError(
+      "{}: expected a model, got a file of weights without a config.json beside it. Fix: put the model's "
+      "config.json, and its tokenizer's files, into {}; mantissa inspect {} describes the weights alone",
+      path.string(), directory.string(), path.string());
 }
 
 }  // namespace mantissa::weights

@@ -4,7 +4,7 @@
 
 #include <limits>
 
-#include "mantissa/core/base/error.h"
+#include "mantissa/core/base/error_text.h"
 #include "mantissa/core/base/printable.h"
 #include "mantissa/files/io/checkpoint.h"
 #include "mantissa/files/io/json.h"
@@ -14,9 +14,9 @@ namespace {
 
 [[noreturn]] void refuse(const std::filesystem::path& file, const std::string& why) {
   throw FileError(
-      fmt::format("{}: the metadata entry \"{}\" {}; copy the model from its run again, remove the entry to "
-                  "start with scales of 1, or use scaling=current",
-                  file.string(), io::kAmaxKey, why));
+      "{}: the metadata entry \"{}\" {}; copy the model from its run again, remove the entry to "
+      "start with scales of 1, or use scaling=current",
+      file.string(), io::kAmaxKey, why);
 }
 
 bool has_history(const runtime::Scales& scales) {

@@ -13,7 +13,7 @@ namespace mantissa::weights {
 /// Returns the text of the entry io::kAmaxKey, or "" if no tensor has a history.
 std::string amax_text(const runtime::Scales& scales);
 
-/// Initialises the histories of `scales` from the `metadata` of `file`. Does nothing without an entry, and if
+/// Initializes the histories of `scales` from the `metadata` of `file`. Does nothing without an entry, and if
 /// no tensor has a history. Throws FileError if the entry is not an object of positive numbers.
 void read_amax(runtime::Scales& scales, const std::map<std::string, std::string>& metadata,
                const std::filesystem::path& file);

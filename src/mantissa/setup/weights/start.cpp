@@ -1,13 +1,11 @@
 #include "mantissa/setup/weights/start.h"
 
-#include <fmt/format.h>
-
 #include <algorithm>
 #include <atomic>
 #include <map>
 #include <vector>
 
-#include "mantissa/core/base/error.h"
+#include "mantissa/core/base/error_text.h"
 #include "mantissa/kernels/loss_count.h"
 
 namespace mantissa::weights {
@@ -60,10 +58,10 @@ void StartWeights::check_base(const StartBase& now) const {
   if (start.policy != now.policy) return;
   const auto check = [&](const std::string& before, const std::string& hash) {
     if (before.empty() || hash.empty() || before == hash) return;
-    throw FileError(fmt::format(
+    throw FileError(
         "{}: expected the frozen weights with which the run began, {} with the hash {}, got {} with the "
         "hash {}: the base has changed. Fix: restore it, or start over with --overwrite",
-        file_.path().string(), start.path, before, now.path, hash));
+        file_.path().string(), start.path, before, now.path, hash);
   };
   check(start.fixed, now.fixed);
   check(start.frozen, now.frozen);

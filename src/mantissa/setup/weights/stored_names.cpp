@@ -59,7 +59,7 @@ void check_dtype(const Slot& slot, const io::TensorInfo& tensor, const io::Weigh
   const std::string what = fmt::format("{}: is {} in {}", slot.name, io::safetensors_name(tensor.dtype),
                                        files.path_of(tensor.name).string());
   const std::string where =
-      fmt::format("but policy \"{}\" keeps {} here", program.policy.preset(), name(slot.master));
+      fmt::format("but policy \"{}\" keeps {} here", program.policy.short_line(), name(slot.master));
   if (floating) {
     throw DtypeError(
         fmt::format("{} with its scale in \"{}\", {}; dequantize them with mantissa convert IN OUT --dtype "

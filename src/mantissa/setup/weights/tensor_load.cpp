@@ -1,13 +1,11 @@
 #include "mantissa/setup/weights/tensor_load.h"
 
-#include <fmt/format.h>
-
 #include <algorithm>
 #include <cmath>
 #include <exception>
 #include <optional>
 
-#include "mantissa/core/base/error.h"
+#include "mantissa/core/base/error_text.h"
 #include "mantissa/kernels/update.h"
 #include "mantissa/setup/weights/any_nonfinite.h"
 
@@ -126,20 +124,20 @@ void TensorLoad::refuse_nonfinite(const runtime::Device& device, const std::byte
                                   std::int64_t n) const {
   const std::vector<double> x = numbers(device, values, stored_, n);
   const std::size_t i = first_nonfinite(x);
-  throw FileError(fmt::format(
+  throw FileError(
       "{}: tensor \"{}\" is {} at element {}; the file is damaged or its training diverged: use an earlier "
       "checkpoint",
-      file_.string(), slot_.name, x[i], first + static_cast<std::int64_t>(i)));
+      file_.string(), slot_.name, x[i], first + static_cast<std::int64_t>(i));
 }
 
 void TensorLoad::refuse_range(const runtime::Device& device, const std::byte* wide, const std::byte* rounded,
                               std::int64_t first, std::int64_t n) const {
   const std::size_t i = first_nonfinite(numbers(device, rounded, slot_.master, n));
-  throw FileError(fmt::format(
+  throw FileError(
       "{}: tensor \"{}\" is {} at element {}, beyond the largest {} ({}); keep the weights in f32 "
       "(32-true, bf16-mixed, 16-mixed) or bf16",
       file_.string(), slot_.name, numbers(device, wide, wide_, n)[i], first + static_cast<std::int64_t>(i),
-      name(slot_.master), traits(slot_.master).max_finite));
+      name(slot_.master), traits(slot_.master).max_finite);
 }
 
 }  // namespace mantissa::weights

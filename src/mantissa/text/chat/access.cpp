@@ -135,7 +135,7 @@ SliceBounds bounds_of(const Value& start, const Value& stop, const Value& step, 
   for (const Value* part : {&start, &stop, &step}) {
     require_defined(*part);
     if (!part->is_none() && !part->as_integer()) {
-      throw Fault(fmt::format("a slice needs integers or none, not '{}'", type_name(*part)));
+      throw Fault("a slice needs integers or none, not '{}'", type_name(*part));
     }
   }
   const auto index = [](const Value& v, std::int64_t preset) { return v.as_integer().value_or(preset); };
@@ -166,8 +166,8 @@ std::optional<Value> find_method(const Value& object, std::string_view name, Met
   }
   if (lists(methods.forbidden, name)) return forbidden(object, name);
   if (lists(methods.unsupported, name)) {
-    throw Fault(fmt::format("'{}' of '{}' is not supported. Fix: rewrite it with the methods of docs/chat.md",
-                            name, type_name(object)));
+    throw Fault("'{}' of '{}' is not supported. Fix: rewrite it with the methods of docs/chat.md", name,
+                type_name(object));
   }
   return std::nullopt;
 }
@@ -191,7 +191,7 @@ Value get_item(Interpreter& in, const Value& object, const Value& key) {
 Value get_slice(const Value& object, const Value& start, const Value& stop, const Value& step, Meter& meter) {
   require_defined(object);
   if (!object.text() && !object.list() && !object.as<Range>()) {
-    throw Fault(fmt::format("'{}' cannot be sliced", type_name(object)));
+    throw Fault("'{}' cannot be sliced", type_name(object));
   }
   const SliceBounds b = bounds_of(start, stop, step, *length_of(object));
   const auto index = [&](std::size_t i) {

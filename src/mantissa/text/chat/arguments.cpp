@@ -1,7 +1,5 @@
 #include "mantissa/text/chat/arguments.h"
 
-#include <fmt/format.h>
-
 #include "mantissa/text/chat/error.h"
 
 namespace mantissa::chat {
@@ -20,27 +18,27 @@ Parameters::Parameters(std::string_view function, Arguments& arguments,
                        std::initializer_list<std::string_view> names, std::size_t required)
     : function_(function), names_(names), values_(names.size()) {
   if (arguments.positional.size() > names_.size()) {
-    throw Fault(fmt::format("{} takes at most {} arguments, got {}", function, names_.size(),
-                            arguments.positional.size()));
+    throw Fault("{} takes at most {} arguments, got {}", function, names_.size(),
+                arguments.positional.size());
   }
   for (std::size_t i = 0; i < arguments.positional.size(); ++i)
     values_[i] = std::move(arguments.positional[i]);
   for (auto& [name, value] : arguments.named) {
     const auto it = std::find(names_.begin(), names_.end(), name);
-    if (it == names_.end()) throw Fault(fmt::format("{} has no parameter '{}'", function, name));
+    if (it == names_.end()) throw Fault("{} has no parameter '{}'", function, name);
     auto& slot = values_[static_cast<std::size_t>(it - names_.begin())];
-    if (slot) throw Fault(fmt::format("{} got two values for '{}'", function, name));
+    if (slot) throw Fault("{} got two values for '{}'", function, name);
     slot = std::move(value);
   }
   for (std::size_t i = 0; i < required; ++i) {
-    if (!values_[i]) throw Fault(fmt::format("{} needs the argument '{}'", function, names_[i]));
+    if (!values_[i]) throw Fault("{} needs the argument '{}'", function, names_[i]);
   }
 }
 
 void Parameters::wrong(std::size_t i, std::string_view expected) const {
   require_defined(*values_[i]);
-  throw Fault(fmt::format("the argument '{}' of {} must be {}, not {}", names_[i], function_, expected,
-                          type_name(*values_[i])));
+  throw Fault("the argument '{}' of {} must be {}, not {}", names_[i], function_, expected,
+              type_name(*values_[i]));
 }
 
 bool Parameters::flag(std::size_t i, bool preset) const {

@@ -1,9 +1,12 @@
 // Errors of chat templates: what is wrong, at which line and column of the template, and what to do.
 #pragma once
 
+#include <fmt/format.h>
+
 #include <cstdint>
 #include <stdexcept>
 #include <string>
+#include <utility>
 
 #include "mantissa/core/base/error.h"
 
@@ -41,6 +44,10 @@ class RaisedByTemplate : public TemplateError {
 class Fault : public std::runtime_error {
  public:
   using std::runtime_error::runtime_error;
+  /// The message is fmt::format(text, first, rest…).
+  template <class First, class... Rest>
+  explicit Fault(fmt::format_string<First, Rest...> text, First&& first, Rest&&... rest)
+      : runtime_error(fmt::format(text, std::forward<First>(first), std::forward<Rest>(rest)...)) {}
 };
 
 /// A call of `raise_exception`, before its place is known.

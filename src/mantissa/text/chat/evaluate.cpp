@@ -145,11 +145,11 @@ Arguments Interpreter::evaluate_arguments(const CallArguments& a) {
   if (a.named_rest) {
     const Value rest = evaluate(*a.named_rest);
     require_defined(rest);
-    if (!rest.dict()) throw Fault(fmt::format("** needs a mapping, not '{}'", type_name(rest)));
+    if (!rest.dict()) throw Fault("** needs a mapping, not '{}'", type_name(rest));
     for (const auto& [key, value] : rest.dict()->entries) {
       if (!key.text()) throw Fault("** needs strings as keys");
       for (const auto& [name, other] : arguments.named) {
-        if (name == key.text()->bytes) throw Fault(fmt::format("the argument '{}' is given twice", name));
+        if (name == key.text()->bytes) throw Fault("the argument '{}' is given twice", name);
       }
       meter_.step(1 + arguments.named.size());
       arguments.named.emplace_back(key.text()->bytes, value);
@@ -174,7 +174,7 @@ Value Interpreter::evaluate_filter(const Expression& e, const Value* input) {
 
 Value Interpreter::call(const Value& callee, Arguments& arguments) {
   require_defined(callee);
-  if (!callee.object()) throw Fault(fmt::format("'{}' object is not callable", type_name(callee)));
+  if (!callee.object()) throw Fault("'{}' object is not callable", type_name(callee));
   return callee.object()->call(*this, arguments);
 }
 

@@ -115,7 +115,7 @@ Value number_abs(Interpreter&, const Value& input, Arguments& a) {
     return Value(*i < 0 ? -*i : *i);
   }
   if (const double* d = input.real()) return Value(std::fabs(*d));
-  throw Fault(fmt::format("abs takes a number, not '{}'", type_name(input)));
+  throw Fault("abs takes a number, not '{}'", type_name(input));
 }
 
 // round(d, digits) to nearest even in decimal, from the exact digits of d.
@@ -135,7 +135,7 @@ Value number_round(Interpreter&, const Value& input, Arguments& a) {
     throw Fault("round: the method must be common, ceil or floor");
   require_defined(input);
   const auto d = input.as_number();
-  if (!d) throw Fault(fmt::format("round takes a number, not '{}'", type_name(input)));
+  if (!d) throw Fault("round takes a number, not '{}'", type_name(input));
   if (method == "common") {
     if (const auto i = input.as_integer()) {
       if (precision >= 0) return Value(*i);
@@ -154,8 +154,8 @@ Value number_length(Interpreter&, const Value& input, Arguments& a) {
   const Parameters p("length", a, {});
   const auto n = length_of(input);
   if (!n)
-    throw Fault(fmt::format("'{}' has no length{}", type_name(input),
-                            input.as<Iterator>() ? ". Fix: add the filter 'list' before it" : ""));
+    throw Fault("'{}' has no length{}", type_name(input),
+                input.as<Iterator>() ? ". Fix: add the filter 'list' before it" : "");
   return Value(static_cast<std::int64_t>(*n));
 }
 
@@ -169,7 +169,7 @@ Value number_filesize(Interpreter& in, const Value& input, Arguments& a) {
   const Parameters p("filesizeformat", a, {"binary"});
   require_defined(input);
   const auto given = input.text() ? read_real(input.text()->bytes) : input.as_number();
-  if (!given) throw Fault(fmt::format("filesizeformat takes a number, not '{}'", type_name(input)));
+  if (!given) throw Fault("filesizeformat takes a number, not '{}'", type_name(input));
   const bool binary = p.flag(0, false);
   const double base = binary ? 1024 : 1000;
   if (*given == 1) return make_text(in.meter(), "1 Byte");

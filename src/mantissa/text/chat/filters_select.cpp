@@ -37,7 +37,7 @@ Value lazily(Interpreter& in, const Value& input, std::uint32_t depth, Step step
 }
 
 std::string name_of(const Value& v, std::string_view what) {
-  if (!v.text()) throw Fault(fmt::format("the name of a {} must be a string", what));
+  if (!v.text()) throw Fault("the name of a {} must be a string", what);
   return v.text()->bytes;
 }
 
@@ -47,7 +47,7 @@ Value select_map(Interpreter& in, const Value& input, Arguments& a) {
     const auto attribute = a.take("attribute");
     if (!attribute) throw Fault("map needs the name of a filter, or attribute=");
     const Value preset = a.take("default").value_or(Value());
-    if (!a.named.empty()) throw Fault(fmt::format("map has no parameter '{}'", a.named[0].first));
+    if (!a.named.empty()) throw Fault("map has no parameter '{}'", a.named[0].first);
     return lazily(in, input, depth,
                   [&in, path = AttributePath(*attribute, in.meter()), preset](const Value& item) {
                     return std::optional<Value>(path(in, item, preset));
@@ -66,7 +66,7 @@ Value select_items(Interpreter& in, const Value& input, Arguments& a, std::strin
   const std::uint32_t depth = depth_of(a);
   std::optional<AttributePath> path;
   if (attribute) {
-    if (a.positional.empty()) throw Fault(fmt::format("{} needs the name of an attribute", filter));
+    if (a.positional.empty()) throw Fault("{} needs the name of an attribute", filter);
     path.emplace(a.positional.front(), in.meter());
     a.positional.erase(a.positional.begin());
   }

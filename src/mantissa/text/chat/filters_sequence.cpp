@@ -1,6 +1,4 @@
 // Filters of sequences and mappings.
-#include <fmt/format.h>
-
 #include <algorithm>
 
 #include "mantissa/text/chat/error.h"
@@ -60,8 +58,8 @@ Value sequence_first(Interpreter& in, const Value& input, Arguments& a) {
 // The elements of a value that Python's reversed() takes.
 std::vector<Value> reversible(Interpreter& in, const Value& input) {
   if (input.as<Iterator>() || !is_iterable(input)) {
-    throw Fault(fmt::format("'{}' cannot be reversed{}", type_name(input),
-                            input.as<Iterator>() ? ". Fix: add the filter 'list' before it" : ""));
+    throw Fault("'{}' cannot be reversed{}", type_name(input),
+                input.as<Iterator>() ? ". Fix: add the filter 'list' before it" : "");
   }
   return elements(input, in.meter());
 }
@@ -119,7 +117,7 @@ Value sequence_dictsort(Interpreter& in, const Value& input, Arguments& a) {
   const std::string by = p.given(1) ? p.text(1) : "key";
   if (by != "key" && by != "value") throw Fault("dictsort sorts by 'key' or 'value'");
   require_defined(input);
-  if (!input.dict()) throw Fault(fmt::format("dictsort takes a mapping, not '{}'", type_name(input)));
+  if (!input.dict()) throw Fault("dictsort takes a mapping, not '{}'", type_name(input));
   std::vector<Value> items, keys;
   for (const auto& [key, value] : input.dict()->entries) {
     items.push_back(make_tuple(in.meter(), {key, value}));
@@ -136,7 +134,7 @@ Value sequence_items(Interpreter& in, const Value& input, Arguments& a) {
       [input, &in, i = std::size_t{0}]() mutable -> std::optional<Value> {
         if (input.is_undefined()) return std::nullopt;
         const Dict* dict = input.dict();
-        if (!dict) throw Fault(fmt::format("items takes a mapping, not '{}'", type_name(input)));
+        if (!dict) throw Fault("items takes a mapping, not '{}'", type_name(input));
         if (i >= dict->entries.size()) return std::nullopt;
         const auto& [key, value] = dict->entries[i++];
         return make_tuple(in.meter(), {key, value});

@@ -110,7 +110,7 @@ Value text_format(Interpreter& in, const Value& input, Arguments& a) {
 Value text_indent(Interpreter& in, const Value& input, Arguments& a) {
   const Parameters p("indent", a, {"width", "first", "blank"});
   require_defined(input);
-  if (!input.text()) throw Fault(fmt::format("indent takes a string, not '{}'", type_name(input)));
+  if (!input.text()) throw Fault("indent takes a string, not '{}'", type_name(input));
   std::string indention;
   if (p.given(0) && p.at(0).text()) {
     indention = p.text(0);
@@ -141,7 +141,7 @@ Value text_truncate(Interpreter& in, const Value& input, Arguments& a) {
   const auto size = length_of(input);
   const auto excess = size ? static_cast<std::int64_t>(*size) - length : 0;
   if (size && excess <= leeway) return input;
-  if (!input.text()) throw Fault(fmt::format("truncate takes a string, not '{}'", type_name(input)));
+  if (!input.text()) throw Fault("truncate takes a string, not '{}'", type_name(input));
   const Text& text = *input.text();
   std::string cut =
       text.bytes.substr(0, unicode::offset(text.bytes, static_cast<std::size_t>(length - end_size)));

@@ -1,6 +1,4 @@
 // str.format.
-#include <fmt/format.h>
-
 #include <algorithm>
 
 #include "mantissa/text/chat/access.h"
@@ -44,7 +42,7 @@ FormatSpec parse_braces_spec(std::string_view text) {
     spec.precision = read_number(text, at);
   }
   if (at < text.size()) spec.type = text[at++];
-  if (at < text.size()) throw Fault(fmt::format("the format '{}' is not supported", text));
+  if (at < text.size()) throw Fault("the format '{}' is not supported", text);
   return spec;
 }
 
@@ -55,17 +53,16 @@ std::string convert_braces(const FormatSpec& spec, const Value& v, Meter& meter)
   if (v.boolean() && !spec.type) return format_text(spec, str(v, meter), meter);
   if (const auto n = v.as_integer(); n && !real) {
     if (spec.type && std::string_view("dxXobn").find(spec.type) == std::string_view::npos) {
-      throw Fault(fmt::format("an integer cannot have the format '{}'", spec.type));
+      throw Fault("an integer cannot have the format '{}'", spec.type);
     }
     if (spec.precision >= 0) throw Fault("an integer cannot have a precision");
     return format_integer(spec, *n, meter);
   }
   if (v.as_number()) {
-    if (!real && spec.type) throw Fault(fmt::format("a number cannot have the format '{}'", spec.type));
+    if (!real && spec.type) throw Fault("a number cannot have the format '{}'", spec.type);
     return format_real(spec, *v.as_number(), meter);
   }
-  if (spec.type && spec.type != 's')
-    throw Fault(fmt::format("'{}' cannot have the format '{}'", type_name(v), spec.type));
+  if (spec.type && spec.type != 's') throw Fault("'{}' cannot have the format '{}'", type_name(v), spec.type);
   if (spec.align == '=') throw Fault("'=' aligns numbers only");
   return format_text(spec, str(v, meter), meter);
 }
@@ -86,7 +83,7 @@ Value field_value(Interpreter& in, std::string_view field, Arguments& arguments,
   } else {
     const auto it = std::find_if(arguments.named.begin(), arguments.named.end(),
                                  [&](const auto& a) { return a.first == name; });
-    if (it == arguments.named.end()) throw Fault(fmt::format("the format needs the argument '{}'", name));
+    if (it == arguments.named.end()) throw Fault("the format needs the argument '{}'", name);
     value = it->second;
   }
   while (at < field.size()) {
@@ -133,7 +130,7 @@ std::string format_braces(Interpreter& in, std::string_view format, Arguments& a
       } else if (conversion == "!s") {
         value = make_text(in.meter(), str(value, in.meter()));
       } else if (!conversion.empty()) {
-        throw Fault(fmt::format("the conversion '{}' is not supported", conversion));
+        throw Fault("the conversion '{}' is not supported", conversion);
       }
       out += convert_braces(parse_braces_spec(inside.substr(std::min(colon + 1, inside.size()))), value,
                             in.meter());

@@ -1,6 +1,4 @@
 // The operator % of strings.
-#include <fmt/format.h>
-
 #include <cmath>
 
 #include "mantissa/text/chat/error.h"
@@ -29,7 +27,7 @@ class PercentArguments {
     if (!argument_.dict()) throw Fault("the format needs a mapping");
     named_ = true;
     const Value* found = argument_.dict()->find(name);
-    if (!found) throw Fault(fmt::format("the mapping of the format has no key '{}'", name));
+    if (!found) throw Fault("the mapping of the format has no key '{}'", name);
     return *found;
   }
   std::int64_t next_integer() {
@@ -84,7 +82,7 @@ std::string convert_percent(FormatSpec spec, const Value& v, Meter& meter) {
           std::fabs(*v.real()) < 9e18) {
         n = static_cast<std::int64_t>(*v.real());
       }
-      if (!n) throw Fault(fmt::format("%{} needs a number, not '{}'", spec.type, type_name(v)));
+      if (!n) throw Fault("%{} needs a number, not '{}'", spec.type, type_name(v));
       if (spec.precision >= 0)
         throw Fault("a precision for integers is not supported. Fix: use a width with 0");
       return format_integer(spec, *n, meter);
@@ -97,11 +95,11 @@ std::string convert_percent(FormatSpec spec, const Value& v, Meter& meter) {
     case 'G': {
       require_defined(v);
       const auto d = v.as_number();
-      if (!d) throw Fault(fmt::format("%{} needs a number, not '{}'", spec.type, type_name(v)));
+      if (!d) throw Fault("%{} needs a number, not '{}'", spec.type, type_name(v));
       return format_real(spec, *d, meter);
     }
     default:
-      throw Fault(fmt::format("unsupported format character '{}'", spec.type));
+      throw Fault("unsupported format character '{}'", spec.type);
   }
 }
 

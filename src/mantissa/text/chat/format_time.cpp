@@ -25,7 +25,7 @@ std::string format_time(std::string_view format, const LocalTime& time) {
       char buffer[128];
       out.append(buffer, std::strftime(buffer, sizeof buffer, one.c_str(), &time.calendar));
     } else {
-      throw Fault(fmt::format("the time format '{}' is not supported", one));
+      throw Fault("the time format '{}' is not supported", one);
     }
   }
   return out;

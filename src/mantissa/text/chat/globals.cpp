@@ -1,6 +1,4 @@
 // The functions that every template may call.
-#include <fmt/format.h>
-
 #include "mantissa/text/chat/error.h"
 #include "mantissa/text/chat/interpreter.h"
 #include "mantissa/text/chat/print.h"
@@ -17,7 +15,7 @@ class Function : public Object {
   bool callable() const override { return true; }
   Value call(Interpreter& in, Arguments& arguments) override { return body_(in, arguments); }
   std::optional<Value> attribute(Interpreter&, std::string_view name) override {
-    throw Fault(fmt::format("'{}.{}' is not supported", name_, name));
+    throw Fault("'{}.{}' is not supported", name_, name);
   }
 
  private:
@@ -99,8 +97,7 @@ Value call_range(Interpreter& in, Arguments& arguments) {
 // arguments.
 template <class Set>
 void for_pairs(std::string_view function, Interpreter& in, Arguments& arguments, Set set) {
-  if (arguments.positional.size() > 1)
-    throw Fault(fmt::format("{} takes one mapping and named arguments", function));
+  if (arguments.positional.size() > 1) throw Fault("{} takes one mapping and named arguments", function);
   if (!arguments.positional.empty()) {
     const Value& source = arguments.positional[0];
     if (const Dict* dict = source.dict()) {
@@ -108,7 +105,7 @@ void for_pairs(std::string_view function, Interpreter& in, Arguments& arguments,
     } else {
       for (const Value& pair : elements(source, in.meter())) {
         const std::vector<Value> parts = elements(pair, in.meter());
-        if (parts.size() != 2) throw Fault(fmt::format("{} needs pairs", function));
+        if (parts.size() != 2) throw Fault("{} needs pairs", function);
         set(parts[0], parts[1]);
       }
     }

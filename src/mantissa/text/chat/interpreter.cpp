@@ -336,14 +336,14 @@ Value Interpreter::call_macro(const Statement& s, const std::shared_ptr<Scope>& 
     for (auto& [name, value] : arguments.named) rest.set(make_text(meter_, name), std::move(value), meter_);
     scope_->set(program_.symbol("kwargs"), make_dict(meter_, std::move(rest)));
   } else if (!arguments.named.empty()) {
-    throw Fault(fmt::format("macro '{}' has no parameter '{}'", s.text, arguments.named[0].first));
+    throw Fault("macro '{}' has no parameter '{}'", s.text, arguments.named[0].first);
   }
   if (s.uses_varargs) {
     std::vector<Value> rest(arguments.positional.begin() + static_cast<std::ptrdiff_t>(positional),
                             arguments.positional.end());
     scope_->set(program_.symbol("varargs"), make_tuple(meter_, std::move(rest)));
   } else if (arguments.positional.size() > positional) {
-    throw Fault(fmt::format("macro '{}' takes at most {} arguments", s.text, given.size()));
+    throw Fault("macro '{}' takes at most {} arguments", s.text, given.size());
   }
   for (std::size_t i = 0; i < given.size(); ++i) {
     if (given[i]) scope_->set(s.parameters[i].symbol, *given[i]);

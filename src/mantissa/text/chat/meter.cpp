@@ -1,24 +1,21 @@
 #include "mantissa/text/chat/meter.h"
 
-#include <fmt/format.h>
-
 #include "mantissa/text/chat/error.h"
 
 namespace mantissa::chat {
 
 void Meter::too_many_steps() const {
-  throw Fault(fmt::format("the template takes more than {} steps. Fix: shorten its loops or the conversation",
-                          limits_.steps));
+  throw Fault("the template takes more than {} steps. Fix: shorten its loops or the conversation",
+              limits_.steps);
 }
 
 void Meter::too_much_memory() const {
-  throw Fault(fmt::format("the template needs more than {} MiB. Fix: shorten its text or the conversation",
-                          limits_.bytes >> 20));
+  throw Fault("the template needs more than {} MiB. Fix: shorten its text or the conversation",
+              limits_.bytes >> 20);
 }
 
 void Meter::too_deep() const {
-  throw Fault(fmt::format("more than {} nested evaluations. Fix: remove the endless recursion of a macro",
-                          limits_.depth));
+  throw Fault("more than {} nested evaluations. Fix: remove the endless recursion of a macro", limits_.depth);
 }
 
 }  // namespace mantissa::chat

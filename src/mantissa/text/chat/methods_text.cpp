@@ -1,6 +1,5 @@
 // The methods of strings.
-#include <fmt/format.h>
-
+#include "mantissa/core/base/error_text.h"
 #include "mantissa/text/chat/access.h"
 #include "mantissa/text/chat/arguments.h"
 #include "mantissa/text/chat/error.h"
@@ -31,7 +30,7 @@ struct Call {
 };
 
 void positional_only(const Call& c) {
-  if (!c.arguments.named.empty()) throw Fault(fmt::format("{} takes no named arguments", c.name));
+  if (!c.arguments.named.empty()) throw Fault("{} takes no named arguments", c.name);
 }
 
 template <std::string (*map)(std::string_view)>
@@ -54,7 +53,7 @@ Value split(const Call& c) {
   const std::int64_t most = p.integer(1, -1);
   c.in.meter().allocate(c.self.bytes.size() * 4);
   if (!p.some(0)) return c.list(split_words(c.self.bytes, most, from_right));
-  if (p.text(0).empty()) throw Fault(fmt::format("{}: the separator is empty", c.name));
+  if (p.text(0).empty()) throw Fault("{}: the separator is empty", c.name);
   c.in.meter().allocate(count_text(c.self.bytes, p.text(0)) * sizeof(std::string));
   return c.list(split_text(c.self.bytes, p.text(0), most, from_right));
 }
@@ -98,7 +97,7 @@ Value find(const Call& c) {
                                      : find_text(w.text, sub);
   if (at != std::string_view::npos)
     return Value(static_cast<std::int64_t>(w.start + unicode::length(w.text.substr(0, at))));
-  if (required) throw Fault(fmt::format("{}: substring not found", c.name));
+  if (required) throw Fault("{}: substring not found", c.name);
   return Value(std::int64_t{-1});
 }
 
@@ -118,8 +117,7 @@ Value has_end(const Call& c) {
   const Window w = window(c, p, 1);
   const auto matches = [&](const Value& v) {
     require_defined(v);
-    if (!v.text())
-      throw Fault(fmt::format("{} takes a string or a tuple of strings, not '{}'", c.name, type_name(v)));
+    if (!v.text()) throw Fault("{} takes a string or a tuple of strings, not '{}'", c.name, type_name(v));
     return w.possible && (at_start ? w.text.starts_with(v.text()->bytes) : w.text.ends_with(v.text()->bytes));
   };
   if (const List* list = p.at(0).list(); list && list->tuple) {
@@ -146,8 +144,7 @@ Value join(const Call& c) {
   std::string out;
   bool first = true;
   for (const Value& v : elements(p.at(0), c.in.meter())) {
-    if (!v.text())
-      throw Fault(fmt::format("join needs strings, not '{}'. Fix: use the filter 'join'", type_name(v)));
+    if (!v.text()) throw Fault("join needs strings, not '{}'. Fix: use the filter 'join'", type_name(v));
     c.in.meter().allocate(v.text()->bytes.size() + (first ? 0 : c.self.bytes.size()));
     if (!first) out += c.self.bytes;
     first = false;
@@ -161,7 +158,7 @@ Value partition(const Call& c) {
   positional_only(c);
   const Parameters p(c.name, c.arguments, {"sep"}, 1);
   const std::string& sep = p.text(0);
-  if (sep.empty()) throw Fault(fmt::format("{}: the separator is empty", c.name));
+  if (sep.empty()) throw Fault("{}: the separator is empty", c.name);
   const std::size_t at = from_right ? find_last(c.self.bytes, sep) : find_text(c.self.bytes, sep);
   std::string before = c.self.bytes, after;
   const bool found = at != std::string_view::npos;
@@ -191,7 +188,7 @@ Value pad_text(const Call& c, std::size_t (*left)(std::size_t missing, std::size
   positional_only(c);
   const Parameters p(c.name, c.arguments, {"width", "fillchar"}, 1);
   const std::string fill = p.given(1) ? p.text(1) : " ";
-  if (unicode::length(fill) != 1) throw Fault(fmt::format("{}: the fill must be one character", c.name));
+  if (unicode::length(fill) != 1) throw Fault("{}: the fill must be one character", c.name);
   const auto width = static_cast<std::size_t>(std::max<std::int64_t>(p.integer(0), 0));
   const std::size_t missing = width > c.self.length ? width - c.self.length : 0;
   c.in.meter().allocate(missing * fill.size());
@@ -350,16 +347,16 @@ Value call_text_method(Interpreter& in, const Value& text, std::string_view name
   in.meter().scan(self.bytes.size());
   if (self.markup && (!arguments.positional.empty() || !arguments.named.empty())) {
     throw Fault(
-        fmt::format("'{}' with arguments is not supported for the result of 'safe' or 'escape'. Fix: apply "
-                    "that filter last",
-                    name));
+        "'{}' with arguments is not supported for the result of 'safe' or 'escape'. Fix: apply "
+        "that filter last",
+        name);
   }
   for (const MethodRow& row : kMethods) {
     if (row.name != name) continue;
     const Value result = row.body({in, self, name, arguments});
     return self.markup && result.text() ? make_text(in.meter(), result.text()->bytes, true) : result;
   }
-  throw InternalError(fmt::format("no method '{}'", name));
+  throw InternalError("no method '{}'", name);
 }
 
 }  // namespace mantissa::chat

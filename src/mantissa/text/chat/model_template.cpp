@@ -1,7 +1,7 @@
 // The chat template and the special tokens of a model directory.
 #include <fmt/format.h>
 
-#include "mantissa/core/base/error.h"
+#include "mantissa/core/base/error_text.h"
 #include "mantissa/core/disk/file.h"
 #include "mantissa/core/disk/look.h"
 #include "mantissa/text/chat/templates.h"
@@ -23,8 +23,7 @@ std::optional<std::string> read_small_file(const fs::path& path) {
 nlohmann::ordered_json parse_config(const std::string& text, const fs::path& path) {
   auto config = nlohmann::ordered_json::parse(text, nullptr, false);
   if (!config.is_object())
-    throw FileError(
-        fmt::format("{}: expected a JSON object. Fix: restore the file of the model", path.string()));
+    throw FileError("{}: expected a JSON object. Fix: restore the file of the model", path.string());
   return config;
 }
 
@@ -115,8 +114,8 @@ std::optional<ModelTemplate> choose(NamedTemplates found, const nlohmann::ordere
     candidate.special_tokens = tokens_of(config);
     return std::move(candidate);
   }
-  throw ConfigError(fmt::format("{}: no chat template \"{}\". Fix: choose one of {}", where.string(), which,
-                                fmt::join(names, ", ")));
+  throw ConfigError("{}: no chat template \"{}\". Fix: choose one of {}", where.string(), which,
+                    fmt::join(names, ", "));
 }
 
 }  // namespace

@@ -15,11 +15,11 @@ namespace {
 [[noreturn]] void wrong_types(std::string_view symbol, const Value& a, const Value& b) {
   require_defined(a);
   require_defined(b);
-  throw Fault(fmt::format("'{}' does not take '{}' and '{}'", symbol, type_name(a), type_name(b)));
+  throw Fault("'{}' does not take '{}' and '{}'", symbol, type_name(a), type_name(b));
 }
 
 [[noreturn]] void overflow(std::string_view symbol) {
-  throw Fault(fmt::format("the result of '{}' does not fit 64 bits", symbol));
+  throw Fault("the result of '{}' does not fit 64 bits", symbol);
 }
 
 std::int64_t floor_divide(std::int64_t a, std::int64_t b) {
@@ -182,14 +182,14 @@ Value negate(const Value& v) {
     return Value(result);
   }
   if (const double* d = v.real()) return Value(-*d);
-  throw Fault(fmt::format("'-' does not take '{}'", type_name(v)));
+  throw Fault("'-' does not take '{}'", type_name(v));
 }
 
 Value positive(const Value& v) {
   require_defined(v);
   if (const auto i = v.as_integer()) return Value(*i);
   if (v.real()) return v;
-  throw Fault(fmt::format("'+' does not take '{}'", type_name(v)));
+  throw Fault("'+' does not take '{}'", type_name(v));
 }
 
 bool contains(const Value& container, const Value& item, Meter& meter) {

@@ -137,8 +137,7 @@ class JsonWriter {
                                         : real(*k.real());
       out_ += '"' + plain + '"';
     } else {
-      throw Fault(
-          fmt::format("tojson: a key must be a string, a number, a boolean or none, not {}", type_name(k)));
+      throw Fault("tojson: a key must be a string, a number, a boolean or none, not {}", type_name(k));
     }
   }
 
@@ -200,9 +199,9 @@ class JsonWriter {
     } else if (v.dict()) {
       mapping(*v.dict(), level);
     } else if (v.is_undefined()) {
-      throw Fault(fmt::format("tojson: {}", *v.undefined().message));
+      throw Fault("tojson: {}", *v.undefined().message);
     } else {
-      throw Fault(fmt::format("tojson: {} is not JSON. Fix: add the filter 'list' before it", type_name(v)));
+      throw Fault("tojson: {} is not JSON. Fix: add the filter 'list' before it", type_name(v));
     }
   }
 

@@ -1,7 +1,5 @@
 #include "mantissa/text/chat/string_literal.h"
 
-#include <fmt/format.h>
-
 #include <charconv>
 
 #include "mantissa/text/chat/error.h"
@@ -17,11 +15,10 @@ std::size_t append_hex(std::string& out, std::string_view literal, std::size_t a
   const std::string_view hex = literal.substr(std::min(at, literal.size()), digits);
   const auto [end, error] = std::from_chars(hex.data(), hex.data() + hex.size(), code, 16);
   if (hex.size() < digits || error != std::errc() || end != hex.data() + hex.size()) {
-    throw Fault(fmt::format("an escape sequence needs {} hexadecimal digits", digits));
+    throw Fault("an escape sequence needs {} hexadecimal digits", digits);
   }
   if (code > 0x10FFFF || (code >= 0xD800 && code < 0xE000)) {
-    throw Fault(fmt::format(
-        "U+{:04X} is not a character that UTF-8 can hold. Fix: write the character itself", code));
+    throw Fault("U+{:04X} is not a character that UTF-8 can hold. Fix: write the character itself", code);
   }
   unicode::append(out, code);
   return at + digits;

@@ -1,9 +1,8 @@
 #include "mantissa/text/chat/template.h"
 
-#include <fmt/format.h>
-
 #include <chrono>
 
+#include "mantissa/core/base/error_text.h"
 #include "mantissa/text/chat/interpreter.h"
 #include "mantissa/text/chat/parser.h"
 
@@ -66,8 +65,8 @@ nlohmann::ordered_json chat_context(const nlohmann::ordered_json& messages, bool
   context["messages"] = nlohmann::ordered_json::array();
   for (std::size_t i = 0; i < messages.size(); ++i) {
     if (!messages[i].is_object()) {
-      throw ConfigError(fmt::format("messages[{}]: expected an object with \"role\" and \"content\", got {}",
-                                    i, messages[i].type_name()));
+      throw ConfigError("messages[{}]: expected an object with \"role\" and \"content\", got {}", i,
+                        messages[i].type_name());
     }
     context["messages"].push_back(with_reasoning(messages[i]));
   }

@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include "mantissa/core/base/suggest.h"
+#include "mantissa/core/base/words.h"
 #include "mantissa/text/chat/error.h"
 #include "mantissa/text/chat/filters.h"
 #include "mantissa/text/chat/interpreter.h"
@@ -118,9 +119,7 @@ Test find_test(std::string_view name) {
 }
 
 std::string unknown_test(std::string_view name) {
-  std::vector<std::string> names;
-  for (const TestRow& row : kTests) names.emplace_back(row.name);
-  const auto near = nearest(name, names);
+  const auto near = nearest(name, names_of(kTests, &TestRow::name));
   return fmt::format(
       "unknown test '{}'. Fix: {}", name,
       near ? fmt::format("did you mean '{}'?", *near)

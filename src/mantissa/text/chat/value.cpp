@@ -13,7 +13,7 @@ constexpr std::uint32_t kMaxNesting = 100;
 constexpr std::size_t kIndexedFrom = 9;  // dicts with fewer entries are searched one by one
 
 std::uint32_t deeper(std::uint32_t depth) {
-  if (depth >= kMaxNesting) throw Fault(fmt::format("values are nested more than {} levels", kMaxNesting));
+  if (depth >= kMaxNesting) throw Fault("values are nested more than {} levels", kMaxNesting);
   return depth + 1;
 }
 
@@ -106,12 +106,11 @@ void Dict::set(Value key, Value value, Meter& meter) {
 }
 
 std::string Object::repr(Meter&) const {
-  throw Fault(fmt::format("a {} cannot be printed. Fix: {}", type(),
-                          callable() ? "call it" : "add the filter 'list'"));
+  throw Fault("a {} cannot be printed. Fix: {}", type(), callable() ? "call it" : "add the filter 'list'");
 }
 
 Value Object::call(Interpreter&, Arguments&) {
-  throw Fault(fmt::format("'{}' object is not callable", type()));
+  throw Fault("'{}' object is not callable", type());
 }
 
 std::optional<Value> Object::attribute(Interpreter&, std::string_view) {
@@ -136,7 +135,7 @@ Range::Range(std::int64_t start_, std::int64_t stop_, std::int64_t step_)
         step > 0 ? static_cast<std::uint64_t>(step) : 0 - static_cast<std::uint64_t>(step);
     n = (distance - 1) / stride + 1;
   }
-  if (n > kLongest) throw Fault(fmt::format("range() has {} elements; at most {} are allowed", n, kLongest));
+  if (n > kLongest) throw Fault("range() has {} elements; at most {} are allowed", n, kLongest);
   count = static_cast<std::size_t>(n);
 }
 
@@ -176,8 +175,8 @@ std::optional<Value> Namespace::attribute(Interpreter&, std::string_view name) {
 
 void Namespace::set(std::string name, Value value) {
   if (name.starts_with('_')) {
-    throw Fault(fmt::format(
-        "a namespace cannot have the attribute '{}'. Fix: use a name without a leading underscore", name));
+    throw Fault("a namespace cannot have the attribute '{}'. Fix: use a name without a leading underscore",
+                name);
   }
   depth = std::max(depth, deeper(value.depth()));
   for (auto& [key, old] : attributes) {
@@ -235,8 +234,8 @@ Value from_json(const nlohmann::ordered_json& json, Meter& meter) {
       return Value(json.get<std::int64_t>());
     case Type::number_unsigned:
       if (json.get<std::uint64_t>() > static_cast<std::uint64_t>(INT64_MAX)) {
-        throw Fault(fmt::format("the integer {} does not fit 64 bits with a sign. Fix: write it as a string",
-                                json.dump()));
+        throw Fault("the integer {} does not fit 64 bits with a sign. Fix: write it as a string",
+                    json.dump());
       }
       return Value(json.get<std::int64_t>());
     case Type::number_float:

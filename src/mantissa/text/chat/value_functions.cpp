@@ -1,6 +1,4 @@
 // Truth, equality, order, hashes, lengths and iteration of values.
-#include <fmt/format.h>
-
 #include "mantissa/text/chat/error.h"
 #include "mantissa/text/chat/unicode.h"
 #include "mantissa/text/chat/value.h"
@@ -120,7 +118,7 @@ bool less(const Value& a, const Value& b, Meter& meter) {
     }
     return x->items.size() < y->items.size();
   }
-  throw Fault(fmt::format("'{}' and '{}' cannot be ordered", type_name(a), type_name(b)));
+  throw Fault("'{}' and '{}' cannot be ordered", type_name(a), type_name(b));
 }
 
 std::size_t hash(const Value& v, Meter& meter) {
@@ -136,7 +134,7 @@ std::size_t hash(const Value& v, Meter& meter) {
     for (const Value& item : list->items) h = h * 31 + hash(item, meter);
     return h;
   }
-  if (v.list() || v.dict()) throw Fault(fmt::format("unhashable type: '{}'", type_name(v)));
+  if (v.list() || v.dict()) throw Fault("unhashable type: '{}'", type_name(v));
   if (const auto* range = v.as<Range>()) return range->count;
   return std::hash<const void*>()(v.object());
 }
@@ -180,7 +178,7 @@ std::shared_ptr<Iterator> iterate(const Value& v, Meter& meter) {
   if (auto* iterator = v.as<Iterator>()) {
     return make([v, iterator] { return iterator->next(); }, "generator");
   }
-  throw Fault(fmt::format("'{}' object is not iterable", type_name(v)));
+  throw Fault("'{}' object is not iterable", type_name(v));
 }
 
 std::vector<Value> elements(const Value& v, Meter& meter) {

@@ -7,7 +7,7 @@
 #include <nlohmann/json.hpp>
 #include <utility>
 
-#include "mantissa/core/base/error.h"
+#include "mantissa/core/base/error_text.h"
 #include "mantissa/core/numeric/philox.h"
 #include "mantissa/text/puzzles/kk_words.h"
 
@@ -146,14 +146,13 @@ KkPuzzle draw_puzzle(const KkOptions& options, std::int64_t number) {
 void check(const KkOptions& options) {
   if (options.people_min < 2 || options.people_max > kKkMostPeople ||
       options.people_min > options.people_max) {
-    throw ConfigError(fmt::format("puzzles of {} to {} people are not supported; choose puzzles of 2 to {}",
-                                  options.people_min, options.people_max, kKkMostPeople));
+    throw ConfigError("puzzles of {} to {} people are not supported; choose puzzles of 2 to {}",
+                      options.people_min, options.people_max, kKkMostPeople);
   }
-  if (options.count < 0)
-    throw ConfigError(fmt::format("count {} is negative; give a count from 0", options.count));
+  if (options.count < 0) throw ConfigError("count {} is negative; give a count from 0", options.count);
   if (options.depth < 1 || options.depth > kMostDepth) {
-    throw ConfigError(fmt::format("depth {} of statements is not supported; choose depths of 1 to {}",
-                                  options.depth, kMostDepth));
+    throw ConfigError("depth {} of statements is not supported; choose depths of 1 to {}", options.depth,
+                      kMostDepth);
   }
 }
 
@@ -166,7 +165,7 @@ std::string KkPuzzle::text() const {
 KkStyle parse_kk_style(const std::string& name) {
   if (name == "short") return KkStyle::brief;
   if (name == "logic-rl") return KkStyle::logic_rl;
-  throw ConfigError(fmt::format("unknown puzzle style \"{}\"; choose short or logic-rl", name));
+  throw ConfigError("unknown puzzle style \"{}\"; choose short or logic-rl", name);
 }
 
 std::vector<KkPuzzle> generate(const KkOptions& options) {

@@ -13,7 +13,7 @@
 #include <system_error>
 #include <vector>
 
-#include "mantissa/core/base/error.h"
+#include "mantissa/core/base/error_text.h"
 
 namespace mantissa::reward {
 namespace {
@@ -21,8 +21,7 @@ namespace {
 using namespace std::chrono_literals;
 
 [[noreturn]] void cannot_start(int error) {
-  throw ResourceError(
-      fmt::format("cannot start the reward program: {}", std::generic_category().message(error)));
+  throw ResourceError("cannot start the reward program: {}", std::generic_category().message(error));
 }
 
 struct Pipe {

@@ -44,6 +44,10 @@ std::unique_ptr<Rule> rule_within(const std::string& rule, const RuleOptions& op
 
 }  // namespace
 
+bool runs_program(const std::string& rule) {
+  return rule.starts_with(kProgram);
+}
+
 void check_rule(const std::string& rule) {
   if (rule_within(rule, {}) == nullptr) command_of(rule);
 }

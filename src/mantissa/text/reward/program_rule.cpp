@@ -5,7 +5,7 @@
 #include <algorithm>
 
 #include "mantissa/core/base/counted.h"
-#include "mantissa/core/base/error.h"
+#include "mantissa/core/base/error_text.h"
 #include "mantissa/core/base/words.h"
 #include "mantissa/text/reward/child.h"
 #include "mantissa/text/reward/reply.h"
@@ -147,7 +147,7 @@ class ProgramRule final : public Rule {
 
   void take(std::string_view line) {
     try {
-      if (line.size() > kLongestLine) throw ConfigError(fmt::format("has more than {} bytes", kLongestLine));
+      if (line.size() > kLongestLine) throw ConfigError("has more than {} bytes", kLongestLine);
       scores_.push_back(parse_reply(line));
     } catch (const ConfigError& e) {
       fail(fmt::format("wrote a line for response {} of {} that {}", scores_.size() + 1, asked_, e.what()));
@@ -182,8 +182,7 @@ class ProgramRule final : public Rule {
       errors_.append(errors);
     }
     child_.end(0ms);
-    throw ProgramFailed(
-        fmt::format("the reward program {} {}{}", in_quotes(command_), what, errors_.shown()));
+    throw ProgramFailed("the reward program {} {}{}", in_quotes(command_), what, errors_.shown());
   }
 
   std::string command_;

@@ -1,8 +1,6 @@
 #include "mantissa/text/reward/reference.h"
 
-#include <fmt/format.h>
-
-#include "mantissa/core/base/error.h"
+#include "mantissa/core/base/error_text.h"
 #include "mantissa/text/tokenizer/characters.h"
 
 namespace mantissa::reward {
@@ -42,19 +40,19 @@ std::string reference_answer(const nlohmann::ordered_json& row, const std::strin
     if (found->is_string()) {
       std::string answer(answer_in(found->get_ref<const std::string&>()));
       if (answer.empty()) {
-        throw FileError(fmt::format("{}: \"{}\" has an empty answer, which responses cannot be compared with",
-                                    where, field));
+        throw FileError("{}: \"{}\" has an empty answer, which responses cannot be compared with", where,
+                        field);
       }
       return answer;
     }
     if (found->is_primitive()) return found->dump();
-    throw FileError(fmt::format(
+    throw FileError(
         "{}: \"{}\" is an {}; expected a string, a number, true or false, with which responses are compared",
-        where, field, found->type_name()));
+        where, field, found->type_name());
   }
-  throw FileError(fmt::format(
+  throw FileError(
       "{}: no right answer to compare responses with; expected \"answer\", \"completion\" or \"solution\"",
-      where));
+      where);
 }
 
 }  // namespace mantissa::reward

@@ -6,7 +6,7 @@
 
 #include <new>
 
-#include "mantissa/core/base/error.h"
+#include "mantissa/core/base/error_text.h"
 #include "mantissa/core/base/words.h"
 #include "mantissa/text/reward/reference.h"
 #include "mantissa/text/reward/rules.h"
@@ -33,8 +33,8 @@ Code compile(std::string_view pattern) {
                             PCRE2_UTF | PCRE2_UCP | PCRE2_MATCH_INVALID_UTF, &error, &at, nullptr),
             pcre2_code_free_8);
   if (code != nullptr) return code;
-  throw ConfigError(fmt::format("the pattern is invalid at byte {}: {}; it is {}", at + 1,
-                                pcre2_message(error), in_quotes(pattern)));
+  throw ConfigError("the pattern is invalid at byte {}: {}; it is {}", at + 1, pcre2_message(error),
+                    in_quotes(pattern));
 }
 
 /// Appends `text` as characters of a pattern.
@@ -101,8 +101,7 @@ class Matcher {
     const bool over =
         found == PCRE2_ERROR_MATCHLIMIT || found == PCRE2_ERROR_DEPTHLIMIT || found == PCRE2_ERROR_HEAPLIMIT;
     if (found < 0 && found != PCRE2_ERROR_NOMATCH && !over)
-      throw RunStopped(
-          fmt::format("reward \"regex:…\": the pattern cannot be matched: {}", pcre2_message(found)));
+      throw RunStopped("reward \"regex:…\": the pattern cannot be matched: {}", pcre2_message(found));
     const bool match = found >= 0;
     const double reward = match ? 1 : 0;
     return {reward, {{"match", reward}, {"over_limit", over ? 1.0 : 0.0}}, match};
@@ -138,7 +137,7 @@ class RegexRule final : public Rule {
     try {
       return compile(pattern);
     } catch (const ConfigError& e) {  // such as an answer in the name of a group
-      throw FileError(fmt::format("{}: with the answer of the row, {}", where, e.what()));
+      throw FileError("{}: with the answer of the row, {}", where, e.what());
     }
   }
 

@@ -9,7 +9,7 @@
 #include <string>
 #include <vector>
 
-#include "mantissa/core/base/error.h"
+#include "mantissa/core/base/error_text.h"
 #include "mantissa/core/base/words.h"
 
 namespace mantissa::reward {
@@ -18,7 +18,7 @@ namespace {
 using Json = nlohmann::ordered_json;
 
 [[noreturn]] void refuse(std::string_view line, const std::string& fault) {
-  throw ConfigError(fmt::format("{}: {}", fault, in_quotes(line)));
+  throw ConfigError("{}: {}", fault, in_quotes(line));
 }
 
 /// Returns a number of the reply. `name` is that of the field.

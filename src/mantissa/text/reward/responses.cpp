@@ -26,6 +26,15 @@ std::string_view text_of(const nlohmann::ordered_json& row, const char* field, c
 
 }  // namespace
 
+void check_responses(const std::string& path) {
+  text::read_json_lines(path, [&](const nlohmann::ordered_json& row, std::int64_t line) {
+    const std::string where = fmt::format("{}:{}", path, line);
+    text_of(row, "prompt", where, "");
+    text_of(row, "response", where);
+    return true;
+  });
+}
+
 std::optional<std::vector<Score>> score_file(Rule& rule, const std::string& path,
                                              const std::stop_token& stop) {
   std::vector<Score> scores;

@@ -59,6 +59,9 @@ struct RuleOptions {
 /// valid pattern, or "program:COMMAND" with a command. Starts nothing.
 void check_rule(const std::string& rule);
 
+/// Returns true for "program:COMMAND".
+bool runs_program(const std::string& rule);
+
 /// Returns the rule. Starts the program of "program:COMMAND" through the shell, in the current directory; it
 /// ends with the rule. Throws ConfigError that names the rule, and ResourceError if no process can be
 /// started.

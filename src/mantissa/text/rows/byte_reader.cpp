@@ -1,13 +1,12 @@
 #include "mantissa/text/rows/byte_reader.h"
 
-#include <fmt/format.h>
 #include <zlib.h>
 #include <zstd.h>
 
 #include <algorithm>
 #include <array>
 
-#include "mantissa/core/base/error.h"
+#include "mantissa/core/base/error_text.h"
 #include "mantissa/core/disk/file.h"
 
 namespace mantissa::text {
@@ -69,9 +68,8 @@ class ByteReader::Decompressor {
   void end_part() { within_ = false; }
   [[noreturn]] void damaged(std::string_view why) const {
     throw FileError(
-        fmt::format("\"{}\": damaged {} data before byte {} of the file ({}). Fix: copy or "
-                    "download the file again",
-                    file_.path(), format_, position(), why));
+        "\"{}\": damaged {} data before byte {} of the file ({}). Fix: copy or download the file again",
+        file_.path(), format_, position(), why);
   }
 
  private:
@@ -83,9 +81,8 @@ class ByteReader::Decompressor {
     if (end_ > 0) return;
     if (within_ || file_.bytes() == 0) {
       throw FileError(
-          fmt::format("\"{}\": the {} data end early, at byte {} of the file. Fix: copy or "
-                      "download the file again",
-                      file_.path(), format_, file_.bytes()));
+          "\"{}\": the {} data end early, at byte {} of the file. Fix: copy or download the file again",
+          file_.path(), format_, file_.bytes());
     }
     ended_ = true;
   }
@@ -178,11 +175,10 @@ ByteReader::ByteReader(const std::string& path) : file_(std::make_unique<RawFile
   if (std::string_view(begin.data(), count) != "PAR1") return;
   const std::string out = std::filesystem::path(path).replace_extension(".jsonl").string();
   throw FileError(
-      fmt::format("\"{0}\" is a Parquet file, which this version does not read. Fix: write JSON lines, for "
-                  "example by python3 -c 'import pandas; pandas.read_parquet(\"{0}\", "
-                  "columns=[\"text\"]).to_json(\"{1}\", orient=\"records\", lines=True)' (needs pip install "
-                  "pandas pyarrow), and use {1}",
-                  path, out));
+      "\"{0}\" is a Parquet file, which this version does not read. Fix: write JSON lines, for example by "
+      "python3 -c 'import pandas; pandas.read_parquet(\"{0}\", columns=[\"text\"]).to_json(\"{1}\", "
+      "orient=\"records\", lines=True)' (needs pip install pandas pyarrow), and use {1}",
+      path, out);
 }
 
 ByteReader::~ByteReader() = default;

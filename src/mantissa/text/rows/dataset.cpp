@@ -7,7 +7,7 @@
 #include <numeric>
 
 #include "mantissa/core/base/counted.h"
-#include "mantissa/core/base/error.h"
+#include "mantissa/core/base/error_text.h"
 
 namespace mantissa::text {
 namespace {
@@ -15,8 +15,8 @@ namespace {
 // Number of held-out sequences: `share` of them rounded down, at least one unless `share` is 0.
 void check_weight(const StepData& data, const std::string& name, const std::string& what) {
   if (!data.weighted() || data.total_weight() > 0) return;
-  throw ConfigError(fmt::format(
-      "{}: no token of {} has a label and a weight above 0; there is nothing to predict", name, what));
+  throw ConfigError("{}: no token of {} has a label and a weight above 0; there is nothing to predict", name,
+                    what);
 }
 
 }  // namespace
@@ -51,13 +51,12 @@ Dataset::Dataset(RowSource source, std::int64_t vocabulary, const Options& optio
 
 void Dataset::check_options() const {
   if (options_.sequence_length < 1) {
-    throw ConfigError(
-        fmt::format("data.sequence_length is {}; it must be at least 1", options_.sequence_length));
+    throw ConfigError("data.sequence_length is {}; it must be at least 1", options_.sequence_length);
   }
   if (!(options_.validation >= 0 && options_.validation < 1)) {
-    throw ConfigError(fmt::format(
+    throw ConfigError(
         "data.validation is {}; as a share it must be at least 0 and below 1 (0 holds nothing out)",
-        options_.validation));
+        options_.validation);
   }
 }
 
@@ -70,9 +69,9 @@ void Dataset::split() {
     source.train = rows - source.held_out;
     if (source.train < 1) {
       const bool validation = source.held_out > 0;
-      throw ConfigError(fmt::format(
+      throw ConfigError(
           "{}: {}", source.name,
-          source.rows->shortage(validation ? 2 : 1, validation ? "training with validation" : "training")));
+          source.rows->shortage(validation ? 2 : 1, validation ? "training with validation" : "training"));
     }
     origin += rows;
     train_ += source.train;
@@ -110,10 +109,10 @@ void Dataset::train_below(std::int64_t end) {
   const std::int64_t train = std::min(source.train, end / options_.sequence_length);
   if (train == source.train) return;
   if (train < 1) {
-    throw ConfigError(fmt::format(
+    throw ConfigError(
         "{}: only {} tokens remain before the held-out part, fewer than one sequence of {}. Fix: more "
         "data, or files as data.validation",
-        name_, end, options_.sequence_length));
+        name_, end, options_.sequence_length);
   }
   train_ = source.train = train;
   arrange();
@@ -177,8 +176,8 @@ void Dataset::append(const RowPlace& place, StepData& data) const {
 StepData Dataset::from_source(std::int64_t step, std::int64_t global_batch_size) const {
   const std::vector<Row> rows = source_(step);
   if (static_cast<std::int64_t>(rows.size()) != global_batch_size) {
-    throw ConfigError(fmt::format("{}: gave {} for step {}, but batch.global_batch_size is {}", name_,
-                                  counted(rows.size(), "row"), step, global_batch_size));
+    throw ConfigError("{}: gave {} for step {}, but batch.global_batch_size is {}", name_,
+                      counted(rows.size(), "row"), step, global_batch_size);
   }
   StepData data = empty_step(global_batch_size, options_.sequence_length);
   data.sequence = static_cast<std::uint64_t>((step - 1) * global_batch_size);
@@ -193,9 +192,8 @@ StepData Dataset::from_source(std::int64_t step, std::int64_t global_batch_size)
 
 StepData Dataset::step(std::int64_t step, std::int64_t global_batch_size) const {
   if (step < 1 || global_batch_size < 1) {
-    throw ConfigError(
-        fmt::format("step {} and global_batch_size {} are out of range; both must be at least 1", step,
-                    global_batch_size));
+    throw ConfigError("step {} and global_batch_size {} are out of range; both must be at least 1", step,
+                      global_batch_size);
   }
   if (const Dataset& stage = at_step(step); &stage != this) return stage.step(step, global_batch_size);
   step -= options_.first_step;
@@ -227,15 +225,15 @@ StepData Dataset::from_packs(std::int64_t step, std::int64_t global_batch_size) 
 
 StepData Dataset::training(std::int64_t first, std::int64_t count) const {
   if (first < 0 || count < 0 || count > train_ || first > train_ - count)
-    throw ConfigError(fmt::format("{}: rows {} to {} are out of range; {} rows are for training", name_,
-                                  first, first + count, train_));
+    throw ConfigError("{}: rows {} to {} are out of range; {} rows are for training", name_, first,
+                      first + count, train_);
   return rows_of(first, count, &Source::train, [](const Source&) { return std::int64_t{0}; });
 }
 
 StepData Dataset::validation(std::int64_t first, std::int64_t count) const {
   if (first < 0 || count < 0 || count > held_out_ || first > held_out_ - count) {
-    throw ConfigError(fmt::format("{}: validation rows {} to {} are out of range; {} rows are held out",
-                                  name_, first, first + count, held_out_));
+    throw ConfigError("{}: validation rows {} to {} are out of range; {} rows are held out", name_, first,
+                      first + count, held_out_);
   }
   StepData data = empty_step(count, options_.sequence_length);
   if (!held_out_rows_) {

@@ -4,7 +4,7 @@
 
 #include <algorithm>
 
-#include "mantissa/core/base/error.h"
+#include "mantissa/core/base/error_text.h"
 #include "mantissa/core/base/words.h"
 
 namespace mantissa::text {
@@ -66,10 +66,10 @@ std::int64_t line_of_unknown(std::string_view text, const tokenizer::Tokenizer& 
                          const tokenizer::Tokenizer& tokenizer, std::int64_t vocabulary,
                          const std::string& where) {
   throw ConfigError(
-      fmt::format("{}: {} has the id {} in {}, but the model's vocab_size is {}; the text there is {}. Fix: "
-                  "remove this token from the text, or use a model with at least {} entries",
-                  where, token_name(tokenizer, ids[at]), ids[at], tokenizer.name(), vocabulary,
-                  passage(ids, tokenizer, at), tokenizer.vocabulary()));
+      "{}: {} has the id {} in {}, but the model's vocab_size is {}; the text there is {}. Fix: "
+      "remove this token from the text, or use a model with at least {} entries",
+      where, token_name(tokenizer, ids[at]), ids[at], tokenizer.name(), vocabulary,
+      passage(ids, tokenizer, at), tokenizer.vocabulary());
 }
 
 }  // namespace
@@ -95,10 +95,9 @@ std::int32_t known_separator(const tokenizer::Tokenizer& tokenizer, std::int64_t
   const std::int32_t id = tokenizer.separator();
   if (id < vocabulary) return id;
   throw ConfigError(
-      fmt::format("{} separates documents; it has the id {} in {}, but the model's vocab_size is "
-                  "{}. Fix: write the ids to a file and read them with data.format = \"tokens\", or use a "
-                  "model with at least {} entries",
-                  token_name(tokenizer, id), id, tokenizer.name(), vocabulary, id + 1));
+      "{} separates documents; it has the id {} in {}, but the model's vocab_size is {}. Fix: write the ids "
+      "to a file and read them with data.format = \"tokens\", or use a model with at least {} entries",
+      token_name(tokenizer, id), id, tokenizer.name(), vocabulary, id + 1);
 }
 
 }  // namespace mantissa::text

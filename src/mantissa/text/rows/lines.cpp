@@ -1,8 +1,6 @@
 #include "mantissa/text/rows/lines.h"
 
-#include <fmt/format.h>
-
-#include "mantissa/core/base/error.h"
+#include "mantissa/core/base/error_text.h"
 
 namespace mantissa::text {
 
@@ -19,9 +17,9 @@ bool Lines::next(std::string& line) {
     line.append(chunk_, at_, end == std::string::npos ? end : end - at_);
     at_ = end == std::string::npos ? chunk_.size() : end + 1;
     if (line.size() > kLongest) {
-      throw FileError(fmt::format(
+      throw FileError(
           "{}:{}: the line has more than {} MiB; every line must be one JSON object with one document",
-          input_.path(), number_, kLongest >> 20));
+          input_.path(), number_, kLongest >> 20);
     }
     if (end != std::string::npos) return true;
   }

@@ -1,11 +1,9 @@
 #include "mantissa/text/rows/mixture.h"
 
-#include <fmt/format.h>
-
 #include <cmath>
 #include <utility>
 
-#include "mantissa/core/base/error.h"
+#include "mantissa/core/base/error_text.h"
 #include "mantissa/text/rows/permutation.h"
 
 namespace mantissa::text {
@@ -14,7 +12,7 @@ Mixture::Mixture(std::vector<double> weights, std::uint64_t seed) : shares_(std:
   double rest = 0;
   for (std::size_t s = shares_.size(); s-- > 0;) {
     if (!std::isfinite(shares_[s]) || shares_[s] <= 0)
-      throw ConfigError(fmt::format("data.weights: {} is not a weight; it must be above 0", shares_[s]));
+      throw ConfigError("data.weights: {} is not a weight; it must be above 0", shares_[s]);
     rest += shares_[s];
     shares_[s] /= rest;  // 1 for the last one
   }

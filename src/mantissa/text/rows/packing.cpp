@@ -1,10 +1,8 @@
 #include "mantissa/text/rows/packing.h"
 
-#include <fmt/format.h>
-
 #include <algorithm>
 
-#include "mantissa/core/base/error.h"
+#include "mantissa/core/base/error_text.h"
 
 namespace mantissa::text {
 
@@ -16,8 +14,7 @@ std::vector<std::vector<std::int64_t>> pack(std::span<const std::int64_t> length
   for (std::size_t i = 0; i < lengths.size(); ++i) {
     const std::int64_t length = lengths[i];
     if (length < 2 || length > capacity) {
-      throw ConfigError(
-          fmt::format("document {} has {} ids; a row has room for 2 to {}", i, length, capacity));
+      throw ConfigError("document {} has {} ids; a row has room for 2 to {}", i, length, capacity);
     }
     auto place = std::find_if(room.begin() + static_cast<std::ptrdiff_t>(first_open), room.end(),
                               [&](std::int64_t left) { return left >= length; });

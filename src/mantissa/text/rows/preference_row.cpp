@@ -6,7 +6,7 @@
 #include <algorithm>
 #include <array>
 
-#include "mantissa/core/base/error.h"
+#include "mantissa/core/base/error_text.h"
 
 namespace mantissa::text {
 namespace {
@@ -20,9 +20,9 @@ FoundField answer_of(const Json& row, const char* name, const std::string& where
   const FoundField found = first_of(row, std::array{name});
   if (!found) {
     throw FileError(
-        fmt::format("{}: no \"{}\"; a row of pairs has \"chosen\" and \"rejected\", and usually \"prompt\". "
-                    "Its fields: {}",
-                    where, name, fmt::join(field_names(row), ", ")));
+        "{}: no \"{}\"; a row of pairs has \"chosen\" and \"rejected\", and usually \"prompt\". "
+        "Its fields: {}",
+        where, name, fmt::join(field_names(row), ", "));
   }
   if (!found.value->is_string() && !found.value->is_array()) wrong_field(where, name, *found.value, kForms);
   return found;
@@ -86,10 +86,10 @@ PreferenceRow read_preference(const Json& row, const std::string& where) {
   PreferenceRow out;
   out.margin = margin_of(row, where);
   if (chosen.value->is_string() != rejected.value->is_string()) {
-    throw FileError(fmt::format(
+    throw FileError(
         "{}: \"chosen\" is {}, but \"rejected\" is {}; expected two strings, or two arrays of messages",
         where, chosen.value->is_string() ? "a string" : "an array",
-        rejected.value->is_string() ? "a string" : "an array"));
+        rejected.value->is_string() ? "a string" : "an array");
   }
   if (prompt) {
     if (!prompt.value->is_string() && !prompt.value->is_array())

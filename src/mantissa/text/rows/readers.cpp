@@ -7,7 +7,7 @@
 #include <nlohmann/json.hpp>
 #include <optional>
 
-#include "mantissa/core/base/error.h"
+#include "mantissa/core/base/error_text.h"
 #include "mantissa/text/rows/byte_reader.h"
 #include "mantissa/text/rows/known_ids.h"
 #include "mantissa/text/tokenizer/characters.h"
@@ -29,8 +29,8 @@ bool is_blank(const std::string& line) {
 void require_utf8(const std::string& line, const std::string& path, std::int64_t number, const char* what) {
   const std::size_t invalid = find_invalid_utf8(line);
   if (invalid == std::string_view::npos) return;
-  throw FileError(fmt::format("{}:{}: byte {} of the line is not UTF-8; {} must be UTF-8", path, number,
-                              invalid + 1, what));
+  throw FileError("{}:{}: byte {} of the line is not UTF-8; {} must be UTF-8", path, number, invalid + 1,
+                  what);
 }
 
 /// Returns the largest number of arrays and objects of a JSON text that lie within one another.
@@ -68,17 +68,16 @@ Value json_of(const std::string& line, const std::string& path, std::int64_t num
   // Values are copied and written by functions that call themselves for each level.
   constexpr std::size_t kDeepest = 256;
   if (nesting(line) > kDeepest) {
-    throw FileError(
-        fmt::format("{}:{}: arrays and objects nest deeper than {} levels; write the row without them", path,
-                    number, kDeepest));
+    throw FileError("{}:{}: arrays and objects nest deeper than {} levels; write the row without them", path,
+                    number, kDeepest);
   }
   try {
     return Value::parse(line);
   } catch (const nlohmann::json::parse_error& error) {
     throw not_json(error.byte);
   } catch (const nlohmann::json::exception&) {
-    throw FileError(fmt::format(
-        "{}:{}: a number of the line is out of range; write it as a string or remove it", path, number));
+    throw FileError("{}:{}: a number of the line is out of range; write it as a string or remove it", path,
+                    number);
   }
 }
 
@@ -99,9 +98,9 @@ std::string document_of(const std::string& line, const std::string& path, std::i
     const auto field = row.is_object() ? row.find(name) : row.end();
     if (field != row.end() && field->is_string()) return field->get<std::string>();
   }
-  throw FileError(fmt::format(
-      "{}:{}: no string field \"{}\"; every line must be an object like {{\"{}\": \"…\"}}{}", path, number,
-      fields.front(), fields.front(), fields.size() == 1 ? conversation_hint(row) : ""));
+  throw FileError("{}:{}: no string field \"{}\"; every line must be an object like {{\"{}\": \"…\"}}{}",
+                  path, number, fields.front(), fields.front(),
+                  fields.size() == 1 ? conversation_hint(row) : "");
 }
 
 }  // namespace
@@ -158,8 +157,8 @@ void read_json_lines(const std::string& path, const JsonLine& take) {
     if (is_blank(line)) continue;
     auto row = json_of<nlohmann::ordered_json>(line, path, lines.number(), lines.ended());
     if (!row.is_object()) {
-      throw FileError(fmt::format("{}:{}: is a JSON {}; every line must be one JSON object", path,
-                                  lines.number(), row.type_name()));
+      throw FileError("{}:{}: is a JSON {}; every line must be one JSON object", path, lines.number(),
+                      row.type_name());
     }
     if (!take(std::move(row), lines.number())) return;
   }
@@ -169,9 +168,9 @@ void append_token_file(const std::string& path, std::int64_t vocabulary, Corpus&
   const std::string_view plain = without_compression(path);
   if (plain.size() != path.size()) {
     throw FileError(
-        fmt::format("\"{}\": token files are read by position, which compressed ones do not "
-                    "allow. Fix: decompress it to \"{}\"",
-                    path, plain));
+        "\"{}\": token files are read by position, which compressed ones do not "
+        "allow. Fix: decompress it to \"{}\"",
+        path, plain);
   }
   const TokenFile file(path, vocabulary, type);
   // The ids of a larger file are checked when they are used.

@@ -1,13 +1,11 @@
 #include "mantissa/text/rows/row.h"
 
-#include <fmt/format.h>
-
 #include <algorithm>
 #include <cmath>
 #include <utility>
 
 #include "mantissa/core/base/counted.h"
-#include "mantissa/core/base/error.h"
+#include "mantissa/core/base/error_text.h"
 
 namespace mantissa::text {
 namespace {
@@ -16,29 +14,28 @@ void check_ids(const std::vector<std::int32_t>& ids, std::int64_t vocabulary, bo
                const std::string& where) {
   for (std::size_t t = 0; t < ids.size(); ++t) {
     if ((ids[t] >= 0 && ids[t] < vocabulary) || (labels && ids[t] == kIgnoredLabel)) continue;
-    throw ConfigError(fmt::format("{}: {}[{}] is {}, but the model's vocab_size is {}{}", where,
-                                  labels ? "labels" : "ids", t, ids[t], vocabulary,
-                                  labels ? "; write -100 for a token that is not predicted" : ""));
+    throw ConfigError("{}: {}[{}] is {}, but the model's vocab_size is {}{}", where,
+                      labels ? "labels" : "ids", t, ids[t], vocabulary,
+                      labels ? "; write -100 for a token that is not predicted" : "");
   }
 }
 
 void check_size(std::size_t size, std::size_t ids, const char* what, const std::string& where) {
   if (size == 0 || size == ids) return;
-  throw ConfigError(fmt::format("{}: has {} and {} {}; give one for each id, or none", where,
-                                counted(ids, "id"), size, what));
+  throw ConfigError("{}: has {} and {} {}; give one for each id, or none", where, counted(ids, "id"), size,
+                    what);
 }
 
 void check_documents(const Row& row, const std::string& where) {
   std::int64_t left = std::ssize(row.ids);
   for (const std::int64_t length : row.documents) {
     if (length < 2 || length > left)
-      throw ConfigError(
-          fmt::format("{}: has a document of {} where {} are left; documents have at least 2 ids", where,
-                      counted(length, "id"), left));
+      throw ConfigError("{}: has a document of {} where {} are left; documents have at least 2 ids", where,
+                        counted(length, "id"), left);
     left -= length;
   }
   if (!row.documents.empty() && left != 0)
-    throw ConfigError(fmt::format("{}: {} belong to no document", where, counted(left, "id")));
+    throw ConfigError("{}: {} belong to no document", where, counted(left, "id"));
 }
 
 /// Returns for each id whether a document begins there, or nothing for a row of one part.
@@ -155,9 +152,8 @@ void check_row(const Row& row, std::int64_t sequence_length, std::int64_t vocabu
                const std::string& where) {
   const auto count = static_cast<std::int64_t>(row.ids.size());
   if (count < 2 || count > sequence_length + 1) {
-    throw ConfigError(
-        fmt::format("{}: has {}; a row has at least 2, and at most data.sequence_length + 1 = {}", where,
-                    counted(count, "id"), sequence_length + 1));
+    throw ConfigError("{}: has {}; a row has at least 2, and at most data.sequence_length + 1 = {}", where,
+                      counted(count, "id"), sequence_length + 1);
   }
   check_size(row.labels.size(), row.ids.size(), "labels", where);
   check_size(row.weights.size(), row.ids.size(), "weights", where);
@@ -166,8 +162,7 @@ void check_row(const Row& row, std::int64_t sequence_length, std::int64_t vocabu
   check_ids(row.labels, vocabulary, true, where);
   for (std::size_t t = 0; t < row.weights.size(); ++t) {
     if (std::isfinite(row.weights[t]) && row.weights[t] >= 0) continue;
-    throw ConfigError(
-        fmt::format("{}: weights[{}] is {}; a weight is finite and at least 0", where, t, row.weights[t]));
+    throw ConfigError("{}: weights[{}] is {}; a weight is finite and at least 0", where, t, row.weights[t]);
   }
 }
 

@@ -5,7 +5,7 @@
 #include <string_view>
 #include <utility>
 
-#include "mantissa/core/base/error.h"
+#include "mantissa/core/base/error_text.h"
 
 namespace mantissa::text {
 
@@ -13,11 +13,11 @@ using Json = nlohmann::ordered_json;
 
 void wrong_field(const std::string& where, const std::string& field, const Json& value,
                  const char* expected) {
-  throw FileError(fmt::format("{}: \"{}\" is {}{}; expected {}", where, field,
-                              value.is_null()                         ? ""
-                              : value.is_array() || value.is_object() ? "an "
-                                                                      : "a ",
-                              value.type_name(), expected));
+  throw FileError("{}: \"{}\" is {}{}; expected {}", where, field,
+                  value.is_null()                         ? ""
+                  : value.is_array() || value.is_object() ? "an "
+                                                          : "a ",
+                  value.type_name(), expected);
 }
 
 Json as_message(const char* role, const std::string& content) {
@@ -41,13 +41,13 @@ Json read_message(const Json& value, const std::string& field, const std::string
     out = {{"role", role}, {"content", value["value"]}};
   }
   if (!out.contains("role"))
-    throw FileError(fmt::format("{}: {} has no \"role\"; expected user, assistant or system", where, field));
+    throw FileError("{}: {} has no \"role\"; expected user, assistant or system", where, field);
   if (!out["role"].is_string()) wrong_field(where, field + ".role", out["role"], "a string");
   const bool calls = out.contains("tool_calls") && !out["tool_calls"].is_null();
   const auto content = out.find("content");
   if (content == out.end()) {
     if (calls) return out;
-    throw FileError(fmt::format("{}: {} has no \"content\"; expected a string", where, field));
+    throw FileError("{}: {} has no \"content\"; expected a string", where, field);
   }
   const bool parts = content->is_array();  // such as {"type": "text", "text": …}, which some templates take
   if (!content->is_string() && !parts && !(calls && content->is_null()))
@@ -59,7 +59,7 @@ Json read_message(const Json& value, const std::string& field, const std::string
 
 Json read_messages(const Json& list, const std::string& field, const std::string& where) {
   if (!list.is_array()) wrong_field(where, field, list, "an array of messages");
-  if (list.empty()) throw FileError(fmt::format("{}: \"{}\" is empty; expected messages", where, field));
+  if (list.empty()) throw FileError("{}: \"{}\" is empty; expected messages", where, field);
   Json messages = Json::array();
   for (std::size_t i = 0; i < list.size(); ++i)
     messages.push_back(read_message(list[i], fmt::format("{}[{}]", field, i), where));

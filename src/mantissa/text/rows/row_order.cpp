@@ -1,11 +1,9 @@
 #include "mantissa/text/rows/row_order.h"
 
-#include <fmt/format.h>
-
 #include <cassert>
 #include <utility>
 
-#include "mantissa/core/base/error.h"
+#include "mantissa/core/base/error_text.h"
 #include "mantissa/text/rows/permutation.h"
 
 namespace mantissa::text {
@@ -28,7 +26,7 @@ RowPlace RowOrder::at(std::int64_t steps, std::int64_t batch, std::int64_t i) co
   if (mixture_) {
     constexpr std::int64_t kMost = std::int64_t{1} << 52;  // a whole number of a double
     if (steps > (kMost - i) / batch)
-      throw ConfigError(fmt::format("step {} is beyond the order of mixed sources", steps + 1));
+      throw ConfigError("step {} is beyond the order of mixed sources", steps + 1);
     const MixedRow row = mixture_->at(steps * batch + i);
     return place(row.source, row.number / rows_[row.source], row.number % rows_[row.source]);
   }

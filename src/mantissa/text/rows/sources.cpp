@@ -1,6 +1,5 @@
 #include "mantissa/text/rows/sources.h"
 
-#include <fmt/format.h>
 #include <glob.h>
 
 #include <algorithm>
@@ -10,7 +9,7 @@
 #include <new>
 #include <stdexcept>
 
-#include "mantissa/core/base/error.h"
+#include "mantissa/core/base/error_text.h"
 #include "mantissa/core/disk/look.h"
 #include "mantissa/text/rows/byte_reader.h"
 #include "mantissa/text/rows/readers.h"
@@ -23,14 +22,13 @@ namespace fs = std::filesystem;
 void require_regular_file(const std::string& path) {
   const disk::Kind kind = disk::kind_of(path);
   if (kind == disk::Kind::absent) {
-    throw FileError(fmt::format("data: file not found: \"{}\"", path));
+    throw FileError("data: file not found: \"{}\"", path);
   }
   if (kind == disk::Kind::directory) {
-    throw FileError(
-        fmt::format("data: \"{0}\" is a directory; name its files, for example \"{0}/*.txt\"", path));
+    throw FileError("data: \"{0}\" is a directory; name its files, for example \"{0}/*.txt\"", path);
   }
   if (kind == disk::Kind::other) {
-    throw FileError(fmt::format("data: \"{}\" is not a regular file; its size must be known", path));
+    throw FileError("data: \"{}\" is not a regular file; its size must be known", path);
   }
 }
 
@@ -41,12 +39,10 @@ std::vector<std::string> match(const std::string& pattern) {
   if (result == 0) paths.assign(found.gl_pathv, found.gl_pathv + found.gl_pathc);
   ::globfree(&found);
   if (result == GLOB_ABORTED || result == GLOB_NOSPACE) {
-    throw FileError(
-        fmt::format("data: a directory of \"{}\" cannot be read; check its permissions", pattern));
+    throw FileError("data: a directory of \"{}\" cannot be read; check its permissions", pattern);
   }
   if (paths.empty()) {
-    throw FileError(
-        fmt::format("data: no file matches \"{}\"; relative patterns start at the config's folder", pattern));
+    throw FileError("data: no file matches \"{}\"; relative patterns start at the config's folder", pattern);
   }
   std::sort(paths.begin(), paths.end());
   return paths;
@@ -76,13 +72,13 @@ std::string format_by_name(const std::string& path) {
   if (end == ".parquet") ByteReader refuses(path);
   for (const char* compression : {".bz2", ".xz", ".lz4", ".zip", ".7z"}) {
     if (end != compression) continue;
-    throw ConfigError(fmt::format(
-        "\"{}\": of compressed files this version reads .gz and .zst; decompress it first", path));
+    throw ConfigError("\"{}\": of compressed files this version reads .gz and .zst; decompress it first",
+                      path);
   }
-  throw ConfigError(fmt::format(
+  throw ConfigError(
       "data.format: \"auto\" does not know the extension of \"{}\" (known: .txt .text .md .jsonl "
       ".ndjson, also with .gz or .zst, and .bin .tokens); set data.format to text, jsonl or tokens",
-      path));
+      path);
 }
 
 void append_file(const std::string& path, const FileFormat& format, const tokenizer::Tokenizer& tokenizer,
@@ -99,7 +95,7 @@ IdType id_type_named(const std::string& name, const std::string& where) {
   if (name == "auto") return IdType::automatic;
   if (name == "uint16") return IdType::uint16;
   if (name == "uint32") return IdType::uint32;
-  throw ConfigError(fmt::format("{} {}: one of auto, uint16, uint32", where, name));
+  throw ConfigError("{} {}: one of auto, uint16, uint32", where, name);
 }
 
 std::vector<std::string> expand_files(const std::vector<std::string>& patterns) {
@@ -142,35 +138,34 @@ std::string format_of(const std::string& path, const std::string& format) {
   if (of == "text" || of == "jsonl" || of == "tokens") return of;
   if (of == "binidx") {
     throw ConfigError(
-        fmt::format("\"{}\": this version does not read binidx (Megatron's .bin with .idx); write the ids as "
-                    "a plain token file and set data.format = \"tokens\"",
-                    path));
+        "\"{}\": this version does not read binidx (Megatron's .bin with .idx); write the ids as "
+        "a plain token file and set data.format = \"tokens\"",
+        path);
   }
-  throw ConfigError(
-      fmt::format("data.format: \"{}\" is not a format (formats: auto, text, jsonl, tokens)", format));
+  throw ConfigError("data.format: \"{}\" is not a format (formats: auto, text, jsonl, tokens)", format);
 }
 
 Corpus read_corpus(const std::vector<std::string>& patterns, const FileFormat& format,
                    const tokenizer::Tokenizer& tokenizer, std::int64_t vocabulary) {
   if (vocabulary < 1 || vocabulary > std::numeric_limits<std::int32_t>::max()) {
-    throw ConfigError(fmt::format("a vocabulary of {} entries cannot be read; ids are 32-bit", vocabulary));
+    throw ConfigError("a vocabulary of {} entries cannot be read; ids are 32-bit", vocabulary);
   }
   Corpus corpus;
   for (const std::string& path : expand_files(patterns)) {
     try {
       append_file(path, format, tokenizer, vocabulary, corpus);
     } catch (const std::bad_alloc&) {
-      throw ResourceError(fmt::format(
+      throw ResourceError(
           "data: not enough memory for the tokens of \"{}\", four bytes each. Fix: write token files with "
           "mantissa data shard, which are not held in memory, or use a machine with more memory",
-          path));
+          path);
     } catch (const std::length_error&) {  // more than a vector can hold
-      throw FileError(fmt::format("data: \"{}\" is too large to read; use smaller files", path));
+      throw FileError("data: \"{}\" is too large to read; use smaller files", path);
     }
   }
   if (corpus.tokens() == 0) {
-    throw FileError(fmt::format("data: \"{}\"{} contains no tokens", patterns.front(),
-                                patterns.size() > 1 ? " and the files after it" : ""));
+    throw FileError("data: \"{}\"{} contains no tokens", patterns.front(),
+                    patterns.size() > 1 ? " and the files after it" : "");
   }
   return corpus;
 }

@@ -7,7 +7,7 @@
 #include <utility>
 #include <vector>
 
-#include "mantissa/core/base/error.h"
+#include "mantissa/core/base/error_text.h"
 #include "mantissa/core/disk/file.h"
 #include "mantissa/text/rows/id_dtype.h"
 #include "mantissa/text/rows/shard_header.h"
@@ -42,12 +42,12 @@ void refuse_strangers(const std::string& path, std::span<const std::byte> begin,
                       std::size_t bits) {
   const auto stranger = stranger_among_ids(begin, vocabulary);
   if (!stranger) return;
-  throw DtypeError(fmt::format(
+  throw DtypeError(
       "\"{0}\": {1}, but a token file holds little-endian uint{2} for a vocabulary of {3}, without a header; "
       "write it with ids.astype(numpy.uint{2}).tofile(path) in NumPy, or use the text itself as data",
       path,
       *stranger == ".npy" ? "is a NumPy array with its header" : fmt::format("holds ids as {}", *stranger),
-      bits, vocabulary));
+      bits, vocabulary);
 }
 
 }  // namespace
@@ -81,15 +81,14 @@ void TokenFile::read_header(std::span<const std::byte> begin) {
   if (!narrow && !wide) return;
   const std::int32_t expected = narrow ? ShardHeader::kNarrowVersion : ShardHeader::kWideVersion;
   if (version != expected) {
-    throw FileError(
-        fmt::format("\"{}\": begins like a shard of llm.c, but its version is {}; supported is {}", path(),
-                    version, expected));
+    throw FileError("\"{}\": begins like a shard of llm.c, but its version is {}; supported is {}", path(),
+                    version, expected);
   }
   if (begin.size() < ShardHeader::kBytes) {
     throw FileError(
-        fmt::format("\"{}\": the header of a shard of llm.c has {} bytes, but the file ends at "
-                    "byte {}. Fix: copy or write the file again",
-                    path(), ShardHeader::kBytes, begin.size()));
+        "\"{}\": the header of a shard of llm.c has {} bytes, but the file ends at "
+        "byte {}. Fix: copy or write the file again",
+        path(), ShardHeader::kBytes, begin.size());
   }
   offset_ = ShardHeader::kBytes;
   width_ = narrow ? 2 : 4;
@@ -98,9 +97,9 @@ void TokenFile::read_header(std::span<const std::byte> begin) {
       offset_ + width_ * static_cast<std::uint64_t>(std::max<std::int64_t>(count_, 0));
   if (count_ < 0 || bytes != file_->bytes) {
     throw FileError(
-        fmt::format("\"{}\": its header states {} ids of uint{}, which makes {} bytes, but the "
-                    "file has {}. Fix: copy or write the file again",
-                    path(), count_, 8 * width_, bytes, file_->bytes));
+        "\"{}\": its header states {} ids of uint{}, which makes {} bytes, but the "
+        "file has {}. Fix: copy or write the file again",
+        path(), count_, 8 * width_, bytes, file_->bytes);
   }
   const std::int32_t separator = header_word(begin, ShardHeader::kSeparator);
   if (separator > 0 && separator <= vocabulary_) separator_ = separator - 1;
@@ -126,10 +125,10 @@ void TokenFile::read(std::int64_t first, std::span<std::int32_t> out) const {
       const std::uint32_t id = little_endian(&buffer[i * width_], width_);
       if (id >= static_cast<std::uint64_t>(vocabulary_)) {
         throw FileError(
-            fmt::format("\"{}\": id {} at position {} is not below the vocabulary size {} "
-                        "(read as little-endian uint{}); check that the file was written for this "
-                        "vocabulary and with this id width, which data.id_type sets for raw ids",
-                        path(), id, at + i, vocabulary_, 8 * width_));
+            "\"{}\": id {} at position {} is not below the vocabulary size {} "
+            "(read as little-endian uint{}); check that the file was written for this "
+            "vocabulary and with this id width, which data.id_type sets for raw ids",
+            path(), id, at + i, vocabulary_, 8 * width_);
       }
       out[done + i] = static_cast<std::int32_t>(id);
     }

@@ -21,7 +21,7 @@ namespace mantissa::tokenizer {
 struct AddedToken {
   std::int32_t id = 0;
   std::string content;
-  std::string pattern;  // the content, normalised if the token is
+  std::string pattern;  // the content, normalized if the token is
   bool single_word = false, strip_left = false, strip_right = false, normalized = false, special = false;
 };
 
@@ -62,7 +62,7 @@ class AddedTokens {
   /// patterns, special ones precede others, and then the order of the file counts.
   AddedTokens(const std::optional<JsonView>& json, const Model& model, const Normalizer* normalizer);
 
-  /// Those that are found in the text as it is, and those that are found in the normalised text.
+  /// Those that are found in the text as it is, and those that are found in the normalized text.
   const TokenFinder& raw() const { return *raw_; }
   const TokenFinder& normalized() const { return *normalized_; }
   const std::map<std::int32_t, AddedToken>& by_id() const { return tokens_; }

@@ -1,9 +1,7 @@
-#include <fmt/format.h>
-
 #include <nlohmann/json.hpp>
 #include <string_view>
 
-#include "mantissa/core/base/error.h"
+#include "mantissa/core/base/error_text.h"
 #include "mantissa/text/tokenizer/byte_level.h"
 #include "mantissa/text/tokenizer/kinds.h"
 
@@ -23,9 +21,9 @@ class ByteTokenizer final : public Tokenizer {
     for (std::size_t i = 0; i < ids.size(); ++i) {
       if (ids[i] < 0 || ids[i] >= kEntries) {
         throw ConfigError(
-            fmt::format("token id {} at position {} is not in the byte vocabulary (0 to {}); check that the "
-                        "ids come from the byte tokenizer",
-                        ids[i], i, kEntries - 1));
+            "token id {} at position {} is not in the byte vocabulary (0 to {}); check that the "
+            "ids come from the byte tokenizer",
+            ids[i], i, kEntries - 1);
       }
       text[i] = static_cast<char>(ids[i]);
     }

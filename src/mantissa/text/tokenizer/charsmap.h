@@ -1,4 +1,4 @@
-// The precompiled normalisation tables of SentencePiece, as stored in tokenizer.json.
+// The precompiled normalization tables of SentencePiece, as stored in tokenizer.json.
 #pragma once
 
 #include <cstdint>

@@ -1,10 +1,8 @@
 // A tokenizer of a Hugging Face tokenizer.json: added tokens, normalizer, pre-tokenizer, model, template and
 // decoder.
-#include <fmt/format.h>
-
 #include <mutex>
 
-#include "mantissa/core/base/error.h"
+#include "mantissa/core/base/error_text.h"
 #include "mantissa/core/disk/look.h"
 #include "mantissa/text/tokenizer/added_tokens.h"
 #include "mantissa/text/tokenizer/decoders.h"
@@ -193,9 +191,9 @@ class HfTokenizer::Text final : public TextDecoder {
     const std::string* token = tokenizer_.spelling(id);
     if (!token) {
       throw ConfigError(
-          fmt::format("token id {} at position {} is not in the vocabulary of {} (ids 0 to {}). Fix: check "
-                      "that the ids come from this tokenizer.",
-                      id, count_, tokenizer_.name_, tokenizer_.vocabulary_ - 1));
+          "token id {} at position {} is not in the vocabulary of {} (ids 0 to {}). Fix: check "
+          "that the ids come from this tokenizer.",
+          id, count_, tokenizer_.name_, tokenizer_.vocabulary_ - 1);
     }
     if (decoding_)
       decoding_->push({*token}, [&](const TokenPart& part) { text += part.text; });
@@ -230,10 +228,10 @@ std::int32_t HfTokenizer::separator() const {
   for (const char* name : {"<|endoftext|>", "</s>", "<|end_of_text|>", "<|im_end|>", "<eos>", "[SEP]"}) {
     if (const std::optional<std::int32_t> id = id_of(name)) return *id;
   }
-  throw ConfigError(fmt::format(
+  throw ConfigError(
       "{} has no token that ends a document. Fix: name it as \"eos_token\" in a tokenizer_config.json beside "
       "the file.",
-      name_));
+      name_);
 }
 
 std::optional<std::int32_t> HfTokenizer::id_of(std::string_view token) const {

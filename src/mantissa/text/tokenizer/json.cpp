@@ -4,7 +4,7 @@
 
 #include <limits>
 
-#include "mantissa/core/base/error.h"
+#include "mantissa/core/base/error_text.h"
 #include "mantissa/text/tokenizer/utf8.h"
 
 namespace mantissa::tokenizer {
@@ -101,10 +101,9 @@ class Builder {
   }
   bool parse_error(std::size_t at, const std::string&, const nlohmann::detail::exception&) {
     if (at > bytes_)
-      throw FileError(
-          fmt::format("{}: is truncated: its JSON does not end with the file's {} bytes. Fix: {}.", file_,
-                      bytes_, kNewCopy));
-    throw FileError(fmt::format("{}: not valid JSON at byte {}. Fix: {}.", file_, at, kNewCopy));
+      throw FileError("{}: is truncated: its JSON does not end with the file's {} bytes. Fix: {}.", file_,
+                      bytes_, kNewCopy);
+    throw FileError("{}: not valid JSON at byte {}. Fix: {}.", file_, at, kNewCopy);
   }
 
  private:
@@ -126,7 +125,7 @@ class Builder {
   }
   bool open(Json&& value) {
     if (stack_.size() == kDeepest)
-      throw FileError(fmt::format("{}: nests deeper than {} levels. Fix: {}.", file_, kDeepest, kNewCopy));
+      throw FileError("{}: nests deeper than {} levels. Fix: {}.", file_, kDeepest, kNewCopy);
     stack_.push_back(place(std::move(value)));
     return true;
   }
@@ -154,7 +153,7 @@ JsonDocument parse_document(std::string_view text, const std::string& file) {
 }
 
 void JsonView::fail(std::string_view message, std::string_view fix) const {
-  throw FileError(fmt::format("{}: {}: {}. Fix: {}.", file_, path_, message, fix.empty() ? kNewCopy : fix));
+  throw FileError("{}: {}: {}. Fix: {}.", file_, path_, message, fix.empty() ? kNewCopy : fix);
 }
 
 void JsonView::expected(std::string_view what) const {

@@ -51,7 +51,7 @@ std::unique_ptr<Tokenizer> parse_hf_tokenizer(const std::string& text, const std
                                               const std::string& settings, const std::string& settings_name);
 
 /// Reads a SentencePiece model. Ids are those of the library sentencepiece. Special tokens in the text are
-/// not recognised. encode_with_template adds what "add_bos_token" and "add_eos_token" of the
+/// not recognized. encode_with_template adds what "add_bos_token" and "add_eos_token" of the
 /// tokenizer_config.json beside the file say. Throws FileError if the file cannot be read, and ConfigError
 /// with the library's message if it is not a model.
 std::unique_ptr<Tokenizer> read_sentencepiece_tokenizer(const std::filesystem::path& file);

@@ -63,7 +63,7 @@ struct StripAccents final : Normalizer {
   }
 };
 
-// The rules of the normaliser "nmt" of SentencePiece: most controls are dropped, other white space becomes a
+// The rules of the normalizer "nmt" of SentencePiece: most controls are dropped, other white space becomes a
 // space.
 struct Nmt final : Normalizer {
   void apply(OwnedPiece& piece, MatchMemory&) const override {

@@ -14,7 +14,7 @@
 namespace mantissa::tokenizer {
 namespace {
 
-constexpr int kDeepest = 100;
+constexpr int kDeepestGroup = 100;
 constexpr int kMostRepeats = 65535;  // PCRE2's limit
 
 std::string bracketed(const ClassItems& items) {
@@ -40,7 +40,7 @@ class Rewriter : OnigReader {
   };
 
   std::string alternatives(int depth) {
-    if (depth > kDeepest) fail("groups nest too deep");
+    if (depth > kDeepestGroup) fail("groups nest too deep");
     std::string out;
     while (more() && peek() != ')') {
       if (take("|")) {
@@ -277,7 +277,7 @@ class Rewriter : OnigReader {
 
   // A class with nested classes and intersections, as an expression that matches one code point.
   std::string character_class(int depth) {
-    if (depth > kDeepest) fail("classes nest too deep");
+    if (depth > kDeepestGroup) fail("classes nest too deep");
     ++at_;
     const bool negated = take("^");
     std::vector<std::string> operands;

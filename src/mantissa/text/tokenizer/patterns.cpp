@@ -8,7 +8,7 @@
 #include <new>
 #include <stdexcept>
 
-#include "mantissa/core/base/error.h"
+#include "mantissa/core/base/error_text.h"
 #include "mantissa/text/tokenizer/onig_classes.h"
 #include "mantissa/text/tokenizer/onig_syntax.h"
 #include "mantissa/text/tokenizer/utf8.h"
@@ -94,10 +94,10 @@ bool Pattern::find(std::string_view text, std::size_t from, MatchMemory& memory,
                                   PCRE2_NO_UTF_CHECK, state.data, state.context);
   if (found == PCRE2_ERROR_NOMATCH) return false;
   if (found < 0) {
-    throw ConfigError(fmt::format(
+    throw ConfigError(
         "the tokenizer's pattern {} cannot be matched at byte {} of a text of {} bytes: {}. Fix: split "
         "the text, or simplify the pattern.",
-        code_->shown, from, text.size(), pcre2_message(found)));
+        code_->shown, from, text.size(), pcre2_message(found));
   }
   const PCRE2_SIZE* offsets = pcre2_get_ovector_pointer_8(state.data);
   start = offsets[0];

@@ -8,7 +8,7 @@
 
 namespace mantissa::tokenizer {
 
-/// A part of the normalised text.
+/// A part of the normalized text.
 struct Piece {
   std::string_view text;
   /// The leading bytes that come from the first code point of the input: 0 for a part that does not begin the

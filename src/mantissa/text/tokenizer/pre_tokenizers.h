@@ -1,4 +1,4 @@
-// Pre-tokenizers: how a normalised text is split into words for the model.
+// Pre-tokenizers: how a normalized text is split into words for the model.
 #pragma once
 
 #include <memory>

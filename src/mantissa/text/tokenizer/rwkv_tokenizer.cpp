@@ -5,7 +5,7 @@
 #include <array>
 #include <charconv>
 
-#include "mantissa/core/base/error.h"
+#include "mantissa/core/base/error_text.h"
 #include "mantissa/text/tokenizer/kinds.h"
 #include "mantissa/text/tokenizer/python_literal.h"
 #include "mantissa/text/tokenizer/read_file.h"
@@ -20,12 +20,9 @@ constexpr std::int32_t kEnd = 0;  // ends a text; the vocabulary has no bytes fo
 
 class RwkvTokenizer final : public Tokenizer {
  public:
-  RwkvTokenizer(Entries entries, std::string name) : name_(std::move(name)), trie_(entries) {
-    tokens_.resize(1);
-    for (auto& [bytes, id] : entries) {
-      if (tokens_.size() <= static_cast<std::size_t>(id)) tokens_.resize(static_cast<std::size_t>(id) + 1);
-      tokens_[static_cast<std::size_t>(id)] = std::move(bytes);
-    }
+  RwkvTokenizer(Entries entries, std::string name)
+      : name_(std::move(name)), trie_(entries), tokens_(std::move(entries)) {
+    std::ranges::sort(tokens_, {}, &Entries::value_type::second);
   }
 
   std::vector<std::int32_t> encode(std::string_view text) const override {
@@ -45,17 +42,17 @@ class RwkvTokenizer final : public Tokenizer {
       if (ids[i] == kEnd) continue;
       const std::optional<std::string> token = token_of(ids[i]);
       if (!token) {
-        throw ConfigError(fmt::format(
+        throw ConfigError(
             "token id {} at position {} is not in the vocabulary of {} (ids 0 to {}). Fix: check that the "
             "ids come from this tokenizer.",
-            ids[i], i, name_, vocabulary() - 1));
+            ids[i], i, name_, vocabulary() - 1);
       }
       text += *token;
     }
     return text;
   }
 
-  std::int64_t vocabulary() const override { return static_cast<std::int64_t>(tokens_.size()); }
+  std::int64_t vocabulary() const override { return std::int64_t{tokens_.back().second} + 1; }
   bool known(std::int32_t id) const override { return id == kEnd || token_of(id).has_value(); }
   std::string name() const override { return name_; }
   std::int32_t separator() const override { return kEnd; }
@@ -67,15 +64,14 @@ class RwkvTokenizer final : public Tokenizer {
     return match.id >= 0 && match.length == token.size() ? std::optional(match.id) : std::nullopt;
   }
   std::optional<std::string> token_of(std::int32_t id) const override {
-    if (id < 0 || static_cast<std::size_t>(id) >= tokens_.size()) return std::nullopt;
-    const std::string& token = tokens_[static_cast<std::size_t>(id)];
-    return token.empty() ? std::nullopt : std::optional(token);
+    const auto found = std::ranges::lower_bound(tokens_, id, {}, &Entries::value_type::second);
+    return found != tokens_.end() && found->second == id ? std::optional(found->first) : std::nullopt;
   }
 
  private:
   std::string name_;
   Trie trie_;
-  std::vector<std::string> tokens_;  // by id; empty: none
+  Entries tokens_;  // by id; not indexed by it, since a file decides how large ids are
 };
 
 template <class Number>
@@ -102,8 +98,7 @@ std::string read_line(std::string_view line, Entries& entries) {
 }
 
 [[noreturn]] void refuse_vocabulary(const std::string& file, const std::string& what) {
-  throw FileError(
-      fmt::format("{}: {}. Fix: give an RWKV vocabulary such as rwkv_vocab_v20230424.txt.", file, what));
+  throw FileError("{}: {}. Fix: give an RWKV vocabulary such as rwkv_vocab_v20230424.txt.", file, what);
 }
 
 /// Throws if an id or a token occurs twice, or if a byte is not a token.

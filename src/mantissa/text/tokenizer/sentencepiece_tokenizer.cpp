@@ -1,12 +1,11 @@
 // The tokenizer of a SentencePiece model, by the library sentencepiece.
-#include <fmt/format.h>
 #include <sentencepiece_processor.h>
 
 #include <exception>
 #include <new>
 #include <optional>
 
-#include "mantissa/core/base/error.h"
+#include "mantissa/core/base/error_text.h"
 #include "mantissa/core/disk/look.h"
 #include "mantissa/text/tokenizer/json.h"
 #include "mantissa/text/tokenizer/kinds.h"
@@ -17,9 +16,8 @@ namespace {
 
 [[noreturn]] void refuse(const std::string& name, const char* what, const std::string& why) {
   throw ConfigError(
-      fmt::format("{}: {}: {}. Fix: give a SentencePiece model, such as a model directory's "
-                  "tokenizer.model.",
-                  name, what, why));
+      "{}: {}: {}. Fix: give a SentencePiece model, such as a model directory's tokenizer.model.", name, what,
+      why);
 }
 
 /// Calls the library, whose parts throw exceptions of their own for some damaged models. Returns why the call
@@ -47,12 +45,12 @@ class SentencePieceTokenizer final : public Tokenizer {
     const std::string bytes = read_tokenizer_file(file);
     // The library's reason names a line of its source, so it is left out.
     if (fault_of([&] { return processor_.LoadFromSerializedProto(bytes); })) {
-      throw FileError(fmt::format(
+      throw FileError(
           "{}: is not a SentencePiece model, or is truncated. Fix: get the file again from its source, or "
           "give another, such as a model directory's tokenizer.model.",
-          name_));
+          name_);
     }
-    if (vocabulary() < 1) throw ConfigError(fmt::format("{}: has no pieces. Fix: give another file.", name_));
+    if (vocabulary() < 1) throw ConfigError("{}: has no pieces. Fix: give another file.", name_);
     const std::filesystem::path settings = file.parent_path() / "tokenizer_config.json";
     if (!disk::exists(settings)) return;
     const nlohmann::json json = parse_json(read_tokenizer_file(settings), settings.string());
@@ -117,10 +115,10 @@ class SentencePieceTokenizer final : public Tokenizer {
   std::string name() const override { return name_; }
   std::int32_t separator() const override {
     if (eos()) return *eos();
-    throw ConfigError(fmt::format(
+    throw ConfigError(
         "{} has no token that ends a document. Fix: give a model with an end-of-sentence symbol, or write "
         "the ids to a file and set data.format = \"tokens\".",
-        name_));
+        name_);
   }
   std::optional<std::int32_t> id_of(std::string_view token) const override {
     const int id = processor_.PieceToId({token.data(), token.size()});
@@ -181,10 +179,10 @@ class SentencePieceTokenizer final : public Tokenizer {
   }
   void check_id(std::int32_t id, std::size_t position) const {
     if (known(id)) return;
-    throw ConfigError(fmt::format(
+    throw ConfigError(
         "token id {} at position {} is not in the vocabulary of {} (ids 0 to {}). Fix: check that the ids "
         "come from this tokenizer.",
-        id, position, name_, vocabulary() - 1));
+        id, position, name_, vocabulary() - 1);
   }
 
   std::string name_;

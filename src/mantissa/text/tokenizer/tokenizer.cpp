@@ -10,7 +10,7 @@
 #include <thread>
 #include <utility>
 
-#include "mantissa/core/base/error.h"
+#include "mantissa/core/base/error_text.h"
 #include "mantissa/core/disk/look.h"
 #include "mantissa/text/tokenizer/kinds.h"
 #include "mantissa/text/tokenizer/utf8.h"
@@ -135,11 +135,11 @@ std::unique_ptr<Tokenizer> make_tokenizer(const std::string& spec) {
   }
   std::string known;
   for (const Kind& kind : kKinds) known += fmt::format(", {}", kind.files);
-  throw ConfigError(fmt::format(
+  throw ConfigError(
       "data.tokenizer: \"{}\" is not a tokenizer of this version (tokenizers: \"byte\", 256 entries, "
       "one per byte{}, or a directory with such a file); for another vocabulary write the ids to a file and "
       "read them with data.format = \"tokens\"",
-      spec, known));
+      spec, known);
 }
 
 }  // namespace mantissa::tokenizer

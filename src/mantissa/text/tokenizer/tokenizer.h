@@ -28,7 +28,7 @@ class Tokenizer {
  public:
   virtual ~Tokenizer() = default;
   /// Returns the ids of `text`, which may contain any bytes, without the ids that a template adds. Special
-  /// tokens in the text are recognised if the tokenizer's file says so.
+  /// tokens in the text are recognized if the tokenizer's file says so.
   virtual std::vector<std::int32_t> encode(std::string_view text) const = 0;
   /// Returns the ids of `text` with the ids that the file's post-processor adds, such as a begin-of-text
   /// token.

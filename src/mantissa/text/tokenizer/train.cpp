@@ -1,7 +1,5 @@
 #include "mantissa/text/tokenizer/train.h"
 
-#include <fmt/format.h>
-
 #include <algorithm>
 #include <array>
 #include <nlohmann/json.hpp>
@@ -9,7 +7,7 @@
 #include <queue>
 #include <unordered_map>
 
-#include "mantissa/core/base/error.h"
+#include "mantissa/core/base/error_text.h"
 #include "mantissa/text/tokenizer/byte_level.h"
 
 namespace mantissa::tokenizer {
@@ -48,10 +46,10 @@ class BpeTraining {
     for (const std::string& token : special) tokens_.push_back(token);
     const std::array<Id, 256> of_byte = add_bytes();
     if (tokens_.size() > vocabulary_) {
-      throw ConfigError(fmt::format(
+      throw ConfigError(
           "--vocab-size {}: is less than the {} entries for all bytes and special tokens. Fix: give at least "
           "{}",
-          vocabulary, tokens_.size(), tokens_.size()));
+          vocabulary, tokens_.size(), tokens_.size());
     }
     for (const auto& [text, count] : words) {
       Word word{{}, count};

@@ -4,7 +4,7 @@
 #include <algorithm>
 #include <limits>
 
-#include "mantissa/core/base/error.h"
+#include "mantissa/core/base/error_text.h"
 #include "mantissa/text/tokenizer/model.h"
 #include "mantissa/text/tokenizer/utf8.h"
 
@@ -110,9 +110,9 @@ void Unigram::best_path(std::string_view word, std::vector<ModelMemory::PathNode
       const bool needed = node.from < 0 || score > node.score;
       if (needed && !unknown_) {
         throw ConfigError(
-            fmt::format("the tokenizer cannot encode \"{}\": it has no token for it and no unknown token. "
-                        "Fix: set model.unk_id.",
-                        word.substr(at, character)));
+            "the tokenizer cannot encode \"{}\": it has no token for it and no unknown token. "
+            "Fix: set model.unk_id.",
+            word.substr(at, character));
       }
       if (needed) offer(at, at + character, *unknown_, score);
     }

@@ -1,7 +1,5 @@
 // WordLevel and WordPiece: words, and the longest parts of words, that are in the vocabulary.
-#include <fmt/format.h>
-
-#include "mantissa/core/base/error.h"
+#include "mantissa/core/base/error_text.h"
 #include "mantissa/text/tokenizer/model.h"
 #include "mantissa/text/tokenizer/utf8.h"
 
@@ -24,9 +22,9 @@ class WordModel : public Model {
     const std::optional<std::int32_t> id = id_of(unknown_);
     if (!id) {
       throw ConfigError(
-          fmt::format("the text has a word that is not in the tokenizer's vocabulary, and neither is its "
-                      "unknown token \"{}\". Fix: add this token to the file.",
-                      unknown_));
+          "the text has a word that is not in the tokenizer's vocabulary, and neither is its "
+          "unknown token \"{}\". Fix: add this token to the file.",
+          unknown_);
     }
     return *id;
   }

@@ -34,6 +34,7 @@ Explained begin(const model::ModelConfig& model, const precision::Policy& policy
   Explained e;
   e.preset = policy.preset();
   e.name = policy.short_line();
+  e.title = policy.title();
   e.line = policy.line();
   e.loss_scale = program.policy.loss_scale().str();
   e.model_type = model.model_type;

@@ -110,7 +110,7 @@ struct Generation {
 
 /// Exactly one of `training` and `generation` has a value.
 struct Explained {
-  std::string preset, name, line, loss_scale;  // of the policy; name: Policy::short_line()
+  std::string preset, name, title, line, loss_scale;  // of the policy; name: Policy::short_line()
   std::string model_type;
   double parameters = 0;
   std::vector<plan::PlanRow> rows;

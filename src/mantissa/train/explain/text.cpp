@@ -211,7 +211,7 @@ std::string training_head(const Explained& e) {
         bytes_text(a->trained_bytes), parameters_text(e.parameters), bytes_text(a->frozen_bytes),
         a->base.empty() ? "" : ", linear layers in " + a->base);
   }
-  text += fmt::format("policy  {}\n        {}\n", e.name, e.line);
+  text += fmt::format("policy  {}\n        {}\n", e.title, e.line);
   if (const std::vector<std::int64_t> changes = c.policy.changes(); !changes.empty()) {
     text += fmt::format("steps   rules start or end at step {}; this is the plan of step 0\n",
                         fmt::join(changes, ", "));
@@ -277,7 +277,7 @@ std::string generation_text(const Explained& e) {
   std::string text = fmt::format(
       "{} {} · generation, {} positions\npolicy  {}\n        {}\n{}\n{}\nmemory  weights {} + "
       "cache {} + work {} + tables {} + process {} = {}\n",
-      e.model_type, parameters_text(e.parameters), g.positions, e.name, e.line, machine_lines(e),
+      e.model_type, parameters_text(e.parameters), g.positions, e.title, e.line, machine_lines(e),
       plan::plan_table(e.rows, graph::Phase::forward), bytes_text(g.weights), bytes_text(g.cache),
       bytes_text(g.work), bytes_text(g.tables), bytes_text(g.process), bytes_text(e.peak_bytes));
   text += e.fits ? fmt::format("time    about {} per token here\n", human_seconds(e.seconds))

@@ -17,6 +17,7 @@
 #include "mantissa/engine/runtime/session.h"
 #include "mantissa/generate/rollout/generate.h"
 #include "mantissa/setup/config/run_config.h"
+#include "mantissa/setup/weights/model_files.h"
 
 namespace mantissa::rl {
 

@@ -8,7 +8,7 @@
 #include <optional>
 #include <utility>
 
-#include "mantissa/core/base/error.h"
+#include "mantissa/core/base/error_text.h"
 #include "mantissa/core/base/words.h"
 #include "mantissa/setup/config/post_training.h"
 #include "mantissa/setup/objective/advantages.h"
@@ -34,9 +34,9 @@ void check_masters(const plan::Program& sampling, const plan::Program& training)
     const auto same = std::ranges::find(training.slots, slot.name, &plan::Slot::name);
     if (same == training.slots.end() || same->master == slot.master) continue;
     throw ConfigError(
-        fmt::format("rl.rollout_precision: {} is {} there and {} in training, and both use the weights in "
-                    "place. Fix: remove the rules for params",
-                    slot.name, name(slot.master), name(same->master)));
+        "rl.rollout_precision: {} is {} there and {} in training, and both use the weights in "
+        "place. Fix: remove the rules for params",
+        slot.name, name(slot.master), name(same->master));
   }
 }
 
@@ -245,7 +245,7 @@ class RlTask final : public train::Task {
     try {
       return score_responses(*prompts_, prompts, samples, made, sampler_.ends(), rule(), stop);
     } catch (const ProgramFailed& e) {
-      throw ProgramFailed(fmt::format("{}: {}", when, e.message()));
+      throw ProgramFailed("{}: {}", when, e.message());
     }
   }
 
@@ -370,10 +370,10 @@ class RlTask final : public train::Task {
 void check_allowed(const config::RunConfig& config) {
   if (config.allow_programs || config.train.objective != "rl" || !config.rl.reward.starts_with("program:"))
     return;
-  throw ConfigError(fmt::format(
+  throw ConfigError(
       "rl.reward = {}: expected a permission to run this command, which the config names. Fix: read the "
       "command, and then add --allow-programs",
-      in_quotes(config.rl.reward)));
+      in_quotes(config.rl.reward));
 }
 
 Prepared prepare(config::RunConfig config, const model::ModelConfig& model) {

@@ -14,6 +14,7 @@
 #include "mantissa/core/disk/unfinished.h"
 #include "mantissa/files/io/model_path.h"
 #include "mantissa/files/io/state.h"
+#include "mantissa/report/tensorboard.h"
 #include "mantissa/text/tokenizer/kinds.h"
 
 namespace mantissa::run {
@@ -59,6 +60,12 @@ std::set<std::string> names_in(const fs::path& directory, const std::set<std::st
   return names;
 }
 
+/// Returns the kind of result that a directory of a run is.
+std::string_view kind_of_part(std::string_view part) {
+  if (part == tokenizer::kRunFolder) return disk::kTokenizer;
+  return part == io::kAdapterFolder ? disk::kAdapter : disk::kModel;
+}
+
 /// Returns true if `part` of `out` has no list.
 bool lacks_list(const fs::path& out, const char* part) {
   return disk::is_directory(out / part) && !disk::has_name(out / part / disk::kOwnedList);
@@ -96,6 +103,7 @@ RunNames names_of(const config::RunConfig& config,
 
 void check_claim(const fs::path& out, const RunNames& names, std::int64_t step) {
   const std::set<std::string> owned = owned_by_runs(out, names);
+  disk::check_kind(out, disk::kRun, names.files);
   for (const std::string& name : names.files) {
     disk::check_unfinished(out / name);
     if (!disk::has_name(out / name) || owned.contains(name)) continue;
@@ -109,7 +117,7 @@ void check_claim(const fs::path& out, const RunNames& names, std::int64_t step) 
     if (is_of_earlier_version(out) && lacks_list(out, part)) {
       names_in(out / part, names.texts);
     } else {
-      disk::check_replaceable(out / part);
+      disk::check_replaceable(out / part, kind_of_part(part));
     }
   }
   io::check_states_after(out, step);
@@ -120,15 +128,18 @@ void adopt_earlier(const fs::path& out, const RunNames& names) {
   for (const char* part : kDirectories) {
     if (lacks_list(out, part))
       disk::write_file_atomic(out / part / disk::kOwnedList,
-                              disk::owned_list(names_in(out / part, names.texts)));
+                              disk::owned_list(names_in(out / part, names.texts), kind_of_part(part)));
   }
-  disk::write_file_atomic(out / disk::kOwnedList, disk::owned_list(owned_by_runs(out, names)));
+  disk::write_file_atomic(out / disk::kOwnedList, disk::owned_list(owned_by_runs(out, names), disk::kRun));
 }
 
 void claim(const fs::path& out, const RunNames& names) {
-  std::set<std::string> owned = disk::owned_names(out);
-  owned.insert(names.files.begin(), names.files.end());
-  if (disk::owned_names(out) != owned)
+  disk::OwnedKinds owned = disk::owned_kinds(out);
+  std::erase_if(owned, [&](const auto& name) {  // every resumption adds one
+    return report::is_event_file(name.first) && !disk::has_name(out / name.first);
+  });
+  disk::add_owned(owned, names.files, disk::kRun);
+  if (disk::owned_kinds(out) != owned)
     disk::write_file_atomic(out / disk::kOwnedList, disk::owned_list(owned));
   disk::remove_abandoned(out);
   io::remove_abandoned_states(out);
@@ -138,8 +149,9 @@ void begin_anew(const fs::path& out) {
   const std::set<std::string> owned = disk::owned_names(out);
   if (std::ranges::any_of(kResults, [&](const char* part) { return disk::has_name(out / part); }))
     disk::write_file_atomic(out / io::kEarlierMark, "The model or adapter here is that of an earlier run.\n");
-  for (const char* name : kLogs) {
-    if (owned.contains(name)) disk::remove_file(out / name);
+  for (const std::string& name : owned) {
+    const bool is_log = std::ranges::find(kLogs, name) != kLogs.end() || report::is_event_file(name);
+    if (is_log) disk::remove_file(out / name);
   }
 }
 

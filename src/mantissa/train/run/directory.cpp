@@ -45,7 +45,7 @@ void convert_part(const Saved& from, const train::Trainer::NamedMemory& m, const
         "{}: is {} in {} and {:g} at element {}, but policy \"{}\" keeps {} here, with the largest value "
         "{:g}; resume with the policy that wrote the state, or keep this in bf16 or f32",
         m.name, io::safetensors_name(info.dtype), from.folder.string(), wide[i], first + i,
-        from.trainer.config().policy.preset(), name(m.type), traits(m.type).max_finite));
+        from.trainer.config().policy.short_line(), name(m.type), traits(m.type).max_finite));
   }
 }
 
@@ -128,7 +128,7 @@ void read_memory(const Saved& from, const train::Trainer::NamedMemory& m) {
         fmt::format("{}: is {} in {}, but policy \"{}\" keeps {} here; resume from another state, or start "
                     "over with --overwrite",
                     m.name, io::safetensors_name(info->dtype), from.folder.string(),
-                    from.trainer.config().policy.preset(), name(m.type)));
+                    from.trainer.config().policy.short_line(), name(m.type)));
   }
   const std::size_t count = static_cast<std::size_t>(info->count());
   for (std::size_t first = 0; first < count; first += kPart)

@@ -27,9 +27,10 @@ std::vector<report::TaggedDistribution> histograms_of(const std::vector<runtime:
 
 }  // namespace
 
-Journal::Journal(const config::RunConfig& config, const std::filesystem::path& out, std::int64_t step)
+Journal::Journal(const config::RunConfig& config, const std::filesystem::path& out, std::int64_t step,
+                 const std::string& events)
     : config_(config), metrics_(out / "metrics.jsonl", step), health_(out / "health.jsonl", step) {
-  if (config.log.tensorboard) board_.emplace(out, step);
+  if (config.log.tensorboard) board_.emplace(out, step, events);
 }
 
 void Journal::write(const train::StepReport& r) {

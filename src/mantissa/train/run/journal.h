@@ -18,8 +18,10 @@ namespace mantissa::run {
 
 class Journal {
  public:
-  /// Continues the files of `out` after `step`.
-  Journal(const config::RunConfig& config, const std::filesystem::path& out, std::int64_t step);
+  /// Continues the files of `out` after `step`. `events` is the name of a new file for TensorBoard, which is
+  /// not used without log.tensorboard.
+  Journal(const config::RunConfig& config, const std::filesystem::path& out, std::int64_t step,
+          const std::string& events);
 
   /// Writes a step if it is due by log.interval, or the last. Keeps others until the next that is written.
   void write(const train::StepReport& step);

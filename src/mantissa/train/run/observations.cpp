@@ -46,9 +46,8 @@ std::vector<std::string> Observations::unmatched(const plan::Program& program) c
     std::vector<precision::Place> places;
     for (const plan::Step& s : program.steps)
       places.push_back({s.scope, std::string(s.op->op), plan::pass_of(s.phase)});
-    const bool update = rule.op == "update" || rule.pass == precision::Pass::update;
     const std::string why =
-        update ? "updates are observed by audit only" : precision::why_unmatched(rule, places);
+        rule.names_update() ? "updates are observed by audit only" : precision::why_unmatched(rule, places);
     warnings.push_back(fmt::format("log.observe {} matches nothing{}", in_quotes(rule.match),
                                    why.empty() ? "; explain lists the scopes and ops" : ": " + why));
   }

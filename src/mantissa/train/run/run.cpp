@@ -83,6 +83,8 @@ class Run {
     if (directory_.overwrite || directory_.resume) io::remove_states_after(out_, trainer_.step());
     // Before anything is replaced: an earlier model must not stand for the new config.
     if (trainer_.step() == 0) begin_anew(out_);
+    event_file_ = report::new_event_file(out_);
+    if (config_.log.tensorboard) names_.files.insert(event_file_);
     claim(out_, names_);
     begin_directory();
     for (const std::string& note : trainer_.notes()) tell(note);
@@ -143,7 +145,7 @@ class Run {
 
   Result loop() {
     const Clock::time_point start = Clock::now();
-    Journal& journal = journal_.emplace(config_, out_, trainer_.step());
+    Journal& journal = journal_.emplace(config_, out_, trainer_.step(), event_file_);
     for (const std::string& note : journal.notes()) tell(note);
     observations_.emplace(config_, out_, trainer_.step());
     for (const std::string& warning : observations_->unmatched(trainer_.program())) {
@@ -368,6 +370,7 @@ class Run {
   const std::filesystem::path& out_;
   bool returns_weights_;
   RunNames names_;
+  std::string event_file_;  // of TensorBoard
   RunFiles kept_;
   const Events& events_;
   std::stop_token stop_;
@@ -393,6 +396,7 @@ Result train(Start start, const Events& events, const runtime::Device& device, s
   disk::NewDirectories created(start.directory.out);
   const disk::RunLock lock(start.directory.out);
   // Only the holder of the lock may look.
+  io::finish_replaced_states(start.directory.out);
   const std::optional<io::FoundState> state = choose_state(start.directory);
   check_claim(start.directory.out, names_of(start.config, start.files), state ? state->step : 0);
   const std::int64_t done = state ? state->step : 0;

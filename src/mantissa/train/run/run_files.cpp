@@ -2,6 +2,7 @@
 
 #include "mantissa/core/disk/atomic.h"
 #include "mantissa/core/disk/look.h"
+#include "mantissa/core/disk/owned.h"
 #include "mantissa/files/io/model_path.h"
 #include "mantissa/setup/weights/adapted.h"
 #include "mantissa/setup/weights/base_hash.h"
@@ -14,7 +15,7 @@ void RunFiles::begin() {
   begins_ = trainer_.step() == 0;
   const std::filesystem::path folder = out_ / tokenizer::kRunFolder;
   if (files_.empty()) return disk::remove_whole(folder);  // of the run that is overwritten
-  disk::AtomicDirectory directory(folder);
+  disk::AtomicDirectory directory(folder, disk::kTokenizer);
   for (const auto& [name, text] : files_) disk::write_file_atomic(directory.beside() / name, text);
   directory.commit();
 }

@@ -6,7 +6,7 @@
 #include <iterator>
 #include <utility>
 
-#include "mantissa/core/base/error.h"
+#include "mantissa/core/base/error_text.h"
 #include "mantissa/setup/data/pair_rows.h"
 #include "mantissa/train/steps/preference_task.h"
 
@@ -44,8 +44,8 @@ Work work_of(const config::RunConfig& config, weights::ModelSource& source, data
   if (!online && !is_on_pairs(config))
     return {config, train::corpus_task(data::load_dataset(config, source.config, std::move(memory), notes))};
   if (memory.any()) {
-    throw ConfigError(fmt::format("train.objective = \"{}\" reads its {} from data.source, not from memory",
-                                  config.train.objective, online ? "prompts" : "pairs"));
+    throw ConfigError("train.objective = \"{}\" reads its {} from data.source, not from memory",
+                      config.train.objective, online ? "prompts" : "pairs");
   }
   if (online) {
     rl::Prepared p = rl::prepare(config, source.config);

@@ -1,11 +1,9 @@
 #include "mantissa/train/steps/log_probs.h"
 
-#include <fmt/format.h>
-
 #include <algorithm>
 #include <utility>
 
-#include "mantissa/core/base/error.h"
+#include "mantissa/core/base/error_text.h"
 #include "mantissa/engine/runtime/batch.h"
 
 namespace mantissa::train {
@@ -19,10 +17,10 @@ weights::ModelSource reference_source(weights::ModelSource source, const std::st
   if (path.empty()) return source;
   weights::ModelSource other = weights::find_model(path);
   if (other.config.vocab_size != source.config.vocab_size) {
-    throw ConfigError(fmt::format(
+    throw ConfigError(
         "reference = \"{}\": has a vocabulary of {}, but the model in training one of {}. Fix: give "
         "a model with the same tokenizer",
-        path, other.config.vocab_size, source.config.vocab_size));
+        path, other.config.vocab_size, source.config.vocab_size);
   }
   if (adapts) {
     other.config.base.reset();

@@ -7,7 +7,7 @@
 #include <unordered_map>
 #include <utility>
 
-#include "mantissa/core/base/error.h"
+#include "mantissa/core/base/error_text.h"
 #include "mantissa/core/base/words.h"
 #include "mantissa/core/disk/atomic.h"
 #include "mantissa/engine/model/graphs.h"
@@ -184,9 +184,9 @@ class Tracer {
         names.emplace_back("…");
       }
       throw ConfigError(
-          fmt::format("--unconverted {}: matches no traced tensor{} (names: {}; grad.* with --grads, value.* "
-                      "with --values)",
-                      in_quotes(pattern), near, list_of(names)));
+          "--unconverted {}: matches no traced tensor{} (names: {}; grad.* with --grads, value.* "
+          "with --values)",
+          in_quotes(pattern), near, list_of(names));
     }
   }
 
@@ -276,8 +276,7 @@ class Tracer {
         if (b.home == plan::Home::activation && b.value != graph::kNone && some.size() < 200)
           some += " " + b.name;
       }
-      throw ConfigError(
-          fmt::format("--values {}: matches no value of the plan; some are:{} …", options_.values, some));
+      throw ConfigError("--values {}: matches no value of the plan; some are:{} …", options_.values, some);
     }
   }
 

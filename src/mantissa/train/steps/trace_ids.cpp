@@ -1,13 +1,11 @@
 #include "mantissa/train/steps/trace_ids.h"
 
-#include <fmt/format.h>
-
 #include <algorithm>
 #include <span>
 #include <string>
 
 #include "mantissa/core/base/counted.h"
-#include "mantissa/core/base/error.h"
+#include "mantissa/core/base/error_text.h"
 #include "mantissa/files/io/safetensors.h"
 
 namespace mantissa::train {
@@ -24,15 +22,14 @@ IdTable read_ids(const io::SafetensorsReader& file, const io::TensorInfo& info) 
   const bool wide = info.dtype == io::Dtype::i64;
   if (!wide && info.dtype != io::Dtype::i32) {
     throw DtypeError(
-        fmt::format("{0}: is {1} in {2}, but {3} are I32 or I64 and no policy converts them; save it with "
-                    "tensor.to(torch.int64) in PyTorch, or .astype(numpy.int32) in NumPy",
-                    info.name, io::safetensors_name(info.dtype), file.path().string(),
-                    info.name == "labels" ? "labels" : "ids"));
+        "{0}: is {1} in {2}, but {3} are I32 or I64 and no policy converts them; save it with "
+        "tensor.to(torch.int64) in PyTorch, or .astype(numpy.int32) in NumPy",
+        info.name, io::safetensors_name(info.dtype), file.path().string(),
+        info.name == "labels" ? "labels" : "ids");
   }
   if (info.shape.size() != 2 || info.shape[0] < 1 || info.shape[1] < 1) {
-    throw ShapeError(
-        fmt::format("{}: tensor \"{}\" has {} dimensions or no elements; it must be [batch, tokens]",
-                    file.path().string(), info.name, info.shape.size()));
+    throw ShapeError("{}: tensor \"{}\" has {} dimensions or no elements; it must be [batch, tokens]",
+                     file.path().string(), info.name, info.shape.size());
   }
   IdTable table{info.shape[0], info.shape[1], {}};
   const auto count = static_cast<std::size_t>(info.count());
@@ -51,11 +48,10 @@ void check_range(const IdTable& table, std::int64_t vocabulary, bool labels, con
   for (std::size_t i = 0; i < table.ids.size(); ++i) {
     const std::int64_t id = table.ids[i];
     if ((id < 0 || id >= vocabulary) && !(labels && id == kIgnoredLabel)) {
-      throw ConfigError(fmt::format("{}: {} [{}, {}] is {}, but the vocabulary has {} entries (0 … {}{})",
-                                    where, labels ? "labels" : "input_ids",
-                                    i / static_cast<std::size_t>(table.length),
-                                    i % static_cast<std::size_t>(table.length), id, vocabulary,
-                                    vocabulary - 1, labels ? ", or -100 where ignored" : ""));
+      throw ConfigError("{}: {} [{}, {}] is {}, but the vocabulary has {} entries (0 … {}{})", where,
+                        labels ? "labels" : "input_ids", i / static_cast<std::size_t>(table.length),
+                        i % static_cast<std::size_t>(table.length), id, vocabulary, vocabulary - 1,
+                        labels ? ", or -100 where ignored" : "");
     }
   }
 }
@@ -63,12 +59,12 @@ void check_range(const IdTable& table, std::int64_t vocabulary, bool labels, con
 /// Returns a table of rows from memory, which must have the same length.
 IdTable table_of(const std::vector<std::vector<std::int32_t>>& rows, const char* what) {
   if (rows.empty() || rows.front().empty())
-    throw ShapeError(fmt::format("{}: no ids; give at least one row of at least one id", what));
+    throw ShapeError("{}: no ids; give at least one row of at least one id", what);
   IdTable table{static_cast<std::int64_t>(rows.size()), static_cast<std::int64_t>(rows.front().size()), {}};
   for (const std::vector<std::int32_t>& row : rows) {
     if (row.size() != rows.front().size()) {
-      throw ShapeError(fmt::format("{}: row {} has {} and the first one {}; rows must have the same length",
-                                   what, &row - rows.data(), counted(row.size(), "id"), rows.front().size()));
+      throw ShapeError("{}: row {} has {} and the first one {}; rows must have the same length", what,
+                       &row - rows.data(), counted(row.size(), "id"), rows.front().size());
     }
     table.ids.insert(table.ids.end(), row.begin(), row.end());
   }
@@ -78,8 +74,8 @@ IdTable table_of(const std::vector<std::vector<std::int32_t>>& rows, const char*
 TraceIds joined(IdTable ids, IdTable labels, std::int64_t vocabulary, const std::string& where) {
   check_range(ids, vocabulary, false, where);
   if (labels.rows != ids.rows || labels.length != ids.length) {
-    throw ShapeError(fmt::format("{}: labels are [{}, {}], but input_ids are [{}, {}]", where, labels.rows,
-                                 labels.length, ids.rows, ids.length));
+    throw ShapeError("{}: labels are [{}, {}], but input_ids are [{}, {}]", where, labels.rows, labels.length,
+                     ids.rows, ids.length);
   }
   check_range(labels, vocabulary, true, where);
   return {ids.rows, ids.length, std::move(ids.ids), std::move(labels.ids)};
@@ -91,8 +87,7 @@ TraceIds trace_ids(const std::filesystem::path& file, std::int64_t vocabulary) {
   const io::SafetensorsReader reader(file);
   const io::TensorInfo* info = reader.find("input_ids");
   if (info == nullptr) {
-    throw FileError(
-        fmt::format("{}: has no tensor \"input_ids\" [batch, tokens] of I32 or I64", file.string()));
+    throw FileError("{}: has no tensor \"input_ids\" [batch, tokens] of I32 or I64", file.string());
   }
   IdTable ids = read_ids(reader, *info);
   const io::TensorInfo* labels = reader.find("labels");

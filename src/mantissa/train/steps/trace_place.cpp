@@ -23,17 +23,13 @@ void check_place(const TraceOptions& o) {
   if (o.out.empty()) return;
   const bool again = is_trace(o.out);
   std::vector<std::filesystem::path> inputs;
-  const auto add = [&](const std::filesystem::path& input) {
-    if (!input.empty()) inputs.push_back(input);
-  };
-  add(o.tokens);
-  add(o.deepspeed);
   if (!again) {  // a trace in the model's directory is not a part of the model
-    add(o.model.directory);
-    add(o.model.weights);
-    if (o.model.adapter != nullptr) add(o.model.adapter->path());
+    inputs = {o.model.directory, o.model.weights};
+    if (o.model.adapter != nullptr) inputs.push_back(o.model.adapter->path());
+    inputs = disk::with_files(inputs);
   }
-  disk::check_output(o.out, inputs, o.overwrite || again);
+  inputs.insert(inputs.end(), {o.tokens, o.deepspeed});
+  disk::check_output({o.out, disk::Shape::stream, o.overwrite || again}, inputs);
 }
 
 }  // namespace mantissa::train

@@ -96,7 +96,7 @@ Trainer::Trainer(const config::RunConfig& config, weights::ModelSource source, s
     notes_.insert(notes_.begin(), source_.notes.begin(), source_.notes.end());
   } else if (source_.weights.empty()) {
     check_source(program());
-    weights_->initialise(config_.run.seed);
+    weights_->initialize(config_.run.seed);
     check_drawn(*weights_);
   } else {
     notes_ = weights::load_weights(*weights_, source_, config_.run.seed);

@@ -75,7 +75,7 @@ struct Validation {
 /// Holds the weights, moments and counters of a run.
 class Trainer {
  public:
-  /// Compiles the plans, allocates memory, and reads or initialises the weights. `task` has the training
+  /// Compiles the plans, allocates memory, and reads or initializes the weights. `task` has the training
   /// rows. `done` is the number of steps in the state that will be restored, or 0. Throws ConfigError if a
   /// rule of the policy matches nothing.
   Trainer(const config::RunConfig& config, weights::ModelSource source, std::unique_ptr<Task> task,

@@ -9,6 +9,7 @@
 
 #include "mantissa/engine/optim/gradient_norm.h"
 #include "mantissa/engine/optim/update_graph.h"
+#include "mantissa/engine/runtime/device.h"
 #include "mantissa/engine/runtime/health.h"
 #include "mantissa/engine/runtime/session.h"
 

@@ -14,7 +14,7 @@ double gain_offset(const Attributes& attributes) {
   return attributes.number("gain_offset", 0.0);
 }
 
-/// Returns the number of normalised rows: tokens, or tokens · heads.
+/// Returns the number of normalized rows: tokens, or tokens · heads.
 std::int64_t rows_of(const ReferenceOperand& rstd) {
   return static_cast<std::int64_t>(rstd.values.size());
 }

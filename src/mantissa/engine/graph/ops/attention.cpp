@@ -2,11 +2,9 @@
 // soft-capping of scores.
 #include "mantissa/kernels/attention.h"
 
-#include <fmt/format.h>
-
 #include <cmath>
 
-#include "mantissa/core/base/error.h"
+#include "mantissa/core/base/error_text.h"
 #include "mantissa/engine/graph/ops/ops.h"
 
 namespace mantissa::graph {
@@ -25,13 +23,12 @@ kernels::AttentionShape shape_of(const Attributes& a) {
 
 void check_settings(const kernels::AttentionShape& s) {
   if (s.window < 0)
-    throw ShapeError(
-        fmt::format("attention: window: expected 0 (the whole prefix) or more, got {}", s.window));
+    throw ShapeError("attention: window: expected 0 (the whole prefix) or more, got {}", s.window);
   if (!std::isfinite(s.soft_cap) || s.soft_cap < 0)
-    throw ShapeError(fmt::format("attention: soft_cap: expected 0 (none) or a finite number above it, got {}",
-                                 s.soft_cap));
+    throw ShapeError("attention: soft_cap: expected 0 (none) or a finite number above it, got {}",
+                     s.soft_cap);
   if (!std::isfinite(s.scale))
-    throw ShapeError(fmt::format("attention: scale: expected a finite number, got {}", s.scale));
+    throw ShapeError("attention: scale: expected a finite number, got {}", s.scale);
 }
 
 // Inputs q, k, v; k and v are [tokens, kv_heads·d] or caches [slots, capacity, kv_heads·d]. Outputs out and
@@ -41,9 +38,8 @@ std::vector<OutputSpec> infer_forward(const NodeView& n) {
   check_settings(s);
   if (n.shape(0).last() != s.heads * s.head_dim || n.shape(1).last() != s.kv_heads * s.head_dim ||
       n.shape(2).last() != s.kv_heads * s.head_dim || s.heads % s.kv_heads != 0) {
-    throw ShapeError(
-        fmt::format("attention: q {}, k {}, v {} do not fit {} heads and {} key-value heads of size {}",
-                    n.shape(0).str(), n.shape(1).str(), n.shape(2).str(), s.heads, s.kv_heads, s.head_dim));
+    throw ShapeError("attention: q {}, k {}, v {} do not fit {} heads and {} key-value heads of size {}",
+                     n.shape(0).str(), n.shape(1).str(), n.shape(2).str(), s.heads, s.kv_heads, s.head_dim);
   }
   Shape lse = Shape::tokens(n.shape(0).dim(0).size, {s.heads});
   return {{n.shape(0), Role::compute},

@@ -1,7 +1,5 @@
 // Appends new keys or values to a cache.
-#include <fmt/format.h>
-
-#include "mantissa/core/base/error.h"
+#include "mantissa/core/base/error_text.h"
 #include "mantissa/engine/graph/ops/ops.h"
 #include "mantissa/kernels/update.h"
 
@@ -11,8 +9,8 @@ namespace {
 // Inputs x [tokens, width], cache [slots, capacity, width]; output: the cache.
 std::vector<OutputSpec> infer(const NodeView& n) {
   if (n.shape(1).rank() != 3 || n.shape(1).last() != n.shape(0).last()) {
-    throw ShapeError(fmt::format("cache_append: the cache {} does not hold rows of {}", n.shape(1).str(),
-                                 n.shape(0).str()));
+    throw ShapeError("cache_append: the cache {} does not hold rows of {}", n.shape(1).str(),
+                     n.shape(0).str());
   }
   return {{n.shape(1), Role::kv, n.inputs[1], ValueKind::state}};
 }

@@ -1,12 +1,10 @@
 // Splits of a tensor by features, and concatenations: copies that change no value.
 #include "mantissa/kernels/columns.h"
 
-#include <fmt/format.h>
-
 #include <array>
 #include <numeric>
 
-#include "mantissa/core/base/error.h"
+#include "mantissa/core/base/error_text.h"
 #include "mantissa/engine/graph/ops/ops.h"
 
 namespace mantissa::graph {
@@ -29,9 +27,9 @@ Shape with_width(const Shape& shape, std::int64_t width) {
 std::vector<OutputSpec> parts_of(const NodeView& n, Role role) {
   const std::vector<std::int64_t> sizes = n.attributes.integers("sizes");
   if (sizes.size() > kPartNames.size() || total(sizes) != n.shape(0).last()) {
-    throw ShapeError(fmt::format(
+    throw ShapeError(
         "split: \"{}\" is {}, but its {} parts have {} columns; expected at most {} parts with all columns",
-        n.graph.value(n.inputs[0]).name, n.shape(0).str(), sizes.size(), total(sizes), kPartNames.size()));
+        n.graph.value(n.inputs[0]).name, n.shape(0).str(), sizes.size(), total(sizes), kPartNames.size());
   }
   std::vector<OutputSpec> specs;
   for (std::size_t i = 0; i < sizes.size(); ++i) {
@@ -101,9 +99,9 @@ std::vector<OutputSpec> infer_concat(const NodeView& n) {
   std::int64_t width = 0;
   for (std::size_t i = 0; i < n.inputs.size(); ++i) {
     if (with_width(n.shape(i), 1) != with_width(n.shape(0), 1)) {
-      throw ShapeError(fmt::format("concat: \"{}\" is {}, but \"{}\" is {}; only their last sizes may differ",
-                                   n.graph.value(n.inputs[i]).name, n.shape(i).str(),
-                                   n.graph.value(n.inputs[0]).name, n.shape(0).str()));
+      throw ShapeError("concat: \"{}\" is {}, but \"{}\" is {}; only their last sizes may differ",
+                       n.graph.value(n.inputs[i]).name, n.shape(i).str(), n.graph.value(n.inputs[0]).name,
+                       n.shape(0).str());
     }
     width += n.shape(i).last();
   }

@@ -1,8 +1,6 @@
 // Sums, products and multiples of values. The second operand of a sum or product may be [width], applied to
 // every token.
-#include <fmt/format.h>
-
-#include "mantissa/core/base/error.h"
+#include "mantissa/core/base/error_text.h"
 #include "mantissa/engine/graph/ops/pointwise.h"
 
 namespace mantissa::graph {
@@ -15,9 +13,9 @@ bool is_broadcast(const Shape& operand, const Shape& whole) {
 /// Returns the shape of a result. The second operand has the first one's shape or is broadcast.
 Shape broadcast_shape(const NodeView& n, std::string_view op) {
   if (n.shape(1) != n.shape(0) && !is_broadcast(n.shape(1), n.shape(0))) {
-    throw ShapeError(fmt::format("{}: \"{}\" is {}, but \"{}\" is {}; it must have that shape, or be [{}]",
-                                 op, n.graph.value(n.inputs[1]).name, n.shape(1).str(),
-                                 n.graph.value(n.inputs[0]).name, n.shape(0).str(), n.shape(0).last()));
+    throw ShapeError("{}: \"{}\" is {}, but \"{}\" is {}; it must have that shape, or be [{}]", op,
+                     n.graph.value(n.inputs[1]).name, n.shape(1).str(), n.graph.value(n.inputs[0]).name,
+                     n.shape(0).str(), n.shape(0).last());
   }
   return n.shape(0);
 }
@@ -28,9 +26,8 @@ void contribute_to_second(GradientBuilder& b, ValueId d) {
   const Value& operand = b.graph().value(b.input(1));
   if (!is_broadcast(operand.shape, b.graph().value(b.input(0)).shape)) return b.contribute(1, d);
   if (operand.kind != ValueKind::parameter) {
-    throw InternalError(
-        fmt::format("{} {}: \"{}\" is broadcast and has a gradient, so it must be a parameter",
-                    b.node().scope, b.node().op->id, operand.name));
+    throw InternalError("{} {}: \"{}\" is broadcast and has a gradient, so it must be a parameter",
+                        b.node().scope, b.node().op->id, operand.name);
   }
   b.contribute(1, b.emit("token_sum", {d}).front());
 }

@@ -1,9 +1,7 @@
 // Selection of rows by index: embedding lookup, its gradient, and the rows for which logits are computed.
 #include "mantissa/kernels/gather.h"
 
-#include <fmt/format.h>
-
-#include "mantissa/core/base/error.h"
+#include "mantissa/core/base/error_text.h"
 #include "mantissa/engine/graph/ops/ops.h"
 
 namespace mantissa::graph {
@@ -21,8 +19,8 @@ std::int64_t padding_id(const Attributes& attributes) {
 // Inputs ids [tokens], table [entries, width]; output [tokens, width].
 std::vector<OutputSpec> infer_forward(const NodeView& n) {
   if (n.shape(1).rank() != 2) {
-    throw ShapeError(fmt::format("gather: table \"{}\" is {}, not [entries, width]",
-                                 n.graph.value(n.inputs[1]).name, n.shape(1).str()));
+    throw ShapeError("gather: table \"{}\" is {}, not [entries, width]", n.graph.value(n.inputs[1]).name,
+                     n.shape(1).str());
   }
   std::vector<Dim> dims = n.shape(0).dims();
   dims.push_back({n.shape(1).last(), Axis::fixed});

@@ -1,9 +1,7 @@
 // LayerNorm and its gradients.
 #include "mantissa/kernels/layernorm.h"
 
-#include <fmt/format.h>
-
-#include "mantissa/core/base/error.h"
+#include "mantissa/core/base/error_text.h"
 #include "mantissa/engine/graph/ops/leaf_part.h"
 #include "mantissa/engine/graph/ops/ops.h"
 
@@ -16,9 +14,8 @@ std::vector<OutputSpec> infer_forward(const NodeView& n) {
   const Shape& x = n.shape(0);
   for (std::size_t i = 1; i < n.inputs.size(); ++i) {
     if (n.shape(i) != Shape{x.last()}) {
-      throw ShapeError(fmt::format("layernorm: {} \"{}\" is {}, but its input has {} channels",
-                                   i == 1 ? "gain" : "bias", n.graph.value(n.inputs[i]).name,
-                                   n.shape(i).str(), x.last()));
+      throw ShapeError("layernorm: {} \"{}\" is {}, but its input has {} channels", i == 1 ? "gain" : "bias",
+                       n.graph.value(n.inputs[i]).name, n.shape(i).str(), x.last());
     }
   }
   const Shape tokens(std::vector<Dim>(x.dims().begin(), x.dims().end() - 1));

@@ -1,7 +1,5 @@
 // The head: log-probabilities of given ids, and its gradient, without logits in memory.
-#include <fmt/format.h>
-
-#include "mantissa/core/base/error.h"
+#include "mantissa/core/base/error_text.h"
 #include "mantissa/engine/graph/ops/factor.h"
 #include "mantissa/engine/graph/ops/ops.h"
 #include "mantissa/kernels/head.h"
@@ -25,8 +23,8 @@ double soft_cap(const Attributes& attributes) {
 std::vector<OutputSpec> infer_forward(const NodeView& n) {
   if (n.shape(1).rank() != 2 || n.shape(1).last() != n.shape(0).last()) {
     throw ShapeError(
-        fmt::format("log_prob: weight \"{}\" is {}, but its input is {}; the weight must be [vocabulary, {}]",
-                    n.graph.value(n.inputs[1]).name, n.shape(1).str(), n.shape(0).str(), n.shape(0).last()));
+        "log_prob: weight \"{}\" is {}, but its input is {}; the weight must be [vocabulary, {}]",
+        n.graph.value(n.inputs[1]).name, n.shape(1).str(), n.shape(0).str(), n.shape(0).last());
   }
   std::vector<OutputSpec> specs = {{n.shape(2), Role::output},
                                    {n.shape(2), Role::arithmetic, kNone, ValueKind::activation, "lse"}};

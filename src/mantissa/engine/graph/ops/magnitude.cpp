@@ -1,9 +1,7 @@
 // DoRA (Liu et al., arXiv 2402.09353): the result of an adapted layer with trained magnitudes of the weight's
 // rows, y = m / n · z + b, n = ‖W + s·B·A‖ by rows, z = x·(W + s·B·A)ᵀ. The norms are constants of the
 // gradient, as section 4.3 of the paper proposes.
-#include <fmt/format.h>
-
-#include "mantissa/core/base/error.h"
+#include "mantissa/core/base/error_text.h"
 #include "mantissa/engine/graph/ops/pointwise.h"
 #include "mantissa/kernels/row_norms.h"
 
@@ -22,10 +20,9 @@ std::vector<OutputSpec> infer_norms(const NodeView& n) {
                      in = n.shape(0).dim(transposed ? 0 : 1).size, rank = n.shape(1).dim(0).size;
   if (n.shape(1) != Shape{rank, in} || n.shape(2) != Shape{out, rank}) {
     throw ShapeError(
-        fmt::format("row_norms: \"{}\" is {} and \"{}\" is {}, but the weight \"{}\" has {} inputs "
-                    "and {} outputs",
-                    n.graph.value(n.inputs[1]).name, n.shape(1).str(), n.graph.value(n.inputs[2]).name,
-                    n.shape(2).str(), n.graph.value(n.inputs[0]).name, in, out));
+        "row_norms: \"{}\" is {} and \"{}\" is {}, but the weight \"{}\" has {} inputs and {} outputs",
+        n.graph.value(n.inputs[1]).name, n.shape(1).str(), n.graph.value(n.inputs[2]).name, n.shape(2).str(),
+        n.graph.value(n.inputs[0]).name, in, out);
   }
   return {{Shape{out}, Role::arithmetic, kNone, ValueKind::activation, "norm"}};
 }
@@ -55,8 +52,8 @@ void run_norms(const Call& c) {
 void check_vectors(const NodeView& n, std::size_t first) {
   for (std::size_t i = first; i < n.inputs.size(); ++i) {
     if (n.shape(i) == Shape{n.shape(0).last()}) continue;
-    throw ShapeError(fmt::format("magnitude: \"{}\" is {}, but must be [{}]", n.graph.value(n.inputs[i]).name,
-                                 n.shape(i).str(), n.shape(0).last()));
+    throw ShapeError("magnitude: \"{}\" is {}, but must be [{}]", n.graph.value(n.inputs[i]).name,
+                     n.shape(i).str(), n.shape(0).last());
   }
 }
 

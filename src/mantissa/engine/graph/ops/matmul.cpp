@@ -5,7 +5,7 @@
 
 #include <fmt/format.h>
 
-#include "mantissa/core/base/error.h"
+#include "mantissa/core/base/error_text.h"
 #include "mantissa/engine/graph/op.h"
 #include "mantissa/engine/graph/ops/factor.h"
 #include "mantissa/engine/graph/ops/leaf_part.h"
@@ -31,8 +31,8 @@ void check_weight(const NodeView& n, std::size_t in_axis) {
   if (w.rank() == 2 && x.rank() >= 1 && w.dim(in_axis).size == x.last()) return;
   const std::string want =
       in_axis == 0 ? fmt::format("[{}, out]", x.last()) : fmt::format("[out, {}]", x.last());
-  throw ShapeError(fmt::format("matmul: weight \"{}\" is {}, but its input is {}; the weight must be {}",
-                               n.graph.value(n.inputs[1]).name, w.str(), x.str(), want));
+  throw ShapeError("matmul: weight \"{}\" is {}, but its input is {}; the weight must be {}",
+                   n.graph.value(n.inputs[1]).name, w.str(), x.str(), want);
 }
 
 std::vector<OutputSpec> infer_forward(const NodeView& n) {
@@ -40,9 +40,9 @@ std::vector<OutputSpec> infer_forward(const NodeView& n) {
   check_weight(n, in_axis);
   const std::int64_t out = n.shape(1).dim(1 - in_axis).size;
   if (n.inputs.size() > 2 && n.shape(2) != Shape{out}) {
-    throw ShapeError(fmt::format(
-        "matmul: bias \"{}\" is {}, but weight \"{}\" has {} outputs; it must be [{}]",
-        n.graph.value(n.inputs[2]).name, n.shape(2).str(), n.graph.value(n.inputs[1]).name, out, out));
+    throw ShapeError("matmul: bias \"{}\" is {}, but weight \"{}\" has {} outputs; it must be [{}]",
+                     n.graph.value(n.inputs[2]).name, n.shape(2).str(), n.graph.value(n.inputs[1]).name, out,
+                     out);
   }
   std::vector<Dim> dims = n.shape(0).dims();
   dims.back().size = out;

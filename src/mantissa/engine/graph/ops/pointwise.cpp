@@ -1,10 +1,8 @@
 #include "mantissa/engine/graph/ops/pointwise.h"
 
-#include <fmt/format.h>
-
 #include <array>
 
-#include "mantissa/core/base/error.h"
+#include "mantissa/core/base/error_text.h"
 #include "mantissa/engine/graph/ops/elements.h"
 
 namespace mantissa::graph {
@@ -40,8 +38,8 @@ void run_expression(const Call& c) {
 void check_same_shape(const NodeView& n, std::string_view op) {
   for (std::size_t i = 1; i < n.inputs.size(); ++i) {
     if (n.shape(i) != n.shape(0)) {
-      throw ShapeError(fmt::format("{}: inputs {} and {} must have the same shape", op, n.shape(0).str(),
-                                   n.shape(i).str()));
+      throw ShapeError("{}: inputs {} and {} must have the same shape", op, n.shape(0).str(),
+                       n.shape(i).str());
     }
   }
 }

@@ -1,7 +1,5 @@
 // The position of each token in its sequence, for learned position embeddings.
-#include <fmt/format.h>
-
-#include "mantissa/core/base/error.h"
+#include "mantissa/core/base/error_text.h"
 #include "mantissa/engine/graph/ops/ops.h"
 
 namespace mantissa::graph {
@@ -17,9 +15,9 @@ void check(const Extent& extent, const Attributes& attributes, std::string_view 
   const std::int64_t limit = attributes.integer("limit");
   for (const Segment& s : extent.segments) {
     if (s.position + s.length <= limit) continue;
-    throw ShapeError(fmt::format(
+    throw ShapeError(
         "{}: a sequence of {} tokens needs as many positions, but the table has {}; use shorter sequences",
-        scope, s.position + s.length, limit));
+        scope, s.position + s.length, limit);
   }
 }
 

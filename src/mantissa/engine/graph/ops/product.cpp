@@ -1,8 +1,6 @@
 // C = A·B of two matrices without a token axis, each plain or transposed: products of weights in some
 // optimizers.
-#include <fmt/format.h>
-
-#include "mantissa/core/base/error.h"
+#include "mantissa/core/base/error_text.h"
 #include "mantissa/engine/graph/ops/factor.h"
 #include "mantissa/engine/graph/ops/ops.h"
 #include "mantissa/kernels/gemm.h"
@@ -29,9 +27,9 @@ Size size_of(const NodeView& n) {
 std::vector<OutputSpec> infer(const NodeView& n) {
   const Size s = size_of(n);
   if (s.k != s.k_of_b) {
-    throw ShapeError(fmt::format("product: \"{}\" is {}, but \"{}\" is {}; the sums are of {} and {} terms",
-                                 n.graph.value(n.inputs[0]).name, n.shape(0).str(),
-                                 n.graph.value(n.inputs[1]).name, n.shape(1).str(), s.k, s.k_of_b));
+    throw ShapeError("product: \"{}\" is {}, but \"{}\" is {}; the sums are of {} and {} terms",
+                     n.graph.value(n.inputs[0]).name, n.shape(0).str(), n.graph.value(n.inputs[1]).name,
+                     n.shape(1).str(), s.k, s.k_of_b);
   }
   return {{Shape{s.m, s.n}, Role::arithmetic}};
 }

@@ -10,7 +10,7 @@ namespace mantissa::graph {
 namespace {
 
 // Inputs x [tokens, channels], gain [channels]; outputs y, rstd [tokens]. A gain with fewer channels, [d],
-// normalises each head of d channels separately: rstd [tokens, heads].
+// normalizes each head of d channels separately: rstd [tokens, heads].
 std::vector<OutputSpec> infer_forward(const NodeView& n) {
   const Shape& x = n.shape(0);
   const std::int64_t channels = n.shape(1).last();

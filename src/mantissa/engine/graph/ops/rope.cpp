@@ -1,9 +1,7 @@
 // Rotary position embedding of queries and keys.
-#include <fmt/format.h>
-
-#include "mantissa/core/base/error.h"
-#include "mantissa/engine/graph/ops/ops.h"
 #include "mantissa/kernels/rope.h"
+#include "mantissa/core/base/error_text.h"
+#include "mantissa/engine/graph/ops/ops.h"
 
 namespace mantissa::graph {
 namespace {
@@ -13,8 +11,8 @@ std::vector<OutputSpec> infer(const NodeView& n, Role role) {
   const std::int64_t head_dim = n.attributes.integer("head_dim");
   for (std::size_t i = 0; i < 2; ++i) {
     if (head_dim % 2 != 0 || n.shape(i).last() % head_dim != 0) {
-      throw ShapeError(fmt::format("rope: {} values per token are not whole heads of an even size {}",
-                                   n.shape(i).last(), head_dim));
+      throw ShapeError("rope: {} values per token are not whole heads of an even size {}", n.shape(i).last(),
+                       head_dim);
     }
   }
   return {{n.shape(0), role, kNone, ValueKind::activation, "q"},

@@ -68,8 +68,6 @@ const Family kGemma2 = {
     .architecture = "Gemma2ForCausalLM",
     .classifier = "Gemma2ForSequenceClassification",
     .fields = gemma_fields({{"attn_logit_softcapping", Field::Kind::any, "bound of the scores"}}),
-    .trunk_prefix = "model.",
-    .derived = {"rotary_emb.inv_freq"},
     .read = read,
 };
 

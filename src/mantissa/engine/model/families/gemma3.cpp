@@ -70,8 +70,6 @@ const Family kGemma3 = {
         gemma_fields({{"rope_local_base_freq", Field::Kind::number, "base of the windowed layers' angles"},
                       {"sliding_window_pattern", Field::Kind::whole,
                        "every layer of this number attends to the whole prefix"}}),
-    .trunk_prefix = "model.",
-    .derived = {"rotary_emb.inv_freq"},
     .read = read,
 };
 

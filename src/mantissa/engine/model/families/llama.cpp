@@ -27,8 +27,6 @@ const Family kLlama = {
     .fields = decoder_fields({{"hidden_act", Field::Kind::text, "activation of the MLP"},
                               {"attention_bias", Field::Kind::flag, "q, k, v and o have biases"},
                               {"mlp_bias", Field::Kind::flag, "the MLP has biases"}}),
-    .trunk_prefix = "model.",
-    .derived = {"rotary_emb.inv_freq"},
     .read = read,
 };
 

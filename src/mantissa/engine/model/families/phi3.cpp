@@ -46,8 +46,6 @@ const Family kPhi3 = {
     .fields =
         decoder_fields({{"hidden_act", Field::Kind::text, "activation of the MLP"},
                         {"sliding_window", Field::Kind::any, "keys visible to a query, including its own"}}),
-    .trunk_prefix = "model.",
-    .derived = {"rotary_emb.inv_freq"},
     .read = read,
 };
 

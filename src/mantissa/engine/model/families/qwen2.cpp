@@ -60,8 +60,6 @@ const Family kQwen2 = {
     .architecture = "Qwen2ForCausalLM",
     .classifier = "Qwen2ForSequenceClassification",
     .fields = qwen_fields({}),
-    .trunk_prefix = "model.",
-    .derived = {"rotary_emb.inv_freq"},
     .read = read,
 };
 

@@ -24,8 +24,6 @@ const Family kQwen3 = {
     .architecture = "Qwen3ForCausalLM",
     .classifier = "Qwen3ForSequenceClassification",
     .fields = qwen_fields({{"attention_bias", Field::Kind::flag, "q, k, v and o have biases"}}),
-    .trunk_prefix = "model.",
-    .derived = {"rotary_emb.inv_freq"},
     .read = read,
 };
 

@@ -1,11 +1,9 @@
 // Errors of checkpoints of PyTorch that cannot be read.
 #pragma once
 
-#include <fmt/format.h>
-
 #include <string_view>
 
-#include "mantissa/core/base/error.h"
+#include "mantissa/core/base/error_text.h"
 
 namespace mantissa::io::pth {
 
@@ -17,7 +15,7 @@ inline constexpr std::string_view kSaveTensors =
 /// Throws FileError: the file `where`, what is wrong, and the cure.
 [[noreturn]] inline void fail_file(std::string_view where, std::string_view what,
                                    std::string_view cure = kSaveTensors) {
-  throw FileError(fmt::format("{}: {}. Fix: {}", where, what, cure));
+  throw FileError("{}: {}. Fix: {}", where, what, cure);
 }
 
 }  // namespace mantissa::io::pth

@@ -7,7 +7,7 @@
 #include <optional>
 #include <unordered_map>
 
-#include "mantissa/core/base/error.h"
+#include "mantissa/core/base/error_text.h"
 #include "mantissa/core/base/printable.h"
 #include "mantissa/core/disk/file.h"
 #include "mantissa/files/io/json.h"
@@ -184,7 +184,7 @@ TorchFile::TorchFile(const std::filesystem::path& path) : path_(path) {
 const TorchFile::Stored& TorchFile::stored(const TensorInfo& tensor) const {
   const auto found = by_name_.find(tensor.name);
   if (found == by_name_.end())
-    throw FileError(fmt::format("{}: has no tensor {}", path_.string(), name_in_quotes(tensor.name)));
+    throw FileError("{}: has no tensor {}", path_.string(), name_in_quotes(tensor.name));
   return stored_[found->second];
 }
 
@@ -212,9 +212,8 @@ std::optional<TensorSource::View> TorchFile::view_of(const TensorInfo& tensor) c
 
 void TorchFile::read(const TensorInfo& tensor, std::span<std::byte> out, std::uint64_t offset) const {
   if (offset > tensor.end || out.size() > tensor.end - offset) {
-    throw ShapeError(fmt::format("{}: tensor {} has {} bytes, but {} from byte {} on were requested",
-                                 path_.string(), name_in_quotes(tensor.name), tensor.end, out.size(),
-                                 offset));
+    throw ShapeError("{}: tensor {} has {} bytes, but {} from byte {} on were requested", path_.string(),
+                     name_in_quotes(tensor.name), tensor.end, out.size(), offset);
   }
   if (out.empty()) return;
   const Stored& at = stored(tensor);

@@ -1,8 +1,6 @@
 #include "mantissa/files/io/pth/torch_shards.h"
 
-#include <fmt/format.h>
-
-#include "mantissa/core/base/error.h"
+#include "mantissa/core/base/error_text.h"
 #include "mantissa/core/base/printable.h"
 
 namespace mantissa::io::pth {
@@ -14,8 +12,8 @@ TorchShards::TorchShards(const std::filesystem::path& index, const std::vector<s
     for (const TensorInfo& tensor : shard.tensors()) {
       const auto [other, added] = shard_of_.emplace(tensor.name, &shard);
       if (!added) {
-        throw FileError(fmt::format("{}: tensor {} is also in {}; download the model again", file.string(),
-                                    name_in_quotes(tensor.name), other->second->path().filename().string()));
+        throw FileError("{}: tensor {} is also in {}; download the model again", file.string(),
+                        name_in_quotes(tensor.name), other->second->path().filename().string());
       }
       tensors_.push_back(tensor);
     }
@@ -25,7 +23,7 @@ TorchShards::TorchShards(const std::filesystem::path& index, const std::vector<s
 const TorchFile& TorchShards::shard(const TensorInfo& tensor) const {
   const auto found = shard_of_.find(tensor.name);
   if (found == shard_of_.end())
-    throw FileError(fmt::format("{}: has no tensor {}", index_.string(), name_in_quotes(tensor.name)));
+    throw FileError("{}: has no tensor {}", index_.string(), name_in_quotes(tensor.name));
   return *found->second;
 }
 

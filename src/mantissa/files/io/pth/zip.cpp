@@ -6,7 +6,7 @@
 #include <string_view>
 #include <unordered_set>
 
-#include "mantissa/core/base/error.h"
+#include "mantissa/core/base/error_text.h"
 #include "mantissa/core/base/printable.h"
 #include "mantissa/files/io/pth/bytes.h"
 #include "mantissa/files/io/pth/zip_format.h"
@@ -50,7 +50,7 @@ class Parser {
   };
 
   [[noreturn]] void fail(const std::string& what) const {
-    throw FileError(fmt::format("{}: {}. Fix: download or write it again", where_, what));
+    throw FileError("{}: {}. Fix: download or write it again", where_, what);
   }
 
   /// Returns true if the file has `size` bytes from `begin` on.
@@ -118,9 +118,8 @@ class Parser {
     if ((flags & kEncrypted) != 0) fail(fmt::format("its entry {} is encrypted", name_in_quotes(name)));
     if (method != 0) {
       throw FileError(
-          fmt::format("{}: its entry {} is compressed, which PyTorch never does. Fix: load and save it "
-                      "again with torch",
-                      where_, name_in_quotes(name)));
+          "{}: its entry {} is compressed, which PyTorch never does. Fix: load and save it again with torch",
+          where_, name_in_quotes(name));
     }
     if (packed != size)
       fail(fmt::format("its entry {} has {} bytes, but {} are stored", name_in_quotes(name), size, packed));

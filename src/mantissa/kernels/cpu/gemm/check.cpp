@@ -1,8 +1,6 @@
 #include "mantissa/kernels/cpu/gemm/check.h"
 
-#include <fmt/format.h>
-
-#include "mantissa/core/base/error.h"
+#include "mantissa/core/base/error_text.h"
 #include "mantissa/kernels/cpu/gemm/plan.h"
 #include "mantissa/kernels/interleave.h"
 
@@ -33,9 +31,9 @@ void check(const Context& ctx, const Gemm& g) {
   const bool epilogue = g.bias != nullptr || g.addend.data != nullptr ||
                         (arithmetic == Scalar::f32 && g.rounded != Scalar::f32 && g.rounded != Scalar::f64);
   if (g.accumulate && (g.c.type != arithmetic || epilogue)) {
-    throw DtypeError(fmt::format(
+    throw DtypeError(
         "gemm: C is {}{}, but only plain {} accumulates a product. Fix: accumulate there and cast afterwards",
-        name(g.c.type), epilogue ? " with an epilogue" : "", name(arithmetic)));
+        name(g.c.type), epilogue ? " with an epilogue" : "", name(arithmetic));
   }
   if (g.continue_blocks && (!g.accumulate || !g.rows.empty())) {
     throw ShapeError("gemm: continue_blocks requires accumulate and empty rows");
@@ -45,18 +43,18 @@ void check(const Context& ctx, const Gemm& g) {
     const auto block = static_cast<std::int64_t>(kTileBlock);
     if (arithmetic == Scalar::f64 || g.accumulator.block % block != 0 || (scaled && g.continue_blocks)) {
       throw DtypeError(
-          fmt::format("gemm: tile order is for f32 arithmetic, roundings after multiples of {} terms, and no "
-                      "scales with continue_blocks; got {}, roundings after {}",
-                      block, name(arithmetic), g.accumulator.block));
+          "gemm: tile order is for f32 arithmetic, roundings after multiples of {} terms, and no "
+          "scales with continue_blocks; got {}, roundings after {}",
+          block, name(arithmetic), g.accumulator.block);
     }
   }
   if (g.a.operand.parts != g.b.operand.parts) {
-    throw DtypeError(fmt::format("gemm: A has {} parts and B has {}; both need the same number",
-                                 g.a.operand.parts, g.b.operand.parts));
+    throw DtypeError("gemm: A has {} parts and B has {}; both need the same number", g.a.operand.parts,
+                     g.b.operand.parts);
   }
   if ((g.a.blocks || g.b.blocks) && (arithmetic == Scalar::f64 || g.a.operand.parts > 1)) {
-    throw DtypeError(fmt::format("gemm: packed blocks are multiplied in f32 in one part, got {} in {}",
-                                 name(arithmetic), g.a.operand.parts));
+    throw DtypeError("gemm: packed blocks are multiplied in f32 in one part, got {} in {}", name(arithmetic),
+                     g.a.operand.parts);
   }
   for (const GemmOperand* o : {&g.a, &g.b}) {
     if (!o->quants) continue;
@@ -64,15 +62,15 @@ void check(const Context& ctx, const Gemm& g) {
       throw DtypeError("gemm: quantized blocks are multiplied in f32, got f64 arithmetic");
     }
     if (!takes_width(*o->quants, static_cast<std::size_t>(o->matrix.ld))) {
-      throw ShapeError(fmt::format("gemm: rows in {} have a multiple of {} elements, got {}",
-                                   traits(*o->quants).name, traits(*o->quants).per_scale, o->matrix.ld));
+      throw ShapeError("gemm: rows in {} have a multiple of {} elements, got {}", traits(*o->quants).name,
+                       traits(*o->quants).per_scale, o->matrix.ld);
     }
   }
   const std::size_t need = gemm_workspace(ctx, g.m, g.n, g.k, arithmetic, g.a.operand.parts);
   if (ctx.workspace_bytes < need) {
-    throw ResourceError(fmt::format(
+    throw ResourceError(
         "gemm [{} × {} × {}] in {} needs {} bytes of workspace, got {}. Fix: reserve gemm_workspace()", g.m,
-        g.n, g.k, name(arithmetic), need, ctx.workspace_bytes));
+        g.n, g.k, name(arithmetic), need, ctx.workspace_bytes);
   }
 }
 

@@ -18,6 +18,7 @@
 
 #include "mantissa/core/tensor/extent.h"
 #include "mantissa/kernels/cpu/gemm/microkernel-inl.h"
+#include "mantissa/kernels/cpu/inline_across_targets.h"
 
 HWY_BEFORE_NAMESPACE();
 namespace mantissa::kernels {
@@ -32,7 +33,7 @@ inline constexpr std::size_t kLinesPerBlock =
     kLinesAhead * kTileBlock / static_cast<std::size_t>(kSumBlock) / (kMr / kTileRows);
 
 /// Prefetches the lines of one block and advances `ahead` to those of the next one, unless it is null.
-HWY_INLINE void PrefetchBlock(const void* const*& ahead) {
+MANTISSA_INLINE_ACROSS_TARGETS void PrefetchBlock(const void* const*& ahead) {
   if (ahead == nullptr) return;
   for (std::size_t i = 0; i < kLinesPerBlock; ++i) hwy::Prefetch(static_cast<const std::uint8_t*>(*ahead++));
 }

@@ -18,6 +18,7 @@
 
 #include "mantissa/kernels/cpu/gemm_thin/pairs-inl.h"
 #include "mantissa/kernels/cpu/gemm_thin/quants-inl.h"
+#include "mantissa/kernels/cpu/inline_across_targets.h"
 
 #if HWY_TARGET == HWY_AVX3
 
@@ -148,7 +149,7 @@ class QuantSource {
   __attribute__((target("avx512bf16"), always_inline)) QuantPairs<F> Decoder(std::size_t block) const {
     return QuantPairs<F>(heads_.Heads(block, 0), heads_.Upper(block), heads_.Fifths(block, 0));
   }
-  HWY_INLINE void Read(std::size_t block, __m512i (&words)[kWords]) const {
+  MANTISSA_INLINE_ACROSS_TARGETS void Read(std::size_t block, __m512i (&words)[kWords]) const {
     HWY_UNROLL(8)
     for (std::size_t w = 0; w < kWords; w += 4) {
       if constexpr (kInterleavedColumns) {

@@ -1,13 +1,11 @@
 #include "mantissa/kernels/gather.h"
 
-#include <fmt/format.h>
-
 #include <algorithm>
 #include <cstring>
 #include <numeric>
 #include <vector>
 
-#include "mantissa/core/base/error.h"
+#include "mantissa/core/base/error_text.h"
 #include "mantissa/core/numeric/convert.h"
 #include "mantissa/kernels/cpu/tasks.h"
 
@@ -203,8 +201,7 @@ void zero_table(const Context& ctx, const GatherBackward& g) {
 void gather(const Context& ctx, std::int64_t count, std::int64_t width, ConstMatrix table,
             const std::int32_t* ids, Matrix y, std::optional<QuantFormat> quants) {
   if (quants && traits(*quants).apart) {
-    throw DtypeError(
-        fmt::format("gather: tables are not read in {}, whose scales lie apart", traits(*quants).name));
+    throw DtypeError("gather: tables are not read in {}, whose scales lie apart", traits(*quants).name);
   }
   const auto convert = HWY_DISPATCH_TABLE(GatherRow)[ctx.target()];
   const auto dequantize = HWY_DISPATCH_TABLE(GatherQuants)[ctx.target()];

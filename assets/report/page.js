@@ -1,10 +1,4 @@
-// The script of a page: copying of commands, and texts of charts that appear at once, also on touch screens.
-#include "mantissa/report/page.h"
-
-namespace mantissa::report {
-
-std::string page_script() {
-  return R"js(
+// Copying of commands, and texts of charts that appear at once, also on touch screens.
 (function () {
   document.querySelectorAll('.cmd').forEach(function (box) {
     var button = box.querySelector('button'), code = box.querySelector('code');
@@ -44,7 +38,3 @@ std::string page_script() {
   document.addEventListener('pointerdown', show);
   document.addEventListener('scroll', function () { tip.hidden = true; }, true);
 })();
-)js";
-}
-
-}  // namespace mantissa::report

@@ -3,7 +3,7 @@
 
 #include <regex>
 
-#include "app/cli/rl_run.h"
+#include "train/rl/rl_run.h"
 
 namespace mantissa {
 namespace {

@@ -10,7 +10,7 @@
 #include "mantissa/setup/programs/training.h"
 #include "mantissa/setup/weights/model_files.h"
 
-namespace mantissa::forecast {
+namespace mantissa::programs {
 namespace {
 
 config::RunConfig config_of(const std::string& optimizer, const std::string& policy,
@@ -30,8 +30,8 @@ config::RunConfig config_of(const std::string& optimizer, const std::string& pol
 plan::Program program(const std::string& optimizer, const std::string& policy,
                       const std::string& groups = "") {
   const config::RunConfig config = config_of(optimizer, policy, groups);
-  return programs::compile_training(config, weights::find_model(config.model).config, 4,
-                                    mantissa::testing::best_device());
+  return compile_training(config, weights::find_model(config.model).config, 4,
+                          mantissa::testing::best_device());
 }
 
 std::string rows_of(const std::string& optimizer, const std::string& policy) {
@@ -108,9 +108,9 @@ TEST(UpdateRules, MatchOnlyStepsThatTheOptimizerHas) {
 
 TEST(UpdateMemory, IsThatOfTheStatesThatAnOptimizerDeclares) {
   const auto moments = [](const std::string& optimizer, const std::string& policy) {
-    return forecast_memory(program(optimizer, policy), 0).moments;
+    return forecast::forecast_memory(program(optimizer, policy), 0).moments;
   };
-  const std::size_t masters = forecast_memory(program("adamw", "32-true"), 0).masters;
+  const std::size_t masters = forecast::forecast_memory(program("adamw", "32-true"), 0).masters;
   EXPECT_EQ(moments("adamw", "32-true"), 2 * masters);
   // Buffers are aligned to 64 bytes.
   const double gaps = 64 * static_cast<double>(program("adamw", "32-true").slots.size());
@@ -121,8 +121,9 @@ TEST(UpdateMemory, IsThatOfTheStatesThatAnOptimizerDeclares) {
   EXPECT_LT(moments("adafactor", "32-true"), masters / 4);
   EXPECT_GT(moments("muon", "32-true"), masters);
   EXPECT_LT(moments("muon", "32-true"), 2 * masters);
-  EXPECT_NEAR(static_cast<double>(forecast_memory(program("lion", "bf16-true kahan=true"), 0).compensation),
-              static_cast<double>(masters) / 2, gaps);
+  EXPECT_NEAR(
+      static_cast<double>(forecast::forecast_memory(program("lion", "bf16-true kahan=true"), 0).compensation),
+      static_cast<double>(masters) / 2, gaps);
 }
 
 TEST(UpdateGroups, FreezeScaleAndDecay) {
@@ -163,4 +164,4 @@ TEST(UpdateGroups, FreezeScaleAndDecay) {
 }
 
 }  // namespace
-}  // namespace mantissa::forecast
+}  // namespace mantissa::programs

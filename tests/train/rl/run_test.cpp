@@ -6,7 +6,7 @@
 #include <sstream>
 #include <thread>
 
-#include "app/cli/rl_run.h"
+#include "train/rl/rl_run.h"
 
 namespace mantissa {
 namespace {

@@ -1,0 +1,226 @@
+// Where commands may write: links, devices, inputs, results of other kinds, folders that cannot be written.
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <set>
+
+#include "app/cli/run_program.h"
+
+namespace mantissa {
+namespace {
+
+namespace fs = std::filesystem;
+using testing::has;
+using testing::mantissa;
+using testing::read_all;
+using testing::Result;
+using testing::TemporaryFolder;
+using testing::write;
+
+/// A run in `r`, a model in `m`, and a text.
+class Places : public ::testing::Test {
+ protected:
+  void SetUp() override {
+    ASSERT_EQ(testing::train_tiny(folder, 2, "32-true").code, 0);
+    ASSERT_EQ(mantissa(folder, "convert r m").code, 0);
+    std::string text;
+    for (int i = 0; i < 40; ++i) text += "one text of several words, and number " + std::to_string(i) + "\n";
+    fs::create_directory(folder / "in");
+    write(folder / "in/text.txt", text);
+  }
+  std::string refusal(const std::string& arguments, const std::string& before = "") {
+    const Result r = testing::shell(folder, before + MANTISSA_BINARY_DIR "/mantissa " + arguments);
+    EXPECT_EQ(r.code, 2) << arguments << "\n" << r.err;
+    EXPECT_EQ(std::count(r.err.begin(), r.err.end(), '\n'), 1) << r.err;
+    return r.err;
+  }
+  void expect_refusals(std::initializer_list<std::pair<const char*, const char*>> cases) {
+    for (const auto& [arguments, expected] : cases) {
+      const std::string message = refusal(arguments);
+      EXPECT_TRUE(has(message, expected)) << arguments << "\n" << message;
+    }
+  }
+  TemporaryFolder folder;
+};
+
+/// Every command that writes to a path that the user gives, and its place.
+constexpr std::pair<const char*, bool> kWriters[] = {
+    {"convert r ", true},
+    {"data shard in/text.txt --tokenizer byte --out ", true},
+    {"tokenizer train in/text.txt --vocab-size 280 --quiet --out ", true},
+    {"train run.toml --quiet --out ", true},
+    {"audit run.toml --steps 1 --no-cures --quiet --out ", true},
+    {"convert r/model/model.safetensors ", false},
+    {"data kk --count 1 --out ", false},
+    {"eval m --needle --lengths 160 --depths 0 --trials 1 --page ", false}};
+
+TEST_F(Places, LinksStayAndLeadToTheResult) {
+  int number = 0;
+  for (const auto& [command, is_directory] : kWriters) {
+    const std::string name = "out" + std::to_string(++number), target = "in/" + name;
+    fs::create_symlink(target, folder / name);  // leads nowhere
+    const Result first = mantissa(folder, command + name);
+    EXPECT_EQ(first.code, 0) << command << "\n" << first.err;
+    const bool replaces = !has(command, "audit") && !has(command, "eval");
+    const Result second = mantissa(folder, command + name + (replaces ? " --overwrite" : ""));
+    EXPECT_EQ(second.code, 0) << command << "\n" << second.err;
+    EXPECT_TRUE(fs::is_symlink(folder / name)) << command;
+    EXPECT_EQ(fs::is_directory(folder / target), is_directory) << command;
+    EXPECT_EQ(fs::is_regular_file(folder / target), !is_directory) << command;
+  }
+  fs::create_symlink("in/new.toml", folder / "new.toml");
+  EXPECT_EQ(mantissa(folder, "init pretrain --out new.toml --quiet").code, 0);
+  EXPECT_TRUE(fs::is_symlink(folder / "new.toml"));
+  EXPECT_TRUE(fs::is_regular_file(folder / "in/new.toml"));
+  fs::create_symlink("loop", folder / "loop");
+  for (const auto& [command, is_directory] : kWriters)
+    EXPECT_TRUE(has(refusal(std::string(command) + "loop"), "Too many levels of symbolic links")) << command;
+}
+
+TEST_F(Places, AnOutputIsNotAnInputNorAroundItNorInsideOfIt) {
+  const std::string text = read_all(folder / "in/text.txt"),
+                    weights = read_all(folder / "m/model.safetensors");
+  expect_refusals(
+      {{"convert m m --overwrite", "m: is the input itself; choose another OUT"},
+       {"convert m m/half --overwrite", "m/half: lies in the input m"},
+       {"convert m m/m.gguf", "m/m.gguf: lies in the input m"},
+       {"convert m . --overwrite", ".: contains the input m"},
+       {"convert r r --overwrite", "r: contains the input r/model"},
+       {"convert m/model.safetensors m --overwrite --format pth", "m: contains the input"},
+       {"data shard in/text.txt --tokenizer byte --out in --overwrite",
+        "in: contains the input in/text.txt; choose another --out"},
+       {"data shard in/text.txt --tokenizer byte --out in/text.txt --overwrite",
+        "in/text.txt: is the input itself"},
+       {"data shard in/text.txt --tokenizer m --out m/shards", "m/shards: lies in the input m"},
+       {"tokenizer train m/tokenizer.json --out m --overwrite", "tokenizer.json: is the input itself"},
+       {"eval m --needle --lengths 160 --depths 0 --trials 1 --page m/config.json",
+        "m/config.json: is the input itself; choose another --page"}});
+  EXPECT_EQ(read_all(folder / "in/text.txt"), text);
+  EXPECT_EQ(read_all(folder / "m/model.safetensors"), weights);
+  EXPECT_FALSE(fs::exists(folder / "m/half"));
+}
+
+TEST_F(Places, WeightsAndDirectoriesNeedAPlaceThatIsNoDevice) {
+  ASSERT_EQ(testing::shell(folder, "mkfifo pipe").code, 0);
+  for (const char* place : {"/dev/null", "pipe"}) {
+    for (const auto& [command, is_directory] : kWriters) {
+      if (has(command, "data kk") || has(command, "eval") || has(command, "train run.toml")) continue;
+      const std::string message = refusal(command + std::string(place));
+      EXPECT_TRUE(has(message, std::string(place) + ": is a device or a pipe; expected the path of a "))
+          << message;
+    }
+  }
+  EXPECT_TRUE(has(refusal("train run.toml --out /dev/null"), "a device or a pipe has this name"));
+  // The report goes to standard output.
+  EXPECT_TRUE(
+      has(refusal("convert r/model/model.safetensors /dev/stdout"), "/dev/stdout: is standard output"));
+  const Result full = mantissa(folder, "data kk --count 1 --out /dev/full");
+  EXPECT_EQ(full.code, 1);
+  EXPECT_TRUE(has(full.err, "/dev/full: the device accepts no more bytes: No space left on device"))
+      << full.err;
+}
+
+TEST_F(Places, AResultNeverReplacesOneOfAnotherKind) {
+  ASSERT_EQ(mantissa(folder, "data shard in/text.txt --tokenizer byte --out shards").code, 0);
+  ASSERT_EQ(mantissa(folder, "tokenizer train in/text.txt --vocab-size 280 --quiet --out tok").code, 0);
+  expect_refusals(
+      {{"data shard in/text.txt --tokenizer byte --out m --overwrite",
+        "m: contains a model, which is never replaced by token shards; remove it with rm -r m"},
+       {"convert m r --overwrite", "r: contains a training run, which is never replaced by a model"},
+       {"convert m shards --overwrite", "shards: contains token shards, which is never replaced by a model"},
+       {"convert m tok --overwrite", "tok: contains a tokenizer"},
+       {"tokenizer train in/text.txt --vocab-size 280 --quiet --out m --overwrite", "m: contains a model"},
+       {"train run.toml --out m --overwrite", "m: contains a model"},
+       {"train run.toml --out shards", "shards: contains token shards"}});
+  for (const char* same : {"convert r m --overwrite", "train run.toml --out r --overwrite --quiet",
+                           "data shard in/text.txt --tokenizer byte --out shards --overwrite"})
+    EXPECT_EQ(mantissa(folder, same).code, 0) << same << read_all(folder / "err");
+  // A report may be in the directory of a run.
+  const std::string audit = "audit r --steps 1 --no-cures --quiet --out r";
+  EXPECT_EQ(mantissa(folder, audit).code, 0);
+  EXPECT_EQ(mantissa(folder, audit).code, 0) << read_all(folder / "err");
+  EXPECT_EQ(mantissa(folder, "train run.toml --out r --overwrite --quiet").code, 0);
+  EXPECT_TRUE(
+      has(refusal("compare r r --out r"), "r: contains an audit, which is never replaced by a comparison"));
+}
+
+TEST_F(Places, AnOverwrittenRunLosesItsTensorBoardFilesToo) {
+  const auto events = [&] {
+    std::set<std::string> names;
+    for (const auto& entry : fs::directory_iterator(folder / "r")) {
+      const std::string name = entry.path().filename().string();
+      if (name.starts_with("events.out.tfevents.")) names.insert(name);
+    }
+    return names;
+  };
+  const std::set<std::string> first = events();
+  ASSERT_EQ(first.size(), 1U);
+  EXPECT_TRUE(has(read_all(folder / "r/.mantissa.json"), *first.begin()));
+  write(folder / "r/events.out.tfevents.1.another", "a user's");
+  ASSERT_EQ(mantissa(folder, "train run.toml --out r --resume --quiet --set run.steps=3").code, 0);
+  EXPECT_EQ(events().size(), 3U);
+  ASSERT_EQ(mantissa(folder, "train run.toml --out r --overwrite --quiet").code, 0);
+  EXPECT_EQ(events().size(), 2U);
+  EXPECT_TRUE(events().contains("events.out.tfevents.1.another"));
+}
+
+/// The same folders, which cannot be written.
+class ReadOnlyPlaces : public Places {
+ protected:
+  void SetUp() override {
+    Places::SetUp();
+    fs::create_directory(folder / "ro");
+    for (const char* name : {"r", "m", "in", "run.toml"}) fs::rename(folder / name, folder / "ro" / name);
+    // Permissions do not hold for root, who can mount instead.
+    if (::geteuid() == 0 && run("help").code != 0)
+      GTEST_SKIP() << "cannot mount: " << read_all(folder / "err");
+    if (::geteuid() != 0) allow_writes(fs::perm_options::remove);
+  }
+  void TearDown() override { allow_writes(fs::perm_options::add); }
+  void allow_writes(fs::perm_options how) const {
+    for (const auto& entry : fs::recursive_directory_iterator(folder / "ro")) {
+      if (entry.is_directory()) fs::permissions(entry.path(), fs::perms::owner_write, how);
+    }
+    fs::permissions(folder / "ro", fs::perms::owner_write, how);
+  }
+  Result run(const std::string& arguments) const {
+    const std::string line = "cd ro && " MANTISSA_BINARY_DIR "/mantissa " + arguments;
+    const std::string mount = "mount --bind ro ro && mount -o remount,ro,bind ro && ";
+    return testing::shell(
+        folder, ::geteuid() == 0 ? "unshare --mount sh -c '" + mount + line + "'" : "(" + line + ")");
+  }
+};
+
+TEST_F(ReadOnlyPlaces, CommandsThatReadARunNeedNoLock) {
+  for (const char* arguments :
+       {"eval r --data in/text.txt --sequence-length 32", "inspect r",
+        "generate r --prompt a --max-new-tokens 2", "diff r r", "convert r ../copy",
+        "compare r r --out ../compared", "audit r --steps 1 --no-cures --quiet --out ../audited"}) {
+    const Result r = run(arguments);
+    EXPECT_EQ(r.code, 0) << arguments << "\n" << r.err;
+  }
+  const Result resumed = run("train run.toml --out r --resume --quiet");
+  EXPECT_EQ(resumed.code, 2);
+  EXPECT_TRUE(has(resumed.err, "r: cannot be written: ")) << resumed.err;
+  EXPECT_TRUE(has(resumed.err, "copy the directory, and give the copy with --out")) << resumed.err;
+}
+
+TEST_F(ReadOnlyPlaces, OutputsAreCheckedBeforeTheWork) {
+  for (const auto& [command, is_directory] : kWriters) {
+    const Result r = run(std::string(command) + "new");
+    EXPECT_EQ(r.code, 2) << command;
+    EXPECT_TRUE(has(r.err, "new")) << r.err;
+    EXPECT_TRUE(has(r.err, "Read-only file system") || has(r.err, "Permission denied")) << r.err;
+    EXPECT_FALSE(has(r.err, "step 1")) << "it worked first: " << r.err;
+  }
+}
+
+TEST_F(Places, ResponsesAreCheckedBeforeAProgramStarts) {
+  write(folder / "bad", "{\"response\": \"a\"}\n{\"response\": 3}\n");
+  for (const char* file : {"none", "bad"})
+    EXPECT_TRUE(has(refusal("reward 'program:touch started; cat' --responses " + std::string(file)), file));
+  EXPECT_FALSE(fs::exists(folder / "started"));
+}
+
+}  // namespace
+}  // namespace mantissa
