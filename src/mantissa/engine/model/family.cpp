@@ -7,7 +7,7 @@ namespace mantissa::model {
 
 std::span<const Family* const> all_families() {
   static constexpr const Family* kFamilies[] = {
-      &kLlama, &kMistral, &kQwen2, &kQwen3, &kGpt2, &kGemma2, &kGemma3, &kPhi3,
+      &kLlama, &kMistral, &kQwen2, &kQwen3, &kGpt2, &kGemma2, &kGemma3, &kPhi3, &kRwkv7,
   };
   return kFamilies;
 }

@@ -59,6 +59,8 @@ class Lowering {
         return uses_.resolve(node).residual;
       case Role::kv:
         return uses_.resolve(node).kv;
+      case Role::state:
+        return uses_.resolve(node).state;
       case Role::parameter:
         return uses_.resolve(node).params;
       case Role::weight_gradient:
@@ -71,6 +73,12 @@ class Lowering {
       }
     }
     return program_.arithmetic;
+  }
+
+  /// Returns the format of a state in the scope that `r` resolves.
+  static Scalar format_of_state(const Value& value, const precision::Resolved& r) {
+    if (value.role == Role::compute) return r.compute->stored;
+    return value.role == Role::state ? r.state : r.kv;
   }
 
   BufferId add_buffer(std::string name, const Shape& shape, Scalar type, Home home, ValueId value) {
@@ -98,8 +106,9 @@ class Lowering {
     Scalar type = program_.arithmetic;
     const precision::Use use{scope_of_name(value.name), "parameter", precision::Pass::forward, 0};
     if (value.kind == ValueKind::parameter) type = program_.policy.resolve(use).params;
-    if (value.kind == ValueKind::state) type = program_.policy.resolve(use).kv;
+    if (value.kind == ValueKind::state) type = format_of_state(value, program_.policy.resolve(use));
     const BufferId b = add_buffer(value.name, value.shape, type, home, id);
+    program_.buffer(b).keeps = value.keeps;
     program_.buffer(b).integer = value.role == Role::integer;
     buffer_of_[static_cast<std::size_t>(id)] = b;
     if (value.kind == ValueKind::constant) fill_constant(b, value.fill, type);
@@ -154,6 +163,7 @@ class Lowering {
     s.compute = factor_of(r);
     s.accumulator = r.accumulator;
     s.interior = node.op->interior.empty() ? program_.arithmetic : uses_.interior_of(node, node.op->interior);
+    if (node.op->kind == graph::OpKind::recurrence) s.interior = r.state;
     s.factors = factors_name(node, r);
     s.decided_by = uses_.decided_by(node);
     s.attributes = node.attributes;

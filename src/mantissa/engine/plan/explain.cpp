@@ -209,7 +209,8 @@ std::vector<FormatUse> formats_used(const Program& p) {
   for (const Step& s : p.steps) {
     add(factor_format(s), true, use_text(s));
     if (s.interior != p.arithmetic)
-      add(std::string(name(s.interior)), true, fmt::format("{} {}", s.scope, s.op->interior));
+      add(std::string(name(s.interior)), true,
+          fmt::format("{} {}", s.scope, s.op->kind == graph::OpKind::recurrence ? "state" : s.op->interior));
     if (rounds_sums(s)) add(std::string(name(s.accumulator.format)), true, "sums of " + use_text(s));
     for (const Operand& o : s.inputs) {
       const Buffer& in = p.buffer(o.buffer);

@@ -46,6 +46,8 @@ std::string_view PolicyUses::field_of(const Value& value) const {
       return "residual";
     case Role::kv:
       return "kv";
+    case Role::state:
+      return "state";
     case Role::parameter:
       return "params";
     case Role::weight_gradient:
@@ -65,6 +67,7 @@ std::string PolicyUses::decided_by(const Node& node, std::vector<std::string_vie
   if (product) fields.insert(fields.end(), {"accumulate", "accumulate_block", "scaling"});
   if (product || node.op->kind == graph::OpKind::attention) fields.emplace_back("accumulate_order");
   if (makes_logits(node)) fields.emplace_back("output");
+  if (node.op->kind == graph::OpKind::recurrence) fields.emplace_back("state");
   for (std::size_t i = 0; i < node.inputs.size(); ++i) {
     const bool weight = graph_.value(node.inputs[i]).kind == ValueKind::parameter;
     if (weight && read_of(node, i) == Read::value) fields.emplace_back("residual");

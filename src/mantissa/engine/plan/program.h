@@ -60,6 +60,7 @@ struct Buffer {
   RandomUse random = RandomUse::rounding;  // the random stream for its rounding in updates
   BufferId parent = kNoBuffer;             // of a view: the buffer whose columns it is; not a view itself
   std::int64_t first_column = 0;           // of a view, in the parent
+  graph::SequenceState keeps = graph::SequenceState::positions;  // of a state
   std::size_t offset = 0;                  // in the arena, in the weight set, or in kept memory
   std::size_t bytes = 0;
   /// The most tokens that it holds at a time, if only the steps of one chunked range use it; 0: all.

@@ -1,5 +1,5 @@
-// Generation: tokens and their log-probabilities, one token at a time with a key-value cache, for one
-// sequence or several together.
+// Generation: tokens and their log-probabilities, one token at a time with the states of earlier ones, for
+// one sequence or several together.
 #pragma once
 
 #include <cstddef>
@@ -22,9 +22,9 @@ namespace mantissa::rollout {
 struct Request {
   std::vector<std::int32_t> prompt;
   std::int64_t sequence = 0;
-  /// Tokens of the prompt, not all, whose keys and values the session's cache holds from an earlier call.
-  /// Only for a single request and a program of one stream.
-  std::int64_t cached = 0;
+  /// Tokens of the prompt, not all, that the session's states have taken in by an earlier call; of states
+  /// that cannot rewind, exactly these. Only for a single request and a program of one stream.
+  std::int64_t fed = 0;
 };
 
 struct Generation {
@@ -57,8 +57,8 @@ void interleave_weights(runtime::WeightSet& weights, const plan::Program& progra
 
 /// Continues the prompt of each request and returns the results in the order of the requests. `session` runs
 /// the program of compile_decode(). It decodes as many sequences at once as the program has slots; when one
-/// ends, the next takes its slot. Requests with equal prompts share the work on them: the keys and values of
-/// a prompt in the cache are copied. The result of a request does not depend on the others. Throws
+/// ends, the next takes its slot. Requests with equal prompts share the work on them: the states after a
+/// prompt are copied. The result of a request does not depend on the others. Throws
 /// ConfigError if a prompt is empty, has ids outside the vocabulary, or leaves no room for one new token.
 /// Throws RunStopped if logits are not finite, with the first such value and the cures for a command with a
 /// policy but without training.

@@ -22,7 +22,8 @@ void pointwise(const ReferenceCall& c) {
 Reference reference_of(const OpDef& op) {
   if (op.run == find_op("fused").run) return pointwise;
   for (const std::span<const NamedReference> part :
-       {move_references(), row_references(), product_references(), update_references()}) {
+       {move_references(), row_references(), product_references(), recurrent_references(),
+        update_references()}) {
     for (const NamedReference& reference : part) {
       if (reference.id == op.id) return reference.run;
     }

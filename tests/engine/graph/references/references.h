@@ -43,6 +43,7 @@ struct NamedReference {
 std::span<const NamedReference> move_references();     // values copied, selected or rotated
 std::span<const NamedReference> row_references();      // norms and sums over rows or tokens, attention
 std::span<const NamedReference> product_references();  // products and the head
+std::span<const NamedReference> recurrent_references();  // of recurrent layers
 std::span<const NamedReference> update_references();   // passes of optimizers
 
 }  // namespace mantissa::graph::testing

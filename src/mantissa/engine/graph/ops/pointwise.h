@@ -27,7 +27,8 @@ struct Pointwise {
   std::string_view doc;
   std::string_view gradient_doc;
   Role role = Role::compute;                 // of the result
-  std::string_view first = {}, second = {};  // names of two inputs, which distinguish their gradients
+  // names of several inputs, which distinguish their gradients
+  std::string_view first = {}, second = {}, third = {};
   /// Returns the result from the inputs.
   Register (*forward)(ExpressionBuilder& b, const Registers& in, const Attributes& a) = nullptr;
   /// Returns the gradients of the inputs from the inputs followed by the gradient of the result.

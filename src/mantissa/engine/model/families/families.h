@@ -5,6 +5,6 @@
 
 namespace mantissa::model {
 
-extern const Family kLlama, kMistral, kPhi3, kQwen2, kQwen3, kGemma2, kGemma3, kGpt2;
+extern const Family kLlama, kMistral, kPhi3, kQwen2, kQwen3, kGemma2, kGemma3, kGpt2, kRwkv7;
 
 }  // namespace mantissa::model
