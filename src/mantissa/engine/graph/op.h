@@ -139,8 +139,8 @@ enum class OpKind : std::uint8_t {
   head,       // a product followed by its softmax
   attention,
   recurrence,  // a state that passes from token to token
-  lookup,  // selection of rows by index
-  move,    // values copied or converted
+  lookup,      // selection of rows by index
+  move,        // values copied or converted
 };
 
 /// The duty of an op in the passes, in addition to its kind.

@@ -75,10 +75,11 @@ class Lowering {
     return program_.arithmetic;
   }
 
-  /// Returns the format of a state in the scope that `r` resolves.
-  static Scalar format_of_state(const Value& value, const precision::Resolved& r) {
+  Scalar format_of_state(const Value& value, const precision::Use& use) const {
+    const precision::Resolved r = program_.policy.resolve(use);
     if (value.role == Role::compute) return r.compute->stored;
-    return value.role == Role::state ? r.state : r.kv;
+    if (value.role == Role::kv) return r.kv;
+    return program_.policy.interior(interior_use(use.scope, "state", Phase::forward)).value_or(r.state);
   }
 
   BufferId add_buffer(std::string name, const Shape& shape, Scalar type, Home home, ValueId value) {
@@ -106,7 +107,7 @@ class Lowering {
     Scalar type = program_.arithmetic;
     const precision::Use use{scope_of_name(value.name), "parameter", precision::Pass::forward, 0};
     if (value.kind == ValueKind::parameter) type = program_.policy.resolve(use).params;
-    if (value.kind == ValueKind::state) type = format_of_state(value, program_.policy.resolve(use));
+    if (value.kind == ValueKind::state) type = format_of_state(value, use);
     const BufferId b = add_buffer(value.name, value.shape, type, home, id);
     program_.buffer(b).keeps = value.keeps;
     program_.buffer(b).integer = value.role == Role::integer;
@@ -163,7 +164,6 @@ class Lowering {
     s.compute = factor_of(r);
     s.accumulator = r.accumulator;
     s.interior = node.op->interior.empty() ? program_.arithmetic : uses_.interior_of(node, node.op->interior);
-    if (node.op->kind == graph::OpKind::recurrence) s.interior = r.state;
     s.factors = factors_name(node, r);
     s.decided_by = uses_.decided_by(node);
     s.attributes = node.attributes;

@@ -30,7 +30,9 @@ precision::Resolved PolicyUses::resolve(const Node& node, std::string_view opera
 Scalar PolicyUses::interior_of(const Node& node, std::string_view interior) {
   const precision::Use use = interior_use(node.scope, interior, node.phase);
   note(use);
-  return policy_.interior(use).value_or(policy_.arithmetic());
+  const std::optional<Scalar> ruled = policy_.interior(use);
+  if (ruled) return *ruled;
+  return node.op->kind == graph::OpKind::recurrence ? resolve(node).state : policy_.arithmetic();
 }
 
 Scalar PolicyUses::logits_rounding(const precision::Resolved& r) const {

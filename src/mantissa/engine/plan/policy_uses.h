@@ -19,7 +19,8 @@ class PolicyUses {
 
   /// Returns the resolved fields for `node`, or for its operand `operand` unless that is empty.
   precision::Resolved resolve(const graph::Node& node, std::string_view operand = {});
-  /// Returns the format of the interior step `interior` of `node`'s op: as set by rules, or the arithmetic.
+  /// Returns the format of the interior step `interior` of `node`'s op: as set by rules for it, or the field
+  /// `state` for a recurrence and the arithmetic for other ops.
   Scalar interior_of(const graph::Node& node, std::string_view interior);
   /// Returns the format to which logits round before they are returned in the arithmetic.
   Scalar logits_rounding(const precision::Resolved& r) const;
