@@ -5,6 +5,7 @@
 
 #include "mantissa/engine/model/network.h"
 #include "mantissa/engine/plan/rules.h"
+#include "mantissa/generate/rollout/decode_session.h"
 #include "mantissa/setup/programs/decoding.h"
 
 namespace mantissa::rollout {
@@ -62,6 +63,22 @@ Continuation KeptSequence::extend(std::span<const std::int32_t> prompt, const Ge
     fed_.insert(fed_.end(), result.generation.ids.begin(), result.generation.ids.end() - 1);
   }
   return result;
+}
+
+std::optional<SequenceStates> KeptSequence::states() {
+  if (fed_.empty()) return std::nullopt;
+  DecodeSession decoder(*session_);
+  decoder.open(0, fed_, 0, std::ssize(fed_));
+  SequenceStates states = decoder.states_of(0);
+  states.ids = fed_;
+  return states;
+}
+
+void KeptSequence::restore(const SequenceStates& states) {
+  reserve(std::ssize(states.ids) + 1);
+  check_states(states, session_->program());
+  DecodeSession(*session_).restore(0, states);
+  fed_.assign(states.ids.begin(), states.ids.begin() + states.fed);
 }
 
 }  // namespace mantissa::rollout

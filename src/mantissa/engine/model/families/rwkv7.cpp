@@ -251,7 +251,6 @@ std::shared_ptr<const Network> read(const FieldReader& fields, ModelConfig& c) {
   s.vocab_size = c.vocab_size = fields.size("vocab_size");
   s.hidden_size = c.hidden_size = fields.size("hidden_size", 2048);
   s.layers = c.num_hidden_layers = fields.size("num_hidden_layers", 24, 1000);
-  c.max_position_embeddings = fields.size("max_position_embeddings", 2048);
   s.head_dim =
       fields.size("head_dim", fields.has("num_heads") ? s.hidden_size / fields.size("num_heads") : 64);
   if (s.hidden_size % s.head_dim != 0 || s.head_dim > kernels::kMostHeadChannels) {
@@ -299,7 +298,8 @@ const Family kRwkv7 = {
                {"gate_low_rank_dim", Field::Kind::any, "rank of the gate's layers (g)"},
                {"norm_eps", Field::Kind::number, "added to the variance inside the root"},
                {"value_dim", Field::Kind::any, "width of the values; hidden_size"},
-               {"max_position_embeddings", Field::Kind::whole, "context of pre-training; not a limit"},
+               {"max_position_embeddings", Field::Kind::whole,
+                "context of pre-training; not a limit, and not read"},
                {"hidden_act", Field::Kind::text, "activation of the channel mixing: sqrelu"},
                {"norm_bias", Field::Kind::flag, "norms have biases: true"},
                {"norm_first", Field::Kind::flag, "the embedding is normalized: true"},
