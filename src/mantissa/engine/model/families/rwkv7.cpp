@@ -270,7 +270,7 @@ std::shared_ptr<const Network> read(const FieldReader& fields, ModelConfig& c) {
   s.norm_eps = fields.number("norm_eps", 1e-5);
   s.tied_head = c.tie_word_embeddings = fields.flag("tie_word_embeddings", false);
   if (const std::string act = fields.text("hidden_act", "sqrelu"); act != "sqrelu" && act != "relu2")
-    fields.fail("hidden_act", fmt::format("is \"{}\"; RWKV-7 has \"sqrelu\"", act));
+    fields.fail("hidden_act", fmt::format("is \"{}\", which is not supported here; supported: sqrelu", act));
   if (!fields.flag("norm_bias", true))
     fields.fail("norm_bias", "is false; norms without biases are not supported");
   if (!fields.flag("norm_first", true))
