@@ -146,7 +146,7 @@ const OpDef kRecurrenceGrad = {
     .cost = [](const NodeView& n, const Sizes&) -> Cost { return {flops_of_elements(n, 19)}; },
     .workspace = workspace_grad,
     .run = run_grad,
-    .executed_flops = [](const NodeView& n, const Sizes&) { return flops_of_elements(n, 37); },
+    .executed_flops = [](const NodeView& n, const Sizes&) { return flops_of_elements(n, 33); },
 };
 
 const OpDef kRecurrenceDecode = {

@@ -6,6 +6,7 @@
 #include <cmath>
 #include <vector>
 
+#include "mantissa/engine/model/decoder.h"
 #include "mantissa/engine/model/families/families.h"
 #include "mantissa/kernels/rwkv_heads.h"
 
@@ -269,8 +270,7 @@ std::shared_ptr<const Network> read(const FieldReader& fields, ModelConfig& c) {
   s.gate_rank = fields.size("gate_low_rank_dim", rank_of(5, s.hidden_size));
   s.norm_eps = fields.number("norm_eps", 1e-5);
   s.tied_head = c.tie_word_embeddings = fields.flag("tie_word_embeddings", false);
-  if (const std::string act = fields.text("hidden_act", "sqrelu"); act != "sqrelu" && act != "relu2")
-    fields.fail("hidden_act", fmt::format("is \"{}\", which is not supported here; supported: sqrelu", act));
+  require_activation(fields, "hidden_act", "sqrelu", "relu2");
   if (!fields.flag("norm_bias", true))
     fields.fail("norm_bias", "is false; norms without biases are not supported");
   if (!fields.flag("norm_first", true))

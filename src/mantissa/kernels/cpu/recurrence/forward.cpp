@@ -46,7 +46,7 @@ void RunHead(const Recurrence& c, const Segment& segment, std::size_t head, std:
     LoadHead(c.beta, t, head, keys, rows.beta);
     LoadHead(c.v, t, head, width, rows.v);
     if (t + 1 < end) LoadHead(c.alpha, t + 1, head, keys, next_alpha);
-    Step(rows, next_alpha, state, keys, size.values, c.kept, state, y, next_s);
+    Step<false>(rows, next_alpha, state, keys, size.values, c.kept, state, y, next_s);
     StoreRow(y, width, c.y.data, c.y.type, t * static_cast<std::size_t>(c.y.ld) + head * width);
   }
   if (c.state.data != nullptr)

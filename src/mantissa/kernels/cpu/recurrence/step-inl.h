@@ -71,8 +71,8 @@ HWY_INLINE void Combine(const T* factors, const T* state, std::size_t keys, std:
 }
 
 /// Updates V vectors of every row of the state from column `c` on, writes the new rows to `after`, which may
-/// be `before`, and computes y and the next token's s from them.
-template <std::size_t V, class T>
+/// be `before`, and computes y and the next token's s from them. With `kStateOnly` y is not computed.
+template <std::size_t V, bool kStateOnly, class T>
 HWY_INLINE void UpdateColumns(const TokenRows<T>& t, const T* next_alpha, const T* before, std::size_t keys,
                               std::size_t values, std::size_t c, T* after, T* y, T* next_s) {
   const LaneTag<T> d;
@@ -83,27 +83,30 @@ HWY_INLINE void UpdateColumns(const TokenRows<T>& t, const T* next_alpha, const 
     v[i] = hn::Load(d, t.v + c + i * lanes);
     out[i] = next[i] = hn::Zero(d);
   }
+  // In variables of their own, which no store can change.
+  const T *HWY_RESTRICT all_r = t.r, *HWY_RESTRICT all_w = t.w, *HWY_RESTRICT all_k = t.k,
+                        *HWY_RESTRICT all_beta = t.beta;
   for (std::size_t j = 0; j < keys; ++j) {
-    const auto r = hn::Set(d, t.r[j]), w = hn::Set(d, t.w[j]), k = hn::Set(d, t.k[j]),
-               beta = hn::Set(d, t.beta[j]), alpha = hn::Set(d, next_alpha[j]);
+    const auto r = hn::Set(d, all_r[j]), w = hn::Set(d, all_w[j]), k = hn::Set(d, all_k[j]),
+               beta = hn::Set(d, all_beta[j]), alpha = hn::Set(d, next_alpha[j]);
     for (std::size_t i = 0; i < V; ++i) {
       const std::size_t at = j * values + c + i * lanes;
       const auto added = hn::MulAdd(beta, s[i], hn::Mul(k, v[i]));
       const auto row = hn::MulAdd(w, hn::Load(d, before + at), added);
       hn::Store(row, d, after + at);
-      out[i] = hn::MulAdd(r, row, out[i]);
+      if constexpr (!kStateOnly) out[i] = hn::MulAdd(r, row, out[i]);
       next[i] = hn::MulAdd(alpha, row, next[i]);
     }
   }
   for (std::size_t i = 0; i < V; ++i) {
-    hn::Store(out[i], d, y + c + i * lanes);
+    if constexpr (!kStateOnly) hn::Store(out[i], d, y + c + i * lanes);
     hn::Store(next[i], d, next_s + c + i * lanes);
   }
 }
 
 /// One token: the state `after` it, its y, and the s of the next token, whose alpha is given. With `kept`
-/// below the arithmetic the state rounds to it.
-template <class T>
+/// below the arithmetic the state rounds to it. `y` may be null with `kStateOnly`.
+template <bool kStateOnly, class T>
 HWY_INLINE void Step(const TokenRows<T>& t, const T* next_alpha, const T* before, std::size_t keys,
                      std::size_t values, Scalar kept, T* after, T* y, T* next_s) {
   // As many accumulators as the registers hold.
@@ -111,11 +114,12 @@ HWY_INLINE void Step(const TokenRows<T>& t, const T* next_alpha, const T* before
   const std::size_t lanes = hn::Lanes(LaneTag<T>());
   std::size_t c = 0;
   for (; c + kWide * lanes <= values; c += kWide * lanes)
-    UpdateColumns<kWide>(t, next_alpha, before, keys, values, c, after, y, next_s);
-  for (; c < values; c += lanes) UpdateColumns<1>(t, next_alpha, before, keys, values, c, after, y, next_s);
+    UpdateColumns<kWide, kStateOnly>(t, next_alpha, before, keys, values, c, after, y, next_s);
+  for (; c < values; c += lanes)
+    UpdateColumns<1, kStateOnly>(t, next_alpha, before, keys, values, c, after, y, next_s);
   if (holds(kept, std::is_same_v<T, double> ? Scalar::f64 : Scalar::f32)) return;
   for (std::size_t j = 0; j < keys; ++j) RoundRow(after + j * values, values, kept);
-  Combine(t.r, after, keys, values, y);
+  if constexpr (!kStateOnly) Combine(t.r, after, keys, values, y);
   Combine(next_alpha, after, keys, values, next_s);
 }
 
