@@ -75,7 +75,7 @@ TEST(ChatCommand, ContinuesAConversationFromAFile) {
   EXPECT_GE(answer["kept_tokens"], nlohmann::json::parse(first.out)["prompt_tokens"]);
 
   const Result other = talk(folder, "two\n", "--precision bf16-mixed --state talk.state");
-  EXPECT_EQ(other.code, 1);
+  EXPECT_EQ(other.code, 2);
   EXPECT_TRUE(
       has(other.err,
           "talk.state: \"model.layers.0.self_attn.k_proj.cache\" is f32, and this policy keeps it in bf16. "
@@ -99,14 +99,14 @@ TEST(GenerateCommand, ContinuesASequenceFromAFile) {
   EXPECT_EQ(made("--state a.state")["log_probs"], made("--prompt-ids " + ids)["log_probs"])
       << "without a prompt";
   const Result two = mantissa(folder, "generate r --prompt-ids 5 --samples 2 --save-state b.state");
-  EXPECT_EQ(two.code, 1);
+  EXPECT_EQ(two.code, 2);
   EXPECT_TRUE(has(two.err, "--save-state: keeps the states of one sequence")) << two.err;
   const Result model =
       mantissa(folder, "generate r --prompt-ids 5 --save-state r/model/config.json --overwrite");
-  EXPECT_EQ(model.code, 1);
+  EXPECT_EQ(model.code, 2);
   EXPECT_TRUE(has(model.err, "choose another --save-state")) << model.err;
   write(folder / "text", "mine");
-  EXPECT_EQ(mantissa(folder, "generate r --prompt-ids 5 --save-state text").code, 1);
+  EXPECT_EQ(mantissa(folder, "generate r --prompt-ids 5 --save-state text").code, 2);
   EXPECT_EQ(read_all(folder / "text"), "mine");
 }
 
