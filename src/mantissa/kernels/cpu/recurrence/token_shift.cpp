@@ -4,6 +4,7 @@
 #include <vector>
 
 #include "mantissa/core/base/error_text.h"
+#include "mantissa/kernels/cpu/recurrence/prefetch_row.h"
 #include "mantissa/kernels/cpu/tasks.h"
 #include "mantissa/kernels/update.h"
 
@@ -40,6 +41,7 @@ void MixPiece(const TokenShift& s, std::size_t begin, std::size_t end, const Con
     before = View(*first, first_row, c, count, buffers[1]);
   }
   for (std::size_t t = begin; t < end; ++t) {
+    if (t + kTokensAhead < end) prefetch_row(s.x, t + kTokensAhead, c, count);
     const T* const x = View(s.x, t, c, count, buffers[(t - begin) % 2]);
     for (std::size_t j = 0; j < s.mix.size(); ++j) {
       const T* const mix = View(s.mix[j], 0, c, count, mix_buffer);
@@ -93,6 +95,9 @@ void BackwardPiece(const TokenShiftBackward& s, std::size_t begin, std::size_t e
   std::fill_n(after, count, T{0});
   if (end < segment_end) SumGradients<T>(s, end, c, count, after, nullptr);
   for (std::size_t t = end; t-- > begin;) {
+    if (t >= begin + kTokensAhead) {
+      for (const ConstMatrix& dy : s.dy) prefetch_row(dy, t - kTokensAhead, c, count);
+    }
     SumGradients(s, t, c, count, here, sum);
     const OutRow<T> out(s.dx.data, s.dx.type, t * static_cast<std::size_t>(s.dx.ld) + c, count, out_buffer);
     T* const dx = out.data();
@@ -115,6 +120,9 @@ void BackwardTokens(const TokenShiftBackward& s, std::size_t begin, std::size_t 
   }
 }
 
+/// Tokens between prefetching and reading a few columns.
+constexpr std::size_t kBlockAhead = 12;
+
 /// Adds the chain of tokens [begin, end) and channels [c, c + width) to `leaf`.
 template <class T>
 void AddMixBlock(const TokenShiftMix& s, const std::vector<bool>& opens, std::size_t begin, std::size_t end,
@@ -125,6 +133,10 @@ void AddMixBlock(const TokenShiftMix& s, const std::vector<bool>& opens, std::si
   const T* before = opens[begin] ? zeros : View(s.x, begin - 1, c, width, buffers[1]);
   for (std::size_t t = begin; t < end; ++t) {
     if (opens[t]) before = zeros;
+    if (t + kBlockAhead < end) {
+      prefetch_row(s.x, t + kBlockAhead, c, width);
+      prefetch_row(s.dy, t + kBlockAhead, c, width);
+    }
     const T* const x = View(s.x, t, c, width, buffers[(t - begin) % 2]);
     const T* const dy = View(s.dy, t, c, width, dy_buffer);
     ForEachVector<T>(width, [&](auto d, std::size_t i) HWY_ATTR {
@@ -169,10 +181,13 @@ struct SegmentPart {
   std::int64_t begin = 0, end = 0;
 };
 
-/// Calls body(part) for parts of all segments, each of about kTaskElements elements.
+/// Calls body(part) for parts of all segments: several for each thread, but of enough tokens that reading one
+/// more at a part's end costs little.
 template <class Body>
 void for_segment_parts(const Context& ctx, const Extent& extent, std::int64_t width, const Body& body) {
-  const std::int64_t most = std::max<std::int64_t>(1, kTaskElements / std::max<std::int64_t>(1, width));
+  constexpr std::int64_t kPartsOfThread = 4, kTokens = 64;
+  const std::int64_t share = extent.tokens / (kPartsOfThread * std::max(ctx.threads, 1));
+  const std::int64_t most = std::max({std::int64_t{1}, kTaskElements / width, std::min(share, kTokens)});
   std::vector<SegmentPart> parts;
   for (const Segment& s : extent.segments) {
     for (std::int64_t begin = 0; begin < s.length; begin += most)
