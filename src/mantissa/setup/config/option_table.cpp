@@ -20,7 +20,7 @@ constexpr double kInfinite = std::numeric_limits<double>::infinity();
 /// The values that a key accepts.
 struct Valid {
   Range range = {};
-  std::vector<std::string> choices = {}, later = {};
+  std::vector<std::string> choices = {};
   bool path = false;
 };
 
@@ -30,8 +30,8 @@ Valid from(double min, double max = kInfinite) {
 Valid above(double min, double max = kInfinite) {
   return {.range = {.min = min, .max = max, .above = true}};
 }
-Valid words(std::vector<std::string> choices, std::vector<std::string> later = {}) {
-  return {.choices = std::move(choices), .later = std::move(later)};
+Valid words(std::vector<std::string> choices) {
+  return {.choices = std::move(choices)};
 }
 /// A path, or one of `words`.
 Valid path(std::vector<std::string> words = {}) {
@@ -62,8 +62,7 @@ void add(std::vector<Option>& table, std::string_view section, Get get,
          std::initializer_list<Key<Section>> keys) {
   for (const Key<Section>& k : keys) {
     const auto slot = [get, of_section = k.slot](RunConfig& c) { return of_section(std::invoke(get, c)); };
-    table.push_back(
-        {section, k.key, slot, k.description, k.valid.range, k.valid.choices, k.valid.later, k.valid.path});
+    table.push_back({section, k.key, slot, k.description, k.valid.range, k.valid.choices, k.valid.path});
   }
 }
 
@@ -97,8 +96,9 @@ void add_model_and_data(std::vector<Option>& table) {
            "\"kk\" (Knights-and-Knaves puzzles), or files and globs; \"kk\" among files requires "
            "data.weights",
            path({"kk"})},
-          {"format", &DataSection::format, "file format: auto (by file name), text, jsonl or tokens",
-           words({"auto", "text", "jsonl", "tokens"}, {"binidx"})},
+          {"format", &DataSection::format,
+           "file format: auto (by file name), text, jsonl, tokens or binidx (Megatron's .bin with .idx)",
+           words({"auto", "text", "jsonl", "tokens", "binidx"})},
           {"id_type", &DataSection::id_type,
            "type of the ids in token files without a header: auto (uint16 if model.vocab_size is below "
            "65,536, else uint32), uint16 or uint32",
@@ -124,7 +124,7 @@ void add_model_and_data(std::vector<Option>& table) {
            "stream",
            above(0)},
           {"separator", &DataSection::separator,
-           "id that ends a document in token files, for packing; -1: the one in the file's header",
+           "id that ends a document in token files, for packing; -1: as the file's header or index states",
            from(-1, 2147483647)},
           {"template", &DataSection::chat_template,
            "chat template of conversations: auto (the tokenizer's own), a built-in one (chatml, llama3, "
