@@ -200,6 +200,26 @@ void check_mixture(const RunConfig& config, const Entries& entries) {
   }
 }
 
+/// RWKV-LM's order is one of whole streams, without held-out rows unless the config asks for them.
+void settle_order(RunConfig& config, const Entries& entries) {
+  DataSection& data = config.data;
+  if (data.order != "rwkv") {
+    if (data.magic_prime == 0) return;
+    refuse(*entries.find("data", "magic_prime"),
+           "only data.order = \"rwkv\" has a prime; set it, or remove the key");
+  }
+  const Entry& order = *entries.find("data", "order");
+  if (config.train.objective != "pretrain")
+    refuse(order, fmt::format("is an order of pretraining, but train.objective is \"{}\"; remove the key",
+                              config.train.objective));
+  if (!data.weights.empty())
+    refuse(order, "is an order of one stream, which data.weights divides; remove one of the keys");
+  if (!data.shuffle)
+    refuse(*entries.find("data", "shuffle"),
+           "data.order = \"rwkv\" is an order of its own; remove one of the keys");
+  if (entries.find("data", "validation") == nullptr) data.validation.share = 0;
+}
+
 /// Calls `parse`, and refuses the entry of the key if it throws.
 template <class Parse>
 void check_text(const Entries& entries, std::string_view section, std::string_view key, const Parse& parse) {
@@ -297,6 +317,7 @@ void settle(RunConfig& config, const Entries& entries, bool policy_replaced,
   check_mixture(config, entries);
   settle_post_training(config, entries, told);
   check_packing(config, entries);
+  settle_order(config, entries);
   settle_batch(config, entries, deepspeed != nullptr && divide_batch(config, entries, *deepspeed));
   settle_conversations(config, entries);
   settle_fine_tuning(config, entries);

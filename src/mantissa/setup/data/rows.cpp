@@ -222,6 +222,8 @@ text::Dataset stage_set(const config::RunConfig& config, const model::ModelConfi
   const bool apart = !memory.held_out.empty() || (!memory.any() && !held_out_files.empty());
   options.sequence_length = config.data.sequence_length;
   options.shuffle = config.data.shuffle;
+  options.rwkv_walk = config.data.order == "rwkv";
+  options.magic_prime = config.data.magic_prime;
   options.validation = apart ? 0 : config.data.validation.share;
   options.seed = config.run.seed;
   options.packs = sft && config.data.packing;
