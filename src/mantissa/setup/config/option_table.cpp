@@ -220,8 +220,9 @@ void add_optimization(std::vector<Option>& table) {
   add<ScheduleSection>(
       table, "schedule", &RunConfig::schedule,
       {
-          {"name", &ScheduleSection::name, "decay of the learning rate after warm-up",
-           words({"cosine", "constant", "linear"})},
+          {"name", &ScheduleSection::name,
+           "decay of the learning rate after warm-up; rwkv: cosine with RWKV-LM's warm-up",
+           words({"cosine", "constant", "linear", "rwkv"})},
           {"warmup_steps", &ScheduleSection::warmup_steps,
            "steps of linear warm-up; default: 20, or all steps of a shorter run", from(0, kMany)},
           {"min_lr_ratio", &ScheduleSection::min_lr_ratio, "final learning rate as a share of the peak",

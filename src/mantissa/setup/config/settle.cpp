@@ -267,7 +267,8 @@ void settle_batch(RunConfig& config, const Entries& entries, bool divided) {
 /// Warns of a decaying schedule that has only its last step, which ends at 0.
 void check_only_step(const RunConfig& config, Told& told) {
   const ScheduleSection& s = config.schedule;
-  if (config.run.steps != 1 || s.warmup_steps != 0 || s.name == "constant" || s.min_lr_ratio != 0) return;
+  if (config.run.steps != 1 || s.warmup_steps != 0 || s.min_lr_ratio != 0) return;
+  if (s.name == "constant" || s.name == "rwkv") return;
   told.warnings.push_back(fmt::format(
       "schedule.name = \"{}\": the only step has learning rate 0, at which this schedule ends, so "
       "the run changes no weight. Fix: --set schedule.name=constant, or "
