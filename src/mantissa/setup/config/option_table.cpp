@@ -160,6 +160,10 @@ void add_model_and_data(std::vector<Option>& table) {
            "training objective: pretrain (every token), sft (the answers of conversations), reward or dpo "
            "(pairs of answers), or rl (`mantissa rl`)",
            words({"pretrain", "sft", "reward", "dpo", "rl"})},
+          {"l2wrap", &TrainSection::l2wrap,
+           "weight of the square of each token's largest logit, half of which pretrain and sft lower beside "
+           "the loss (L2Wrap; RWKV-LM has 1e-4); 0: none",
+           from(0)},
       });
   add<AdapterSection>(
       table, "adapter", &RunConfig::adapter,

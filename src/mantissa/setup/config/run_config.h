@@ -96,6 +96,7 @@ struct AdapterSection {
 
 struct TrainSection {
   std::string objective = "pretrain";
+  double l2wrap = 0;  // of pretrain and sft: share of the largest logit in its gradient
   friend bool operator==(const TrainSection&, const TrainSection&) = default;
 };
 
