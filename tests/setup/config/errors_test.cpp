@@ -183,7 +183,7 @@ TEST(ConfigErrors, WrongTypesAndRangesNameKeyAndValue) {
       {"[optimizer]\nname = 3", "dir/run.toml:8: optimizer.name = 3: must be a string; write \"3\""},
       {"[schedule]\nname = \"cosin\"",
        "dir/run.toml:8: schedule.name = \"cosin\": unknown choice; did you mean \"cosine\"? (choices: "
-       "cosine, constant, linear)"},
+       "cosine, constant, linear, rwkv)"},
       {"[schedule]\nmin_lr_ratio = 1.1",
        "dir/run.toml:8: schedule.min_lr_ratio = 1.1: must be at least 0 and at most 1"},
       {"[train]\nobjective = \"dpoo\"",
