@@ -177,6 +177,7 @@ DataDescription describe_run(const config::RunConfig& config, const model::Model
   const std::int64_t used = set.rows_of_steps(first.run.steps, first.batch.global_batch_size);
   DataDescription d =
       describe(set, first.data.sequence_length, model.vocab_size, tokenizer.get(), samples, used);
+  if (std::string note = order_note(first.data, set); !note.empty()) d.notes.push_back(std::move(note));
   for (std::size_t s = 0; s < config.run.stages.size(); ++s) {
     const config::Stage& stage = config.run.stages[s];
     const text::Dataset& rows = set.at_step(config::first_step(config, s) + 1);
