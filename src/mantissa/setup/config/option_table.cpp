@@ -135,8 +135,8 @@ void add_model_and_data(std::vector<Option>& table) {
            from(-1, 2147483647)},
           {"template", &DataSection::chat_template,
            "chat template of conversations: auto (the tokenizer's own), a built-in one (chatml, llama3, "
-           "qwen, mistral, gemma), a Jinja file, or none (prompt and completion as they are)",
-           path({"auto", "none", "chatml", "llama3", "qwen", "mistral", "gemma"})},
+           "qwen, mistral, gemma, rwkv), a Jinja file, or none (prompt and completion as they are)",
+           path({"auto", "none", "chatml", "llama3", "qwen", "mistral", "gemma", "rwkv"})},
           {"train_on", &DataSection::train_on,
            "messages that sft and dpo train: assistant (every answer), last (the last answer), or all "
            "(every token)",
