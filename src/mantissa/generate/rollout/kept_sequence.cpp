@@ -13,6 +13,8 @@ namespace {
 
 /// Positions of the first cache. Larger ones double, so that few are made.
 constexpr std::int64_t kFirstPositions = 1024;
+/// Of a model with any number of positions, whose states do not grow with them.
+constexpr std::int64_t kAnyPositions = std::int64_t{1} << 30;
 
 }  // namespace
 
@@ -28,7 +30,7 @@ void KeptSequence::reserve(std::int64_t positions) {
   if (!by_length) {
     const auto doubled = static_cast<std::int64_t>(std::bit_ceil(static_cast<std::uint64_t>(positions)));
     const std::int64_t context = source_.config.max_position_embeddings;
-    capacity = std::max(doubled, kFirstPositions);
+    capacity = context == 0 ? kAnyPositions : std::max(doubled, kFirstPositions);
     if (context > 0) capacity = std::max(positions, std::min(capacity, context));
     if (source_.config.network->depends_on_length(capacity)) capacity = positions;
   }

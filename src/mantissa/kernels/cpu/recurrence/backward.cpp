@@ -156,7 +156,9 @@ class HeadBackward {
     starts_ = scratch.take(0);
   }
 
-  void Run(const Segment& segment) {
+  void Run(const Segment& segment, std::uint64_t seed) {
+    const KeptStates kept(c_.shape, c_.kept, c_.rounding, seed, head_, segment);
+    kept_ = &kept;
     begin_ = static_cast<std::size_t>(segment.begin);
     end_ = begin_ + static_cast<std::size_t>(segment.length);
     FindStarts();
@@ -196,7 +198,7 @@ class HeadBackward {
     LoadHead(c_.beta, t, head_, keys_, rows.beta);
     LoadHead(c_.v, t, head_, static_cast<std::size_t>(c_.shape.value_dim), rows.v);
     if (t + 1 < end_) LoadHead(c_.alpha, t + 1, head_, keys_, next_alpha_);
-    Step<true>(rows, next_alpha_, before, keys_, size_.values, c_.kept, after, static_cast<T*>(nullptr),
+    Step<true>(rows, next_alpha_, before, keys_, size_.values, *kept_, t, after, static_cast<T*>(nullptr),
                next_s_);
   }
 
@@ -252,30 +254,31 @@ class HeadBackward {
   T* states_[kStateInterval + 1];  // before and after each token of an interval
   T* G_;
   TokenRows<T> rows_[kStateInterval];
+  const KeptStates* kept_ = nullptr;  // of the current segment
   TokenGradients<T> gradients_;
   Waiting<T> next_;  // of the token after the current one
   T *next_alpha_, *next_s_;
 };
 
 template <class T>
-void RunSegments(const RecurrenceBackward& c, std::span<const Segment> segments, std::size_t head,
-                 std::span<std::byte> memory) {
+void RunSegments(const RecurrenceBackward& c, std::span<const Segment> segments, std::uint64_t seed,
+                 std::size_t head, std::span<std::byte> memory) {
   HeadBackward<T> of(c, head, memory);
   const auto keys = static_cast<std::size_t>(c.shape.key_dim),
              width = static_cast<std::size_t>(c.shape.value_dim);
   const std::size_t values = padded_values(c.shape.value_dim);
   for (const Segment& segment : segments) {
-    of.Run(segment);
+    of.Run(segment, seed);
     if (c.dinitial.data == nullptr) continue;
     T* const sum = static_cast<T*>(c.dinitial.data) + head * keys * width;
     for (std::size_t j = 0; j < keys; ++j) AddRow(of.first_gradient() + j * values, width, sum + j * width);
   }
 }
 
-void RunRecurrenceBackward(const RecurrenceBackward& c, std::span<const Segment> segments, std::size_t head,
-                           std::span<std::byte> memory) {
-  c.arithmetic == Scalar::f64 ? RunSegments<double>(c, segments, head, memory)
-                              : RunSegments<float>(c, segments, head, memory);
+void RunRecurrenceBackward(const RecurrenceBackward& c, std::span<const Segment> segments, std::uint64_t seed,
+                           std::size_t head, std::span<std::byte> memory) {
+  c.arithmetic == Scalar::f64 ? RunSegments<double>(c, segments, seed, head, memory)
+                              : RunSegments<float>(c, segments, seed, head, memory);
 }
 
 }  // namespace HWY_NAMESPACE
@@ -310,7 +313,7 @@ void recurrence_backward(const Context& ctx, const Extent& extent, const Recurre
     run(c,
         tasks == 1 ? extent.segments
                    : extent.segments.subspan(static_cast<std::size_t>(task / c.shape.heads), 1),
-        head, memory.subspan(share * static_cast<std::size_t>(thread), share));
+        extent.seed, head, memory.subspan(share * static_cast<std::size_t>(thread), share));
   });
 }
 
