@@ -166,12 +166,13 @@ TEST_F(Sources, TheConfigOrTheExtensionDecidesTheFormat) {
   EXPECT_TRUE(has(error<ConfigError>({path}, "parquet"), "\"parquet\" is not a format"));
 }
 
-TEST_F(Sources, RecognisesAndRejectsBinidx) {
-  const std::string bin = files_.write("m.bin", "\x01\x00"s), idx = files_.write("m.idx", "MMIDIDX");
-  EXPECT_TRUE(has(error<ConfigError>({bin}), "binidx"));
-  EXPECT_TRUE(has(error<ConfigError>({idx}), "binidx"));
-  EXPECT_TRUE(has(error<ConfigError>({bin}, "binidx"), "binidx"));
-  EXPECT_EQ(read({bin}, "tokens"), (Ids{1}));  // explicit format: read as raw ids
+TEST_F(Sources, AnIndexOfAnotherKindBesideIdsIsNamed) {
+  const std::string bin = files_.write("m.bin", "\x01\x00"s);
+  files_.write("m.idx", "TNTIDX\0\0"s);
+  const std::string message = error<FileError>({bin});
+  EXPECT_TRUE(has(message, "m.idx\": expected Megatron's index"));
+  EXPECT_TRUE(has(message, "set data.format = \"tokens\" to read the .bin beside it as plain ids"));
+  EXPECT_EQ(read({bin}, "tokens"), (Ids{1}));
 }
 
 TEST_F(Sources, ATokenizerMayHaveMoreEntriesThanTheModel) {

@@ -17,8 +17,8 @@
 namespace mantissa::api {
 
 struct ChatOptions {
-  /// "auto": the chat template of the model directory; a built-in one: chatml, llama3, qwen, mistral, gemma;
-  /// or a Jinja file.
+  /// "auto": the chat template of the model directory; a built-in one: chatml, llama3, qwen, mistral, gemma,
+  /// rwkv; or a Jinja file.
   std::string chat_template = "auto";
   std::string system = {};  // the system message; empty: none
   std::int64_t max_new_tokens = 512;

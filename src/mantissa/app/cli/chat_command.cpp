@@ -186,7 +186,7 @@ Commands chat_commands() {
             kSeed,
             kAdapter,
             {"--template", one, "NAME|FILE",
-             "the model's own chat template, a built-in one (chatml, llama3, qwen, mistral, gemma), or a "
+             "the model's own chat template, a built-in one (chatml, llama3, qwen, mistral, gemma, rwkv), or a "
              "Jinja file",
              "auto"},
             {"--system", one, "TEXT", "system message"},

@@ -241,7 +241,7 @@ Commands data_commands() {
                "A config is described by the rows of its [data]; files by rows of --sequence-length tokens.",
            .options = {kIdType,
                        kTokenizer,
-                       {"--format", one, "auto|text|jsonl|tokens", "format of the files", "auto"},
+                       {"--format", one, "auto|text|jsonl|tokens|binidx", "format of the files", "auto"},
                        {"--sequence-length", one, "T", "tokens per row", "256"},
                        {"--packing", "rows of several documents"},
                        {"--vocab-size", one, "N", "entries of the model; default: those of the tokenizer"},

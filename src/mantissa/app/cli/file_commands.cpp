@@ -222,7 +222,7 @@ Commands file_commands() {
             {"--allow-overflow", "no warning for values that become inf or NaN"},
             {"--overwrite", "replace an existing file or model at OUT"},
             {"--seed", one, "S", "seed of stochastic rounding", "1"},
-            {"--data-format", one, "auto|text|jsonl|tokens", "format of the data files", "auto"},
+            {"--data-format", one, "auto|text|jsonl|tokens|binidx", "format of the data files", "auto"},
             {"--sequence-length", one, "T", "tokens per row of the data", "256"}},
        .groups = {kPrecision, kRules, kHardware, kResults},
        .run = convert},

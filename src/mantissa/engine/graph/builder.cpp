@@ -261,8 +261,9 @@ ValueId Builder::concat(const std::string& scope, std::vector<ValueId> parts) {
 }
 
 ValueId Builder::log_prob(const std::string& scope, ValueId x, ValueId weight, ValueId ids, double soft_cap,
-                          bool entropy) {
-  return one("log_prob", scope, {x, weight, ids}, {{"soft_cap", soft_cap}, {"entropy", entropy}});
+                          bool entropy, double l2wrap) {
+  return one("log_prob", scope, {x, weight, ids},
+             {{"soft_cap", soft_cap}, {"entropy", entropy}, {"l2wrap", l2wrap}});
 }
 
 }  // namespace mantissa::graph

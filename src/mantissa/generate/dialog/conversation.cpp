@@ -130,7 +130,10 @@ Answer Conversation::answer(const std::function<void(std::string_view)>& on_text
   options.interrupt = stop;
   Answer made;
   tokenizer::TextStream stream(format_.tokenizer());
-  rollout::StopText stops(settings_.stop);
+  const std::vector<std::string> ends_of_turns = format_.stop_texts();
+  std::vector<std::string> all_stops = settings_.stop;
+  all_stops.insert(all_stops.end(), ends_of_turns.begin(), ends_of_turns.end());
+  rollout::StopText stops(std::move(all_stops));
   const auto add = [&](const std::string& part) {
     made.text += part;
     if (on_text && !part.empty()) on_text(part);
@@ -146,7 +149,9 @@ Answer Conversation::answer(const std::function<void(std::string_view)>& on_text
   add(stops.finish());
   rollout::Generation& g = continued.generation;
   const bool ended = !g.ids.empty() && std::ranges::binary_search(options.stop, g.ids.back());
-  made.end = stops.stopped()                                     ? End::stop
+  const bool ends_turn = std::ranges::find(ends_of_turns, stops.found()) != ends_of_turns.end();
+  made.end = ends_turn                                           ? End::turn
+             : stops.stopped()                                   ? End::stop
              : ended                                             ? End::turn
              : !g.ended                                          ? End::interrupted
              : options.max_new_tokens < settings_.max_new_tokens ? End::context

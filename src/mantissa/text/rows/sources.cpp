@@ -77,7 +77,8 @@ std::string format_by_name(const std::string& path) {
   }
   throw ConfigError(
       "data.format: \"auto\" does not know the extension of \"{}\" (known: .txt .text .md .jsonl "
-      ".ndjson, also with .gz or .zst, and .bin .tokens); set data.format to text, jsonl or tokens",
+      ".ndjson, also with .gz or .zst, and .bin .tokens .idx); set data.format to text, jsonl, tokens or "
+      "binidx",
       path);
 }
 
@@ -87,6 +88,7 @@ void append_file(const std::string& path, const FileFormat& format, const tokeni
   if (of == "text") append_text_file(path, tokenizer, vocabulary, corpus);
   if (of == "jsonl") append_jsonl_file(path, tokenizer, vocabulary, corpus);
   if (of == "tokens") append_token_file(path, vocabulary, corpus, format.ids);
+  if (of == "binidx") append_binidx(path, vocabulary, corpus);
 }
 
 }  // namespace
@@ -104,7 +106,9 @@ std::vector<std::string> expand_files(const std::vector<std::string>& patterns) 
   for (const std::string& pattern : patterns) {
     const bool is_glob = pattern.find_first_of("*?[") != std::string::npos && !disk::exists(pattern);
     if (!is_glob) {
-      paths.push_back(pattern);
+      const bool names_pair =
+          !disk::exists(pattern) && disk::exists(pattern + ".idx") && disk::exists(pattern + ".bin");
+      paths.push_back(names_pair ? pattern + ".bin" : pattern);
       continue;
     }
     std::vector<std::string> matches = match(pattern);
@@ -114,6 +118,10 @@ std::vector<std::string> expand_files(const std::vector<std::string>& patterns) 
              disk::exists(fs::path(path).parent_path() / "shard-00000.bin");
     };
     if (!std::ranges::all_of(matches, describes)) std::erase_if(matches, describes);
+    const std::vector<std::string> all = matches;
+    std::erase_if(matches, [&](const std::string& path) {  // an index is read with its ids
+      return fs::path(path).extension() == ".idx" && std::ranges::binary_search(all, binidx_pair(path).bin);
+    });
     paths.insert(paths.end(), matches.begin(), matches.end());
   }
   for (const std::string& path : paths) require_regular_file(path);
@@ -135,14 +143,9 @@ bool is_jsonl(const std::string& path) {
 
 std::string format_of(const std::string& path, const std::string& format) {
   const std::string of = format == "auto" ? format_by_name(path) : format;
-  if (of == "text" || of == "jsonl" || of == "tokens") return of;
-  if (of == "binidx") {
-    throw ConfigError(
-        "\"{}\": this version does not read binidx (Megatron's .bin with .idx); write the ids as "
-        "a plain token file and set data.format = \"tokens\"",
-        path);
-  }
-  throw ConfigError("data.format: \"{}\" is not a format (formats: auto, text, jsonl, tokens)", format);
+  if (of == "text" || of == "jsonl" || of == "tokens" || of == "binidx") return of;
+  throw ConfigError("data.format: \"{}\" is not a format (formats: auto, text, jsonl, tokens, binidx)",
+                    format);
 }
 
 Corpus read_corpus(const std::vector<std::string>& patterns, const FileFormat& format,

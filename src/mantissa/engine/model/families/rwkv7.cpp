@@ -122,11 +122,17 @@ class Rwkv7 : public Network {
     return b.linear(scope, x, b.parameter(scope + ".weight", {out, in}, init));
   }
 
+  /// The initial second matrix of low-rank layers: RWKV-LM's ortho_init(), which scales those that widen
+  /// less.
+  Init second_matrix(std::int64_t rank) const {
+    const double ratio = static_cast<double>(rank) / static_cast<double>(s_.hidden_size);
+    return {Init::Kind::orthogonal, 0.1 * std::sqrt(std::max(1.0, ratio))};
+  }
+
   /// The second matrix of low-rank layers and its bias, without rounding.
   ValueId second(NetworkBuilder& b, const std::string& scope, ValueId x,
                  std::function<double(std::int64_t)> bias, std::int64_t rank) const {
-    const ValueId weight =
-        b.parameter(scope + ".weight", {s_.hidden_size, rank}, {Init::Kind::orthogonal, 0.1});
+    const ValueId weight = b.parameter(scope + ".weight", {s_.hidden_size, rank}, second_matrix(rank));
     return b.term(scope, x, weight, b.parameter(scope + ".bias", {s_.hidden_size}, values(std::move(bias))));
   }
 
@@ -192,7 +198,7 @@ class Rwkv7 : public Network {
     }
     const ValueId gate_inner =
         b.ops.sigmoid(lora("g_lora", 0), first(b, lora("g_lora", 0), of_g, s_.gate_rank));
-    const ValueId gate = linear(b, lora("g_lora", 2), gate_inner, width, {Init::Kind::orthogonal, 0.1});
+    const ValueId gate = linear(b, lora("g_lora", 2), gate_inner, width, second_matrix(s_.gate_rank));
 
     const ValueId k_k = b.parameter(scope + ".k_k", {width},
                                     values([s = s_](std::int64_t i) { return 0.71 - 0.1 * s.linear_of(i); }));
