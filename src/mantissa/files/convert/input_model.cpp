@@ -7,7 +7,6 @@
 #include "mantissa/core/disk/look.h"
 #include "mantissa/files/convert/gguf_in.h"
 #include "mantissa/files/io/json.h"
-#include "mantissa/files/io/state.h"
 #include "mantissa/files/rwkv/checkpoint.h"
 #include "mantissa/text/tokenizer/kinds.h"
 

@@ -15,7 +15,7 @@ struct InputModel {
   gguf::ReadFile read;
 };
 
-/// Opens a model directory, a GGUF file, a checkpoint of RWKV-LM or a state, to be written in `format`.
+/// Opens a model directory, a GGUF file or a checkpoint of RWKV-LM, to be written in `format`.
 /// Throws ConfigError for anything else.
 InputModel model_of(const io::ModelPath& in, const char* format);
 

@@ -1,5 +1,7 @@
 #include "mantissa/files/convert/rwkv.h"
 
+#include <fmt/format.h>
+
 #include <nlohmann/json.hpp>
 
 #include "mantissa/core/disk/atomic.h"
@@ -11,6 +13,7 @@
 #include "mantissa/files/convert/input_model.h"
 #include "mantissa/files/convert/origin.h"
 #include "mantissa/files/io/json.h"
+#include "mantissa/files/io/state.h"
 #include "mantissa/files/rwkv/checkpoint.h"
 
 namespace mantissa::convert {
@@ -69,22 +72,52 @@ std::optional<Result> convert_rwkv(const Request& request, const kernels::Contex
   return result;
 }
 
+namespace {
+
+bool is_rwkv7(const nlohmann::json& config) {
+  return config.is_object() && config.value("model_type", nlohmann::json()) == "rwkv7";
+}
+
+/// Returns the masters of a state, with what they are as their metadata.
+InputModel model_of_state(const fs::path& folder, std::map<std::string, std::string>& metadata) {
+  const io::StateReader state(folder);
+  metadata = {
+      {kPolicyKey, state.header().policy},
+      {kHistoryKey, fmt::format("masters of the state of step {}", state.header().step)},
+  };
+  const fs::path header = folder / "state.json";
+  return {model::parse_model_config(io::parse_json(state.header().model_config, header), header.string()),
+          io::WeightFiles(folder / io::kStateTensors, std::string(io::kMasterPrefix)),
+          {}};
+}
+
+}  // namespace
+
 bool becomes_rwkv_file(const Request& request) {
   if (request.layout != Layout::pth || request.writes_directory()) return false;
   const io::ModelPath& in = request.in;
-  if (in.kind == io::ModelPath::Kind::gguf) return open_gguf(in.weights).config.model_type == "rwkv7";
-  const fs::path config = in.path / "config.json";
-  if (in.kind != io::ModelPath::Kind::model || !disk::exists(config)) return false;
-  const nlohmann::json json = io::read_json_file(config);
-  return json.is_object() && json.value("model_type", nlohmann::json()) == "rwkv7";
+  switch (in.kind) {
+    case io::ModelPath::Kind::gguf:
+      return open_gguf(in.weights).config.model_type == "rwkv7";
+    case io::ModelPath::Kind::state:
+      return is_rwkv7(io::parse_json(io::StateReader(in.path).header().model_config, in.path / "state.json"));
+    case io::ModelPath::Kind::model:
+      return disk::exists(in.path / "config.json") && is_rwkv7(io::read_json_file(in.path / "config.json"));
+    case io::ModelPath::Kind::file:
+    case io::ModelPath::Kind::adapter:
+      break;
+  }
+  return false;
 }
 
 std::optional<Result> write_rwkv(const Request& request, const kernels::Context& ctx,
                                  const std::stop_token& stop) {
-  InputModel model = model_of(request.in, "pth");
+  const bool state = request.in.kind == io::ModelPath::Kind::state;
+  std::map<std::string, std::string> of_state;
+  InputModel model = state ? model_of_state(request.in.path, of_state) : model_of(request.in, "pth");
   const auto source = rwkv::to_checkpoint(std::move(model.files), model.config, request.in.path);
-  std::optional<Result> result =
-      rewrite(*source, request, disk::given(request.out, request.overwrite), source->metadata(), ctx, stop);
+  std::optional<Result> result = rewrite(*source, request, disk::given(request.out, request.overwrite),
+                                         state ? of_state : source->metadata(), ctx, stop);
   if (result) {
     result->notes.push_back(
         "the tensors have the names of RWKV-LM; blocks.0.att.v0, v1 and v2, which it expects and does not use, "
