@@ -5,6 +5,7 @@
 #include <cstddef>
 #include <cstdint>
 
+#include "mantissa/core/numeric/format.h"
 #include "mantissa/core/tensor/extent.h"
 #include "mantissa/core/tensor/storage.h"
 #include "mantissa/kernels/context.h"
@@ -25,6 +26,11 @@ struct RecurrenceShape {
 /// segment is a multiple of this, and from them the others.
 inline constexpr std::int64_t kStateInterval = 16;
 
+struct StateRounding {
+  Rounding rounding = Rounding::nearest;
+  std::uint64_t name = 0;  // hash_name() of the state
+};
+
 /// For each head and each token of a segment in turn, with the state S [key_dim, value_dim]:
 ///   s = Σ_j α_j S_j,  S_j ← w_j S_j + β_j s + k_j v,  y = Σ_j r_j S_j,  w = exp(decay),
 /// where S_j is the row of key component j. In the notation of the papers, S ← S·diag(w) + (S·α)βᵀ + v·kᵀ and
@@ -35,9 +41,10 @@ inline constexpr std::int64_t kStateInterval = 16;
 /// [tokens, heads · value_dim]. All may be of any format. The arithmetic is f64 if the state is, else f32.
 ///
 /// Order and rounding: s and y are FMA chains over j from zero; S_j = fma(w_j, S_j, fma(β_j, s, k_j·v)), with
-/// w = Exp(decay) of core/numeric/math-inl.h. With `kept` below the arithmetic the new S_j rounds to it, to
-/// nearest, before anything reads it. y rounds once, to y.type. Nothing depends on how tokens are divided
-/// into calls, chunks or rows.
+/// w = Exp(decay) of core/numeric/math-inl.h. With `kept` below the arithmetic the new S_j rounds to it
+/// before anything reads it: to nearest, or by `rounding`, whose random bits are those of (seed, name,
+/// sequence) at position · state() + the element's index in [heads, key_dim, value_dim]. y rounds once, to
+/// y.type. Nothing depends on how tokens are divided into calls, chunks or rows.
 ///
 /// A segment at position 0 begins with `initial` [1, heads · key_dim · value_dim], or zeros without it; one
 /// at a later position with its slot's row of `state` [slots, heads · key_dim · value_dim]. The state after a
@@ -50,7 +57,8 @@ struct Recurrence {
   Matrix state = {};         // null: no segment continues another
   ConstMatrix initial = {};  // null: zeros
   Scalar arithmetic = Scalar::f32;
-  Scalar kept = Scalar::f64;  // f64: in the arithmetic
+  Scalar kept = Scalar::f64;    // f64: in the arithmetic
+  StateRounding rounding = {};  // in f64 arithmetic to nearest
 };
 
 std::size_t recurrence_workspace(const Context& ctx, const RecurrenceShape& shape, Scalar arithmetic);
@@ -78,6 +86,7 @@ struct RecurrenceBackward {
   Matrix dinitial = {};  // [1, heads · key_dim · value_dim]; null: not needed
   Scalar arithmetic = Scalar::f32;
   Scalar kept = Scalar::f64;
+  StateRounding rounding = {};
 };
 
 /// `longest`: tokens of the longest segment.

@@ -4,6 +4,7 @@
 #include <map>
 #include <optional>
 
+#include "mantissa/core/base/error_text.h"
 #include "mantissa/core/numeric/philox.h"
 #include "mantissa/engine/plan/labels.h"
 #include "mantissa/engine/plan/operand_scales.h"
@@ -76,10 +77,12 @@ class Lowering {
   }
 
   Scalar format_of_state(const Value& value, const precision::Use& use) const {
+    if (value.role == Role::state) {
+      return program_.policy.interior(interior_use(use.scope, "state", Phase::forward))
+          .value_or(program_.policy.resolve(state_use(use.scope)).state);
+    }
     const precision::Resolved r = program_.policy.resolve(use);
-    if (value.role == Role::compute) return r.compute->stored;
-    if (value.role == Role::kv) return r.kv;
-    return program_.policy.interior(interior_use(use.scope, "state", Phase::forward)).value_or(r.state);
+    return value.role == Role::compute ? r.compute->stored : r.kv;
   }
 
   BufferId add_buffer(std::string name, const Shape& shape, Scalar type, Home home, ValueId value) {
@@ -154,6 +157,17 @@ class Lowering {
     return c;
   }
 
+  /// Sets the rounding of a recurrence's states.
+  void round_states(const Node& node, Step& s) {
+    s.rounding = program_.policy.activation_rounding(state_use(node.scope));
+    s.random_name = hash_name(node.scope + ".state");
+    if (s.rounding != Rounding::nearest && program_.arithmetic == Scalar::f64) {
+      throw ConfigError(
+          "{}: state={} with a rounding: expected an arithmetic in f32. Fix: a policy other than 64-true",
+          node.scope, name(s.interior));
+    }
+  }
+
   Step step_for(const Node& node) {
     const precision::Resolved r = uses_.resolve(node);
     Step s;
@@ -164,6 +178,8 @@ class Lowering {
     s.compute = factor_of(r);
     s.accumulator = r.accumulator;
     s.interior = node.op->interior.empty() ? program_.arithmetic : uses_.interior_of(node, node.op->interior);
+    if (node.op->kind == graph::OpKind::recurrence && !holds(s.interior, program_.arithmetic))
+      round_states(node, s);
     s.factors = factors_name(node, r);
     s.decided_by = uses_.decided_by(node);
     s.attributes = node.attributes;

@@ -7,6 +7,7 @@
 
 #include "mantissa/core/base/error_text.h"
 #include "mantissa/engine/plan/passes.h"
+#include "mantissa/engine/plan/policy_uses.h"
 
 namespace mantissa::plan {
 
@@ -19,7 +20,7 @@ std::string interior_decided_by(const Program& program, const Step& step) {
   const precision::Use use = interior_use(step.scope, step.op->interior, step.phase);
   if (!program.policy.matching_rules(use).empty()) return program.policy.decided_by(use, kCompute);
   if (step.op->kind != graph::OpKind::recurrence) return "built-in";
-  return program.policy.decided_by({step.scope, step.op->op, pass_of(step.phase), 0}, kState);
+  return program.policy.decided_by(state_use(step.scope), kState);
 }
 
 precision::Pass pass_of(graph::Phase phase) {

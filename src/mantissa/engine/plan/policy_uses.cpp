@@ -28,11 +28,13 @@ precision::Resolved PolicyUses::resolve(const Node& node, std::string_view opera
 }
 
 Scalar PolicyUses::interior_of(const Node& node, std::string_view interior) {
-  const precision::Use use = interior_use(node.scope, interior, node.phase);
+  const bool state = node.op->kind == graph::OpKind::recurrence;
+  // A gradient computes the states of the forward pass again.
+  const precision::Use use = interior_use(node.scope, interior, state ? graph::Phase::forward : node.phase);
   note(use);
   const std::optional<Scalar> ruled = policy_.interior(use);
   if (ruled) return *ruled;
-  return node.op->kind == graph::OpKind::recurrence ? resolve(node).state : policy_.arithmetic();
+  return state ? policy_.resolve(state_use(node.scope)).state : policy_.arithmetic();
 }
 
 Scalar PolicyUses::logits_rounding(const precision::Resolved& r) const {

@@ -46,6 +46,11 @@ class PolicyUses {
   std::vector<bool> matched_;  // by rule
 };
 
+/// Returns the use that determines the format and rounding of a recurrence's states, in both passes.
+inline precision::Use state_use(std::string_view scope) {
+  return {scope, "recurrence", precision::Pass::forward, 0};
+}
+
 /// Returns the rounding of factors without scales while they are loaded. Under a compute format with scales,
 /// such factors have the format of stored results.
 Factor factor_of(const precision::Resolved& r);

@@ -35,13 +35,39 @@ void DecodeSession::share(std::size_t from, std::size_t to, std::int64_t tokens)
   if (!has_states_after(from, tokens))
     throw InternalError("slot {} has fed {} tokens, so it has no states after {}", from, fed(from), tokens);
   for (const plan::BufferId id : states_) {
-    const plan::Buffer& state = session_.program().buffer(id);
-    const bool by_position = state.keeps == graph::SequenceState::positions;
-    const std::size_t part = static_cast<std::size_t>(state.shape.last()) * bytes_of(state.type);
-    const std::size_t slot = by_position ? part * static_cast<std::size_t>(capacity_) : part;
-    auto* memory = static_cast<std::byte*>(session_.executor().buffer(id).data);
-    session_.device().copy(memory + to * slot, memory + from * slot,
-                           by_position ? part * static_cast<std::size_t>(tokens) : part);
+    const std::span<const std::byte> source = part_of(id, from, tokens);
+    session_.device().copy(part_of(id, to, tokens).data(), source.data(), source.size());
+  }
+}
+
+std::span<std::byte> DecodeSession::part_of(plan::BufferId id, std::size_t slot, std::int64_t tokens) const {
+  const plan::Buffer& state = session_.program().buffer(id);
+  const bool by_position = state.keeps == graph::SequenceState::positions;
+  const std::size_t row = static_cast<std::size_t>(state.shape.last()) * bytes_of(state.type);
+  const std::size_t whole = by_position ? row * static_cast<std::size_t>(capacity_) : row;
+  auto* const memory = static_cast<std::byte*>(session_.executor().buffer(id).data);
+  return {memory + slot * whole, by_position ? row * static_cast<std::size_t>(tokens) : row};
+}
+
+SequenceStates DecodeSession::states_of(std::size_t slot) const {
+  SequenceStates out;
+  out.fed = fed(slot);
+  for (const plan::BufferId id : states_) {
+    const plan::Buffer& b = session_.program().buffer(id);
+    const std::span<const std::byte> part = part_of(id, slot, out.fed);
+    std::vector<std::int64_t> shape{b.shape.last()};
+    if (b.keeps == graph::SequenceState::positions) shape.insert(shape.begin(), out.fed);
+    out.states.push_back({b.name, b.type, std::move(shape), {part.begin(), part.end()}});
+  }
+  return out;
+}
+
+void DecodeSession::restore(std::size_t slot, const SequenceStates& states) {
+  for (const plan::BufferId id : states_) {
+    const auto& name = session_.program().buffer(id).name;
+    const auto state = std::ranges::find(states.states, name, &SequenceStates::State::name);
+    if (state == states.states.end()) throw InternalError("there is no state \"{}\" to restore", name);
+    session_.device().upload(part_of(id, slot, states.fed).data(), state->bytes);
   }
 }
 

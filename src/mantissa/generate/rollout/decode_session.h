@@ -8,6 +8,7 @@
 
 #include "mantissa/core/tensor/extent.h"
 #include "mantissa/engine/runtime/session.h"
+#include "mantissa/generate/rollout/sequence_states.h"
 
 namespace mantissa::rollout {
 
@@ -38,6 +39,10 @@ class DecodeSession {
   /// Copies the states after the first `tokens` tokens of slot `from` to slot `to`. Throws InternalError
   /// unless has_states_after().
   void share(std::size_t from, std::size_t to, std::int64_t tokens);
+  /// Returns the states of `slot` after its fed() tokens, without ids.
+  SequenceStates states_of(std::size_t slot) const;
+  /// Replaces the states of `slot` with `states`, which check_states() must have accepted; open() follows.
+  void restore(std::size_t slot, const SequenceStates& states);
   /// Appends one token to the sequence in `slot`, whose earlier tokens must all have been fed.
   void append(std::size_t slot, std::int32_t id);
 
@@ -58,6 +63,8 @@ class DecodeSession {
     std::size_t left() const { return waiting.size() - next; }
   };
   void take(std::size_t slot, std::int64_t most);
+  /// The memory of a state for a slot: its first `tokens` positions, or that of the prefix.
+  std::span<std::byte> part_of(plan::BufferId state, std::size_t slot, std::int64_t tokens) const;
 
   runtime::Session& session_;
   std::uint64_t seed_;

@@ -116,12 +116,13 @@ class Run {
   /// Returns a slot whose states have, or will have, taken in the prompt of request `r` up to its last token:
   /// `slot` itself, with its last request, or another one.
   std::optional<std::size_t> slot_with_prompt(std::size_t slot, std::size_t r) const {
-    if (requests_[r].prompt.size() < 2) return std::nullopt;
+    if (requests_[r].prompt.size() < 2 || requests_[r].states != nullptr) return std::nullopt;
     const auto shared = static_cast<std::int64_t>(requests_[r].prompt.size()) - 1;
     const auto has_prompt = [&](std::size_t s) {
       if (!held_[s] || leader_[s] || (!decoder_.rewinds() && decoder_.fed(s) > shared)) return false;
       const Request &held = requests_[*held_[s]], &wanted = requests_[r];
-      return held.prompt == wanted.prompt && (!keyed_ || held.sequence == wanted.sequence);
+      return held.states == nullptr && held.prompt == wanted.prompt &&
+             (!keyed_ || held.sequence == wanted.sequence);
     };
     if (has_prompt(slot)) return slot;
     for (std::size_t s = 0; s < held_.size(); ++s) {
@@ -143,6 +144,7 @@ class Run {
       }
       leader_[slot].reset();
     }
+    if (request.states != nullptr) decoder_.restore(slot, *request.states);
     decoder_.open(slot, request.prompt, request.sequence, fed);
   }
 
@@ -196,11 +198,19 @@ class Run {
         std::find(options_.stop.begin(), options_.stop.end(), next.id) != options_.stop.end()) {
       g.seconds = seconds();
       g.ended = true;
+      if (options_.keep_states) keep_states(slot, r);
       --sequences_;
       begin_next(slot);
     } else {
       decoder_.append(slot, next.id);
     }
+  }
+
+  void keep_states(std::size_t slot, std::size_t r) {
+    SequenceStates states = decoder_.states_of(slot);
+    states.ids = requests_[r].prompt;
+    states.ids.insert(states.ids.end(), results_[r].ids.begin(), results_[r].ids.end());
+    results_[r].states = std::make_shared<const SequenceStates>(std::move(states));
   }
 
   runtime::Session& session_;
@@ -235,7 +245,10 @@ std::vector<Generation> generate(runtime::Session& session, const model::ModelCo
   check(options.sampling);
   const plan::Program& program = session.program();
   const std::int64_t capacity = program.positions;
-  for (const Request& r : requests) check_prompt(r.prompt, config.vocab_size, capacity);
+  for (const Request& r : requests) {
+    check_prompt(r.prompt, config.vocab_size, capacity);
+    if (r.states != nullptr) check_states(*r.states, program);
+  }
   return Run(session, requests, options).run();
 }
 

@@ -5,6 +5,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <functional>
+#include <memory>
 #include <span>
 #include <stop_token>
 #include <vector>
@@ -14,6 +15,7 @@
 #include "mantissa/engine/runtime/device.h"
 #include "mantissa/engine/runtime/session.h"
 #include "mantissa/generate/rollout/sampler.h"
+#include "mantissa/generate/rollout/sequence_states.h"
 
 namespace mantissa::rollout {
 
@@ -25,6 +27,9 @@ struct Request {
   /// Tokens of the prompt, not all, that the session's states have taken in by an earlier call; of states
   /// that cannot rewind, exactly these. Only for a single request and a program of one stream.
   std::int64_t fed = 0;
+  /// The states after the first `fed` tokens, for a program of any number of streams. Null: those of the
+  /// session.
+  std::shared_ptr<const SequenceStates> states = {};
 };
 
 struct Generation {
@@ -34,6 +39,8 @@ struct Generation {
       {};              // in nats, of the distribution of each, if GenerateOptions asks for them
   double seconds = 0;  // from the call of generate() to the end of this sequence
   bool ended = false;  // completely or by on_token, not by an interrupt
+  /// The states after the sequence, if GenerateOptions asks for them and it ended.
+  std::shared_ptr<const SequenceStates> states = {};
 };
 
 struct GenerateOptions {
@@ -41,6 +48,7 @@ struct GenerateOptions {
   std::vector<std::int32_t> stop;  // ids that end the text
   SamplingOptions sampling;
   bool entropies = false;
+  bool keep_states = false;
   std::uint64_t rounding_seed = 0;  // a key of activations that are rounded stochastically, as run.seed is
   /// Called for each token on the caller's thread. Returns false to end the sequence of this request.
   std::function<bool(std::size_t request, std::int32_t id, double log_prob)> on_token;
@@ -59,7 +67,8 @@ void interleave_weights(runtime::WeightSet& weights, const plan::Program& progra
 /// the program of compile_decode(). It decodes as many sequences at once as the program has slots; when one
 /// ends, the next takes its slot. Requests with equal prompts share the work on them: the states after a
 /// prompt are copied. The result of a request does not depend on the others. Throws
-/// ConfigError if a prompt is empty, has ids outside the vocabulary, or leaves no room for one new token.
+/// ConfigError if a prompt is empty, has ids outside the vocabulary, or leaves no room for one new token, and
+/// as check_states() does.
 /// Throws RunStopped if logits are not finite, with the first such value and the cures for a command with a
 /// policy but without training.
 std::vector<Generation> generate(runtime::Session& session, const model::ModelConfig& config,

@@ -5,6 +5,7 @@
 
 #include "mantissa/engine/model/network.h"
 #include "mantissa/engine/plan/rules.h"
+#include "mantissa/generate/rollout/decode_session.h"
 #include "mantissa/setup/programs/decoding.h"
 
 namespace mantissa::rollout {
@@ -12,6 +13,8 @@ namespace {
 
 /// Positions of the first cache. Larger ones double, so that few are made.
 constexpr std::int64_t kFirstPositions = 1024;
+/// Of a model with any number of positions, whose states do not grow with them.
+constexpr std::int64_t kAnyPositions = std::int64_t{1} << 30;
 
 }  // namespace
 
@@ -27,7 +30,7 @@ void KeptSequence::reserve(std::int64_t positions) {
   if (!by_length) {
     const auto doubled = static_cast<std::int64_t>(std::bit_ceil(static_cast<std::uint64_t>(positions)));
     const std::int64_t context = source_.config.max_position_embeddings;
-    capacity = std::max(doubled, kFirstPositions);
+    capacity = context == 0 ? kAnyPositions : std::max(doubled, kFirstPositions);
     if (context > 0) capacity = std::max(positions, std::min(capacity, context));
     if (source_.config.network->depends_on_length(capacity)) capacity = positions;
   }
@@ -62,6 +65,22 @@ Continuation KeptSequence::extend(std::span<const std::int32_t> prompt, const Ge
     fed_.insert(fed_.end(), result.generation.ids.begin(), result.generation.ids.end() - 1);
   }
   return result;
+}
+
+std::optional<SequenceStates> KeptSequence::states() {
+  if (fed_.empty()) return std::nullopt;
+  DecodeSession decoder(*session_);
+  decoder.open(0, fed_, 0, std::ssize(fed_));
+  SequenceStates states = decoder.states_of(0);
+  states.ids = fed_;
+  return states;
+}
+
+void KeptSequence::restore(const SequenceStates& states) {
+  reserve(std::ssize(states.ids) + 1);
+  check_states(states, session_->program());
+  DecodeSession(*session_).restore(0, states);
+  fed_.assign(states.ids.begin(), states.ids.begin() + states.fed);
 }
 
 }  // namespace mantissa::rollout

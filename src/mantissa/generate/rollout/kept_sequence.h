@@ -33,6 +33,12 @@ class KeptSequence {
   /// its start. Throws as generate() does.
   Continuation extend(std::span<const std::int32_t> prompt, const GenerateOptions& options);
 
+  /// Returns the states after the tokens that were fed, with these; null before the first of them, and after
+  /// an interrupt if the states cannot rewind.
+  std::optional<SequenceStates> states();
+  /// Continues from `states`. Throws as check_states() does.
+  void restore(const SequenceStates& states);
+
  private:
   void reserve(std::int64_t positions);
 

@@ -22,7 +22,7 @@ struct Work {
   double forward_share = 0.64;   // of multiply-adds in attention
   double backward_share = 0.5;
   double recurrence_share = 0.35;  // of multiply-adds in recurrences
-  double forward_score = 100;  // exp, mask, row sums
+  double forward_score = 100;      // exp, mask, row sums
   double backward_score = 125;
   double logit = 350;            // softmax of the head and its gradient
   double capped = 110;           // soft cap of a score or logit: 95 forward, 124 backward

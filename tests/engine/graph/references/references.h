@@ -40,10 +40,10 @@ struct NamedReference {
   std::string_view id;  // of the op
   Reference run = nullptr;
 };
-std::span<const NamedReference> move_references();     // values copied, selected or rotated
-std::span<const NamedReference> row_references();      // norms and sums over rows or tokens, attention
-std::span<const NamedReference> product_references();  // products and the head
+std::span<const NamedReference> move_references();       // values copied, selected or rotated
+std::span<const NamedReference> row_references();        // norms and sums over rows or tokens, attention
+std::span<const NamedReference> product_references();    // products and the head
 std::span<const NamedReference> recurrent_references();  // of recurrent layers
-std::span<const NamedReference> update_references();   // passes of optimizers
+std::span<const NamedReference> update_references();     // passes of optimizers
 
 }  // namespace mantissa::graph::testing

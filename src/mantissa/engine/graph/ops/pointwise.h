@@ -26,7 +26,7 @@ struct Pointwise {
   std::string_view gradient_id;
   std::string_view doc;
   std::string_view gradient_doc;
-  Role role = Role::compute;                 // of the result
+  Role role = Role::compute;  // of the result
   // names of several inputs, which distinguish their gradients
   std::string_view first = {}, second = {}, third = {};
   /// Returns the result from the inputs.

@@ -46,6 +46,7 @@ void set_inputs(const Call& c, C& to) {
   to.beta = c.inputs[5].in();
   to.arithmetic = c.arithmetic;
   to.kept = c.interior;
+  to.rounding = {c.rounding, c.random_name};
 }
 
 // Inputs r, decay, k, v, alpha, beta [tokens, ·] and, for decoding, a state [slots, heads · key_dim ·
@@ -106,7 +107,8 @@ std::vector<OutputSpec> infer_decode(const NodeView& n) {
   if (n.shape(kInputs).rank() != 2 || n.shape(kInputs).last() != shape_of(n.attributes).state())
     throw ShapeError(fmt::format("recurrence: the state {} does not hold rows of {}", n.shape(kInputs).str(),
                                  shape_of(n.attributes).state()));
-  return {{n.shape(kInputs), Role::like, state, ValueKind::state, "state"}, {n.shape(kValues), Role::compute}};
+  return {{n.shape(kInputs), Role::like, state, ValueKind::state, "state"},
+          {n.shape(kValues), Role::compute}};
 }
 
 void run_decode(const Call& c) {
@@ -146,7 +148,7 @@ const OpDef kRecurrenceGrad = {
     .cost = [](const NodeView& n, const Sizes&) -> Cost { return {flops_of_elements(n, 19)}; },
     .workspace = workspace_grad,
     .run = run_grad,
-    .executed_flops = [](const NodeView& n, const Sizes&) { return flops_of_elements(n, 37); },
+    .executed_flops = [](const NodeView& n, const Sizes&) { return flops_of_elements(n, 33); },
 };
 
 const OpDef kRecurrenceDecode = {

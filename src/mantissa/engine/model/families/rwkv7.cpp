@@ -6,6 +6,7 @@
 #include <cmath>
 #include <vector>
 
+#include "mantissa/engine/model/decoder.h"
 #include "mantissa/engine/model/families/families.h"
 #include "mantissa/kernels/rwkv_heads.h"
 
@@ -251,7 +252,6 @@ std::shared_ptr<const Network> read(const FieldReader& fields, ModelConfig& c) {
   s.vocab_size = c.vocab_size = fields.size("vocab_size");
   s.hidden_size = c.hidden_size = fields.size("hidden_size", 2048);
   s.layers = c.num_hidden_layers = fields.size("num_hidden_layers", 24, 1000);
-  c.max_position_embeddings = fields.size("max_position_embeddings", 2048);
   s.head_dim =
       fields.size("head_dim", fields.has("num_heads") ? s.hidden_size / fields.size("num_heads") : 64);
   if (s.hidden_size % s.head_dim != 0 || s.head_dim > kernels::kMostHeadChannels) {
@@ -271,8 +271,7 @@ std::shared_ptr<const Network> read(const FieldReader& fields, ModelConfig& c) {
   s.norm_eps = fields.number("norm_eps", 1e-5);
   s.head_norm_eps = fields.number("group_norm_eps", static_cast<double>(s.head_dim) * s.norm_eps);
   s.tied_head = c.tie_word_embeddings = fields.flag("tie_word_embeddings", false);
-  if (const std::string act = fields.text("hidden_act", "sqrelu"); act != "sqrelu" && act != "relu2")
-    fields.fail("hidden_act", fmt::format("is \"{}\"; RWKV-7 has \"sqrelu\"", act));
+  require_activation(fields, "hidden_act", "sqrelu", "relu2");
   if (!fields.flag("norm_bias", true))
     fields.fail("norm_bias", "is false; norms without biases are not supported");
   if (!fields.flag("norm_first", true))
@@ -301,7 +300,8 @@ const Family kRwkv7 = {
                {"norm_eps", Field::Kind::number, "added to the variance inside the root"},
                {"group_norm_eps", Field::Kind::any, "the same in the norm of each head; head_dim · norm_eps"},
                {"value_dim", Field::Kind::any, "width of the values; hidden_size"},
-               {"max_position_embeddings", Field::Kind::whole, "context of pre-training; not a limit"},
+               {"max_position_embeddings", Field::Kind::whole,
+                "context of pre-training; not a limit, and not read"},
                {"hidden_act", Field::Kind::text, "activation of the channel mixing: sqrelu"},
                {"norm_bias", Field::Kind::flag, "norms have biases: true"},
                {"norm_first", Field::Kind::flag, "the embedding is normalized: true"},

@@ -18,7 +18,9 @@ namespace mantissa::kernels {
 namespace HWY_NAMESPACE {
 
 template <class T>
-void RunHead(const Recurrence& c, const Segment& segment, std::size_t head, std::span<std::byte> memory) {
+void RunHead(const Recurrence& c, const Segment& segment, std::uint64_t seed, std::size_t head,
+             std::span<std::byte> memory) {
+  const KeptStates kept(c.shape, c.kept, c.rounding, seed, head, segment);
   const TokenScratch size(c.shape);
   Scratch<T> scratch(memory);
   T* const state = scratch.take(size.state(c.shape));
@@ -46,17 +48,17 @@ void RunHead(const Recurrence& c, const Segment& segment, std::size_t head, std:
     LoadHead(c.beta, t, head, keys, rows.beta);
     LoadHead(c.v, t, head, width, rows.v);
     if (t + 1 < end) LoadHead(c.alpha, t + 1, head, keys, next_alpha);
-    Step(rows, next_alpha, state, keys, size.values, c.kept, state, y, next_s);
+    Step<false>(rows, next_alpha, state, keys, size.values, kept, t, state, y, next_s);
     StoreRow(y, width, c.y.data, c.y.type, t * static_cast<std::size_t>(c.y.ld) + head * width);
   }
   if (c.state.data != nullptr)
     StoreState(state, c.state, static_cast<std::size_t>(segment.slot), head, c.shape);
 }
 
-void RunRecurrence(const Recurrence& c, const Segment& segment, std::size_t head,
+void RunRecurrence(const Recurrence& c, const Segment& segment, std::uint64_t seed, std::size_t head,
                    std::span<std::byte> memory) {
-  c.arithmetic == Scalar::f64 ? RunHead<double>(c, segment, head, memory)
-                              : RunHead<float>(c, segment, head, memory);
+  c.arithmetic == Scalar::f64 ? RunHead<double>(c, segment, seed, head, memory)
+                              : RunHead<float>(c, segment, seed, head, memory);
 }
 
 }  // namespace HWY_NAMESPACE
@@ -82,7 +84,7 @@ void recurrence(const Context& ctx, const Extent& extent, const Recurrence& c) {
   }
   const std::span<std::byte> memory(ctx.workspace, recurrence_workspace(ctx, c.shape, c.arithmetic));
   parallel_for(ctx, std::ssize(extent.segments) * c.shape.heads, [&](std::int64_t task, int thread) {
-    run(c, extent.segments[static_cast<std::size_t>(task / c.shape.heads)],
+    run(c, extent.segments[static_cast<std::size_t>(task / c.shape.heads)], extent.seed,
         static_cast<std::size_t>(task % c.shape.heads),
         {memory.data() +
              memory.size() / static_cast<std::size_t>(ctx.threads) * static_cast<std::size_t>(thread),

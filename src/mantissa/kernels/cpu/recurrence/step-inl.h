@@ -13,6 +13,7 @@
 
 #include "mantissa/core/numeric/lanes-inl.h"
 #include "mantissa/core/numeric/math-inl.h"
+#include "mantissa/core/numeric/stochastic-inl.h"
 #include "mantissa/kernels/cpu/recurrence/layout.h"
 #include "mantissa/kernels/cpu/rows/rows-inl.h"
 
@@ -71,8 +72,8 @@ HWY_INLINE void Combine(const T* factors, const T* state, std::size_t keys, std:
 }
 
 /// Updates V vectors of every row of the state from column `c` on, writes the new rows to `after`, which may
-/// be `before`, and computes y and the next token's s from them.
-template <std::size_t V, class T>
+/// be `before`, and computes y and the next token's s from them. With `kStateOnly` y is not computed.
+template <std::size_t V, bool kStateOnly, class T>
 HWY_INLINE void UpdateColumns(const TokenRows<T>& t, const T* next_alpha, const T* before, std::size_t keys,
                               std::size_t values, std::size_t c, T* after, T* y, T* next_s) {
   const LaneTag<T> d;
@@ -83,39 +84,94 @@ HWY_INLINE void UpdateColumns(const TokenRows<T>& t, const T* next_alpha, const 
     v[i] = hn::Load(d, t.v + c + i * lanes);
     out[i] = next[i] = hn::Zero(d);
   }
+  // In variables of their own, which no store can change.
+  const T *HWY_RESTRICT all_r = t.r, *HWY_RESTRICT all_w = t.w, *HWY_RESTRICT all_k = t.k,
+                        *HWY_RESTRICT all_beta = t.beta;
   for (std::size_t j = 0; j < keys; ++j) {
-    const auto r = hn::Set(d, t.r[j]), w = hn::Set(d, t.w[j]), k = hn::Set(d, t.k[j]),
-               beta = hn::Set(d, t.beta[j]), alpha = hn::Set(d, next_alpha[j]);
+    const auto r = hn::Set(d, all_r[j]), w = hn::Set(d, all_w[j]), k = hn::Set(d, all_k[j]),
+               beta = hn::Set(d, all_beta[j]), alpha = hn::Set(d, next_alpha[j]);
     for (std::size_t i = 0; i < V; ++i) {
       const std::size_t at = j * values + c + i * lanes;
       const auto added = hn::MulAdd(beta, s[i], hn::Mul(k, v[i]));
       const auto row = hn::MulAdd(w, hn::Load(d, before + at), added);
       hn::Store(row, d, after + at);
-      out[i] = hn::MulAdd(r, row, out[i]);
+      if constexpr (!kStateOnly) out[i] = hn::MulAdd(r, row, out[i]);
       next[i] = hn::MulAdd(alpha, row, next[i]);
     }
   }
   for (std::size_t i = 0; i < V; ++i) {
-    hn::Store(out[i], d, y + c + i * lanes);
+    if constexpr (!kStateOnly) hn::Store(out[i], d, y + c + i * lanes);
     hn::Store(next[i], d, next_s + c + i * lanes);
   }
 }
 
+/// The rounding of the states of one head in one segment.
+class KeptStates {
+ public:
+  KeptStates(const RecurrenceShape& shape, Scalar kept, const StateRounding& how, std::uint64_t seed,
+             std::size_t head, const Segment& segment)
+      : shape_(shape),
+        kept_(kept),
+        rounding_(how.rounding),
+        stream_(seed, RandomUse::activation, how.name, segment.sequence),
+        head_(static_cast<std::uint64_t>(head) * static_cast<std::uint64_t>(shape.key_dim * shape.value_dim)),
+        segment_(segment) {}
+
+  template <class T>
+  bool rounds() const {
+    return !holds(kept_, std::is_same_v<T, double> ? Scalar::f64 : Scalar::f32);
+  }
+  /// Rounds the state after token `t`.
+  template <class T>
+  void Round(std::size_t t, T* state) const {
+    const auto keys = static_cast<std::size_t>(shape_.key_dim),
+               width = static_cast<std::size_t>(shape_.value_dim);
+    const std::size_t values = padded_values(shape_.value_dim);
+    for (std::size_t j = 0; j < keys; ++j) RoundOne(t, state + j * values, j * width, width);
+  }
+
+ private:
+  void RoundOne(std::size_t, double* row, std::size_t, std::size_t width) const {
+    RoundRow(row, width, kept_);
+  }
+  void RoundOne(std::size_t t, float* row, std::size_t first, std::size_t width) const {
+    if (rounding_ == Rounding::nearest) return RoundRow(row, width, kept_);
+    constexpr std::size_t kPiece = 256;
+    alignas(64) std::byte stored[kPiece * sizeof(float)];
+    const std::uint64_t position = static_cast<std::uint64_t>(segment_.position - segment_.begin) + t;
+    const std::uint64_t index = position * static_cast<std::uint64_t>(shape_.state()) + head_ + first;
+    for (std::size_t i = 0; i < width; i += kPiece) {
+      const std::size_t n = std::min(kPiece, width - i);
+      mantissa::HWY_NAMESPACE::StoreRowRounded(row + i, n, stored, kept_, 0, rounding_, stream_, index + i);
+      LoadRow(static_cast<const void*>(stored), kept_, 0, n, row + i);
+    }
+  }
+
+  const RecurrenceShape& shape_;
+  Scalar kept_;
+  Rounding rounding_;
+  RandomStream stream_;
+  std::uint64_t head_;
+  const Segment& segment_;
+};
+
 /// One token: the state `after` it, its y, and the s of the next token, whose alpha is given. With `kept`
-/// below the arithmetic the state rounds to it.
-template <class T>
+/// below the arithmetic the state rounds to it. `y` may be null with `kStateOnly`.
+template <bool kStateOnly, class T>
 HWY_INLINE void Step(const TokenRows<T>& t, const T* next_alpha, const T* before, std::size_t keys,
-                     std::size_t values, Scalar kept, T* after, T* y, T* next_s) {
+                     std::size_t values, const KeptStates& kept, std::size_t token, T* after, T* y,
+                     T* next_s) {
   // As many accumulators as the registers hold.
   constexpr std::size_t kWide = HWY_TARGET <= HWY_AVX3 ? 4 : 2;
   const std::size_t lanes = hn::Lanes(LaneTag<T>());
   std::size_t c = 0;
   for (; c + kWide * lanes <= values; c += kWide * lanes)
-    UpdateColumns<kWide>(t, next_alpha, before, keys, values, c, after, y, next_s);
-  for (; c < values; c += lanes) UpdateColumns<1>(t, next_alpha, before, keys, values, c, after, y, next_s);
-  if (holds(kept, std::is_same_v<T, double> ? Scalar::f64 : Scalar::f32)) return;
-  for (std::size_t j = 0; j < keys; ++j) RoundRow(after + j * values, values, kept);
-  Combine(t.r, after, keys, values, y);
+    UpdateColumns<kWide, kStateOnly>(t, next_alpha, before, keys, values, c, after, y, next_s);
+  for (; c < values; c += lanes)
+    UpdateColumns<1, kStateOnly>(t, next_alpha, before, keys, values, c, after, y, next_s);
+  if (!kept.rounds<T>()) return;
+  kept.Round(token, after);
+  if constexpr (!kStateOnly) Combine(t.r, after, keys, values, y);
   Combine(next_alpha, after, keys, values, next_s);
 }
 
