@@ -19,7 +19,7 @@ using graph::Role;
 struct Rwkv7Spec {
   std::int64_t vocab_size = 0, hidden_size = 0, inner_size = 0, layers = 0, head_dim = 64;
   std::int64_t decay_rank = 0, rate_rank = 0, value_rank = 0, gate_rank = 0;
-  double norm_eps = 1e-5;
+  double norm_eps = 1e-5, head_norm_eps = 64e-5;
   bool tied_head = false;
 
   std::int64_t heads() const { return hidden_size / head_dim; }
@@ -210,7 +210,7 @@ class Rwkv7 : public Network {
     const double gain = std::pow(static_cast<double>(layer + 1) / static_cast<double>(s_.layers), 0.7);
     const Norm g_norm = norm_parameters(b, scope + ".g_norm", gain);
     const ValueId out = b.ops.rwkv_output(scope, {y, r, keys.key, v, gate, r_k, g_norm.gain, g_norm.bias},
-                                          s_.heads(), static_cast<double>(s_.head_dim) * s_.norm_eps);
+                                          s_.heads(), s_.head_norm_eps);
     return linear(b, scope + ".o_proj", out, width, {Init::Kind::zeros, 0});
   }
 
@@ -275,6 +275,7 @@ std::shared_ptr<const Network> read(const FieldReader& fields, ModelConfig& c) {
   s.value_rank = fields.size("v_low_rank_dim", rank_of(1.7, s.hidden_size));
   s.gate_rank = fields.size("gate_low_rank_dim", rank_of(5, s.hidden_size));
   s.norm_eps = fields.number("norm_eps", 1e-5);
+  s.head_norm_eps = fields.number("group_norm_eps", static_cast<double>(s.head_dim) * s.norm_eps);
   s.tied_head = c.tie_word_embeddings = fields.flag("tie_word_embeddings", false);
   require_activation(fields, "hidden_act", "sqrelu", "relu2");
   if (!fields.flag("norm_bias", true))
@@ -303,6 +304,7 @@ const Family kRwkv7 = {
                {"v_low_rank_dim", Field::Kind::any, "rank of the layers that mix in the first values (v)"},
                {"gate_low_rank_dim", Field::Kind::any, "rank of the gate's layers (g)"},
                {"norm_eps", Field::Kind::number, "added to the variance inside the root"},
+               {"group_norm_eps", Field::Kind::any, "the same in the norm of each head; head_dim · norm_eps"},
                {"value_dim", Field::Kind::any, "width of the values; hidden_size"},
                {"max_position_embeddings", Field::Kind::whole,
                 "context of pre-training; not a limit, and not read"},
