@@ -163,7 +163,8 @@ TEST_F(Sources, TheConfigOrTheExtensionDecidesTheFormat) {
   EXPECT_EQ(text_of({path}, "text"), "{\"text\": \"a\"}");
   EXPECT_EQ(text_of({path}, "jsonl"), "a\0"s);
   EXPECT_TRUE(has(error<ConfigError>({path}), "does not know the extension of"));
-  EXPECT_TRUE(has(error<ConfigError>({path}, "parquet"), "\"parquet\" is not a format"));
+  EXPECT_TRUE(has(error<ConfigError>({path}, "parquet"),
+                  "expected one of auto, text, jsonl, tokens, got \"parquet\""));
 }
 
 TEST_F(Sources, AnIndexOfAnotherKindBesideIdsIsNamed) {

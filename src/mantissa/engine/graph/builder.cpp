@@ -8,7 +8,12 @@ namespace mantissa::graph {
 
 ValueId Builder::one(std::string_view op, const std::string& scope, std::vector<ValueId> inputs,
                      Attributes attributes) {
-  return graph_.node(graph_.add_node(op, scope, std::move(inputs), std::move(attributes))).outputs.front();
+  return node(op, scope, std::move(inputs), std::move(attributes)).front();
+}
+
+std::vector<ValueId> Builder::node(std::string_view op, const std::string& scope, std::vector<ValueId> inputs,
+                                   Attributes attributes) {
+  return graph_.node(graph_.add_node(op, scope, std::move(inputs), std::move(attributes))).outputs;
 }
 
 ValueId Builder::token_input(std::string name) {
@@ -132,9 +137,11 @@ ValueId Builder::score(const std::string& scope, ValueId x, ValueId weight) {
 }
 
 Builder::QueryKey Builder::rope(const std::string& scope, QueryKey qk, ValueId cos, ValueId sin,
-                                std::int64_t head_dim) {
-  const NodeId id = graph_.add_node("rope", scope, {qk.q, qk.k, cos, sin}, {{"head_dim", head_dim}});
-  return {graph_.node(id).outputs[0], graph_.node(id).outputs[1]};
+                                std::int64_t head_dim, bool neighbours) {
+  Attributes attributes{{"head_dim", head_dim}};
+  if (neighbours) attributes = {{"head_dim", head_dim}, {"neighbours", true}};
+  const std::vector<ValueId> rotated = node("rope", scope, {qk.q, qk.k, cos, sin}, attributes);
+  return {rotated[0], rotated[1]};
 }
 
 ValueId Builder::round_kv(const std::string& scope, ValueId x) {

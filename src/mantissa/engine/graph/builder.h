@@ -28,6 +28,10 @@ class Builder {
   /// A state of sequences: [slots, capacity, ·] of positions, or [slots, ·] of prefixes.
   ValueId state(std::string name, Shape shape, Role role, SequenceState keeps);
 
+  /// Adds a node of any op, by its id (ops/ops.h), and returns its results.
+  std::vector<ValueId> node(std::string_view op, const std::string& scope, std::vector<ValueId> inputs,
+                            Attributes attributes = {});
+
   ValueId gather(const std::string& scope, ValueId ids, ValueId table, std::int64_t padding_id = -1);
   /// Returns each token's position in its sequence, int32 [tokens], with the shape of `ids`. A run with a
   /// position of `limit` or more throws ShapeError.
@@ -68,7 +72,9 @@ class Builder {
   struct QueryKey {
     ValueId q, k;
   };
-  QueryKey rope(const std::string& scope, QueryKey qk, ValueId cos, ValueId sin, std::int64_t head_dim);
+  /// Rotates the values that the tables have angles for: in pairs (i, i + half), or of neighbours.
+  QueryKey rope(const std::string& scope, QueryKey qk, ValueId cos, ValueId sin, std::int64_t head_dim,
+                bool neighbours = false);
   /// Rounds keys or values to the cache's format, in training too.
   ValueId round_kv(const std::string& scope, ValueId x);
   ValueId cache_append(const std::string& scope, ValueId x, ValueId cache);

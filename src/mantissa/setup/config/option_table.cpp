@@ -1,4 +1,6 @@
 // The table of a config's keys: one row for each.
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <functional>
 #include <initializer_list>
@@ -9,6 +11,8 @@
 #include "mantissa/core/base/words.h"
 #include "mantissa/setup/config/optimizer.h"
 #include "mantissa/setup/config/options.h"
+#include "mantissa/text/reward/rules.h"
+#include "mantissa/text/rows/file_kinds.h"
 
 namespace mantissa::config {
 namespace {
@@ -96,9 +100,8 @@ void add_model_and_data(std::vector<Option>& table) {
            "\"kk\" (Knights-and-Knaves puzzles), or files and globs; \"kk\" among files requires "
            "data.weights",
            path({"kk"})},
-          {"format", &DataSection::format,
-           "file format: auto (by file name), text, jsonl, tokens or binidx (Megatron's .bin with .idx)",
-           words({"auto", "text", "jsonl", "tokens", "binidx"})},
+          {"format", &DataSection::format, "kind of the files; auto: by the names of the files",
+           words(text::format_names())},
           {"id_type", &DataSection::id_type,
            "type of the ids in token files without a header: auto (uint16 if model.vocab_size is below "
            "65,536, else uint32), uint16 or uint32",
@@ -297,8 +300,7 @@ void add_post_training(std::vector<Option>& table) {
       {
           {"algorithm", &RlSection::algorithm, "estimator of the advantages",
            words({"grpo", "dr-grpo", "ppo", "reinforce++", "reinforce++-baseline", "rloo"})},
-          {"reward", &RlSection::reward,
-           "kk (Knights and Knaves), exact, \"regex:PATTERN\", or \"program:COMMAND\""},
+          {"reward", &RlSection::reward, fmt::format("rule of the rewards: {}", reward::rules_text())},
           {"prompts_per_step", &RlSection::prompts_per_step, "prompts of a rollout", from(1, kLong)},
           {"samples_per_prompt", &RlSection::samples_per_prompt, "responses to each prompt", from(1, kLong)},
           {"epochs", &RlSection::epochs, "passes over the responses of a rollout", from(1, kLong)},

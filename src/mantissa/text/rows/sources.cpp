@@ -1,18 +1,19 @@
 #include "mantissa/text/rows/sources.h"
 
+#include <fmt/format.h>
 #include <glob.h>
 
 #include <algorithm>
-#include <array>
 #include <filesystem>
 #include <limits>
 #include <new>
 #include <stdexcept>
 
 #include "mantissa/core/base/error_text.h"
+#include "mantissa/core/base/words.h"
 #include "mantissa/core/disk/look.h"
 #include "mantissa/text/rows/byte_reader.h"
-#include "mantissa/text/rows/readers.h"
+#include "mantissa/text/rows/file_kinds.h"
 
 namespace mantissa::text {
 namespace {
@@ -48,47 +49,31 @@ std::vector<std::string> match(const std::string& pattern) {
   return paths;
 }
 
-struct Ending {
-  const char* end;
-  const char* format;
-};
-constexpr std::array<Ending, 8> kEndings{{{".txt", "text"},
-                                          {".text", "text"},
-                                          {".md", "text"},
-                                          {".jsonl", "jsonl"},
-                                          {".ndjson", "jsonl"},
-                                          {".bin", "tokens"},
-                                          {".tokens", "tokens"},
-                                          {".idx", "binidx"}}};
-
 std::string format_by_name(const std::string& path) {
   const fs::path name = without_compression(path);
   const std::string end = name.extension().string();
   // Megatron's pair: x.idx describes the ids of x.bin, which are not raw.
   if (end == ".bin" && disk::exists(fs::path(path).replace_extension(".idx"))) return "binidx";
-  for (const Ending& known : kEndings) {
-    if (end == known.end) return known.format;
-  }
+  if (const FileKind* kind = file_kind_by_ending(end)) return std::string(kind->name);
   if (end == ".parquet") ByteReader refuses(path);
   for (const char* compression : {".bz2", ".xz", ".lz4", ".zip", ".7z"}) {
     if (end != compression) continue;
     throw ConfigError("\"{}\": of compressed files this version reads .gz and .zst; decompress it first",
                       path);
   }
+  std::string known;
+  for (const FileKind& kind : file_kinds())
+    known += fmt::format("{}{}{}", known.empty() ? "" : ", ", kind.endings,
+                         kind.text ? ", also with .gz or .zst" : "");
   throw ConfigError(
-      "data.format: \"auto\" does not know the extension of \"{}\" (known: .txt .text .md .jsonl "
-      ".ndjson, also with .gz or .zst, and .bin .tokens .idx); set data.format to text, jsonl, tokens or "
-      "binidx",
-      path);
+      "data.format: \"auto\" does not know the extension of \"{}\" (known: {}); set data.format to one of {}",
+      path, known, list_of(names_of(file_kinds(), &FileKind::name)));
 }
 
 void append_file(const std::string& path, const FileFormat& format, const tokenizer::Tokenizer& tokenizer,
                  std::int64_t vocabulary, Corpus& corpus) {
-  const std::string of = format_of(path, format.name);
-  if (of == "text") append_text_file(path, tokenizer, vocabulary, corpus);
-  if (of == "jsonl") append_jsonl_file(path, tokenizer, vocabulary, corpus);
-  if (of == "tokens") append_token_file(path, vocabulary, corpus, format.ids);
-  if (of == "binidx") append_binidx(path, vocabulary, corpus);
+  const FileKind& kind = *find_file_kind(format_of(path, format.name));
+  kind.append(path, format.ids, tokenizer, vocabulary, corpus);
 }
 
 }  // namespace
@@ -129,12 +114,13 @@ std::vector<std::string> expand_files(const std::vector<std::string>& patterns) 
 }
 
 bool holds_text(const std::vector<std::string>& patterns, const std::string& format) {
-  if (format != "auto") return format == "text" || format == "jsonl";
-  const std::vector<std::string> paths = expand_files(patterns);
-  return std::ranges::any_of(paths, [](const std::string& path) {
-    const std::string by_name = format_by_name(path);
-    return by_name == "text" || by_name == "jsonl";
-  });
+  const auto is_text = [](const std::string& name) {
+    const FileKind* kind = find_file_kind(name);
+    return kind != nullptr && kind->text;
+  };
+  if (format != "auto") return is_text(format);
+  return std::ranges::any_of(expand_files(patterns),
+                             [&](const std::string& path) { return is_text(format_by_name(path)); });
 }
 
 bool is_jsonl(const std::string& path) {
@@ -143,9 +129,9 @@ bool is_jsonl(const std::string& path) {
 
 std::string format_of(const std::string& path, const std::string& format) {
   const std::string of = format == "auto" ? format_by_name(path) : format;
-  if (of == "text" || of == "jsonl" || of == "tokens" || of == "binidx") return of;
-  throw ConfigError("data.format: \"{}\" is not a format (formats: auto, text, jsonl, tokens, binidx)",
-                    format);
+  if (find_file_kind(of) != nullptr) return of;
+  throw ConfigError("data.format: expected one of {}, got {}{}", list_of(format_names()), in_quotes(format),
+                    did_you_mean(format, format_names()));
 }
 
 Corpus read_corpus(const std::vector<std::string>& patterns, const FileFormat& format,

@@ -1,4 +1,4 @@
-// The registered ops, one definition per file of this folder.
+// The ops, one definition per file of this folder, and their list.
 #pragma once
 
 #include "mantissa/engine/graph/op.h"
@@ -34,5 +34,46 @@ extern const OpDef kFused;
 extern const OpDef kLogProb, kLogProbGrad, kLogProbTraining;
 extern const OpDef kCacheAppend;
 extern const OpDef kUpdate, kReduce, kProduct;
+
+/// All of them, in the order of tables. One family a line.
+// clang-format off
+inline constexpr const OpDef* kOps[] = {
+    &kMatmul, &kMatmulDx, &kMatmulDw,
+    &kRmsNorm, &kRmsNormDx, &kRmsNormDgain,
+    &kLayerNorm, &kLayerNormDx, &kLayerNormDgain,
+    &kTokenSum,
+    &kRope, &kRopeGrad,
+    &kAttention, &kAttentionGrad,
+    &kRecurrence, &kRecurrenceGrad, &kRecurrenceDecode,
+    &kTokenShift, &kTokenShiftDx, &kTokenShiftDmix, &kTokenShiftDecode,
+    &kRwkvKeys, &kRwkvKeysGrad, &kRwkvOutput, &kRwkvOutputGrad,
+    &kGather, &kGatherDtable, &kGatherAddRows,
+    &kSelect, &kSelectDx,
+    &kPositions,
+    &kSplit, &kSplitGrad,
+    &kConcat, &kConcatGrad,
+    &kAdd,
+    &kMul, &kMulDx,
+    &kRowNorms, &kMagnitude, &kMagnitudeDz, &kMagnitudeDm,
+    &kScale.forward, &kScale.gradient,
+    &kReluSquared.forward, &kReluSquared.gradient,
+    &kSwiglu.forward, &kSwiglu.gradient,
+    &kGeluTanh.forward, &kGeluTanh.gradient,
+    &kGegluTanh.forward, &kGegluTanh.gradient,
+    &kGeluErf.forward, &kGeluErf.gradient,
+    &kQuickGelu.forward, &kQuickGelu.gradient,
+    &kTanh.forward, &kTanh.gradient,
+    &kSigmoid.forward, &kSigmoid.gradient,
+    &kDecay.forward, &kDecay.gradient,
+    &kLerp.forward, &kLerp.gradient,
+    &kSoftCap.forward, &kSoftCap.gradient,
+    &kSum, &kSumUses, &kAccumulate,
+    &kCast, &kRound, &kRoundKv, &kStoreScaled,
+    &kFused,
+    &kLogProb, &kLogProbGrad, &kLogProbTraining,
+    &kCacheAppend,
+    &kUpdate, &kReduce, &kProduct,
+};
+// clang-format on
 
 }  // namespace mantissa::graph
