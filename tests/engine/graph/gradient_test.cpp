@@ -8,6 +8,7 @@
 #include "engine/graph/differences.h"
 #include "engine/graph/net.h"
 #include "engine/graph/pointwise_nets.h"
+#include "engine/graph/recurrent_nets.h"
 #include "engine/runtime/program.h"
 #include "mantissa/core/base/error.h"
 #include "mantissa/engine/graph/autodiff.h"
@@ -18,6 +19,7 @@ namespace mantissa::graph::gradient_test {
 namespace {
 
 using mantissa::graph::testing::add_pointwise_nets;
+using mantissa::graph::testing::add_recurrent_nets;
 using mantissa::graph::testing::batch;
 using mantissa::graph::testing::check_gradients;
 using mantissa::graph::testing::kNetTokens;
@@ -99,6 +101,7 @@ std::map<std::string_view, Graph> nets() {
         n.finish(n.b.layernorm("norm", n.trained("x"), gain, bias, 1e-5));
   }
   add_pointwise_nets(all);
+  add_recurrent_nets(all);
   {
     Net n;
     const ValueId order = n.b.token_input("order");  // selected rows of x, some of them twice

@@ -13,6 +13,7 @@
 #include "engine/graph/op_case.h"
 #include "engine/graph/op_sizes.h"
 #include "engine/graph/pointwise_rows.h"
+#include "engine/graph/recurrent_rows.h"
 #include "engine/graph/update_rows.h"
 
 namespace mantissa::graph::testing {
@@ -98,6 +99,7 @@ inline std::vector<OpRow> op_rows() {
                   chain(0),
                   {{"blocks", -1}, {"along_rows", false}, {"current", false}, {"margin", 0}}});
   add_head_rows(rows);
+  add_recurrent_rows(rows);
   add_update_rows(rows);
   rows.push_back(
       {"cache_append",

@@ -109,11 +109,11 @@ Graph build(const ModelConfig& config, std::int64_t tokens, std::int64_t positio
 
 /// Builds the graph of the logits of `count` tokens.
 Graph build_selected(const ModelConfig& config, std::int64_t tokens, std::int64_t positions,
-                     std::int64_t count, Cache cache) {
+                     std::int64_t count, Sequences kept) {
   check_language_model(config);
   check_positions(config, positions);
   Graph graph;
-  NetworkBuilder b(graph, tokens, positions, cache, config.adapter.get());
+  NetworkBuilder b(graph, tokens, positions, kept, config.adapter.get());
   const ValueId ids = b.ops.token_input("ids");
   b.choose(b.ops.row_input("rows", count));
   const ValueId x = config.network->trunk(b, ids);

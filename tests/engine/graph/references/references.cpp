@@ -27,8 +27,8 @@ std::vector<NamedReference>& added_references() {
 Reference reference_of(const OpDef& op) {
   if (op.run == find_op("fused").run) return pointwise;
   for (const std::span<const NamedReference> part :
-       {move_references(), row_references(), product_references(), update_references(),
-        std::span<const NamedReference>(added_references())}) {
+       {move_references(), row_references(), product_references(), recurrent_references(),
+        update_references(), std::span<const NamedReference>(added_references())}) {
     for (const NamedReference& reference : part) {
       if (reference.id == op.id) return reference.run;
     }

@@ -44,9 +44,10 @@ struct NamedReference {
 std::vector<NamedReference>& added_references();
 
 // The parts of the table.
-std::span<const NamedReference> move_references();     // values copied or selected
-std::span<const NamedReference> row_references();      // norms and sums over rows or tokens, attention
-std::span<const NamedReference> product_references();  // products and the head
-std::span<const NamedReference> update_references();   // passes of optimizers
+std::span<const NamedReference> move_references();       // values copied or selected
+std::span<const NamedReference> row_references();        // norms and sums over rows or tokens, attention
+std::span<const NamedReference> product_references();    // products and the head
+std::span<const NamedReference> recurrent_references();  // of recurrent layers
+std::span<const NamedReference> update_references();     // passes of optimizers
 
 }  // namespace mantissa::graph::testing
