@@ -85,11 +85,27 @@ TEST_F(RwkvRecipe, IsDescribedBeforeTheRun) {
 
 TEST_F(RwkvRecipe, NamesAPrimeThatDoesNotFitTheData) {
   const Result r = mantissa(folder_, "train run.toml --out a --set data.magic_prime=2926181");
-  EXPECT_EQ(r.code, 1);
+  EXPECT_EQ(r.code, 2);
   EXPECT_TRUE(has(r.err, "data.magic_prime = 2926181: expected a prime of the form 3n + 2")) << r.err;
   EXPECT_TRUE(has(r.err, "Fix: remove the key, which then has the value for this data.sequence_length, 113"));
   EXPECT_FALSE(std::filesystem::exists(folder_ / "a/metrics.jsonl"));
   EXPECT_EQ(mantissa(folder_, "train run.toml --out a --set data.magic_prime=113 --quiet").code, 0);
+}
+
+/// With other sizes; the keys that the example is about stay.
+TEST_F(RwkvRecipe, OfTheExampleRuns) {
+  const Result r = mantissa(
+      folder_, "train " MANTISSA_SOURCE_DIR
+               "/examples/rwkv7.toml --out e --quiet --set run.steps=2 --set schedule.warmup_steps=1 "
+               "--set data.source=data --set data.tokenizer=byte --set data.sequence_length=32 "
+               "--set data.magic_prime=0 --set model.hidden_size=128 --set model.num_hidden_layers=2 "
+               "--set model.vocab_size=256 --set batch.global_batch_size=4 --set batch.micro_batch_size=2");
+  ASSERT_EQ(r.code, 0) << r.err;
+  const json summary = json::parse(read_all(folder_ / "e/summary.json"));
+  EXPECT_EQ(summary["steps"], 2);
+  EXPECT_TRUE(summary["policy"].get<std::string>().starts_with("params=f32 compute=bf16"))
+      << summary["policy"];
+  EXPECT_TRUE(std::filesystem::exists(folder_ / "e/model/config.json"));
 }
 
 TEST_F(RwkvRecipe, IdsAreNotTextToShard) {

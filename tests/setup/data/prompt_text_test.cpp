@@ -62,7 +62,10 @@ void expect_same_prefix(const tokenizer::Tokenizer& tokenizer, const ChatFormat*
       std::ranges::find_if(row.labels, [](auto label) { return label != text::kIgnoredLabel; });
   const std::size_t answer = static_cast<std::size_t>(first - row.labels.begin());
   if (tokenizer.name() == "byte") {
-    EXPECT_EQ(answer, format != nullptr ? prompt.answer : prompt.ids.size()) << what;
+    // The template rwkv also trains the space before an answer whose beginning the prompt has.
+    const std::size_t space =
+        format != nullptr && format->name() == "rwkv" && !prompt.begun().empty() ? 1 : 0;
+    EXPECT_EQ(answer + space, format != nullptr ? prompt.answer : prompt.ids.size()) << what;
   }
 }
 
