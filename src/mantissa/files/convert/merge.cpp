@@ -25,11 +25,10 @@ io::ModelPath base_of(const fs::path& path) {
   const io::ModelPath source = io::open_model(path);
   if (source.kind == io::ModelPath::Kind::model && disk::exists(source.path / "config.json")) return source;
   const bool gguf = source.kind == io::ModelPath::Kind::gguf, rwkv = is_rwkv_file(source);
-  throw FileError(fmt::format(
-      "{}: is not a model directory with config.json; {}", path.string(),
-      gguf   ? "convert it first: mantissa convert IN.gguf DIR"
-      : rwkv ? "convert it first: mantissa convert IN.pth DIR"
-             : "give the directory of the base model"));
+  throw FileError(fmt::format("{}: is not a model directory with config.json; {}", path.string(),
+                              gguf   ? "convert it first: mantissa convert IN.gguf DIR"
+                              : rwkv ? "convert it first: mantissa convert IN.pth DIR"
+                                     : "give the directory of the base model"));
 }
 
 /// Returns the name of a weight in the files, which of the bare trunk omit its prefix.
