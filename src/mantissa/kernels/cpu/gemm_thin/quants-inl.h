@@ -63,9 +63,9 @@ class QuantHeads {
   HWY_INLINE QuantHeads(const std::uint8_t* first, std::size_t stride, std::size_t blocks) {
     if constexpr (!kTraits.apart) {
       if (blocks == kMost) {
-        Copy(first, stride, kMost);  // a constant number, without a loop
+        Copy(first, stride, kMost);
       } else {
-        Copy(first, stride, blocks);
+        CopySome(first, stride, blocks);
       }
     }
   }
@@ -83,11 +83,15 @@ class QuantHeads {
   static constexpr bool kFifth = kTraits.code_bits == 5;
   static constexpr std::size_t kMost = static_cast<std::size_t>(kSumBlock) / kQuantBlock;
 
+  HWY_NOINLINE void CopySome(const std::uint8_t* first, std::size_t stride, std::size_t blocks) {
+    Copy(first, stride, blocks);
+  }
   HWY_INLINE void Copy(const std::uint8_t* first, std::size_t stride, std::size_t blocks) {
-    for (std::size_t c = 0; c < kColumns; ++c, first += stride) {
-      HWY_UNROLL(8)
-      for (std::size_t i = 0; i < blocks; ++i) {
-        const std::uint8_t* block = first + i * kTraits.bytes;
+    HWY_UNROLL(1)  // block after block: column after column takes longer, also to compile
+    for (std::size_t i = 0; i < blocks; ++i, first += kTraits.bytes) {
+      HWY_UNROLL(16)
+      for (std::size_t c = 0; c < kColumns; ++c) {
+        const std::uint8_t* block = first + c * stride;
         std::memcpy(&heads_[i][c], block, sizeof heads_[i][c]);
         if constexpr (kFifth) std::memcpy(&fifths_[i][c], block + kTraits.codes - 4, sizeof fifths_[i][c]);
       }
@@ -277,6 +281,18 @@ class InterleavedQuants {
   const std::uint32_t* words_[kVectors];
 };
 
+/// Calls call(w) for the four words of a piece, with or without a loop.
+template <bool kLoop, class Call>
+HWY_INLINE void ForWords(const Call& call) {
+  if constexpr (kLoop) {
+    HWY_UNROLL(1)
+    for (std::size_t w = 0; w < 4; ++w) call(w);
+  } else {
+    HWY_UNROLL(4)
+    for (std::size_t w = 0; w < 4; ++w) call(w);
+  }
+}
+
 /// ThinBlock for kVectors vectors of columns from `column` on, depths [k, k + depth), of which IsThinQuant is
 /// true. The sums of several vectors are chains of their own: one alone waits for the latency of its
 /// additions. kWords: `b` is interleaved.
@@ -289,6 +305,9 @@ HWY_NOINLINE void ThinQuantBlock(const PackSource& b, std::size_t column, std::s
   constexpr QuantTraits kTraits = traits(F);
   constexpr std::size_t kLanes = HWY_LANES(float), kBytes = kTraits.bytes,
                         kPieces = kTraits.code_bits / 8 + 1;
+  // A loop over the words takes a third of the time to compile, and costs no speed while additions wait for each
+  // other.
+  constexpr bool kLoop = !kWords && kVectors == 1 && kRows <= (kToBf16 ? 2 : 4);
   const hn::ScalableTag<std::uint32_t> du;
   using VU = hn::Vec<decltype(du)>;
   using Columns = QuantColumns<F, kToBf16>;
@@ -340,8 +359,7 @@ HWY_NOINLINE void ThinQuantBlock(const PackSource& b, std::size_t column, std::s
       if constexpr (Columns::kShifts) {
         if (!negative) {
           const VU middle = hn::Set(du, kShiftBytes);
-          HWY_UNROLL(4)
-          for (std::size_t w = 0; w < 4; ++w) {
+          ForWords<kLoop>([&](std::size_t w) HWY_ATTR {
             HWY_UNROLL(4)
             for (std::size_t v = 0; v < kVectors; ++v) words[v][w] = hn::Xor(words[v][w], middle);
             const auto add_byte = [&](auto byte) HWY_ATTR {
@@ -354,7 +372,7 @@ HWY_NOINLINE void ThinQuantBlock(const PackSource& b, std::size_t column, std::s
             add_byte(std::integral_constant<int, 1>());
             add_byte(std::integral_constant<int, 2>());
             add_byte(std::integral_constant<int, 3>());
-          }
+          });
           continue;
         }
       }
@@ -367,8 +385,7 @@ HWY_NOINLINE void ThinQuantBlock(const PackSource& b, std::size_t column, std::s
       };
       if constexpr (is_normal_float(F)) {
         // Byte j of the words has the code of element 2 j in its upper half and that of 2 j + 1 in its lower.
-        HWY_UNROLL(4)
-        for (std::size_t w = 0; w < 4; ++w) {
+        ForWords<kLoop>([&](std::size_t w) HWY_ATTR {
           const auto add_byte = [&](auto byte) HWY_ATTR {
             const std::size_t j = 8 * w + 2 * byte();
             add(std::integral_constant<int, 8 * byte() + 4>(), w, j);
@@ -378,20 +395,20 @@ HWY_NOINLINE void ThinQuantBlock(const PackSource& b, std::size_t column, std::s
           add_byte(std::integral_constant<int, 1>());
           add_byte(std::integral_constant<int, 2>());
           add_byte(std::integral_constant<int, 3>());
-        }
+        });
         continue;
       }
       // Element j of the piece has its code at bit kBit of byte j of the words.
       const auto add_words = [&](auto bit, std::size_t first) HWY_ATTR {
         constexpr int kBit = bit();
-        HWY_UNROLL(4)
-        for (std::size_t w = 0; w < 4; ++w) {
+        // Codes of 8 bits come here only if a scale is negative.
+        ForWords<kLoop || Columns::kShifts>([&](std::size_t w) HWY_ATTR {
           const std::size_t j = first + 4 * w;
           add(std::integral_constant<int, kBit>(), w, j);
           add(std::integral_constant<int, kBit + 8>(), w, j + 1);
           add(std::integral_constant<int, kBit + 16>(), w, j + 2);
           add(std::integral_constant<int, kBit + 24>(), w, j + 3);
-        }
+        });
       };
       add_words(std::integral_constant<int, 0>(), 16 * piece);
       if constexpr (kTraits.code_bits < 8) add_words(std::integral_constant<int, 4>(), 16);
