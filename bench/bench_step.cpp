@@ -4,7 +4,7 @@
 // observed as under log.observe = "*", and a column has the time of an observed step.
 //
 //   bench_step [--by-shape] [--observed] [--threads=N] [MODEL…] [POLICY…]
-//   MODEL: demo, 5M, wide, 24M, 124Mx64, 124Mx256
+//   MODEL: demo, 5M, wide, 24M, 124Mx64, 124Mx256, rwkv24M, and rwkv191M and llama191M, also with x4096
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -38,16 +38,24 @@ struct Model {
   bool tied;
   std::int64_t rows, length;
   bool peer;  // also measured with PyTorch
+  const char* family = "llama";
 };
-const std::vector<Model> kModels = {{"demo", 128, 352, 4, 8, 4, 256, true, 4, 320, false},
-                                    {"5M", 256, 688, 6, 4, 4, 256, false, 8, 256, true},
-                                    {"wide", 64, 1024, 2, 1, 1, 1000, false, 16, 128, false},
-                                    {"24M", 512, 1376, 6, 8, 8, 4096, false, 8, 256, true},
-                                    {"124Mx64", 768, 2048, 12, 12, 12, 50304, true, 4, 64, true},
-                                    {"124Mx256", 768, 2048, 12, 12, 12, 50304, true, 4, 256, true}};
+const std::vector<Model> kModels = {
+    {"demo", 128, 352, 4, 8, 4, 256, true, 4, 320, false},
+    {"5M", 256, 688, 6, 4, 4, 256, false, 8, 256, true},
+    {"wide", 64, 1024, 2, 1, 1, 1000, false, 16, 128, false},
+    {"24M", 512, 1376, 6, 8, 8, 4096, false, 8, 256, true},
+    {"124Mx64", 768, 2048, 12, 12, 12, 50304, true, 4, 64, true},
+    {"124Mx256", 768, 2048, 12, 12, 12, 50304, true, 4, 256, true},
+    {"rwkv24M", 512, 2048, 6, 8, 8, 4096, false, 8, 256, false, "rwkv7"},
+    {"rwkv191M", 768, 3072, 12, 12, 12, 65536, false, 2, 512, false, "rwkv7"},
+    {"llama191M", 768, 2240, 12, 12, 12, 65536, false, 2, 512, false},
+    {"rwkv191Mx4096", 768, 3072, 12, 12, 12, 65536, false, 1, 4096, false, "rwkv7"},
+    {"llama191Mx4096", 768, 2240, 12, 12, 12, 65536, false, 1, 4096, false}};
 
 model::ModelConfig config_of(const Model& s) {
-  return model::parse_model_config({{"model_type", "llama"},
+  return model::parse_model_config({{"model_type", s.family},
+                                    {"head_dim", s.hidden / s.heads},
                                     {"hidden_size", s.hidden},
                                     {"intermediate_size", s.intermediate},
                                     {"num_hidden_layers", s.layers},

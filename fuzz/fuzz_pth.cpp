@@ -1,10 +1,11 @@
 // A checkpoint of PyTorch, and its pickle alone: the file is checked completely, and every tensor of an
-// accepted one can be read.
+// accepted one can be read, also those of a model of RWKV-LM under their Hugging Face names.
 #include <vector>
 
 #include "check.h"
 #include "mantissa/files/io/pth/state_dict.h"
 #include "mantissa/files/io/pth/torch_file.h"
+#include "mantissa/files/rwkv/checkpoint.h"
 #include "memory_file.h"
 #include "mutate.h"
 
@@ -29,6 +30,17 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
       const std::span<const std::byte> view = file.in_memory(tensor);
       fuzz::require(view.empty() || std::equal(view.begin(), view.end(), values.begin(), values.end()),
                     "a view has the bytes that are read");
+    }
+  });
+  fuzz::expect_only_errors([&] {
+    const rwkv::Checkpoint model = rwkv::open_checkpoint(io::WeightFiles(memory.path()), memory.path());
+    for (const io::TensorInfo& tensor : model.weights->tensors()) {
+      if (tensor.end > kSmall) continue;
+      std::vector<std::byte> values(tensor.end);
+      model.weights->read(tensor, values, 0);
+      const std::span<const std::byte> view = model.weights->in_memory(tensor);
+      fuzz::require(view.empty() || std::equal(view.begin(), view.end(), values.begin(), values.end()),
+                    "a view of a weight has the bytes that are read");
     }
   });
   return 0;

@@ -89,6 +89,7 @@ std::optional<std::string> mutate_pickle(std::string_view input, Random& random)
 std::optional<std::string> mutate_pth(std::string_view input, Random& random);
 std::optional<std::string> mutate_protobuf(std::string_view input, Random& random);
 std::optional<std::string> mutate_tokens(std::string_view input, Random& random);
+std::optional<std::string> mutate_binidx(std::string_view input, Random& random);
 std::optional<std::string> mutate_stream(std::string_view input, Random& random);
 std::optional<std::string> mutate_bundle(std::string_view input, Random& random);
 

@@ -64,7 +64,7 @@ warmup_steps = 5
 
 def cases():
     """Yields (label, config class, fields)."""
-    from transformers import (GPT2Config, Gemma2Config, Gemma3TextConfig, LlamaConfig, MistralConfig, Phi3Config,
+    from transformers import (GPT2Config, Gemma2Config, Gemma3TextConfig, GlmConfig, LlamaConfig, MistralConfig, Phi3Config,
                               Qwen2Config, Qwen3Config)
 
     def rope(kind, **more):
@@ -86,6 +86,10 @@ def cases():
     yield "mistral-whole", MistralConfig, dict(sliding_window=None, head_dim=16)
     yield "phi3", Phi3Config, dict(sliding_window=7)
     yield "phi3-tied-padding", Phi3Config, dict(tie_word_embeddings=True, pad_token_id=11, num_key_value_heads=6)
+    yield "phi3-partial", Phi3Config, dict(partial_rotary_factor=0.75)
+    yield "glm", GlmConfig, dict(head_dim=16)
+    yield "glm-tied-partial", GlmConfig, rope("yarn", factor=4.0, original_max_position_embeddings=16) | dict(
+        head_dim=16, partial_rotary_factor=0.25, attention_bias=False, tie_word_embeddings=True)
     yield "qwen2", Qwen2Config, dict(tie_word_embeddings=True)
     yield "qwen2-window", Qwen2Config, dict(use_sliding_window=True, sliding_window=9, max_window_layers=1)
     yield "qwen2-types", Qwen2Config, dict(use_sliding_window=True, sliding_window=5, layer_types=[
@@ -271,7 +275,8 @@ class Warnings(logging.Handler):
 
 
 def check_written(case, reference, args):
-    _, error = run_mantissa(args, "convert", case.directory, case.directory / "written", "--dtype", "f32", "--overwrite")
+    converted = case.directory.with_name(case.directory.name + "-written")  # beside the input, not in it
+    _, error = run_mantissa(args, "convert", case.directory, converted, "--dtype", "f32", "--overwrite")
     if error:
         return [f"convert: {error}"]
     # An update of this size changes no f32 weight.
@@ -280,7 +285,7 @@ def check_written(case, reference, args):
     if error:
         return [f"train: {error}"]
     faults = []
-    for written in (case.directory / "written", case.directory / "run" / "model"):
+    for written in (converted, case.directory / "run" / "model"):
         handler = Warnings()
         logging.getLogger("transformers").addHandler(handler)
         with warnings.catch_warnings(record=True) as caught:

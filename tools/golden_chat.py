@@ -181,6 +181,14 @@ def gemma(messages, prompt):
     return text + ("<start_of_turn>model\n" if prompt else "")
 
 
+def rwkv(messages, prompt):
+    text = ""
+    for i, m in enumerate(messages):
+        ends = m["role"] == "assistant" and i + 1 == len(messages) and not prompt
+        text += f"{m['role'].capitalize()}: {m['content'].strip()}" + ("" if ends else "\n\n")
+    return text + ("Assistant:" if prompt else "")
+
+
 CONTENTS = ["Hello", "  spaces around \n", "", "Übergröße 日本語 🎉", "two\nlines\n", "<|im_end|> [/INST] {{ x }}"]
 ROLES = ["u", "su", "ua", "sua", "uau", "suau", "suaua", "a", "uu", "usa", "sau"]
 
@@ -199,7 +207,7 @@ def conversations():
 
 def conversation_rows(templates):
     rows = []
-    for format in (chatml, qwen, llama3, mistral, gemma):
+    for format in (chatml, qwen, llama3, mistral, gemma, rwkv):
         own = templates and templates / f"{format.__name__}.jinja"
         for messages, prompt in conversations():
             try:

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Makes tests/golden/families: tiny models of every family and what transformers computes with them, so that tests need
+"""Makes tests/golden/families: tiny models of every family and what PyTorch computes with them, so that tests need
 no Python.
 
     golden_families.py [DIRECTORY] [--only CASE]
@@ -7,19 +7,21 @@ no Python.
     tokens.safetensors   input_ids [2, 17] and labels (-100: ignored)
     CASE/                a Hugging Face directory, and
       trace_f64.safetensors    logits, log_probs, loss, and 32 elements of each gradient (tools/golden_trace.py), in f64: the
-                               code of transformers with every cast to float32 made a cast to float64
-      spreads.json             for every tensor, whole: max|f32 - f64| of transformers, at least half an f32 ulp of its largest
-                               value
+                               code of transformers with every cast to float32 made a cast to float64, or torch_rwkv7.py
+      spreads.json             for every tensor, whole: max|f32 - f64| of transformers (for rwkv7 of two orders of its sums),
+                               at least half an f32 ulp of its largest value
 
 Sequences are longer than the windows and than the original contexts of scaled positions. Weights of the cases named "tied" are
 stored in bf16. With --only, only the folder of that case is written.
 """
+import copy
 import json
 
 import torch
 import transformers
 from safetensors.torch import save_file
 
+import torch_rwkv7
 from families import IGNORED, AllF64, distance, make, trace, widened
 from golden import arguments
 from golden_trace import sample, short
@@ -33,7 +35,7 @@ GPT2 = dict(vocab_size=VOCABULARY, n_embd=16, n_layer=2, n_head=4, n_positions=L
 
 def cases():
     """(directory, config class, fields)."""
-    from transformers import (GPT2Config, Gemma2Config, Gemma3TextConfig, LlamaConfig, MistralConfig, Phi3Config,
+    from transformers import (GPT2Config, Gemma2Config, Gemma3TextConfig, GlmConfig, LlamaConfig, MistralConfig, Phi3Config,
                               Qwen2Config, Qwen3Config)
 
     def rope(kind, **more):
@@ -50,6 +52,9 @@ def cases():
     yield "mistral-tied", MistralConfig, dict(sliding_window=None, tie_word_embeddings=True)
     yield "phi3", Phi3Config, dict(sliding_window=5, num_key_value_heads=1, pad_token_id=3)
     yield "phi3-tied", Phi3Config, rope("default") | dict(tie_word_embeddings=True)
+    yield "phi3-partial", Phi3Config, rope("default", partial_rotary_factor=0.75)
+    yield "glm", GlmConfig, dict(num_key_value_heads=1, head_dim=12)
+    yield "glm-tied", GlmConfig, yarn | dict(head_dim=8, partial_rotary_factor=0.75, attention_bias=False, tie_word_embeddings=True)
     yield "qwen2", Qwen2Config, rope("linear", factor=3.0) | dict(use_sliding_window=True, sliding_window=4, layer_types=[
         windowed, whole])
     yield "qwen2-tied", Qwen2Config, yarn_scaled | dict(tie_word_embeddings=True, use_sliding_window=True, sliding_window=6,
@@ -73,22 +78,33 @@ def cases():
                                    layer_norm_epsilon=1e-3)
     yield "gpt2-gelu-tied", GPT2Config, dict(activation_function="gelu")
     yield "gpt2-quick-tied", GPT2Config, dict(activation_function="quick_gelu")
+    yield "rwkv7", torch_rwkv7.Config, dict(num_hidden_layers=3)
+    yield "rwkv7-tied", torch_rwkv7.Config, dict(tie_word_embeddings=True, head_dim=4, num_heads=6)
 
 
 def write_case(directory, config_class, fields, ids, labels):
     base = GPT2 if config_class.model_type == "gpt2" else SHAPE
     tied = directory.name.endswith("tied")
-    model = make(config_class, base | fields, form=torch.bfloat16 if tied else torch.float32)
-    with AllF64():
-        f64 = trace(widened(model), ids, labels)
-    f32 = trace(model, ids, labels)
+    form = torch.bfloat16 if tied else torch.float32
+    if config_class is torch_rwkv7.Config:
+        model = torch_rwkv7.make(config_class(**fields), form=form)
+        f64 = trace(copy.deepcopy(model).double(), ids, labels)
+    else:
+        model = make(config_class, base | fields, form=form)
+        with AllF64():
+            f64 = trace(widened(model), ids, labels)
+    f32 = [trace(model, ids, labels)]
+    if config_class is torch_rwkv7.Config:
+        with torch_rwkv7.OtherOrder():
+            f32.append(trace(model, ids, labels))
     directory.mkdir(parents=True, exist_ok=True)
     stored = model.to(torch.bfloat16 if tied else torch.float32)
     weights = {name: p.detach() for name, p in stored.named_parameters()}
     save_file(weights, directory / "model.safetensors", {"format": "pt"})
     stored.config.save_pretrained(directory)
     save_file({name: sample(name, t) for name, t in f64.items()}, directory / "trace_f64.safetensors")
-    spreads = {name: max(short(torch.tensor(distance(f32[name], t))), short(t.abs().max() * 2.0**-24)) for name, t in f64.items()}
+    spreads = {name: max(*(short(torch.tensor(distance(one[name], t))) for one in f32), short(t.abs().max() * 2.0**-24))
+               for name, t in f64.items()}
     (directory / "spreads.json").write_text(json.dumps(spreads, indent=1) + "\n")
 
 

@@ -1,5 +1,5 @@
 // Weight gradients over some of the tokens, such as those that a router sends to an expert:
-// docs/architecture.md, "A family with a sparse router".
+// docs/adding.md, "A sparse router".
 #include <random>
 #include <vector>
 

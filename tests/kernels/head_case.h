@@ -21,6 +21,7 @@ struct Head {
   Scalar softmax = Scalar::f64;
   Scalar rounded = Scalar::f32;  // format of the logits; f32: no rounding
   double soft_cap = 0;
+  double l2wrap = 0;
   bool differentiates_entropy = false;  // with the upstream gradient `e`
   Factor operand;                       // of dlogits, and of x and the weights as well if in several parts
   SumOrder order = SumOrder::chain;
@@ -44,7 +45,7 @@ struct Head {
   }
   /// Returns log_prob, lse, entropy, dx, dweight: from two calls, or if `joined` from one, which computes the
   /// entropy only if it is differentiated. The last two are in the arithmetic, or if `before` is given, in
-  /// its format and added to it.
+  /// its format and added to it. With l2wrap the entries of the largest logits follow.
   std::vector<Tensor> run(Context ctx, const Tensor* before = nullptr, bool joined = false,
                           std::int64_t longest_leaf = 0) const {
     const Scalar gradients = before == nullptr ? arithmetic : before->type;
@@ -66,6 +67,7 @@ struct Head {
     out.emplace_back(gradients, batch.tokens, kChannels);
     out.push_back(before == nullptr ? Tensor(arithmetic, vocabulary, kChannels) : *before);
     const auto factor = [&](const Tensor& t) { return operand.parts > 1 ? operand : Factor(t.type); };
+    if (l2wrap != 0) out.emplace_back(arithmetic, batch.tokens, 1);
     LogProb f{
         kChannels, vocabulary, {x, factor(x), false}, {weight, factor(weight), false}, ids.data(), out[0],
         out[1],    out[2]};
@@ -73,8 +75,13 @@ struct Head {
     f.softmax = softmax;
     f.rounded = rounded;
     f.soft_cap = soft_cap;
-    if (!joined) log_prob(ctx, extent, f);
     LogProbBackward g;
+    if (l2wrap != 0) {
+      f.top = out[5];
+      g.top = out[5];
+      g.l2wrap = l2wrap;
+    }
+    if (!joined) log_prob(ctx, extent, f);
     g.channels = kChannels;
     g.vocabulary = vocabulary;
     g.x = f.x;

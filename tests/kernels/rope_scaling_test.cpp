@@ -88,7 +88,7 @@ TEST(RopeScaling, DynamicIsUnscaledUpToTheOriginalLengthAndChangesWithTheLengthB
 
 struct Tables {
   Tables(const RopeTable& t, Scalar type)
-      : cos(type, t.positions, t.head_dim / 2, 1), sin(type, t.positions, t.head_dim / 2, 2) {
+      : cos(type, t.positions, t.rotated / 2, 1), sin(type, t.positions, t.rotated / 2, 2) {
     rope_table(t, cos, sin);
   }
   Tensor cos, sin;
@@ -96,9 +96,9 @@ struct Tables {
 
 TEST(RopeTable, WithoutScalingIsTheSameByEitherFunction) {
   for (const Scalar type : {Scalar::f32, Scalar::f64}) {
-    const Tables made({.positions = 70, .head_dim = 24, .theta = 5000, .length = 9}, type);
+    const Tables made({.positions = 70, .rotated = 24, .theta = 5000, .length = 9}, type);
     Tensor cos(type, 70, 12, 1), sin(type, 70, 12, 2);
-    rope_table({.positions = 70, .head_dim = 24, .theta = 5000}, cos, sin);
+    rope_table({.positions = 70, .rotated = 24, .theta = 5000}, cos, sin);
     EXPECT_EQ(made.cos, cos);
     EXPECT_EQ(made.sin, sin);
   }
@@ -107,7 +107,7 @@ TEST(RopeTable, WithoutScalingIsTheSameByEitherFunction) {
 /// Angles by core/numeric/sin_cos.h, whose cosines differ from the C library's only by rounding.
 TEST(RopeTable, RotatesByTheScaledFrequencies) {
   const RopeScaling s{.kind = Kind::llama3, .factor = 8, .original_positions = 64};
-  const Tables made({.positions = 300, .head_dim = 32, .theta = 10000, .scaling = s}, Scalar::f32);
+  const Tables made({.positions = 300, .rotated = 32, .theta = 10000, .scaling = s}, Scalar::f32);
   const std::vector<double> frequencies = inverse_frequencies(32, 10000, s, 300, Scalar::f32);
   for (std::int64_t p = 0; p < 300; ++p) {
     for (std::int64_t i = 0; i < 16; ++i) {
@@ -122,14 +122,14 @@ TEST(RopeTable, RotatesByTheScaledFrequencies) {
 
 TEST(RopeTable, OfTheKindDynamicDependsOnTheLength) {
   RopeTable table{.positions = 2048,
-                  .head_dim = 16,
+                  .rotated = 16,
                   .theta = 10000,
                   .scaling = {.kind = Kind::dynamic, .factor = 2, .original_positions = 512}};
   const Tables whole(table, Scalar::f32);
   table.length = 2048;
   EXPECT_EQ(Tables(table, Scalar::f32).cos, whole.cos);
   table.length = 512;
-  EXPECT_EQ(Tables(table, Scalar::f32).cos, Tables({.positions = 2048, .head_dim = 16}, Scalar::f32).cos);
+  EXPECT_EQ(Tables(table, Scalar::f32).cos, Tables({.positions = 2048, .rotated = 16}, Scalar::f32).cos);
   table.length = 1024;
   EXPECT_FALSE(Tables(table, Scalar::f32).cos == whole.cos);
 }
@@ -137,7 +137,7 @@ TEST(RopeTable, OfTheKindDynamicDependsOnTheLength) {
 TEST(RopeTable, IsMultipliedByTheAttentionFactor) {
   RopeTable table{
       .positions = 50,
-      .head_dim = 16,
+      .rotated = 16,
       .theta = 10000,
       .scaling = {.kind = Kind::yarn, .factor = 4, .original_positions = 64, .attention_factor = 1}};
   for (const Scalar angles : {Scalar::f64, Scalar::bf16}) {

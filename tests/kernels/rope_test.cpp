@@ -84,7 +84,7 @@ TEST(RopeTable, HasTheValuesOfTransformers) {
   for (const GoldenAngle& g : kGolden) {
     if (!made || made->theta != g.theta || made->head_dim != g.head_dim || made->position != g.position) {
       cos = sin = Tensor(Scalar::f32, g.position + 1, g.head_dim / 2, 1);
-      rope_table({.positions = g.position + 1, .head_dim = g.head_dim, .theta = g.theta}, cos, sin);
+      rope_table({.positions = g.position + 1, .rotated = g.head_dim, .theta = g.theta}, cos, sin);
       made = g;
     }
     EXPECT_EQ(cos.get(g.position, g.i), g.cos)
@@ -102,7 +102,7 @@ TEST(RopeTable, EqualsTheFormulaWithinTheRoundingsOfItsFormat) {
   for (const Scalar s : {Scalar::f32, Scalar::f64}) {
     for (const double theta : {10000.0, 500000.0}) {
       Tensor cos(s, kPositions, kDim / 2), sin(s, kPositions, kDim / 2);
-      rope_table({.positions = kPositions, .head_dim = kDim, .theta = theta}, cos, sin);
+      rope_table({.positions = kPositions, .rotated = kDim, .theta = theta}, cos, sin);
       for (std::int64_t p = 0; p < kPositions; ++p) {
         for (std::int64_t i = 0; i < kDim / 2; ++i) {
           const long double angle =
@@ -124,7 +124,7 @@ TEST(RopeTable, InALowerFormatRoundsEveryIntermediate) {
   constexpr double kBase = 10000;
   for (const Scalar s : {Scalar::bf16, Scalar::f16, Scalar::e5m2}) {
     Tensor cos(Scalar::f32, kPositions, kDim / 2), sin(cos);
-    rope_table({.positions = kPositions, .head_dim = kDim, .theta = kBase, .angles = s}, cos, sin);
+    rope_table({.positions = kPositions, .rotated = kDim, .theta = kBase, .angles = s}, cos, sin);
     for (std::int64_t p = 0; p < kPositions; ++p) {
       for (std::int64_t i = 0; i < kDim / 2; ++i) {
         // The frequency in f32 is too close to the formula's to round differently.
@@ -142,7 +142,15 @@ TEST(RopeTable, InALowerFormatRoundsEveryIntermediate) {
 struct Case {
   Scalar x, y;
   std::int64_t heads, head_dim;
+  std::int64_t part = 0;  // rotated values of a head; 0: all
+  RopePairs pairs = RopePairs::halves;
+
   bool is_f64() const { return x == Scalar::f64; }
+  std::int64_t rotated() const { return part == 0 ? head_dim : part; }
+  reference::RopeHeads shape() const { return {heads, head_dim, rotated(), pairs == RopePairs::neighbours}; }
+  Rope call(bool inverse, ConstMatrix from, ConstMatrix cos, ConstMatrix sin, Matrix to) const {
+    return {heads, head_dim, inverse, from, cos, sin, to, part, pairs};
+  }
 };
 
 constexpr double kTheta = 10000;
@@ -153,13 +161,13 @@ struct Problem {
       : batch({4, 1, 33, 20}),
         x(f.x, batch.tokens, f.heads * f.head_dim, 2),
         y(f.y, batch.tokens, f.heads * f.head_dim, 1),
-        cos(f.is_f64() ? Scalar::f64 : Scalar::f32, 64, f.head_dim / 2),
+        cos(f.is_f64() ? Scalar::f64 : Scalar::f32, 64, f.rotated() / 2),
         sin(cos) {
     batch.segments[1].position = 63;
     batch.segments[3].position = 7;
     std::mt19937 random(kSeed);
     x.fill_normal(random);
-    rope_table({.positions = 64, .head_dim = f.head_dim, .theta = kTheta}, cos, sin);
+    rope_table({.positions = 64, .rotated = f.rotated(), .theta = kTheta}, cos, sin);
   }
   Batch batch;
   Tensor x, y, cos, sin;
@@ -170,17 +178,19 @@ class RopeCases : public ::testing::TestWithParam<Case> {};
 template <class T>
 Tensor spelled(const Problem& p, const Case& f, bool inverse) {
   Tensor y = p.y;
-  const std::int64_t half = f.head_dim / 2;
+  const reference::RopeHeads shape = f.shape();
   for (const Segment& segment : p.batch.segments) {
     for (std::int64_t t = segment.begin; t < segment.begin + segment.length; ++t) {
       const std::int64_t position = segment.position + t - segment.begin;
-      for (std::int64_t k = 0; k < f.heads * half; ++k) {
-        const std::int64_t i = k % half, low = k / half * f.head_dim + i;
+      for (std::int64_t j = 0; j < f.heads * f.head_dim; ++j) y.set(t, j, p.x.get(t, j));
+      for (std::int64_t k = 0; k < f.heads * f.rotated() / 2; ++k) {
+        const std::int64_t i = k % (f.rotated() / 2), head = k / (f.rotated() / 2) * f.head_dim;
+        const std::int64_t low = head + shape.low(i), high = head + shape.high(i);
         const T c = static_cast<T>(p.cos.get(position, i)),
                 s = static_cast<T>(p.sin.get(position, i)) * (inverse ? T{-1} : T{1});
-        const T a = static_cast<T>(p.x.get(t, low)), b = static_cast<T>(p.x.get(t, low + half));
+        const T a = static_cast<T>(p.x.get(t, low)), b = static_cast<T>(p.x.get(t, high));
         y.set(t, low, static_cast<double>(std::fma(a, c, -(b * s))));
-        y.set(t, low + half, static_cast<double>(std::fma(b, c, a * s)));
+        y.set(t, high, static_cast<double>(std::fma(b, c, a * s)));
       }
     }
   }
@@ -195,7 +205,7 @@ TEST_P(RopeCases, HasTheBitsOfTheStatedOperationsEverywhere) {
     for (const Context& ctx : contexts()) {
       SCOPED_TRACE(describe(ctx));
       Problem q(f);
-      rope(ctx, q.batch.extent(), {f.heads, f.head_dim, inverse, q.x, q.cos, q.sin, q.y});
+      rope(ctx, q.batch.extent(), f.call(inverse, q.x, q.cos, q.sin, q.y));
       EXPECT_EQ(q.y, expected);
     }
   }
@@ -206,18 +216,23 @@ TEST_P(RopeCases, HasTheBitsOfTheStatedOperationsEverywhere) {
 TEST_P(RopeCases, EqualsTheRotationWithinTheErrorOfItsArithmetic) {
   const Case& f = GetParam();
   Problem p(f);
-  rope({.simd = best_simd()}, p.batch.extent(), {f.heads, f.head_dim, false, p.x, p.cos, p.sin, p.y});
+  rope({.simd = best_simd()}, p.batch.extent(), f.call(false, p.x, p.cos, p.sin, p.y));
   const std::vector<double> x = p.x.values();
   std::vector<double> y(x.size());
-  reference::rope(p.batch.extent(), f.heads, f.head_dim, kTheta, false, x.data(), y.data());
+  reference::rope(p.batch.extent(), f.shape(), kTheta, false, x.data(), y.data());
   const double u = unit_roundoff(f.is_f64() ? Scalar::f64 : Scalar::f32);
   const double table_error = u * ((std::log(kTheta) + 5) * 64 + 2);
-  const std::int64_t half = f.head_dim / 2;
+  const reference::RopeHeads shape = f.shape();
+  std::vector<std::int64_t> partner(static_cast<std::size_t>(f.head_dim), -1);  // -1: not rotated
+  for (std::int64_t i = 0; i < f.rotated() / 2; ++i) {
+    partner[static_cast<std::size_t>(shape.low(i))] = shape.high(i);
+    partner[static_cast<std::size_t>(shape.high(i))] = shape.low(i);
+  }
   for (std::int64_t t = 0; t < p.x.rows; ++t) {
     for (std::int64_t j = 0; j < p.x.columns; ++j) {
-      const std::int64_t partner = j % f.head_dim < half ? j + half : j - half;
-      const double error =
-          (std::abs(p.x.get(t, j)) + std::abs(p.x.get(t, partner))) * (table_error + 2.02 * u);
+      const std::int64_t i = j % f.head_dim, other = partner[static_cast<std::size_t>(i)];
+      const double size = other < 0 ? 0 : std::abs(p.x.get(t, j)) + std::abs(p.x.get(t, j - i + other));
+      const double error = size * (table_error + 2.02 * u);
       const double exact = y[static_cast<std::size_t>(t * p.x.columns + j)];
       EXPECT_NEAR(p.y.get(t, j), exact, error + rounding_error(f.y, std::abs(exact) + error));
     }
@@ -231,18 +246,28 @@ INSTANTIATE_TEST_SUITE_P(
                       Case{Scalar::bf16, Scalar::bf16, 2, 32}, Case{Scalar::bf16, Scalar::bf16, 5, 6},
                       Case{Scalar::f16, Scalar::f16, 2, 50}, Case{Scalar::tf32, Scalar::tf32, 2, 50},
                       Case{Scalar::e5m2, Scalar::e5m2, 2, 50}, Case{Scalar::e4m3, Scalar::e4m3, 2, 50},
-                      Case{Scalar::bf16, Scalar::f32, 2, 128}),
+                      Case{Scalar::bf16, Scalar::f32, 2, 128}, Case{Scalar::f32, Scalar::f32, 3, 64, 48},
+                      Case{Scalar::bf16, Scalar::bf16, 2, 50, 6},
+                      Case{Scalar::f32, Scalar::f32, 3, 64, 0, RopePairs::neighbours},
+                      Case{Scalar::f32, Scalar::bf16, 2, 40, 22, RopePairs::neighbours},
+                      Case{Scalar::bf16, Scalar::bf16, 3, 36, 18, RopePairs::neighbours},
+                      Case{Scalar::f64, Scalar::f64, 2, 20, 2, RopePairs::neighbours}),
     [](const auto& info) {
       return std::string(name(info.param.x)) + "_" + std::string(name(info.param.y)) + "_" +
-             std::to_string(info.param.heads) + "x" + std::to_string(info.param.head_dim);
+             std::to_string(info.param.heads) + "x" + std::to_string(info.param.head_dim) +
+             (info.param.part == 0 ? "" : "_" + std::to_string(info.param.part)) +
+             (info.param.pairs == RopePairs::neighbours ? "_neighbours" : "");
     });
 
 TEST(Rope, WorksInPlace) {
-  Problem p({Scalar::bf16, Scalar::bf16, 3, 40});
-  const Context ctx{.simd = best_simd(), .threads = 2};
-  rope(ctx, p.batch.extent(), {3, 40, false, p.x, p.cos, p.sin, p.y});
-  rope(ctx, p.batch.extent(), {3, 40, false, p.x, p.cos, p.sin, p.x});
-  EXPECT_EQ(p.x.values(), p.y.values());
+  for (const Case& f : {Case{Scalar::bf16, Scalar::bf16, 3, 40},
+                        Case{Scalar::f32, Scalar::f32, 3, 40, 22, RopePairs::neighbours}}) {
+    Problem p(f);
+    const Context ctx{.simd = best_simd(), .threads = 2};
+    rope(ctx, p.batch.extent(), f.call(false, p.x, p.cos, p.sin, p.y));
+    rope(ctx, p.batch.extent(), f.call(false, p.x, p.cos, p.sin, p.x));
+    EXPECT_EQ(p.x.values(), p.y.values());
+  }
 }
 
 /// The rotation is linear and orthogonal, so its inverse is its gradient. cos² + sin² is 1 within 2 roundings

@@ -22,14 +22,15 @@ inline constexpr std::int64_t kVocabularyChunk = 1024;
 /// Σ exp(l − m') over 16 virtual lanes. x: [tokens, channels]; weight: [vocabulary, channels]; ids: [tokens],
 /// −1 for tokens without an id (log_prob 0); log_prob, lse, entropy: [tokens], f32 (f64 in f64); entropy.data
 /// may be null. With a `softmax` below the arithmetic l, the exponentials, their sum after each chunk, lse
-/// and log_prob round to it.
+/// and log_prob round to it. `top` [tokens], if its data are not null: the first entry with the largest l, as
+/// a number, or −1 if none is a number above −inf.
 struct LogProb {
   std::int64_t channels = 0;
   std::int64_t vocabulary = 0;
   GemmOperand x;       // not transposed
   GemmOperand weight;  // [vocabulary, channels], as stored, or rows of quantized blocks
   const std::int32_t* ids = nullptr;
-  Matrix log_prob, lse, entropy;
+  Matrix log_prob, lse, entropy, top = {};
   Accumulator accumulator = {};  // of the logits
   Scalar rounded = Scalar::f32;  // the format of the logits; f32: no rounding
   Scalar softmax = Scalar::f64;  // f64: in the arithmetic
@@ -44,12 +45,14 @@ void log_prob(const Context& ctx, const Extent& extent, const LogProb& h);
 /// dL/dentropy [tokens]: dlogits = d · (onehot(id) − p). Tokens with e ≠ 0 get −e · p · (log p + H) in
 /// addition, with log p = l − lse and H of `entropy` [tokens]: p · fma(−e, log p + H, −d), and for the id
 /// fma(−e · (log p + H), p, d · (1 − p)). With a `soft_cap` times 1 − (l / soft_cap)² (a quotient r,
-/// fma(−r, r, 1), a product); rounded to `operand` as a matmul operand. dx = dlogits·W (k = vocabulary,
-/// blocks in order, through the chunks; with operands in several parts in tile order each chunk is a row),
-/// rounded once to dx.type; dweight += dlogitsᵀ·x over leaves, rounded once after all leaves if dweight is
-/// narrower than the arithmetic. The logits are recomputed in chunks, for at most 2048 tokens at a time:
-/// whole leaves, or a part of a longer one. Only longer leaves of operands in several parts, or of an
-/// accumulator that rounds (`rounds_sums`), are held whole. Tokens with id −1 contribute exact zeros.
+/// fma(−r, r, 1), a product). With `l2wrap` ≠ 0 the entry of `top` [tokens] gets (−d · l2wrap) · l in
+/// addition, times the same slope: the gradient of −d · l2wrap · l² / 2, RWKV-LM's regularizer. Rounded to
+/// `operand` as a matmul operand. dx = dlogits·W (k = vocabulary, blocks in order, through the chunks; with
+/// operands in several parts in tile order each chunk is a row), rounded once to dx.type; dweight +=
+/// dlogitsᵀ·x over leaves, rounded once after all leaves if dweight is narrower than the arithmetic. The
+/// logits are recomputed in chunks, for at most 2048 tokens at a time: whole leaves, or a part of a longer
+/// one. Only longer leaves of operands in several parts, or of an accumulator that rounds (`rounds_sums`),
+/// are held whole. Tokens with id −1 contribute exact zeros.
 struct LogProbBackward {
   std::int64_t channels = 0;
   std::int64_t vocabulary = 0;
@@ -59,11 +62,13 @@ struct LogProbBackward {
   ConstMatrix lse;
   ConstMatrix dlog_prob;
   ConstMatrix entropy = {}, dentropy = {};  // dentropy.data == nullptr: none
+  ConstMatrix top = {};                     // of log_prob(); only read if l2wrap is not 0
   Factor operand = Scalar::f32;
   Accumulator accumulator = {};  // of all three products; for dx, every chunk starts a new block
   Scalar rounded = Scalar::f32;  // of the logits
   Scalar softmax = Scalar::f64;  // the format of l and p
   double soft_cap = 0;           // 0: none
+  double l2wrap = 0;             // 0: none
   Matrix dx;                     // [tokens, channels]; data == nullptr: not computed
   Matrix dweight;                // [vocabulary, channels], dense rows; data == nullptr: not computed
   bool accumulate = false;

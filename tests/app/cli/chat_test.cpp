@@ -58,6 +58,58 @@ TEST(ChatCommand, ShowsThePromptThatTheTemplateRenders) {
   EXPECT_FALSE(nlohmann::json::parse(talk(folder, "one\n", "--json").out).contains("prompt"));
 }
 
+/// Two commands with a file of states give the answers of one, without computing the first conversation
+/// again.
+TEST(ChatCommand, ContinuesAConversationFromAFile) {
+  const TemporaryFolder folder;
+  ASSERT_EQ(train_tiny(folder, 3, "32-true").code, 0);
+  const Result whole = talk(folder, "one\ntwo\n", "--json");
+  const Result first = talk(folder, "one\n", "--json --save-state talk.state");
+  const Result second = talk(folder, "two\n", "--json --state talk.state --save-state talk.state");
+  ASSERT_EQ(second.code, 0) << second.err;
+  const auto ids_of = [](const std::string& line) { return nlohmann::json::parse(line)["ids"]; };
+  const std::size_t end = whole.out.find('\n') + 1;
+  EXPECT_EQ(ids_of(whole.out.substr(0, end)), ids_of(first.out));
+  const nlohmann::json answer = nlohmann::json::parse(second.out);
+  EXPECT_EQ(nlohmann::json::parse(whole.out.substr(end))["log_probs"], answer["log_probs"]);
+  EXPECT_GE(answer["kept_tokens"], nlohmann::json::parse(first.out)["prompt_tokens"]);
+
+  const Result other = talk(folder, "two\n", "--precision bf16-mixed --state talk.state");
+  EXPECT_EQ(other.code, 2);
+  EXPECT_TRUE(
+      has(other.err,
+          "talk.state: \"model.layers.0.self_attn.k_proj.cache\" is f32, and this policy keeps it in bf16. "
+          "Fix: --precision \"32-true\""))
+      << other.err;
+}
+
+TEST(GenerateCommand, ContinuesASequenceFromAFile) {
+  const TemporaryFolder folder;
+  ASSERT_EQ(train_tiny(folder, 3, "32-true").code, 0);
+  const auto made = [&](const std::string& options) {
+    const Result r = mantissa(folder, "generate r --json --max-new-tokens 4 " + options);
+    EXPECT_EQ(r.code, 0) << r.err;
+    return nlohmann::json::parse(r.out);
+  };
+  const nlohmann::json first = made("--prompt-ids 5,6,7 --save-state a.state");
+  std::string ids = "5,6,7";
+  for (const auto& id : first["ids"]) ids += "," + id.dump();
+  EXPECT_EQ(made("--state a.state --prompt-ids 9")["log_probs"],
+            made("--prompt-ids " + ids + ",9")["log_probs"]);
+  EXPECT_EQ(made("--state a.state")["log_probs"], made("--prompt-ids " + ids)["log_probs"])
+      << "without a prompt";
+  const Result two = mantissa(folder, "generate r --prompt-ids 5 --samples 2 --save-state b.state");
+  EXPECT_EQ(two.code, 2);
+  EXPECT_TRUE(has(two.err, "--save-state: keeps the states of one sequence")) << two.err;
+  const Result model =
+      mantissa(folder, "generate r --prompt-ids 5 --save-state r/model/config.json --overwrite");
+  EXPECT_EQ(model.code, 2);
+  EXPECT_TRUE(has(model.err, "choose another --save-state")) << model.err;
+  write(folder / "text", "mine");
+  EXPECT_EQ(mantissa(folder, "generate r --prompt-ids 5 --save-state text").code, 2);
+  EXPECT_EQ(read_all(folder / "text"), "mine");
+}
+
 TEST(ChatCommand, QuitAndExitEndTheConversation) {
   const TemporaryFolder folder;
   ASSERT_EQ(train_tiny(folder, 3, "32-true").code, 0);

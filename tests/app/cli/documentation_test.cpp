@@ -137,14 +137,35 @@ TEST(Documentation, EveryMemberOfAnOpDefHasALineInTheRecipeForOps) {
     for (std::sregex_iterator i(line.begin(), line.end(), member), end; i != end; ++i)
       members.insert((*i)[1]);
   }
-  for (const std::string& line :
-       lines_between(kRoot / "docs/architecture.md", "| member | what it says |", "")) {
+  for (const std::string& line : lines_between(kRoot / "docs/adding.md", "| member | what it says |", "")) {
     const std::string names = line.substr(0, line.find('|', 1));
     for (std::sregex_iterator i(names.begin(), names.end(), quoted), end; i != end; ++i)
       described.insert((*i)[1]);
   }
   EXPECT_GT(members.size(), 20U);
   EXPECT_EQ(members, described);
+}
+
+TEST(Documentation, FilesOfTheRecipesExist) {
+  std::vector<std::string> files;
+  for (const char* folder : {"src", "tests", "tools", "fuzz"}) {
+    for (const auto& entry : fs::recursive_directory_iterator(kRoot / folder))
+      files.push_back(entry.path().generic_string());
+  }
+  std::ifstream in(kRoot / "docs/adding.md");
+  std::stringstream page;
+  page << in.rdbuf();
+  const std::string text = page.str();
+  const std::regex name(R"(`([a-z0-9_./-]+\.(?:h|cpp|py))`(, new)?)");
+  int named = 0;
+  for (std::sregex_iterator i(text.begin(), text.end(), name), end; i != end; ++i) {
+    const std::string file = (*i)[1];
+    const bool exists =
+        std::ranges::any_of(files, [&](const std::string& path) { return path.ends_with("/" + file); });
+    EXPECT_EQ(exists, !(*i)[2].matched) << file;
+    ++named;
+  }
+  EXPECT_GT(named, 40);
 }
 
 TEST(Documentation, EveryCommandHasAPageThatTheIndexLinks) {

@@ -1,4 +1,5 @@
-// The tables of options and keys in docs/cli, which are generated from the declarations of commands and keys.
+// The tables of docs/ that are generated: options and keys in docs/cli from the declarations of commands and
+// keys, the kinds of data files and the rules of rewards from theirs.
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 #include <gtest/gtest.h>
@@ -15,6 +16,10 @@
 #include "mantissa/app/api/mantissa.h"
 #include "mantissa/app/cli/option_groups.h"
 #include "mantissa/app/cli/table.h"
+#include "mantissa/core/base/words.h"
+#include "mantissa/engine/model/family.h"
+#include "mantissa/text/reward/rules.h"
+#include "mantissa/text/rows/file_kinds.h"
 
 namespace mantissa::cli::page_tables {
 namespace {
@@ -121,6 +126,41 @@ std::string keys_text(std::string_view section) {
   return table({"key", "default", "meaning", "values"}, rows);
 }
 
+std::string file_kinds_text() {
+  std::vector<Row> rows;
+  for (const text::FileKind& kind : text::file_kinds()) {
+    std::vector<std::string> endings;
+    for (const std::string_view ending : split_words(kind.endings, " ")) endings.push_back(code(ending));
+    rows.push_back({code(kind.name), fmt::format("{}", fmt::join(endings, " ")), std::string(kind.contents)});
+  }
+  return table({"`format`", "chosen by `auto` for", "a file contains"}, rows);
+}
+
+std::string rules_of_rewards_text() {
+  std::vector<Row> rows;
+  for (const reward::RuleKind& kind : reward::rule_kinds())
+    rows.push_back(
+        {code(kind.written()), std::string(kind.reward), std::string(kind.parts), std::string(kind.field)});
+  return table({"rule", "reward", "parts", "field of the row"}, rows);
+}
+
+std::string families_text() {
+  std::vector<Row> rows;
+  for (const model::Family* family : model::all_families())
+    rows.push_back({code(family->model_type), code(family->architecture), std::string(family->summary)});
+  return table({"`model_type`", "class in transformers", "what distinguishes it"}, rows);
+}
+
+/// Returns "Llama, Mistral and GPT-2".
+std::string titles_of_families() {
+  std::string text;
+  for (const model::Family* family : model::all_families()) {
+    const bool last = family == model::all_families().back();
+    text += fmt::format("{}{}", text.empty() ? "" : last ? " and " : ", ", family->title);
+  }
+  return text;
+}
+
 /// Returns the generated texts, each with the mark that begins it.
 std::map<std::string, std::string> generated() {
   std::map<std::string, std::string> all;
@@ -129,6 +169,9 @@ std::map<std::string, std::string> generated() {
       all[fmt::format("<!-- options of mantissa {} -->\n", command.name)] = options_text(command);
   }
   all["<!-- options of several commands -->\n"] = common_options_text();
+  all["<!-- kinds of data files -->\n"] = file_kinds_text();
+  all["<!-- families of models -->\n"] = families_text();
+  all["<!-- rules of rewards -->\n"] = rules_of_rewards_text();
   for (const api::ConfigKeyHelp& key : api::config_keys())
     all.try_emplace(fmt::format("<!-- keys of [{}] -->\n", key.section), keys_text(key.section));
   return all;
@@ -141,27 +184,56 @@ std::string read(const fs::path& path) {
   return text.str();
 }
 
+/// Returns the pages with generated texts: those of docs/ and the README.
+std::vector<fs::path> pages() {
+  std::vector<fs::path> all = {fs::path(MANTISSA_SOURCE_DIR) / "README.md"};
+  for (const auto& entry : fs::recursive_directory_iterator(fs::path(MANTISSA_SOURCE_DIR) / "docs")) {
+    if (entry.path().extension() == ".md") all.push_back(entry.path());
+  }
+  return all;
+}
+
+/// Expects the page to have the text, or writes it.
+void settle(const fs::path& page, const std::string& before, const std::string& after) {
+  if (std::getenv("MANTISSA_WRITE_PAGES") != nullptr) {
+    if (after != before) std::ofstream(page) << after;
+    return;
+  }
+  EXPECT_EQ(before, after) << page
+                           << " differs from the declarations. To write the tables, run:\n"
+                              "MANTISSA_WRITE_PAGES=1 ./dev test --room cli -- -R PageTables";
+}
+
+TEST(PageTables, TheReadmeAndTheLimitsNameEveryFamily) {
+  constexpr std::string_view kMark = "<!-- families -->", kUntil = "<!-- end -->";
+  int found = 0;
+  for (const fs::path& page : pages()) {
+    const std::string before = read(page);
+    const std::size_t begin = before.find(kMark);
+    if (begin == std::string::npos) continue;
+    ++found;
+    const std::size_t from = begin + kMark.size(), end = before.find(kUntil, from);
+    ASSERT_NE(end, std::string::npos) << page;
+    settle(page, before, std::string(before).replace(from, end - from, titles_of_families()));
+  }
+  EXPECT_EQ(found, 2);
+}
+
 TEST(PageTables, AreGeneratedFromTheDeclarations) {
-  const bool writes = std::getenv("MANTISSA_WRITE_PAGES") != nullptr;
   const std::map<std::string, std::string> tables = generated();
   std::map<std::string, int> found;
-  for (const auto& entry : fs::directory_iterator(fs::path(MANTISSA_SOURCE_DIR) / "docs/cli")) {
-    const std::string before = read(entry.path());
+  for (const fs::path& page : pages()) {
+    const std::string before = read(page);
     std::string after = before;
     for (const auto& [mark, text] : tables) {
       const std::size_t begin = after.find(mark);
       if (begin == std::string::npos) continue;
       ++found[mark];
       const std::size_t from = begin + mark.size(), end = after.find(kEnd, from);
-      ASSERT_NE(end, std::string::npos) << entry.path() << ": " << mark;
+      ASSERT_NE(end, std::string::npos) << page << ": " << mark;
       after.replace(from, end - from, "\n" + text + "\n");
     }
-    if (writes && after != before) std::ofstream(entry.path()) << after;
-    if (!writes) {
-      EXPECT_EQ(before, after) << entry.path()
-                               << " differs from the declarations. To write the tables, run:\n"
-                                  "MANTISSA_WRITE_PAGES=1 ./dev test --room cli -- -R PageTables";
-    }
+    settle(page, before, after);
   }
   for (const auto& [mark, text] : tables) EXPECT_EQ(found[mark], 1) << mark;
 }

@@ -57,7 +57,7 @@ TEST_F(Paths, AFileOfWeightsIsTheModelOfTheConfigBesideIt) {
   EXPECT_EQ(file.out, mantissa(folder, "generate r/model" + options).out);
 }
 
-TEST_F(Paths, WeightsOfRwkvAreNamed) {
+TEST_F(Paths, WeightsOfAnotherRwkvAreNamed) {
   const std::vector<float> zeros(4);
   const auto bytes = std::as_bytes(std::span(zeros));
   io::write_safetensors(
@@ -66,8 +66,8 @@ TEST_F(Paths, WeightsOfRwkvAreNamed) {
                   io::TensorToWrite{"blocks.0.att.time_decay", io::Dtype::f32, {4}, bytes, nullptr}});
   for (const char* command : {"explain rwkv.safetensors", "generate rwkv.safetensors --prompt a"}) {
     const std::string said = refusal(command);
-    EXPECT_TRUE(has(said, "got the weights of an RWKV model")) << said;
-    EXPECT_TRUE(has(said, "Fix: mantissa inspect rwkv.safetensors")) << said;
+    EXPECT_TRUE(has(said, "expected the weights of RWKV-7 (x070), got those of RWKV-4")) << said;
+    EXPECT_TRUE(has(said, "mantissa inspect rwkv.safetensors")) << said;
   }
   EXPECT_EQ(mantissa(folder, "inspect rwkv.safetensors").code, 0);
 }

@@ -4,20 +4,22 @@
 
 #include <map>
 
+#include "engine/graph/added_op.h"
 #include "engine/graph/differences.h"
 #include "engine/graph/net.h"
 #include "engine/graph/pointwise_nets.h"
+#include "engine/graph/recurrent_nets.h"
 #include "engine/runtime/program.h"
 #include "mantissa/core/base/error.h"
 #include "mantissa/engine/graph/autodiff.h"
 #include "mantissa/engine/graph/builder.h"
 #include "mantissa/engine/graph/op.h"
-#include "mantissa/kernels/rope.h"
 
 namespace mantissa::graph::gradient_test {
 namespace {
 
 using mantissa::graph::testing::add_pointwise_nets;
+using mantissa::graph::testing::add_recurrent_nets;
 using mantissa::graph::testing::batch;
 using mantissa::graph::testing::check_gradients;
 using mantissa::graph::testing::kNetTokens;
@@ -99,30 +101,18 @@ std::map<std::string_view, Graph> nets() {
         n.finish(n.b.layernorm("norm", n.trained("x"), gain, bias, 1e-5));
   }
   add_pointwise_nets(all);
+  add_recurrent_nets(all);
   {
     Net n;
     const ValueId order = n.b.token_input("order");  // selected rows of x, some of them twice
     all["select"] = n.finish(n.b.select("pick", n.trained("x"), order));
   }
-  for (const std::string_view op : {"rope", "attention"}) {
+  {
     Net n;
-    Builder::QueryKey qk{n.trained("q"), n.trained("k", kNetWidth / 2)};
-    const ValueId v = n.trained("v", kNetWidth / 2);
-    if (op == "rope") {
-      const auto table = [](bool cos) {
-        return [cos](Matrix out, Scalar) {
-          std::vector<double> other(kNetTokens * 2);
-          Matrix scratch{other.data(), out.type, out.ld};
-          kernels::rope_table({.positions = kNetTokens, .head_dim = 4}, cos ? out : scratch,
-                              cos ? scratch : out);
-        };
-      };
-      const ValueId cos = n.b.constant("cos", {kNetTokens, 2}, table(true));
-      const ValueId sin = n.b.constant("sin", {kNetTokens, 2}, table(false));
-      qk = n.b.rope("rope", qk, cos, sin, 4);
-    }
-    all[op] = n.finish(n.b.attention("attention", qk.q, qk.k, v, 2, 1));
+    const ValueId q = n.trained("q"), k = n.trained("k", kNetWidth / 2), v = n.trained("v", kNetWidth / 2);
+    all["attention"] = n.finish(n.b.attention("attention", q, k, v, 2, 1));
   }
+  for (const auto add : mantissa::graph::testing::added_nets()) add(all);
   return all;
 }
 

@@ -1,7 +1,9 @@
 // Operands and errors of the head, with soft-capped logits and without.
 #pragma once
 
+#include <algorithm>
 #include <cmath>
+#include <limits>
 #include <map>
 #include <string>
 #include <vector>
@@ -90,6 +92,30 @@ inline Bound entropy_grad_bound(const Case& c) {
   return b;
 }
 
+/// Sets lse, and the entries of the largest logits.
+inline void set_tops(Operands& in, Case& c, const Attributes& attributes) {
+  set_statistics(in, c, attributes);
+  for (std::int64_t t = 0; t < in[0].rows; ++t) {
+    double largest = -std::numeric_limits<double>::infinity();
+    for (std::int64_t v = 0; v < in[1].rows; ++v) {
+      double logit = 0;
+      for (std::int64_t k = 0; k < in[0].width; ++k)
+        logit += in[0].values[static_cast<std::size_t>(t * in[0].width + k)] *
+                 in[1].values[static_cast<std::size_t>(v * in[0].width + k)];
+      if (logit > largest) in[5].values[static_cast<std::size_t>(t)] = static_cast<double>(v);
+      largest = std::max(largest, logit);
+    }
+  }
+}
+
+/// In addition to log_prob_grad_bound(), l2wrap · d · logit at one entry of a token.
+inline Bound l2wrap_grad_bound(const Case& c, double l2wrap) {
+  Bound b = log_prob_grad_bound(c, 4, 0);
+  for (double& m : b.magnitude) m *= 1 + l2wrap * largest_logit(c);
+  b.magnitude[1] += tokens_of(c) * c.largest(4) * l2wrap * largest_logit(c) * c.largest(0);
+  return b;
+}
+
 inline void add_head_rows(std::vector<OpRow>& rows) {
   using T = std::int64_t;
   add_head_rows(rows, "", 0);
@@ -103,6 +129,15 @@ inline void add_head_rows(std::vector<OpRow>& rows) {
                     return b;
                   },
                   {{"entropy", true}}});
+  const Attributes wrapped{{"l2wrap", 0.5}};
+  rows.push_back({"log_prob.grad", "l2wrap",
+                  [](T t, T) {
+                    std::vector<InputSpec> in = head_inputs(t);
+                    in.insert(in.end(), 3, {Shape::tokens(t), Stored::arithmetic});
+                    return in;
+                  },
+                  [](const Case& c) { return l2wrap_grad_bound(c, 0.5); }, wrapped, 0,
+                  [wrapped](Operands& in, Case& c) { set_tops(in, c, wrapped); }});
   const Attributes entropy{{"entropy", true}};
   rows.push_back({"log_prob.grad", "entropy",
                   [](T t, T) {

@@ -301,7 +301,8 @@ class Case {
     if (op_.expression != nullptr) expression_ = op_.expression(view());
     for (const OutputSpec& spec : op_.infer(view())) {
       const bool statistic = spec.name == "lse" || spec.name == "mean" || spec.name == "rstd" ||
-                             spec.name == "norm" || spec.role == Role::output || spec.role == Role::integer;
+                             spec.name == "norm" || spec.name == "weight" || spec.role == Role::output ||
+                             spec.role == Role::integer;
       const bool weight = spec.kind == ValueKind::weight_gradient;
       output_shapes_.push_back(spec.shape);
       output_types_.push_back(statistic || weight ? formats_.arithmetic : formats_.storage);

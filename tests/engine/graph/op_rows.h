@@ -4,6 +4,7 @@
 #include <vector>
 
 #include "engine/graph/adapter_rows.h"
+#include "engine/graph/added_op.h"
 #include "engine/graph/attention_rows.h"
 #include "engine/graph/column_rows.h"
 #include "engine/graph/head_rows.h"
@@ -12,33 +13,17 @@
 #include "engine/graph/op_case.h"
 #include "engine/graph/op_sizes.h"
 #include "engine/graph/pointwise_rows.h"
+#include "engine/graph/recurrent_rows.h"
 #include "engine/graph/update_rows.h"
 
 namespace mantissa::graph::testing {
 
-inline std::vector<InputSpec> rope_inputs(std::int64_t t) {
-  const Shape table{kPositions, kHeadDim / 2};
-  return {{Shape::tokens(t, {kHeads * kHeadDim})},
-          {Shape::tokens(t, {kKvHeads * kHeadDim})},
-          {table, Stored::arithmetic, 0.5},
-          {table, Stored::arithmetic, 0.5}};
-}
-
-/// Two products, each of a value and a table's entry.
-inline Bound rope_bound(const Case& c) {
-  const double table = c.largest(2) + c.largest(3);
-  return {3, 0, {c.largest(0) * table, c.largest(1) * table}};
-}
-
 inline std::vector<OpRow> op_rows() {
   using T = std::int64_t;
-  const Attributes head_size{{"head_dim", kHeadDim}};
-  std::vector<OpRow> rows;
+  std::vector<OpRow> rows = added_rows();
   add_linear_rows(rows);
   add_norm_rows(rows);
   add_adapter_rows(rows);
-  rows.push_back({"rope", "", [](T t, T) { return rope_inputs(t); }, rope_bound, head_size, 3});
-  rows.push_back({"rope.grad", "", [](T t, T) { return rope_inputs(t); }, rope_bound, head_size, 3});
   for (OpRow& row : attention_rows()) rows.push_back(std::move(row));
   rows.push_back(
       {"gather", "",
@@ -114,6 +99,7 @@ inline std::vector<OpRow> op_rows() {
                   chain(0),
                   {{"blocks", -1}, {"along_rows", false}, {"current", false}, {"margin", 0}}});
   add_head_rows(rows);
+  add_recurrent_rows(rows);
   add_update_rows(rows);
   rows.push_back(
       {"cache_append",

@@ -56,6 +56,7 @@ struct FamilyFacts {
   Angles angles = Angles::one_table;
   Padding padding = Padding::none_by_default;
   bool fixed_kv_heads = false;                     // the default of num_key_value_heads is a number
+  bool partial_rotary = false;                     // reads partial_rotary_factor
   const char* layer = "model.layers.1.self_attn";  // where files have tensors that follow from the config
   const char* tiny_shape;
   /// Together they use every feature of the family, with windows and original contexts shorter than ten

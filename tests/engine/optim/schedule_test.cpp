@@ -49,7 +49,35 @@ TEST(Schedule, MayBeAllWarmup) {
   EXPECT_DOUBLE_EQ(s.at(10), 2.0);
 }
 
+/// From trainer.py of RWKV-LM, which counts steps from 0, computed in Python for lr_init = 6e-4, lr_final =
+/// 6e-5, 10 steps of warm-up and an end after 110 steps.
+TEST(Schedule, OfRwkvHasTheRatesOfItsTrainer) {
+  Schedule s = schedule(ScheduleKind::rwkv, 10);
+  s.lr = 6e-4;
+  s.min_lr_ratio = 6e-5 / 6e-4;
+  const std::pair<std::int64_t, double> expected[] = {{0, 5.999999999999999e-06},
+                                                      {1, 6.539999999999999e-05},
+                                                      {9, 0.0005405999999999999},
+                                                      {10, 0.0006},
+                                                      {11, 0.0005998667712987475},
+                                                      {35, 0.0005209188309203679},
+                                                      {60, 0.00033},
+                                                      {109, 6.013322870125249e-05},
+                                                      {110, 6.0000000000000015e-05},
+                                                      {500, 6.0000000000000015e-05}};
+  for (const auto& [step, rate] : expected) EXPECT_DOUBLE_EQ(s.at(step + 1), rate) << "step " << step;
+}
+
+TEST(Schedule, OfRwkvMayHaveNoWarmupOrBeAllWarmup) {
+  Schedule s = schedule(ScheduleKind::rwkv, 0);
+  EXPECT_DOUBLE_EQ(s.at(1), 2.0);
+  s.steps = s.warmup_steps = 10;
+  EXPECT_DOUBLE_EQ(s.at(1), 0.02);
+  EXPECT_DOUBLE_EQ(s.at(10), 2.0 * (0.01 + 0.99 * 0.9));
+}
+
 TEST(Schedule, IsNamed) {
+  EXPECT_EQ(parse_schedule("rwkv"), ScheduleKind::rwkv);
   EXPECT_EQ(parse_schedule("cosine"), ScheduleKind::cosine);
   EXPECT_EQ(parse_schedule("linear"), ScheduleKind::linear);
   EXPECT_EQ(parse_schedule("constant"), ScheduleKind::constant);

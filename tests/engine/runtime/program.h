@@ -84,14 +84,24 @@ struct Compiled {
   void randomize_vectors() {
     std::mt19937 random(11);
     for (std::size_t s = 0; s < program.slots.size(); ++s) {
-      if (program.slots[s].shape.rank() > 1) continue;
+      const double range = random_range(program.slots[s]);
+      if (range == 0) continue;
       const Matrix master = weights.master(s);
       std::vector<double> v(count(s));
       load_row(master.data, master.type, 0, v.size(), v.data());
-      for (double& x : v) x += 0.4 * (static_cast<double>(random()) / 0x1p32 - 0.5);
+      for (double& x : v) x += range * (static_cast<double>(random()) / 0x1p32 - 0.5);
       store_row(v.data(), v.size(), master.data, master.type, 0);
     }
     refresh_copies();
+  }
+  /// The range of what randomize_vectors() adds. Matrices of zeros hide the gradients of what precedes them,
+  /// and a norm of tiny numbers is far from linear; an adapter's zeros are its beginning.
+  static double random_range(const plan::Slot& slot) {
+    using Kind = graph::Init::Kind;
+    if (slot.shape.rank() <= 1) return 0.4;
+    const bool tiny =
+        slot.init.kind == Kind::zeros || (slot.init.kind == Kind::uniform && slot.init.std < 1e-3);
+    return tiny && slot.name.find("lora_") == std::string::npos ? 1 : 0;
   }
   /// Call after setting masters.
   void refresh_copies() { weights.refresh_copies(); }

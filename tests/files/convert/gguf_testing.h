@@ -54,6 +54,10 @@ inline std::vector<SmallModel> small_models() {
   const json gemma = {{"query_pre_attn_scalar", 8}, {"sliding_window", 16}, {"tie_word_embeddings", true}};
   json gpt2 = {{"model_type", "gpt2"}, {"vocab_size", 64}, {"n_embd", 32},     {"n_layer", 2},
                {"n_head", 4},          {"n_inner", 48},    {"n_positions", 64}};
+  const json rwkv7 = {{"model_type", "rwkv7"},   {"vocab_size", 64},     {"hidden_size", 64},
+                      {"num_hidden_layers", 2},  {"head_dim", 64},       {"intermediate_size", 96},
+                      {"decay_low_rank_dim", 8}, {"a_low_rank_dim", 16}, {"v_low_rank_dim", 24},
+                      {"gate_low_rank_dim", 32}, {"norm_eps", 1e-5}};
   return {{"Llama", with("llama", {{"rope_scaling", llama3}})},
           {"LlamaBiases",
            with("llama", {{"attention_bias", true}, {"mlp_bias", true}, {"rope_scaling", linear}})},
@@ -62,7 +66,8 @@ inline std::vector<SmallModel> small_models() {
           {"Qwen3", with("qwen3", {{"head_dim", 16}})},
           {"Gemma2", with("gemma2", gemma)},
           {"Gemma3", with("gemma3_text", gemma)},
-          {"Gpt2", gpt2}};
+          {"Gpt2", gpt2},
+          {"Rwkv7", rwkv7}};
 }
 
 class GgufModel : public test::TemporaryFolder {

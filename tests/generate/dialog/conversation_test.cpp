@@ -95,6 +95,12 @@ TEST_F(Conversations, PromptIsThatOfTheTemplate) {
             (std::vector<std::int32_t>{26, kBegin, 1, kEnd, kBegin, 0, 2, kEnd, kBegin}));
 }
 
+TEST_F(Conversations, TheTemplateOfRwkvEndsAnAnswerBeforeTheNextMessage) {
+  EXPECT_EQ(PromptFormat(source, "rwkv").stop_texts(), std::vector<std::string>{"\n\nUser:"});
+  EXPECT_TRUE(PromptFormat(source, "auto").stop_texts().empty());
+  EXPECT_TRUE(PromptFormat(source, "chatml").stop_texts().empty());
+}
+
 TEST_F(Conversations, EndIdsComeFromTheFilesAndTheTemplate) {
   EXPECT_EQ(PromptFormat(source, "auto").ends(), std::vector<std::int32_t>{kEnd}) << "of the template";
   write("generation_config.json", R"({"eos_token_id": [3, 5]})");
@@ -178,7 +184,7 @@ TEST_F(Conversations, FullContextIsAnErrorThatKeepsTheMessages) {
 TEST_F(Conversations, MissingFilesAndWrongNamesAreErrorsWithTheFix) {
   EXPECT_TRUE(has(error_of_format("chatlm"), "did you mean chatml?"));
   write("tokenizer_config.json", "{}");
-  for (const char* part : {"no chat template", "--template", "chatml, llama3, qwen, mistral, gemma"})
+  for (const char* part : {"no chat template", "--template", "chatml, llama3, qwen, mistral, gemma, rwkv"})
     EXPECT_TRUE(has(error_of_format("auto"), part)) << part;
   EXPECT_EQ(error_of_format("chatml"), "");
   fs::remove(folder / "tokenizer.json");

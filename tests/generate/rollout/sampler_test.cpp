@@ -142,11 +142,13 @@ TEST(StopText, EndsBeforeTheFirstStopStringHoweverTheTextComes) {
 
 TEST(StopText, HoldsBackOnlyWhatMayBecomeAStopString) {
   StopText stop({"\n\n"});
+  EXPECT_EQ(stop.found(), "");
   EXPECT_EQ(stop.push("a\n"), "a");
   EXPECT_EQ(stop.push("b"), "\nb");
   EXPECT_EQ(stop.push("\n"), "");
   EXPECT_EQ(stop.push("\nc"), "");
   EXPECT_TRUE(stop.stopped());
+  EXPECT_EQ(stop.found(), "\n\n");
   EXPECT_EQ(stop.push("d"), "");
   EXPECT_THROW(StopText({"a", ""}), ConfigError);
 }

@@ -49,11 +49,13 @@ void log_prob_backward(const Head& head, const double* lse, const HeadSeeds& see
   for (std::int64_t t = 0; t < head.tokens; ++t) {
     if (head.ids[t] < 0) continue;
     const std::vector<double> logits = logits_of(head, t);
+    const auto top = std::max_element(logits.begin(), logits.end()) - logits.begin();
     for (std::int64_t v = 0; v < head.vocabulary; ++v) {
       const double l = logits[static_cast<std::size_t>(v)];
       const double p = std::exp(l - lse[t]);
       double d = seeds.dlog_prob[t] * ((v == head.ids[t] ? 1.0 : 0.0) - p);
       if (seeds.dentropy != nullptr) d -= seeds.dentropy[t] * p * (l - lse[t] + seeds.entropy[t]);
+      if (v == top) d -= seeds.dlog_prob[t] * head.l2wrap * l;
       d *= slope(head, l);
       for (std::int64_t c = 0; c < head.channels; ++c) {
         dx[t * head.channels + c] += d * head.weight[v * head.channels + c];

@@ -15,6 +15,7 @@ struct Head {
   const double* weight = nullptr;
   const std::int32_t* ids = nullptr;
   double soft_cap = 0;  // 0: none
+  double l2wrap = 0;    // 0: none
 };
 
 /// With logits l = x·Wᵀ, or l = soft_cap · tanh(x·Wᵀ / soft_cap): lse = log Σ exp l; log_prob = l[id] − lse,
@@ -29,7 +30,8 @@ struct HeadSeeds {
 };
 
 /// dlogits = d · (onehot(id) − p) − e · p · (log p + entropy) with log p = l − lse, zero if id is −1, times
-/// 1 − (l / soft_cap)²; dx = dlogits·W; dweight = dlogitsᵀ·x.
+/// 1 − (l / soft_cap)². With l2wrap the first largest l adds −d · l2wrap · l to its gradient, times the same
+/// slope. dx = dlogits·W; dweight = dlogitsᵀ·x.
 void log_prob_backward(const Head& head, const double* lse, const HeadSeeds& seeds, double* dx,
                        double* dweight);
 

@@ -53,20 +53,21 @@ std::vector<double> inverse_frequencies(std::int64_t head_dim, double theta, con
   return all;
 }
 
-void rope(const Extent& extent, std::int64_t heads, std::int64_t head_dim, double theta, bool inverse,
-          const double* x, double* y) {
-  const std::int64_t half = head_dim / 2;
+void rope(const Extent& extent, const RopeHeads& heads, double theta, bool inverse, const double* x,
+          double* y) {
   for (const Segment& segment : extent.segments) {
     for (std::int64_t t = segment.begin; t < segment.begin + segment.length; ++t) {
       const double position = static_cast<double>(segment.position + t - segment.begin);
-      for (std::int64_t h = 0; h < heads; ++h) {
-        for (std::int64_t i = 0; i < half; ++i) {
-          const double turn = std::pow(theta, -2.0 * static_cast<double>(i) / static_cast<double>(head_dim));
-          const double angle = (inverse ? -1 : 1) * position * turn;
-          const std::int64_t low = (t * heads + h) * head_dim + i, high = low + half;
-          const double a = x[low], b = x[high];
-          y[low] = a * std::cos(angle) - b * std::sin(angle);
-          y[high] = b * std::cos(angle) + a * std::sin(angle);
+      for (std::int64_t h = 0; h < heads.heads; ++h) {
+        const double* from = x + (t * heads.heads + h) * heads.head_dim;
+        double* to = y + (t * heads.heads + h) * heads.head_dim;
+        std::copy(from, from + heads.head_dim, to);
+        for (std::int64_t i = 0; i < heads.rotated / 2; ++i) {
+          const double share = static_cast<double>(i) / static_cast<double>(heads.rotated);
+          const double angle = (inverse ? -1 : 1) * position * std::pow(theta, -2.0 * share);
+          const double a = from[heads.low(i)], b = from[heads.high(i)];
+          to[heads.low(i)] = a * std::cos(angle) - b * std::sin(angle);
+          to[heads.high(i)] = b * std::cos(angle) + a * std::sin(angle);
         }
       }
     }

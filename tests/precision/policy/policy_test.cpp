@@ -40,10 +40,11 @@ TEST(Policy, PresetsHaveTheFieldsOfTheTable) {
   }
   EXPECT_EQ(Policy::parse("transformer-engine").preset(), "fp8-hybrid");
   EXPECT_EQ(Policy::parse("fp8-hybrid").line(), Policy::parse("bf16-mixed compute=fp8-hybrid").line());
-  EXPECT_EQ(Policy::parse("64-true").line(),
-            "params=f64 compute=f64 accumulate=f64 accumulate_block=0 residual=f64 output=f64 grads=f64 "
-            "reduce=f64 optimizer=f64 kv=f64 checkpoint=f32 rounding=nearest kahan=false saturate=false "
-            "flush_subnormals=false loss_scale=none");
+  EXPECT_EQ(
+      Policy::parse("64-true").line(),
+      "params=f64 compute=f64 accumulate=f64 accumulate_block=0 residual=f64 output=f64 grads=f64 "
+      "reduce=f64 optimizer=f64 kv=f64 state=f64 checkpoint=f32 rounding=nearest kahan=false saturate=false "
+      "flush_subnormals=false loss_scale=none");
   EXPECT_EQ(Policy::parse("bf16-mixed").line(),
             "params=f32 compute=bf16 accumulate=f32 accumulate_block=0 residual=f32 output=f32 grads=f32 "
             "reduce=f32 optimizer=f32 kv=bf16 checkpoint=f32 rounding=nearest kahan=false saturate=false "

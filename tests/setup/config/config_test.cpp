@@ -28,6 +28,9 @@ TEST(Config, NeedsOnlyStepsModelAndData) {
   EXPECT_EQ(c.data.tokenizer, "byte");
   EXPECT_EQ(c.data.sequence_length, 256);
   EXPECT_TRUE(c.data.shuffle);
+  EXPECT_EQ(c.data.order, "auto");
+  EXPECT_EQ(c.data.magic_prime, 0);
+  EXPECT_EQ(c.train.l2wrap, 0);
   EXPECT_EQ(c.data.validation.share, 0.02);
   EXPECT_TRUE(c.data.validation.files.empty());
   EXPECT_EQ(c.train.objective, "pretrain");

@@ -183,7 +183,7 @@ TEST(ConfigErrors, WrongTypesAndRangesNameKeyAndValue) {
       {"[optimizer]\nname = 3", "dir/run.toml:8: optimizer.name = 3: must be a string; write \"3\""},
       {"[schedule]\nname = \"cosin\"",
        "dir/run.toml:8: schedule.name = \"cosin\": unknown choice; did you mean \"cosine\"? (choices: "
-       "cosine, constant, linear)"},
+       "cosine, constant, linear, rwkv)"},
       {"[schedule]\nmin_lr_ratio = 1.1",
        "dir/run.toml:8: schedule.min_lr_ratio = 1.1: must be at least 0 and at most 1"},
       {"[train]\nobjective = \"dpoo\"",
@@ -226,9 +226,9 @@ TEST(ConfigErrors, DataIsChecked) {
             "dir/run.toml:7: data.validation = 1: must be at least 0 and below 1");
   EXPECT_EQ(with("source = \"a\"\nvalidation = true"),
             "dir/run.toml:7: data.validation = true: must be a share such as 0.02, or files");
-  EXPECT_EQ(with("source = \"a\"\nformat = \"binidx\""),
-            "dir/run.toml:7: data.format = \"binidx\": is not available in this version (available: auto, "
-            "text, jsonl, tokens)");
+  EXPECT_EQ(with("source = \"a\"\nformat = \"binidxx\""),
+            "dir/run.toml:7: data.format = \"binidxx\": unknown choice; did you mean \"binidx\"? (choices: "
+            "auto, text, jsonl, tokens, binidx)");
   EXPECT_EQ(with("source = \"a\"\ntokenizer = \"model\""),
             "dir/run.toml:7: data.tokenizer = \"model\": there is no model.path with a tokenizer; write "
             "\"byte\", or a tokenizer file");

@@ -5,6 +5,7 @@
 
 #include "engine/runtime/device.h"
 #include "mantissa/core/base/error.h"
+#include "mantissa/engine/model/graphs.h"
 #include "mantissa/engine/plan/explain.h"
 #include "mantissa/setup/forecast/forecast.h"
 #include "mantissa/setup/programs/training.h"
@@ -161,6 +162,34 @@ TEST(UpdateGroups, FreezeScaleAndDecay) {
   EXPECT_EQ(number("model.norm.weight", "adamw.keep"), 1) << "vectors do not decay";
   EXPECT_THROW(program("adamw", "32-true", "[[optimizer.group]]\nmatch = \"model.layer\"\nlr_scale = 2\n"),
                ConfigError);
+}
+
+/// RWKV-LM's configure_optimizers(): att.w0 has twice the rate; tensors whose name contains ".weight" and
+/// that have two dimensions larger than 1 decay. In its names the low-rank matrices (w1, w2, …), r_k and the
+/// mixtures x_r, … do not end with ".weight".
+TEST(UpdateGroups, OfTheRwkvExampleAreThoseOfRwkvLm) {
+  const std::vector<std::string> small = {"model.hidden_size=128", "model.num_hidden_layers=2",
+                                          "model.vocab_size=256"};
+  const config::RunConfig config = config::load_config(MANTISSA_SOURCE_DIR "/examples/rwkv7.toml", small);
+  const model::ModelConfig model = weights::find_model(config.model).config;
+  const graph::Graph graph = model::build_log_prob(model, 4, 4, true);
+  int decays = 0, doubled = 0;
+  for (const graph::ValueId p : graph.parameters()) {
+    const std::string& name = graph.value(p).name;
+    const optim::GroupSettings settings = optim::settings_of(config.optimizer.groups, name);
+    const bool low_rank = name.find("_lora.") != std::string::npos;
+    std::int64_t wide = 0;
+    for (std::size_t d = 0; d < graph.value(p).shape.rank(); ++d)
+      wide += graph.value(p).shape.dim(d).size > 1;
+    const bool decays_there = name.ends_with(".weight") && !low_rank && wide >= 2;
+    const bool decays_here = graph.value(p).shape.rank() >= 2 && settings.weight_decay.value_or(1) != 0;
+    EXPECT_EQ(decays_here, decays_there) << name;
+    EXPECT_EQ(settings.lr_scale, name.ends_with(".w_lora.lora.2.bias") ? 2 : 1) << name;
+    decays += decays_here;
+    doubled += settings.lr_scale == 2;
+  }
+  EXPECT_EQ(decays, 2 + 2 * 6) << "the embedding, the head, and r, k, v, o, key and value of each layer";
+  EXPECT_EQ(doubled, 2);
 }
 
 }  // namespace

@@ -121,6 +121,8 @@ TEST_P(GgufLogits, HaveTheBitsOfTheConvertedDirectory) {
     for (const char* policy :
          {"32-true", "bf16-mixed", "16-mixed", "bf16-true", "16-true", "64-true", "params=tf32",
           "bf16-matmul-x3", "bf16-mixed compute=mxfp8", "bf16-mixed compute=e4m3"}) {
+      // With weights as large as these, the states of a recurrence exceed f16.
+      if (GetParam().config["model_type"] == "rwkv7" && std::string_view(policy).starts_with("16-")) continue;
       SCOPED_TRACE(fmt::format("{} under {}", gguf::traits(type).name, policy));
       expect_equal(trace_of(source(), policy, mantissa::testing::best_device()),
                    trace_of(converted(), policy, mantissa::testing::best_device()));

@@ -27,11 +27,9 @@ TEST(ChatGolden, BuiltinTemplatesRenderTheFormatsOfTheirModels) {
 TEST(ChatGolden, BuiltinTemplatesMarkWhatTheAssistantSays) {
   const nlohmann::ordered_json messages = {{{"role", "user"}, {"content", "Hi"}},
                                            {{"role", "assistant"}, {"content", "Grüße"}}};
-  const std::pair<std::string, std::string> expected[] = {{"chatml", "Grüße<|im_end|>"},
-                                                          {"llama3", "Grüße<|eot_id|>"},
-                                                          {"qwen", "Grüße<|im_end|>"},
-                                                          {"mistral", " Grüße</s>"},
-                                                          {"gemma", "Grüße<end_of_turn>"}};
+  const std::pair<std::string, std::string> expected[] = {
+      {"chatml", "Grüße<|im_end|>"}, {"llama3", "Grüße<|eot_id|>"},   {"qwen", "Grüße<|im_end|>"},
+      {"mistral", " Grüße</s>"},     {"gemma", "Grüße<end_of_turn>"}, {"rwkv", " Grüße"}};
   for (const auto& [name, said] : expected) {
     const Template chat = Template::parse(*builtin_template(name), name);
     const Rendered r =

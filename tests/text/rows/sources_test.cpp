@@ -163,15 +163,17 @@ TEST_F(Sources, TheConfigOrTheExtensionDecidesTheFormat) {
   EXPECT_EQ(text_of({path}, "text"), "{\"text\": \"a\"}");
   EXPECT_EQ(text_of({path}, "jsonl"), "a\0"s);
   EXPECT_TRUE(has(error<ConfigError>({path}), "does not know the extension of"));
-  EXPECT_TRUE(has(error<ConfigError>({path}, "parquet"), "\"parquet\" is not a format"));
+  EXPECT_TRUE(has(error<ConfigError>({path}, "parquet"),
+                  "expected one of auto, text, jsonl, tokens, got \"parquet\""));
 }
 
-TEST_F(Sources, RecognisesAndRejectsBinidx) {
-  const std::string bin = files_.write("m.bin", "\x01\x00"s), idx = files_.write("m.idx", "MMIDIDX");
-  EXPECT_TRUE(has(error<ConfigError>({bin}), "binidx"));
-  EXPECT_TRUE(has(error<ConfigError>({idx}), "binidx"));
-  EXPECT_TRUE(has(error<ConfigError>({bin}, "binidx"), "binidx"));
-  EXPECT_EQ(read({bin}, "tokens"), (Ids{1}));  // explicit format: read as raw ids
+TEST_F(Sources, AnIndexOfAnotherKindBesideIdsIsNamed) {
+  const std::string bin = files_.write("m.bin", "\x01\x00"s);
+  files_.write("m.idx", "TNTIDX\0\0"s);
+  const std::string message = error<FileError>({bin});
+  EXPECT_TRUE(has(message, "m.idx\": expected Megatron's index"));
+  EXPECT_TRUE(has(message, "set data.format = \"tokens\" to read the .bin beside it as plain ids"));
+  EXPECT_EQ(read({bin}, "tokens"), (Ids{1}));
 }
 
 TEST_F(Sources, ATokenizerMayHaveMoreEntriesThanTheModel) {

@@ -126,7 +126,7 @@ AuditReport audit_model(const std::filesystem::path& model, const AuditText& tex
   constexpr std::int64_t kRows = 4, kMore = 8;  // steps in place of skipped ones
   constexpr double kSeconds = 50;               // for cures: an audit of 100M parameters ends within a minute
   const weights::ModelSource source = weights::find_model(model);
-  const std::int64_t length = std::min(text.sequence_length, source.config.max_position_embeddings);
+  const std::int64_t length = std::min(text.sequence_length, source.config.usual_positions());
   const bool bytes = source.config.vocab_size == 256;
   std::vector<std::string> files = text.files;
   if (files.empty()) files = {"kk"};

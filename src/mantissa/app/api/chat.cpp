@@ -67,6 +67,18 @@ void Chat::save(const std::filesystem::path& file) const {
                           row.dump(-1, ' ', false, nlohmann::json::error_handler_t::replace) + "\n");
 }
 
+void Chat::save_state(const std::filesystem::path& file) {
+  impl_->conversation.save_states(file);
+}
+
+void Chat::check_place(const std::filesystem::path& file) const {
+  impl_->conversation.check_place(file);
+}
+
+void Chat::load_state(const std::filesystem::path& file) {
+  impl_->conversation.load_states(file);
+}
+
 const std::string& Chat::template_name() const {
   return impl_->conversation.format().template_name();
 }

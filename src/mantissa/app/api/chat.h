@@ -17,8 +17,8 @@
 namespace mantissa::api {
 
 struct ChatOptions {
-  /// "auto": the chat template of the model directory; a built-in one: chatml, llama3, qwen, mistral, gemma;
-  /// or a Jinja file.
+  /// "auto": the chat template of the model directory; a built-in one: chatml, llama3, qwen, mistral, gemma,
+  /// rwkv; or a Jinja file.
   std::string chat_template = "auto";
   std::string system = {};  // the system message; empty: none
   std::int64_t max_new_tokens = 512;
@@ -78,6 +78,14 @@ class Chat {
   /// Writes one line of JSON, {"messages": [{"role": …, "content": …}, …]}: a row of training data. Replaces
   /// the file. Throws FileError or ResourceError.
   void save(const std::filesystem::path& file) const;
+  /// Writes the messages and the model's states after them to a file that load_state() reads. Nothing is
+  /// written before the first answer. Throws FileError or ResourceError.
+  void save_state(const std::filesystem::path& file);
+  /// Throws FileError unless save_state() can write to `file`: a new file, or an earlier file of states.
+  void check_place(const std::filesystem::path& file) const;
+  /// Continues the conversation of a file, whose tokens are not computed again. Throws FileError for another
+  /// kind of file or model, DtypeError for states of another policy.
+  void load_state(const std::filesystem::path& file);
   /// Returns the file or built-in name of the template.
   const std::string& template_name() const;
 

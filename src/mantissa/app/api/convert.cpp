@@ -205,6 +205,7 @@ Conversion convert(const ConvertOptions& o, std::stop_token stop) {
   check_pth(o, request);
   request.in = io::open_model(o.in);
   convert::refuse_adapter(request.in, o.in);
+  convert::look_at_names(request);
   check_directory(o, request);
   request.overwrite = o.overwrite;
   convert::check_place(request);

@@ -7,6 +7,7 @@
 #include "mantissa/setup/data/shard.h"
 #include "mantissa/text/puzzles/kk.h"
 #include "mantissa/text/puzzles/kk_file.h"
+#include "mantissa/text/rows/file_kinds.h"
 
 namespace mantissa::api {
 
@@ -69,6 +70,10 @@ data::Memory memory_of(const Data& data) {
 
 bool in_memory(const Data& data) {
   return !data.tokens.empty() || !data.rows.empty() || data.next;
+}
+
+std::vector<std::string> data_formats(bool only_text) {
+  return text::format_names(only_text);
 }
 
 std::vector<std::string> puzzles(const PuzzleOptions& o) {

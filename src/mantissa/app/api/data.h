@@ -37,6 +37,9 @@ struct Data {
   std::vector<Row> held_out = {};  // replaces the rows that data.validation would hold out
 };
 
+/// Returns the values of data.format and of ShardOptions::format, which are those of text.
+std::vector<std::string> data_formats(bool only_text = false);
+
 struct PuzzleOptions {
   std::int64_t count = 10;
   int people_min = 2, people_max = 8;

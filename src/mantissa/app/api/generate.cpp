@@ -9,7 +9,9 @@
 #include "mantissa/app/api/internal.h"
 #include "mantissa/core/base/error_text.h"
 #include "mantissa/core/disk/file.h"
+#include "mantissa/core/disk/output.h"
 #include "mantissa/generate/rollout/complete.h"
+#include "mantissa/generate/rollout/sequence_states.h"
 #include "mantissa/generate/rollout/stop_text.h"
 #include "mantissa/setup/data/tokenizer.h"
 #include "mantissa/text/rows/known_ids.h"
@@ -19,15 +21,17 @@
 namespace mantissa::api {
 namespace {
 
-/// Returns the ids of a prompt, which messages call `name`.
-std::vector<std::int32_t> ids_of(const Prompt& prompt, const std::string& name,
+/// Returns the ids of a prompt, which messages call `name`. `follows`: text of an earlier sequence precedes
+/// it.
+std::vector<std::int32_t> ids_of(const Prompt& prompt, const std::string& name, bool follows,
                                  const tokenizer::Tokenizer* tokenizer, const weights::ModelSource& source) {
-  if (!prompt.ids.empty()) return prompt.ids;
+  if (!prompt.ids.empty() || (follows && prompt.text.empty())) return prompt.ids;
   if (tokenizer == nullptr) {
     throw ConfigError("{}. Encode the prompt with the model's tokenizer, and give --prompt-ids 1,2,3",
                       data::why_no_tokenizer(source));
   }
-  std::vector<std::int32_t> ids = tokenizer->encode_with_template(prompt.text);
+  std::vector<std::int32_t> ids =
+      follows ? tokenizer->encode(prompt.text) : tokenizer->encode_with_template(prompt.text);
   text::check_known_ids(ids, *tokenizer, source.config.vocab_size, name);
   return ids;
 }
@@ -42,17 +46,36 @@ std::string name_of(std::span<const Prompt> prompts, std::size_t p) {
   return prompts.size() == 1 ? "the prompt" : fmt::format("prompt {} of {}", p + 1, prompts.size());
 }
 
+/// Returns the origin of the states that the options read or write; empty if they do neither.
+rollout::StatesOrigin states_origin(const weights::ModelSource& source, const GenerateOptions& o) {
+  if (o.state.empty() && o.save_state.empty()) return {};
+  const std::filesystem::path inputs[] = {source.directory, source.weights};
+  if (!o.save_state.empty()) rollout::check_states_place(o.save_state, o.overwrite, disk::with_files(inputs));
+  return rollout::origin_of(source, policy_for(o.precision, source));
+}
+
+std::shared_ptr<const rollout::SequenceStates> start_of(const GenerateOptions& o,
+                                                        const rollout::StatesOrigin& origin) {
+  if (o.state.empty()) return nullptr;
+  rollout::StatesFile file = rollout::read_states(o.state);
+  rollout::check_model(file, origin);
+  return std::make_shared<const rollout::SequenceStates>(std::move(file.states));
+}
+
 /// Returns a request for every sample of every prompt.
 std::vector<rollout::Request> requests_of(std::span<const Prompt> prompts, const GenerateOptions& o,
+                                          const std::shared_ptr<const rollout::SequenceStates>& start,
                                           const tokenizer::Tokenizer* tokenizer,
                                           const weights::ModelSource& source) {
   check_option("--samples", o.samples, std::int64_t{1} << 20);
   std::vector<rollout::Request> requests;
   for (std::size_t p = 0; p < prompts.size(); ++p) {
     const std::string name = name_of(prompts, p);
-    const std::vector<std::int32_t> ids = ids_of(prompts[p], name, tokenizer, source);
-    if (ids.empty()) throw ConfigError("{} is empty; give it at least one token", name);
-    for (std::int64_t sample = 0; sample < o.samples; ++sample) requests.push_back({ids, sample});
+    std::vector<std::int32_t> ids = ids_of(prompts[p], name, start != nullptr, tokenizer, source);
+    if (start != nullptr) ids.insert(ids.begin(), start->ids.begin(), start->ids.end());
+    const std::int64_t fed = start == nullptr ? 0 : start->fed;
+    if (std::ssize(ids) == fed) throw ConfigError("{} is empty; give it at least one token", name);
+    for (std::int64_t sample = 0; sample < o.samples; ++sample) requests.push_back({ids, sample, fed, start});
   }
   return requests;
 }
@@ -168,7 +191,11 @@ Generations generate(const Model& model, std::span<const Prompt> prompts, const 
   const auto device = device_for(o.hardware);
   const weights::ModelSource source = source_of(model);
   const std::unique_ptr<tokenizer::Tokenizer> tokenizer = data::tokenizer_of(source);
-  const std::vector<rollout::Request> requests = requests_of(prompts, o, tokenizer.get(), source);
+  const rollout::StatesOrigin origin = states_origin(source, o);
+  const std::shared_ptr<const rollout::SequenceStates> start = start_of(o, origin);
+  const std::vector<rollout::Request> requests = requests_of(prompts, o, start, tokenizer.get(), source);
+  if (!o.save_state.empty() && requests.size() != 1)
+    throw ConfigError("--save-state: keeps the states of one sequence; give one prompt and one sample");
   check_option("--max-new-tokens", o.max_new_tokens, std::int64_t{1} << 24);
   check_option("--streams", o.streams, 1024);
   if (o.best < 0 || o.best > o.samples)
@@ -179,6 +206,7 @@ Generations generate(const Model& model, std::span<const Prompt> prompts, const 
   if (options.stop.empty() && tokenizer != nullptr && tokenizer->eos()) options.stop = {*tokenizer->eos()};
   options.sampling = {o.temperature, o.top_k, o.top_p, o.min_p, o.repetition_penalty, o.seed};
   options.interrupt = stop;
+  options.keep_states = !o.save_state.empty();
   Texts texts(o, options.stop, tokenizer.get(), requests.size());
   if (o.on_token || !o.stop.empty()) {
     options.on_token = [&](std::size_t request, std::int32_t id, double log_prob) {
@@ -187,6 +215,8 @@ Generations generate(const Model& model, std::span<const Prompt> prompts, const 
   }
   std::vector<rollout::Generation> made =
       rollout::complete(source, policy_for(o.precision, source), requests, options, o.streams, *device);
+  if (options.keep_states && made.front().states != nullptr)
+    rollout::write_states(o.save_state, *made.front().states, origin, {});
   Generations out;
   double tokens = 0, seconds = 0;
   for (std::size_t i = 0; i < made.size(); ++i) {

@@ -49,6 +49,12 @@ struct GenerateOptions {
   std::vector<std::string> stop = {};  // a text ends before the first of these strings
   std::int64_t best = 0;  // keep only this many samples of each prompt, those with the largest total_log_prob
   std::uint64_t seed = 1;
+  /// A file of states to continue from: the prompts follow its sequence. Empty: none.
+  std::filesystem::path state = {};
+  /// The file to which the states after the sequence are written, of one prompt and one sample; an earlier
+  /// file of states is replaced. Empty: none.
+  std::filesystem::path save_state = {};
+  bool overwrite = false;  // save_state may replace any file
   /// Called for each token, on the thread that called generate(). Returns false to end the token's sequence.
   /// A token's text begins with what earlier ones left of an incomplete character, and lacks its own; the
   /// rest comes with the last token, but not with one at which the callback ends the sequence. An exception

@@ -26,7 +26,7 @@ std::vector<forecast::Target> find_targets(const std::vector<std::string>& names
 Config training_of(const std::filesystem::path& path, const model::ModelConfig& model,
                    const Precision& precision) {
   constexpr std::int64_t kUsualLength = 256;
-  const std::int64_t length = std::min(kUsualLength, model.max_position_embeddings);
+  const std::int64_t length = std::min(kUsualLength, model.usual_positions());
   const Config config = Config::parse(
       fmt::format("[run]\nsteps = 1\n[model]\npath = {}\n[data]\nsource = \"kk\"\nsequence_length = {}\n",
                   config::toml_text(path.string()), length),

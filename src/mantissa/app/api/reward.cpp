@@ -2,10 +2,19 @@
 
 #include <optional>
 
+#include "mantissa/core/base/words.h"
 #include "mantissa/text/reward/responses.h"
-#include "mantissa/text/reward/rule.h"
+#include "mantissa/text/reward/rules.h"
 
 namespace mantissa::api {
+
+std::vector<std::string> reward_rules() {
+  return names_of(reward::rule_kinds(), &reward::RuleKind::written);
+}
+
+std::string reward_rules_text() {
+  return reward::rules_text();
+}
 
 Rewards score_responses(const std::string& rule, const std::filesystem::path& file,
                         const RewardOptions& options, const std::stop_token& stop) {

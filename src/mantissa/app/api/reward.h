@@ -23,10 +23,15 @@ struct Rewards {
   bool interrupted = false;  // by a stop: `all` is empty
 };
 
-/// Scores the `response` of each row of a file of JSON lines. `rule` is a value of rl.reward: "kk", "exact",
-/// "regex:PATTERN" or "program:COMMAND" (docs/post-training.md, "Rewards"). Under "kk" a response contains
-/// "Assistant:" or the chat marker. Throws ConfigError for an unknown rule, FileError with file and line, and
-/// RunStopped if the program fails.
+/// Returns the values of rl.reward (docs/post-training.md, "Rewards"), those with an argument as
+/// "regex:PATTERN".
+std::vector<std::string> reward_rules();
+/// Returns the same as a text: 'kk, exact, "regex:PATTERN" or …'.
+std::string reward_rules_text();
+
+/// Scores the `response` of each row of a file of JSON lines. `rule` is a value of rl.reward. Under "kk" a
+/// response contains "Assistant:" or the chat marker. Throws ConfigError for an unknown rule, FileError with
+/// file and line, and RunStopped if the program fails.
 Rewards score_responses(const std::string& rule, const std::filesystem::path& file,
                         const RewardOptions& options = {}, const std::stop_token& stop = {});
 

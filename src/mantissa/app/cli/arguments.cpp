@@ -73,8 +73,7 @@ std::pair<const Command*, std::size_t> read_command(std::span<const std::string>
 void check_choice(std::string_view where, std::string_view argument, const std::string& value) {
   const std::vector<std::string> choices = choices_of(argument);
   if (choices.size() < 2 || std::ranges::find(choices, value) != choices.end()) return;
-  throw ConfigError(fmt::format("{}: expected one of {}, got {}{}", where, list_of(choices), in_quotes(value),
-                                did_you_mean(value, choices)));
+  throw ConfigError(wrong_choice(where, value, choices));
 }
 
 /// Returns true if a cure with the option `added` replaces the given option `name`.
@@ -101,8 +100,12 @@ Arguments::Arguments(std::string program, std::span<const std::string> words) : 
   if (named_by > 0) read(before);
   read(words.subspan(named_by));
   if (has("--help") || !group_.empty() || missing() == 0) return;
-  refuse(*command_, fmt::format("{}: {} is missing: {}", command_->name, command_->positionals[filled_].name,
-                                command_->positionals[filled_].description));
+  const Positional& first = command_->positionals[filled_];
+  const std::vector<std::string> choices = choices_of(first.name);
+  refuse(*command_, choices.empty()
+                        ? fmt::format("{}: {} is missing: {}", command_->name, first.name, first.description)
+                        : fmt::format("{}: {} is missing: one of {}", command_->name, first.description,
+                                      list_of(choices)));
 }
 
 void Arguments::read(std::span<const std::string> rest) {
@@ -150,6 +153,9 @@ void Arguments::read_option(const std::string& word, std::span<const std::string
     rest = rest.subspan(1);
   }
   if (given.values.empty() && option->takes != Takes::nothing && option->takes != Takes::maybe) {
+    const std::vector<std::string> choices = choices_of(option->argument);
+    if (choices.size() > 1)
+      refuse(*command_, fmt::format("{}: a value is missing: one of {}", name, list_of(choices)));
     refuse(*command_,
            fmt::format("{0}: {1} is missing{2}", name, option->argument,
                        rest.empty() ? "" : fmt::format(" (a value that begins with -: {}=-…)", name)));
@@ -162,6 +168,13 @@ void Arguments::add_positional(const std::string& word) {
   if (command_->name == "help" && filled_ == 1 && find_command(positionals_[0] + " " + word) != nullptr) {
     positionals_[0] += " " + word;  // the name of a command may have two words
     return;
+  }
+  if (command_->name == "help" && filled_ == 1 && first_of_group(positionals_[0]) != nullptr)
+    throw ConfigError(unknown_command(std::vector{positionals_[0], word}));
+  if (word.empty() && command_->name != "help") {
+    const bool more = filled_ < command_->positionals.size();
+    refuse(*command_, fmt::format("{}: {} is an empty word", command_->name,
+                                  more ? command_->positionals[filled_].name : "an argument"));
   }
   const bool repeats =
       !command_->positionals.empty() && command_->positionals.back().name.find("…") != std::string_view::npos;

@@ -60,6 +60,7 @@ class Dialog {
         json_(a.has("--json")),
         quiet_(a.has("--quiet")),
         shows_prompt_(a.has("--show-prompt")),
+        save_state_(a.has("--save-state") ? a.text("--save-state") : ""),
         typed_(isatty(STDIN_FILENO) != 0) {}
 
   int run() {
@@ -141,6 +142,7 @@ class Dialog {
       fmt::print("\n");
       flush_output();
     }
+    if (!save_state_.empty()) chat_.save_state(save_state_);
     if (made.end == "context") note("mantissa: note: the model's context is full; /reset begins again\n");
     if (made.end != "interrupted") return;
     const bool leaves = !typed_ || signals.reason() != std::string_view("^C");
@@ -148,7 +150,9 @@ class Dialog {
   }
 
   api::Chat chat_;
-  bool json_, quiet_, shows_prompt_, typed_;
+  bool json_, quiet_, shows_prompt_;
+  std::string save_state_;  // the file; empty: none
+  bool typed_;
   bool ended_ = false;  // by /quit
   int code_ = 0;
 };
@@ -158,7 +162,10 @@ int chat(const Arguments& a) {
   tell_model(a);
   // The model's threads inherit that the signals are blocked, so that Ctrl-C reaches the answer's SignalStop.
   std::optional<SignalStop> signals(std::in_place);
-  Dialog dialog(a, api::Chat(model_of(a), options_of(a)));
+  api::Chat opened(model_of(a), options_of(a));
+  if (a.has("--save-state")) opened.check_place(a.text("--save-state"));
+  if (a.has("--state")) opened.load_state(a.text("--state"));
+  Dialog dialog(a, std::move(opened));
   if (signals->token().stop_requested()) return report_interrupt(*signals, "no message was answered");
   signals.reset();
   return dialog.run();
@@ -167,25 +174,28 @@ int chat(const Arguments& a) {
 }  // namespace
 
 Commands chat_commands() {
-  return {{.name = "chat",
-           .summary = "talk to a model by its chat template",
-           .positionals = {{"MODEL", "a Hugging Face directory, a GGUF file, or a run"}},
-           .details =
-               "Each line of standard input is a message. /reset begins again, /system TEXT sets the system "
-               "message, /save FILE writes the messages as JSON; Ctrl-C stops an answer, Ctrl-D ends.",
-           .options =
-               {kSampling,
-                kSeed,
-                kAdapter,
-                {"--template", one, "NAME|FILE",
-                 "the model's own chat template, a built-in one (chatml, llama3, qwen, mistral, gemma), or a "
-                 "Jinja file",
-                 "auto"},
-                {"--system", one, "TEXT", "system message"},
-                {"--show-prompt", "print the rendered prompt before each answer, to standard error"},
-                {"--max-new-tokens", one, "N", "largest number of tokens of an answer", "512"}},
-           .groups = {kPrecision, kRules, kHardware, kResults},
-           .run = chat}};
+  return {
+      {.name = "chat",
+       .summary = "talk to a model by its chat template",
+       .positionals = {{"MODEL", "a Hugging Face directory, a GGUF file, or a run"}},
+       .details =
+           "Each line of standard input is a message. /reset begins again, /system TEXT sets the system "
+           "message, /save FILE writes the messages as JSON; Ctrl-C stops an answer, Ctrl-D ends.",
+       .options =
+           {kSampling,
+            kSeed,
+            kAdapter,
+            {"--template", one, "NAME|FILE",
+             "the model's own chat template, a built-in one (chatml, llama3, qwen, mistral, gemma, rwkv), or a "
+             "Jinja file",
+             "auto"},
+            {"--system", one, "TEXT", "system message"},
+            {"--state", one, "FILE", "continue the conversation of a file that --save-state wrote"},
+            {"--save-state", one, "FILE", "write the conversation and the model's states after each answer"},
+            {"--show-prompt", "print the rendered prompt before each answer, to standard error"},
+            {"--max-new-tokens", one, "N", "largest number of tokens of an answer", "512"}},
+       .groups = {kPrecision, kRules, kHardware, kResults},
+       .run = chat}};
 }
 
 }  // namespace mantissa::cli

@@ -34,6 +34,9 @@ Values values_of(std::string_view option, std::string_view argument) {
     values.or_files = true;
   } else if (argument == "[TASK]") {  // of init
     for (const api::ConfigTask& task : api::config_tasks()) values.list.push_back(task.name);
+  } else if (argument == "RULE") {  // of reward
+    for (const std::string& rule : api::reward_rules())
+      values.list.push_back(rule.substr(0, rule.find(':') + 1));
   } else if (std::ranges::find(kFiles, argument) != kFiles.end()) {
     values.kind = Values::files;
   } else if (values.list = choices_of(argument); values.list.empty()) {

@@ -241,7 +241,7 @@ Commands data_commands() {
                "A config is described by the rows of its [data]; files by rows of --sequence-length tokens.",
            .options = {kIdType,
                        kTokenizer,
-                       {"--format", one, "auto|text|jsonl|tokens", "format of the files", "auto"},
+                       data_format("--format", "format of the files"),
                        {"--sequence-length", one, "T", "tokens per row", "256"},
                        {"--packing", "rows of several documents"},
                        {"--vocab-size", one, "N", "entries of the model; default: those of the tokenizer"},
@@ -255,7 +255,7 @@ Commands data_commands() {
            .details = "Requires --tokenizer and --out. The files are those of llm.c: a header of 256 int32, "
                       "and uint16 or uint32 ids. The directory appears complete or not at all.",
            .options = {kTokenizer,
-                       {"--format", one, "auto|text|jsonl", "format of the files", "auto"},
+                       data_format("--format", "format of the files", true),
                        {"--out", one, "DIR", "directory to write"},
                        {"--shard-tokens", one, "N", "largest number of ids in a shard", "100000000"},
                        {"--overwrite", "replace a directory of shards"}},

@@ -261,7 +261,7 @@ Commands eval_commands() {
        .options =
            {kAdapter,
             kData,
-            kDataFormat,
+            data_format("--format", "format of the data files"),
             kIdType,
             {"--last-word", one, "FILE",
              "passages whose last word is predicted, as in LAMBADA: JSON lines with \"text\", or plain "

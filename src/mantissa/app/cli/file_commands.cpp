@@ -190,6 +190,7 @@ int reward(const Arguments& a) {
 }  // namespace
 
 Commands file_commands() {
+  static const std::string rules = fmt::format("{}, as in rl.reward", api::reward_rules_text());
   return {
       {.name = "inspect",
        .summary = "describe a checkpoint: ranges, origin, outliers, and the loss of a cast to each format",
@@ -222,7 +223,7 @@ Commands file_commands() {
             {"--allow-overflow", "no warning for values that become inf or NaN"},
             {"--overwrite", "replace an existing file or model at OUT"},
             {"--seed", one, "S", "seed of stochastic rounding", "1"},
-            {"--data-format", one, "auto|text|jsonl|tokens", "format of the data files", "auto"},
+            data_format("--data-format", "format of the data files"),
             {"--sequence-length", one, "T", "tokens per row of the data", "256"}},
        .groups = {kPrecision, kRules, kHardware, kResults},
        .run = convert},
@@ -267,7 +268,7 @@ Commands file_commands() {
        .run = objective},
       {.name = "reward",
        .summary = "score responses by a rule, and print one reward for each row",
-       .positionals = {{"RULE", "kk, exact, regex:PATTERN or program:COMMAND, as in rl.reward"}},
+       .positionals = {{"RULE", rules}},
        .details = "kk needs \"solution_text_format\", and the response contains \"Assistant:\" or the chat "
                   "marker. exact and a {answer} in a pattern need \"answer\", \"completion\" or "
                   "\"solution\". A program reads JSON lines and writes one with \"reward\" for each.",

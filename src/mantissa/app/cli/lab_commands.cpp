@@ -144,7 +144,7 @@ Commands audit_commands() {
                         "replay a run from a step, or from its newest state", "last-good"},
                        {"--no-cures", "do not replay the steps with each cure"},
                        kData,
-                       kDataFormat},
+                       data_format("--format", "format of the data files")},
            .groups = {kPrecision, kRules, kSet, kAllowPrograms, kHardware, kResults},
            .run = audit}};
 }

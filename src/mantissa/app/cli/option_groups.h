@@ -65,8 +65,8 @@ inline constexpr Option kSeed = {"--seed", one, "S", "seed of the draws", "1"};
 
 // Files of data.
 inline constexpr Option kData = {"--data", list, "FILES", "files and globs, or kk for held-out puzzles"};
-inline constexpr Option kDataFormat = {"--format", one, "auto|text|jsonl|tokens", "format of the data files",
-                                       "auto"};
+/// Returns the option with the kinds of data files as its words, or only with those of text.
+Option data_format(std::string_view name, std::string_view description, bool only_text = false);
 inline constexpr Option kIdType = {
     "--id-type", one, "auto|uint16|uint32",
     "type of the ids in token files without a header; auto: uint16 if the vocabulary is below 65,536",

@@ -1,8 +1,12 @@
 #include "mantissa/app/cli/table.h"
 
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
 #include <algorithm>
 #include <iterator>
 
+#include "mantissa/app/api/data.h"
 #include "mantissa/app/cli/option_groups.h"
 #include "mantissa/core/base/words.h"
 
@@ -61,6 +65,12 @@ std::vector<std::string> choices_of(std::string_view argument) {
   if (std::ranges::any_of(argument, [](char c) { return c >= 'A' && c <= 'Z'; })) return all;
   for (const std::string_view word : split_words(argument, "|")) all.emplace_back(word);
   return all;
+}
+
+Option data_format(std::string_view name, std::string_view description, bool only_text) {
+  static const std::string all = fmt::format("{}", fmt::join(api::data_formats(), "|")),
+                           text = fmt::format("{}", fmt::join(api::data_formats(true), "|"));
+  return {name, one, only_text ? text : all, description, "auto"};
 }
 
 std::string written(const Option& option) {

@@ -38,6 +38,7 @@ std::vector<api::Prompt> prompts_of(const Arguments& a) {
   int given = 0;
   for (const char* option : {"--prompt", "--prompt-file", "--prompts", "--prompt-ids"})
     given += a.has(option) ? 1 : 0;
+  if (given == 0 && a.has("--state")) return {{}};
   if (given != 1) {
     throw ConfigError("generate: give exactly one of --prompt, --prompt-file, --prompts and --prompt-ids");
   }
@@ -106,6 +107,9 @@ int generate(const Arguments& a) {
   options.streams = a.integer("--streams", 1, 1024);
   read_sampling(a, options);
   if (a.has("--best")) options.best = a.integer("--best", 1, options.samples);
+  if (a.has("--state")) options.state = a.text("--state");
+  if (a.has("--save-state")) options.save_state = a.text("--save-state");
+  options.overwrite = a.has("--overwrite");
   const bool stream = a.has("--stream");
   if (stream && (prompts.size() > 1 || options.samples > 1 || a.has("--json")))
     throw ConfigError(
@@ -131,7 +135,9 @@ Commands generate_commands() {
   return {{.name = "generate",
            .summary = "generate text, with the log-probability of each token",
            .positionals = {{"MODEL", "a Hugging Face directory, a GGUF file, or a run"}},
-           .details = "Give exactly one of --prompt, --prompt-file, --prompts and --prompt-ids.",
+           .details =
+               "Give exactly one of --prompt, --prompt-file, --prompts and --prompt-ids. With --state, the "
+               "prompt may be missing.",
            .options = {{"--prompt", each, "TEXT", "text to continue; repeatable"},
                        {"--prompt-file", each, "FILE", "file with a prompt, read byte for byte; repeatable"},
                        {"--prompts", one, "FILE",
@@ -145,6 +151,9 @@ Commands generate_commands() {
                        {"--streams", one, "N", "largest number of sequences decoded at once; changes no bit",
                         "16"},
                        kSeed,
+                       {"--state", one, "FILE", "continue the sequence of a file that --save-state wrote"},
+                       {"--save-state", one, "FILE", "write the states after the sequence"},
+                       {"--overwrite", "--save-state may replace a file of another kind"},
                        kAdapter},
            .groups = {kPrecision, kRules, kHardware, kResults},
            .run = generate}};

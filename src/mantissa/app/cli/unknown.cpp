@@ -44,7 +44,7 @@ constexpr Foreign kForeign[] = {
     {"--random-seed -s", "--seed"},
     {"--dataset --data-path", "--data"},
     {"--seq-len --seq-length --max-seq-length --block-size", "--sequence-length"},
-    {"--dtype --torch-dtype --policy", "--precision"},
+    {"--dtype --torch-dtype --policy --preset", "--precision"},
     {"--mixed-precision --bf16", "--precision bf16-mixed"},
     {"--fp16 --half", "--precision 16-mixed"},
     {"--tf32", "--precision tf32"},
@@ -65,6 +65,12 @@ constexpr Foreign kForeign[] = {
 constexpr std::array<std::string_view, 8> kSubjects = {"--model",     "--model-path", "--model-name-or-path",
                                                        "--config",    "--checkpoint", "-m",
                                                        "--ckpt-path", "--path"};
+/// Those of init.
+constexpr std::array<std::string_view, 3> kTasks = {"--task", "--preset", "--template"};
+
+/// Shells without a completion script.
+constexpr std::array<std::string_view, 9> kOtherShells = {"ksh",  "sh",         "dash",   "csh", "tcsh",
+                                                          "pwsh", "powershell", "elvish", "nu"};
 
 /// Options of commands that compute passes of a model.
 constexpr std::array<std::string_view, 6> kOfPasses = {"--precision", "--rule", "--deepspeed",
@@ -73,11 +79,17 @@ constexpr std::array<std::string_view, 6> kOfPasses = {"--precision", "--rule", 
 /// Commands that are planned.
 constexpr std::array kLater = {"search"};
 constexpr std::pair<std::string_view, std::string_view> kForeignCommands[] = {
-    {"run", "train"},        {"fit", "train"},         {"finetune", "train"}, {"pretrain", "train"},
-    {"infer", "generate"},   {"complete", "generate"}, {"evaluate", "eval"},  {"test", "eval"},
-    {"new", "init"},         {"create", "init"},       {"template", "init"},  {"config", "init"},
-    {"plan", "explain"},     {"info", "inspect"},      {"show", "inspect"},   {"cast", "convert"},
-    {"quantize", "convert"}, {"export", "convert"},    {"man", "manual"},     {"completions", "completion"}};
+    {"run", "train"},        {"fit", "train"},
+    {"finetune", "train"},   {"pretrain", "train"},
+    {"infer", "generate"},   {"complete", "generate"},
+    {"evaluate", "eval"},    {"test", "eval"},
+    {"new", "init"},         {"create", "init"},
+    {"template", "init"},    {"config", "init"},
+    {"plan", "explain"},     {"info", "inspect"},
+    {"show", "inspect"},     {"cast", "convert"},
+    {"quantize", "convert"}, {"export", "convert"},
+    {"man", "manual"},       {"presets", "help presets"},
+    {"keys", "help keys"},   {"completions", "completion"}};
 
 std::string with_dashes(std::string_view option) {
   std::string text = lowered(option);
@@ -100,6 +112,31 @@ std::string as_key(const Command& command, std::string_view word, std::string_vi
   return fmt::format("{}write --set {}={}", with, key.name, value.empty() ? "…" : value);
 }
 
+/// Returns the option or, if the command takes config keys, the key whose name is nearest. Of several equally
+/// near ones, one that the word begins is meant: --step is --set run.steps rather than --set.
+std::string nearest_option(const Command& command, const std::string& word, std::string_view value) {
+  std::string meant;
+  std::size_t fewest = 0;
+  bool begun = false;
+  const auto offer = [&](const std::string& name, const std::string& text) {
+    const std::size_t edits = edit_distance(word, name);
+    const bool begins = name.starts_with(word),
+               nearer = edits < fewest || (edits == fewest && begins && !begun);
+    if (!nearest(word, std::span(&name, 1)) || (!meant.empty() && !nearer)) return;
+    meant = text;
+    fewest = edits;
+    begun = begins;
+  };
+  for (const Option* known : options_of(command))
+    offer(std::string(known->name), fmt::format("did you mean {}?", known->name));
+  if (find_option(command, "--set") == nullptr || command.name == "objective") return meant;
+  for (const api::ConfigKeyHelp& key : api::config_keys()) {
+    offer(with_dashes("--" + std::string(key.key)),
+          fmt::format("did you mean --set {}={}?", key.name(), value.empty() ? "…" : value));
+  }
+  return meant;
+}
+
 std::string meant_option(const Command& command, std::string_view option, std::string_view value) {
   const std::string word = with_dashes(option);
   if (word != option && find_option(command, word) != nullptr) return fmt::format("did you mean {}?", word);
@@ -110,7 +147,8 @@ std::string meant_option(const Command& command, std::string_view option, std::s
     const std::string note = foreign.note.empty() ? "" : fmt::format(" ({})", foreign.note);
     return fmt::format("did you mean {}?{}", foreign.option, note);
   }
-  const bool subject = std::ranges::find(kSubjects, word) != kSubjects.end();
+  const bool subject = std::ranges::find(kSubjects, word) != kSubjects.end() ||
+                       (command.name == "init" && std::ranges::find(kTasks, word) != kTasks.end());
   if (subject && !command.positionals.empty()) {
     return fmt::format("give it as the first argument: mantissa {} {}", command.name,
                        value.empty() ? command.positionals.front().name : value);
@@ -118,10 +156,7 @@ std::string meant_option(const Command& command, std::string_view option, std::s
   if (command.name == "objective" && std::ranges::find(kOfPasses, word) != kOfPasses.end())
     return "it computes in f64 on one thread, under every policy and on every machine: remove it";
   if (std::string key = as_key(command, word, value); !key.empty()) return key;
-  std::vector<std::string> names;
-  for (const Option* known : options_of(command)) names.emplace_back(known->name);
-  if (const std::optional<std::string> near = nearest(word, names))
-    return fmt::format("did you mean {}?", *near);
+  if (std::string near = nearest_option(command, word, value); !near.empty()) return near;
   std::vector<std::string> takers = commands_with(word), others;
   for (const Command& command : commands()) {
     if (find_option(command, word) == nullptr) others.emplace_back(command.name);
@@ -139,6 +174,8 @@ std::string command_is_missing(std::string_view option) {
   for (const Command& command : commands()) {
     for (const Option* known : options_of(command)) names.emplace_back(known->name);
   }
+  if (option == "-v")  // of other programs: the version, or more output
+    return "-v: unknown option; did you mean --version? See mantissa help";
   const std::string name(option.substr(0, option.find('=')));
   if (std::ranges::find(names, name) != names.end())
     return fmt::format("{}: a command is missing; see mantissa help", option);
@@ -169,6 +206,13 @@ std::string unknown_command(std::span<const std::string> words) {
   }
   return fmt::format("{}: unknown command{} mantissa help", word,
                      meant ? fmt::format("; did you mean {}? See", *meant) : "; see");
+}
+
+std::string wrong_choice(std::string_view where, const std::string& word,
+                         std::span<const std::string> choices) {
+  const bool other_shell = std::ranges::find(kOtherShells, word) != kOtherShells.end();
+  return fmt::format("{}: expected one of {}, got {}{}", where, list_of(choices), in_quotes(word),
+                     other_shell ? "" : did_you_mean(word, choices));
 }
 
 std::string unexpected_argument(const Command& command, const std::string& word, bool too_many) {

@@ -18,6 +18,10 @@ std::string unknown_command(std::span<const std::string> words);
 /// Returns the message for `mantissa help WORD` if the word is not a command, config key or section.
 std::string unknown_help(const std::string& word);
 
+/// Returns "WHERE: expected one of A, B, got "WORD"", with the choice that is meant.
+std::string wrong_choice(std::string_view where, const std::string& word,
+                         std::span<const std::string> choices);
+
 /// Returns the message for `option`, which `command` does not take. `value` is the word after it, if there is
 /// one.
 std::string unknown_option(const Command& command, std::string_view option, std::string_view value);

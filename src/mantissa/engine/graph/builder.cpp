@@ -8,7 +8,12 @@ namespace mantissa::graph {
 
 ValueId Builder::one(std::string_view op, const std::string& scope, std::vector<ValueId> inputs,
                      Attributes attributes) {
-  return graph_.node(graph_.add_node(op, scope, std::move(inputs), std::move(attributes))).outputs.front();
+  return node(op, scope, std::move(inputs), std::move(attributes)).front();
+}
+
+std::vector<ValueId> Builder::node(std::string_view op, const std::string& scope, std::vector<ValueId> inputs,
+                                   Attributes attributes) {
+  return graph_.node(graph_.add_node(op, scope, std::move(inputs), std::move(attributes))).outputs;
 }
 
 ValueId Builder::token_input(std::string name) {
@@ -46,9 +51,12 @@ ValueId Builder::constant(std::string name, Shape shape, Fill fill) {
                            .fill = std::move(fill)});
 }
 
-ValueId Builder::state(std::string name, Shape shape) {
-  return graph_.add_value(
-      {.name = std::move(name), .kind = ValueKind::state, .role = Role::kv, .shape = std::move(shape)});
+ValueId Builder::state(std::string name, Shape shape, Role role, SequenceState keeps) {
+  return graph_.add_value({.name = std::move(name),
+                           .kind = ValueKind::state,
+                           .role = role,
+                           .shape = std::move(shape),
+                           .keeps = keeps});
 }
 
 ValueId Builder::gather(const std::string& scope, ValueId ids, ValueId table, std::int64_t padding_id) {
@@ -75,6 +83,13 @@ ValueId Builder::layernorm(const std::string& scope, ValueId x, ValueId gain, Va
   std::vector<ValueId> inputs = {x, gain};
   if (bias != kNone) inputs.push_back(bias);
   return one("layernorm", scope, std::move(inputs), {{"eps", eps}});
+}
+
+ValueId Builder::residual_layernorm(const std::string& scope, ValueId x, ValueId gain, ValueId bias,
+                                    double eps) {
+  std::vector<ValueId> inputs = {x, gain};
+  if (bias != kNone) inputs.push_back(bias);
+  return one("layernorm", scope, std::move(inputs), {{"eps", eps}, {"residual", true}});
 }
 
 ValueId Builder::matmul(const std::string& scope, ValueId x, ValueId weight, ValueId bias,
@@ -122,9 +137,11 @@ ValueId Builder::score(const std::string& scope, ValueId x, ValueId weight) {
 }
 
 Builder::QueryKey Builder::rope(const std::string& scope, QueryKey qk, ValueId cos, ValueId sin,
-                                std::int64_t head_dim) {
-  const NodeId id = graph_.add_node("rope", scope, {qk.q, qk.k, cos, sin}, {{"head_dim", head_dim}});
-  return {graph_.node(id).outputs[0], graph_.node(id).outputs[1]};
+                                std::int64_t head_dim, bool neighbours) {
+  Attributes attributes{{"head_dim", head_dim}};
+  if (neighbours) attributes = {{"head_dim", head_dim}, {"neighbours", true}};
+  const std::vector<ValueId> rotated = node("rope", scope, {qk.q, qk.k, cos, sin}, attributes);
+  return {rotated[0], rotated[1]};
 }
 
 ValueId Builder::round_kv(const std::string& scope, ValueId x) {
@@ -149,6 +166,56 @@ ValueId Builder::attention(const std::string& scope, ValueId q, ValueId k, Value
               {"scale", options.scale.value_or(1.0 / std::sqrt(static_cast<double>(head_dim)))},
               {"slots", cached ? keys.dim(0).size : 0},
               {"capacity", cached ? keys.dim(1).size : 0}});
+}
+
+std::vector<ValueId> Builder::token_shift(const std::string& scope, ValueId x,
+                                          const std::vector<ValueId>& mix, ValueId state) {
+  std::vector<ValueId> inputs = {x};
+  if (state != kNone) inputs.push_back(state);
+  inputs.insert(inputs.end(), mix.begin(), mix.end());
+  const NodeId id =
+      graph_.add_node(state == kNone ? "token_shift" : "token_shift.decode", scope, std::move(inputs));
+  const std::vector<ValueId>& outputs = graph_.node(id).outputs;
+  return {outputs.begin() + (state == kNone ? 0 : 1), outputs.end()};
+}
+
+ValueId Builder::recurrence(const std::string& scope, const RecurrenceInputs& in, std::int64_t heads,
+                            std::int64_t key_dim, std::int64_t value_dim, ValueId state) {
+  std::vector<ValueId> inputs = {in.r, in.decay, in.k, in.v, in.alpha, in.beta};
+  if (state != kNone) inputs.push_back(state);
+  const NodeId id =
+      graph_.add_node(state == kNone ? "recurrence" : "recurrence.decode", scope, std::move(inputs),
+                      {{"heads", heads}, {"key_dim", key_dim}, {"value_dim", value_dim}});
+  return graph_.node(id).outputs.back();
+}
+
+Builder::RwkvKeys Builder::rwkv_keys(const std::string& scope, ValueId k, ValueId a, ValueId k_k, ValueId k_a,
+                                     std::int64_t heads) {
+  const NodeId id = graph_.add_node("rwkv_keys", scope, {k, a, k_k, k_a}, {{"heads", heads}});
+  const std::vector<ValueId>& outputs = graph_.node(id).outputs;
+  return {outputs[0], outputs[1], outputs[2]};
+}
+
+ValueId Builder::rwkv_output(const std::string& scope, const RwkvOutputInputs& in, std::int64_t heads,
+                             double eps) {
+  return one("rwkv_output", scope, {in.y, in.r, in.key, in.v, in.g, in.r_k, in.gain, in.bias},
+             {{"heads", heads}, {"eps", eps}});
+}
+
+ValueId Builder::tanh(const std::string& scope, ValueId x) {
+  return one("tanh", scope, {x});
+}
+
+ValueId Builder::sigmoid(const std::string& scope, ValueId x) {
+  return one("sigmoid", scope, {x});
+}
+
+ValueId Builder::decay(const std::string& scope, ValueId x, double factor) {
+  return one("decay", scope, {x}, {{"factor", factor}});
+}
+
+ValueId Builder::lerp(const std::string& scope, ValueId x, ValueId y, ValueId gate) {
+  return one("lerp", scope, {x, y, gate});
 }
 
 ValueId Builder::relu_squared(const std::string& scope, ValueId x) {
@@ -201,8 +268,9 @@ ValueId Builder::concat(const std::string& scope, std::vector<ValueId> parts) {
 }
 
 ValueId Builder::log_prob(const std::string& scope, ValueId x, ValueId weight, ValueId ids, double soft_cap,
-                          bool entropy) {
-  return one("log_prob", scope, {x, weight, ids}, {{"soft_cap", soft_cap}, {"entropy", entropy}});
+                          bool entropy, double l2wrap) {
+  return one("log_prob", scope, {x, weight, ids},
+             {{"soft_cap", soft_cap}, {"entropy", entropy}, {"l2wrap", l2wrap}});
 }
 
 }  // namespace mantissa::graph

@@ -25,7 +25,12 @@ class Builder {
   ValueId token_numbers(std::string name);
   ValueId parameter(std::string name, Shape shape, Init init);
   ValueId constant(std::string name, Shape shape, Fill fill);
-  ValueId state(std::string name, Shape shape);
+  /// A state of sequences: [slots, capacity, ·] of positions, or [slots, ·] of prefixes.
+  ValueId state(std::string name, Shape shape, Role role, SequenceState keeps);
+
+  /// Adds a node of any op, by its id (ops/ops.h), and returns its results.
+  std::vector<ValueId> node(std::string_view op, const std::string& scope, std::vector<ValueId> inputs,
+                            Attributes attributes = {});
 
   ValueId gather(const std::string& scope, ValueId ids, ValueId table, std::int64_t padding_id = -1);
   /// Returns each token's position in its sequence, int32 [tokens], with the shape of `ids`. A run with a
@@ -39,6 +44,8 @@ class Builder {
   ValueId rmsnorm(const std::string& scope, ValueId x, ValueId gain, double eps, double gain_offset = 0);
   /// (x − mean(x)) / √(var(x) + eps) · gain + bias. `bias` may be kNone.
   ValueId layernorm(const std::string& scope, ValueId x, ValueId gain, ValueId bias, double eps);
+  /// The same norm, whose result is the residual stream.
+  ValueId residual_layernorm(const std::string& scope, ValueId x, ValueId gain, ValueId bias, double eps);
   /// The layout of a Linear layer's weight: [out, in], or [in, out] as in GPT-2's Conv1D.
   enum class WeightLayout : std::uint8_t { out_in, in_out };
   /// x·Wᵀ + `bias` [out]; `bias` may be kNone.
@@ -65,7 +72,9 @@ class Builder {
   struct QueryKey {
     ValueId q, k;
   };
-  QueryKey rope(const std::string& scope, QueryKey qk, ValueId cos, ValueId sin, std::int64_t head_dim);
+  /// Rotates the values that the tables have angles for: in pairs (i, i + half), or of neighbours.
+  QueryKey rope(const std::string& scope, QueryKey qk, ValueId cos, ValueId sin, std::int64_t head_dim,
+                bool neighbours = false);
   /// Rounds keys or values to the cache's format, in training too.
   ValueId round_kv(const std::string& scope, ValueId x);
   ValueId cache_append(const std::string& scope, ValueId x, ValueId cache);
@@ -85,6 +94,36 @@ class Builder {
     return attention(scope, q, k, v, AttentionOptions{heads, kv_heads});
   }
 
+  /// x[t] + (x[t−1] − x[t])·mix for each coefficient vector: at most 8 of [channels]. `state` [slots,
+  /// channels] keeps the last token of each sequence; kNone: all sequences begin in this run.
+  std::vector<ValueId> token_shift(const std::string& scope, ValueId x, const std::vector<ValueId>& mix,
+                                   ValueId state);
+  struct RecurrenceInputs {
+    ValueId r, decay, k, v, alpha, beta;
+  };
+  /// The recurrence over a matrix [key_dim, value_dim] for each head (kernels/recurrence.h). `decay` has the
+  /// logarithms of the decays, of each key channel or of each head. `state` [slots, heads · key_dim ·
+  /// value_dim] as in token_shift().
+  ValueId recurrence(const std::string& scope, const RecurrenceInputs& inputs, std::int64_t heads,
+                     std::int64_t key_dim, std::int64_t value_dim, ValueId state);
+  struct RwkvKeys {
+    ValueId alpha, beta, key;
+  };
+  /// Before and after the recurrence of RWKV-7 (kernels/rwkv_heads.h).
+  RwkvKeys rwkv_keys(const std::string& scope, ValueId k, ValueId a, ValueId k_k, ValueId k_a,
+                     std::int64_t heads);
+  struct RwkvOutputInputs {
+    ValueId y, r, key, v, g, r_k, gain, bias;
+  };
+  ValueId rwkv_output(const std::string& scope, const RwkvOutputInputs& inputs, std::int64_t heads,
+                      double eps);
+
+  ValueId tanh(const std::string& scope, ValueId x);
+  ValueId sigmoid(const std::string& scope, ValueId x);
+  /// factor·sigmoid(x), unrounded: the logarithm of a decay.
+  ValueId decay(const std::string& scope, ValueId x, double factor);
+  /// x + (y − x)·gate.
+  ValueId lerp(const std::string& scope, ValueId x, ValueId y, ValueId gate);
   ValueId relu_squared(const std::string& scope, ValueId x);
   /// GELU by the tanh approximation ("gelu_new", "gelu_pytorch_tanh") and by its definition ("gelu").
   ValueId gelu_tanh(const std::string& scope, ValueId x);
@@ -111,9 +150,10 @@ class Builder {
 
   /// Returns the log-probabilities of `ids` [tokens]. The seed of their gradient is the input "dlog_prob".
   /// With soft_cap c > 0 the logits become c·tanh(logit / c). `entropy`: the node also has the output
-  /// "entropy" [tokens], of the distribution after each token (entropy_of()).
+  /// "entropy" [tokens], of the distribution after each token (entropy_of()). `l2wrap` w > 0: the gradient of
+  /// the largest logit also gets −dlog_prob·w times the logit, which no output shows; not with `entropy`.
   ValueId log_prob(const std::string& scope, ValueId x, ValueId weight, ValueId ids, double soft_cap = 0,
-                   bool entropy = false);
+                   bool entropy = false, double l2wrap = 0);
   /// Return the log-sum-exp of the logits, and the entropy, of the node that computes `log_prob`.
   ValueId lse_of(ValueId log_prob) const {
     return graph_.node(graph_.value(log_prob).producer).outputs.at(1);

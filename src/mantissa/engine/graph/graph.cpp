@@ -42,6 +42,7 @@ template std::int64_t Attributes::get(std::string_view, std::int64_t) const;
 template double Attributes::get(std::string_view) const;
 template double Attributes::get(std::string_view, double) const;
 template std::vector<std::int64_t> Attributes::get(std::string_view) const;
+template std::vector<std::int64_t> Attributes::get(std::string_view, std::vector<std::int64_t>) const;
 
 ValueId Graph::add_value(Value value) {
   values_.push_back(std::move(value));

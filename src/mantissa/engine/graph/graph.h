@@ -37,7 +37,7 @@ enum class ValueKind : std::uint8_t {
   parameter,        // a slot bound by a weight set
   activation,       // exists within one run
   weight_gradient,  // accumulated over the runs of one optimizer step
-  state,            // kept between runs (KV cache)
+  state,            // of sequences, kept between runs (SequenceState)
   optimizer_state,  // kept between optimizer steps (moments, compensations)
 };
 
@@ -48,6 +48,7 @@ enum class Role : std::uint8_t {
   compute,          // activations
   residual,         // the residual stream
   kv,               // keys and values as cached
+  state,            // states of recurrences
   output,           // outputs of the model: logits, log-probabilities
   parameter,        // masters
   like,             // the format of the value `of`: gradients and selections
@@ -56,10 +57,24 @@ enum class Role : std::uint8_t {
   number,           // one number, computed in double for each run: f64
 };
 
+/// What a state keeps of a sequence, in one part for each slot.
+enum class SequenceState : std::uint8_t {
+  positions,  // [slots, capacity, ·]: a row for each position. It forks and rewinds to any of them
+  prefix,     // [slots, ·]: one value for all tokens so far. It forks where it is, and cannot rewind
+};
+
 /// The initialization of a parameter that is not read from a file.
 struct Init {
-  enum class Kind : std::uint8_t { normal, uniform, ones, zeros } kind = Kind::normal;
-  double std = 0.02;  // of normal; uniform: the bound, for numbers in [−bound, bound)
+  enum class Kind : std::uint8_t {
+    normal,
+    uniform,     // in [−std, std)
+    orthogonal,  // a matrix whose shorter side is orthogonal, times std
+    values,      // value(index)
+    ones,
+    zeros,
+  } kind = Kind::normal;
+  double std = 0.02;
+  std::function<double(std::int64_t)> value = {};
 };
 
 /// Fills a constant. Intermediate results are rounded to the given format: the matrix' own, or a lower one.
@@ -80,8 +95,9 @@ struct Value {
   bool trainable = true;  // parameters: false if frozen
   bool fixed = false;     // parameters: read from files and never written, such as the base of an adapter
   ValueId alias = kNone;  // results of nodes: the value whose memory is overwritten
-  RandomUse random = RandomUse::rounding;  // the random stream for its rounding in updates
-  Fill fill{};                             // constants
+  SequenceState keeps = SequenceState::positions;  // states
+  RandomUse random = RandomUse::rounding;          // the random stream for its rounding in updates
+  Fill fill{};                                     // constants
 };
 
 /// A setting of a node: a flag, a size, a number such as ε, or a list of sizes.
@@ -102,6 +118,9 @@ class Attributes {
   }
   std::vector<std::int64_t> integers(std::string_view name) const {
     return get<std::vector<std::int64_t>>(name);
+  }
+  std::vector<std::int64_t> integers(std::string_view name, std::vector<std::int64_t> fallback) const {
+    return get(name, std::move(fallback));
   }
   /// Returns a flag; a missing one is false.
   bool flag(std::string_view name) const { return get<bool>(name, false); }

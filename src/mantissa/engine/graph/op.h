@@ -138,8 +138,9 @@ enum class OpKind : std::uint8_t {
   product,    // a matrix product
   head,       // a product followed by its softmax
   attention,
-  lookup,  // selection of rows by index
-  move,    // values copied or converted
+  recurrence,  // a state that passes from token to token
+  lookup,      // selection of rows by index
+  move,        // values copied or converted
 };
 
 /// The duty of an op in the passes, in addition to its kind.

@@ -1,4 +1,4 @@
-// The list of all ops, used by tests, explain, benchmarks and the gradient checker.
+// Access to the list of ops: by tests, explain, benchmarks and the gradient checker.
 #include "mantissa/core/base/error_text.h"
 #include "mantissa/engine/graph/op.h"
 #include "mantissa/engine/graph/ops/ops.h"
@@ -6,39 +6,6 @@
 namespace mantissa::graph {
 
 std::span<const OpDef* const> all_ops() {
-  // One family a line.
-  // clang-format off
-  static constexpr const OpDef* kOps[] = {
-      &kMatmul, &kMatmulDx, &kMatmulDw,
-      &kRmsNorm, &kRmsNormDx, &kRmsNormDgain,
-      &kLayerNorm, &kLayerNormDx, &kLayerNormDgain,
-      &kTokenSum,
-      &kRope, &kRopeGrad,
-      &kAttention, &kAttentionGrad,
-      &kGather, &kGatherDtable, &kGatherAddRows,
-      &kSelect, &kSelectDx,
-      &kPositions,
-      &kSplit, &kSplitGrad,
-      &kConcat, &kConcatGrad,
-      &kAdd,
-      &kMul, &kMulDx,
-      &kRowNorms, &kMagnitude, &kMagnitudeDz, &kMagnitudeDm,
-      &kScale.forward, &kScale.gradient,
-      &kReluSquared.forward, &kReluSquared.gradient,
-      &kSwiglu.forward, &kSwiglu.gradient,
-      &kGeluTanh.forward, &kGeluTanh.gradient,
-      &kGegluTanh.forward, &kGegluTanh.gradient,
-      &kGeluErf.forward, &kGeluErf.gradient,
-      &kQuickGelu.forward, &kQuickGelu.gradient,
-      &kSoftCap.forward, &kSoftCap.gradient,
-      &kSum, &kSumUses, &kAccumulate,
-      &kCast, &kRound, &kRoundKv, &kStoreScaled,
-      &kFused,
-      &kLogProb, &kLogProbGrad, &kLogProbTraining,
-      &kCacheAppend,
-      &kUpdate, &kReduce, &kProduct,
-  };
-  // clang-format on
   return kOps;
 }
 

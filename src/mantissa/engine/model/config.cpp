@@ -25,8 +25,9 @@ const Family& family_of(const FieldReader& fields, const std::string& model_type
                             "model, in Python model.model.language_model.save_pretrained(DIR)",
                             shown(model_type)));
   }
-  fields.fail("model_type", fmt::format("is {}, which is not supported; supported: {}", shown(model_type),
-                                        list_of(names_of(all_families(), &Family::model_type))));
+  const std::vector<std::string> known = names_of(all_families(), &Family::model_type);
+  fields.fail("model_type", fmt::format("is {}, which is not supported{}; supported: {}", shown(model_type),
+                                        did_you_mean(model_type, known), list_of(known)));
 }
 
 /// Accepts one id or several, which generation compares with generated ids.

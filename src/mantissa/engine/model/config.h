@@ -26,7 +26,7 @@ struct ModelConfig {
   std::int64_t vocab_size = 0;
   std::int64_t hidden_size = 0;
   std::int64_t num_hidden_layers = 0;
-  std::int64_t max_position_embeddings = 0;  // the context of pre-training
+  std::int64_t max_position_embeddings = 0;  // the context of pre-training; 0: any number of positions
   bool positions_are_limited = false;        // learned positions limit the length of sequences
   bool tie_word_embeddings = false;
   double initializer_range = 0.02;
@@ -48,6 +48,10 @@ struct ModelConfig {
   /// Notes for the user: dropout read as 0, ignored fields.
   std::vector<std::string> notes;
 
+  /// Returns max_position_embeddings, or a usual length for a model with any number of positions.
+  std::int64_t usual_positions() const {
+    return max_position_embeddings > 0 ? max_position_embeddings : 2048;
+  }
   /// Returns the number of weights, counting a tied one once, without those of the adapter.
   std::int64_t parameters() const;
 };

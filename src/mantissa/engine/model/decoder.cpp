@@ -20,11 +20,11 @@ struct DecoderNetwork::Tables {
   Tables(NetworkBuilder& b, const DecoderSpec& s) {
     for (const Rope& rope : s.ropes) {
       const kernels::RopeTable table{
-          .positions = b.positions(), .head_dim = s.head_dim, .theta = rope.theta, .scaling = rope.scaling};
+          .positions = b.positions(), .rotated = s.rotated, .theta = rope.theta, .scaling = rope.scaling};
       // Both tables are computed together, and each constant keeps its half.
       const auto fill = [table](bool want_cos) {
         return [table, want_cos](Matrix out, Scalar angles) {
-          const std::int64_t count = table.positions * (table.head_dim / 2);
+          const std::int64_t count = table.positions * (table.rotated / 2);
           Storage other(static_cast<std::size_t>(count) * bytes_of(out.type));
           const Matrix scratch{other.data(), out.type, out.ld};
           kernels::RopeTable t = table;
@@ -32,7 +32,7 @@ struct DecoderNetwork::Tables {
           kernels::rope_table(t, want_cos ? out : scratch, want_cos ? scratch : out);
         };
       };
-      const Shape shape{b.positions(), s.head_dim / 2};
+      const Shape shape{b.positions(), s.rotated / 2};
       const ValueId cos = b.ops.constant(rope.name + ".cos", shape, fill(true));
       ropes.push_back({cos, b.ops.constant(rope.name + ".sin", shape, fill(false))});
     }
@@ -100,8 +100,9 @@ ValueId DecoderNetwork::block(NetworkBuilder& b, const Tables& tables, std::size
   if (s_.sandwich_norms) branch = normed("post_attention_layernorm", branch);
   x = b.ops.add(attention_scope, x, branch);
   if (layer + 1 == s_.layers.size()) x = b.chosen(attention_scope, x);
-  branch = mlp(b, mlp_scope,
-               normed(s_.sandwich_norms ? "pre_feedforward_layernorm" : "post_attention_layernorm", x));
+  branch =
+      feed_forward(b, mlp_scope, layer,
+                   normed(s_.sandwich_norms ? "pre_feedforward_layernorm" : "post_attention_layernorm", x));
   if (s_.sandwich_norms) branch = normed("post_feedforward_layernorm", branch);
   return b.ops.add(mlp_scope, x, branch);
 }
@@ -111,7 +112,7 @@ DecoderNetwork::Qkv DecoderNetwork::project(NetworkBuilder& b, const std::string
   const auto projected = [&](const char* name, std::int64_t out) {
     return linear(b, scope + name, x, out, s_.qkv_bias);
   };
-  if (!s_.merged_projections)
+  if (!s_.merged_qkv)
     return {projected(".q_proj", queries), projected(".k_proj", keys), projected(".v_proj", keys)};
   const ValueId merged = projected(".qkv_proj", queries + 2 * keys);
   const std::vector<ValueId> parts = b.ops.split(scope + ".qkv_proj", merged, {queries, keys, keys});
@@ -126,10 +127,10 @@ ValueId DecoderNetwork::attention(NetworkBuilder& b, const Tables& tables, const
     k = norm(b, scope + ".k_norm", k, s_.head_dim);
   }
   const Tables::Pair& table = tables.ropes[layer.rope];
-  const Builder::QueryKey rotated = b.ops.rope(scope, {q, k}, table.cos, table.sin, s_.head_dim);
-  const bool merged = s_.merged_projections;
-  const ValueId keys = b.cached(scope + (merged ? ".qkv_proj.k" : ".k_proj"), rotated.k);
-  const ValueId values = b.cached(scope + (merged ? ".qkv_proj.v" : ".v_proj"), v);
+  const Builder::QueryKey rotated =
+      b.ops.rope(scope, {q, k}, table.cos, table.sin, s_.head_dim, s_.rotates_neighbours);
+  const ValueId keys = b.cached(scope + (s_.merged_qkv ? ".qkv_proj.k" : ".k_proj"), rotated.k);
+  const ValueId values = b.cached(scope + (s_.merged_qkv ? ".qkv_proj.v" : ".v_proj"), v);
   const std::optional<double> scale =
       s_.attention_scale == 0 ? std::nullopt : std::optional(s_.attention_scale);
   const Builder::AttentionOptions options{.heads = s_.heads,
@@ -141,13 +142,18 @@ ValueId DecoderNetwork::attention(NetworkBuilder& b, const Tables& tables, const
   return linear(b, scope + ".o_proj", out, s_.hidden_size, s_.output_bias, residual_scale());
 }
 
+ValueId DecoderNetwork::feed_forward(NetworkBuilder& b, const std::string& scope, std::size_t /*layer*/,
+                                     ValueId x) const {
+  return mlp(b, scope, x);
+}
+
 ValueId DecoderNetwork::mlp(NetworkBuilder& b, const std::string& scope, ValueId x) const {
   const auto projected = [&](const char* name, std::int64_t out) {
     return linear(b, scope + name, x, out, s_.mlp_bias);
   };
   const std::int64_t width = s_.intermediate_size;
   const std::vector<ValueId> parts =
-      s_.merged_projections
+      s_.merged_gate_up
           ? b.ops.split(scope + ".gate_up_proj", projected(".gate_up_proj", 2 * width), {width, width})
           : std::vector{projected(".gate_proj", width), projected(".up_proj", width)};
   const ValueId inner = s_.gate == Gate::silu ? b.ops.swiglu(scope, parts[0], parts[1])

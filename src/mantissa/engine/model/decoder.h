@@ -1,6 +1,6 @@
-// The pre-norm transformer decoder with rotary positions that Llama, Mistral, Phi-3, Qwen and Gemma share:
-// one description, filled by the families from their configs, and one network built from it. Weights are
-// named as in Hugging Face (LlamaForCausalLM and similar classes).
+// The pre-norm transformer decoder with rotary positions that Llama, Mistral, Phi-3, Qwen, GLM and Gemma
+// share: one description, filled by the families from their configs, and one network built from it. Weights
+// are named as in Hugging Face (LlamaForCausalLM and similar classes).
 #pragma once
 
 #include <cstdint>
@@ -39,7 +39,8 @@ struct DecoderSpec {
   bool tied_head = false;
   std::int64_t padding_id = -1;  // the look-up does not train this row of the embedding; -1: none
 
-  bool merged_projections = false;  // qkv_proj for q, k and v; gate_up_proj for gate and up
+  bool merged_qkv = false;      // qkv_proj for q, k and v
+  bool merged_gate_up = false;  // gate_up_proj for gate and up
   bool qkv_bias = false, output_bias = false, mlp_bias = false;
   bool head_norms = false;      // q_norm and k_norm: RMSNorm over each head
   bool sandwich_norms = false;  // branches are normalized a second time before they are added
@@ -48,6 +49,10 @@ struct DecoderSpec {
   double embedding_scale = 1;
   double attention_scale = 0;  // 0: 1/√head_dim
   double score_cap = 0, logit_cap = 0;
+  std::int64_t rotated = 0;         // values of a head that are rotated: rotary_factor · head_dim
+  bool rotates_neighbours = false;  // in pairs (2i, 2i + 1) in place of (i, i + rotated / 2)
+  /// partial_rotary_factor, which files state; null: 1, the family's default.
+  std::optional<double> rotary_factor = std::nullopt;
 
   std::vector<Rope> ropes;
   std::vector<DecoderLayer> layers;
@@ -60,6 +65,8 @@ struct DecoderDefaults {
   std::int64_t head_dim = 0;  // 0: hidden_size / num_attention_heads
   bool tied_head = false;
   std::optional<std::int64_t> padding_id = std::nullopt;
+  /// Of partial_rotary_factor; null: the family's heads are rotated completely, and others are an error.
+  std::optional<double> rotary_factor = std::nullopt;
 };
 
 /// Reads the common sizes of these families (hidden_size, intermediate_size, num_attention_heads, …) into the
@@ -94,24 +101,32 @@ class DecoderNetwork : public Network {
   /// Writes sizes and rotary fields. Other fields of the family are already in `config`.
   void write(nlohmann::json& config) const override;
 
+ protected:
+  /// The branch of `layer` after its second norm. A family with another one, such as experts, overrides it.
+  /// `scope` is the layer's "….mlp".
+  virtual ValueId feed_forward(NetworkBuilder& b, const std::string& scope, std::size_t layer,
+                               ValueId x) const;
+
+  // The parts of a layer. Parameters are named by their scope.
+  ValueId norm(NetworkBuilder& b, const std::string& scope, ValueId x, std::int64_t channels) const;
+  ValueId linear(NetworkBuilder& b, const std::string& scope, ValueId x, std::int64_t out, bool bias,
+                 double init_scale = 1) const;
+  ValueId mlp(NetworkBuilder& b, const std::string& scope, ValueId x) const;
+  graph::Init normal(double scale) const;
+  double residual_scale() const;
+
  private:
   struct Tables;  // cosines and sines of each Rope
   struct Qkv {
     ValueId q, k, v;
   };
 
-  ValueId norm(NetworkBuilder& b, const std::string& scope, ValueId x, std::int64_t channels) const;
-  ValueId linear(NetworkBuilder& b, const std::string& scope, ValueId x, std::int64_t out, bool bias,
-                 double init_scale = 1) const;
   ValueId block(NetworkBuilder& b, const Tables& tables, std::size_t layer, ValueId x) const;
   ValueId attention(NetworkBuilder& b, const Tables& tables, const DecoderLayer& layer,
                     const std::string& scope, ValueId x) const;
   Qkv project(NetworkBuilder& b, const std::string& scope, ValueId x) const;
-  ValueId mlp(NetworkBuilder& b, const std::string& scope, ValueId x) const;
   /// Returns the embedding, which a tied head shares.
   ValueId embedding(NetworkBuilder& b) const;
-  graph::Init normal(double scale) const;
-  double residual_scale() const;
 
   DecoderSpec s_;
 };

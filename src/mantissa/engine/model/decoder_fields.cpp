@@ -100,11 +100,9 @@ DecoderSpec read_decoder(const FieldReader& fields, ModelConfig& c, const Decode
   s.norm_eps = fields.number("rms_norm_eps", 1e-6);
   s.initializer_range = c.initializer_range;
   s.tied_head = c.tie_word_embeddings = fields.flag("tie_word_embeddings", defaults.tied_head);
-  if (fields.number("partial_rotary_factor", 1) != 1)
-    fields.fail("partial_rotary_factor",
-                "is not 1, which is not supported: every head is rotated completely");
   s.padding_id = read_padding_id(fields, s.vocab_size, defaults.padding_id);
   check_heads(fields, s, defaults.head_dim > 0);
+  read_rotated(fields, s, defaults.rotary_factor);
   check_parameters(fields, s);
   return s;
 }

@@ -1,4 +1,4 @@
-// The list of all families.
+// Access to the list of families.
 #include "mantissa/engine/model/family.h"
 
 #include "mantissa/engine/model/families/families.h"
@@ -6,9 +6,6 @@
 namespace mantissa::model {
 
 std::span<const Family* const> all_families() {
-  static constexpr const Family* kFamilies[] = {
-      &kLlama, &kMistral, &kQwen2, &kQwen3, &kGpt2, &kGemma2, &kGemma3, &kPhi3,
-  };
   return kFamilies;
 }
 

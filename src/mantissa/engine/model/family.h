@@ -14,6 +14,8 @@ namespace mantissa::model {
 
 struct Family {
   std::string_view model_type;    // config.json's "model_type"
+  std::string_view title;         // in the README: "Llama"
+  std::string_view summary;       // in docs/models.md: what distinguishes it
   std::string_view architecture;  // config.json's "architectures": "LlamaForCausalLM"
   std::string_view classifier;    // the same of a reward model: "LlamaForSequenceClassification"
   /// The fields that are read, in addition to those of every family (common_fields()).

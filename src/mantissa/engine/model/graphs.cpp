@@ -92,7 +92,8 @@ Graph build(const ModelConfig& config, std::int64_t tokens, std::int64_t positio
   const Head head = config.network->head(b);
   if (with_logits) graph.mark_output("logits", logits_of(b, head, x));
   const bool entropy = extras.entropy != Entropy::none;
-  const ValueId log_prob = b.ops.log_prob(head.scope, x, head.weight, targets, head.soft_cap, entropy);
+  const ValueId log_prob =
+      b.ops.log_prob(head.scope, x, head.weight, targets, head.soft_cap, entropy, extras.l2wrap);
   graph.mark_output("log_prob", log_prob);
   graph.mark_output("lse", b.ops.lse_of(log_prob));
   seeds.add("dlog_prob", log_prob);
@@ -109,11 +110,11 @@ Graph build(const ModelConfig& config, std::int64_t tokens, std::int64_t positio
 
 /// Builds the graph of the logits of `count` tokens.
 Graph build_selected(const ModelConfig& config, std::int64_t tokens, std::int64_t positions,
-                     std::int64_t count, Cache cache) {
+                     std::int64_t count, Sequences kept) {
   check_language_model(config);
   check_positions(config, positions);
   Graph graph;
-  NetworkBuilder b(graph, tokens, positions, cache, config.adapter.get());
+  NetworkBuilder b(graph, tokens, positions, kept, config.adapter.get());
   const ValueId ids = b.ops.token_input("ids");
   b.choose(b.ops.row_input("rows", count));
   const ValueId x = config.network->trunk(b, ids);

@@ -34,6 +34,7 @@ enum class Entropy : std::uint8_t {
 struct Extras {
   Entropy entropy = Entropy::none;
   bool value = false;  // output "value" [tokens] of a value head, and with `train` its seed "dvalue" [tokens]
+  double l2wrap = 0;   // of graph::Builder::log_prob()
 };
 
 /// Builds inputs "ids" and "targets" [tokens] (−1: no log-probability) and outputs "log_prob" and "lse"

@@ -33,13 +33,25 @@ ValueId NetworkBuilder::linear(const std::string& scope, ValueId x, ValueId weig
   return ops.magnitude(scope_m, y, m, ops.row_norms(scope_m, weight, a, b, s, layout), bias);
 }
 
+ValueId NetworkBuilder::term(const std::string& scope, ValueId x, ValueId weight, ValueId bias) {
+  if (adapter_ != nullptr && adapter_->find(scope) != nullptr) return linear(scope, x, weight, bias);
+  return ops.term(scope, x, weight, bias);
+}
+
 ValueId NetworkBuilder::cached(const std::string& scope, ValueId x) {
   const ValueId rounded = ops.round_kv(scope, x);
-  if (cache_.slots == 0) return rounded;
+  if (kept_.slots == 0) return rounded;
   // below the projection, so that a rule for the projection applies to the cache too
   const std::string name = scope + ".cache";
   const std::int64_t width = ops.graph().value(x).shape.last();
-  return ops.cache_append(name, rounded, ops.state(name, {cache_.slots, cache_.capacity, width}));
+  const ValueId cache =
+      ops.state(name, {kept_.slots, kept_.capacity, width}, graph::Role::kv, graph::SequenceState::positions);
+  return ops.cache_append(name, rounded, cache);
+}
+
+ValueId NetworkBuilder::prefix_state(const std::string& scope, std::int64_t width, graph::Role role) {
+  if (kept_.slots == 0) return graph::kNone;
+  return ops.state(scope + ".state", {kept_.slots, width}, role, graph::SequenceState::prefix);
 }
 
 }  // namespace mantissa::model

@@ -13,20 +13,21 @@ namespace mantissa::model {
 
 using graph::ValueId;
 
-/// The capacity for keys and values of earlier positions. `slots` is 0 without a cache.
-struct Cache {
+/// The sequences of which a network keeps states: in each slot one of up to `capacity` positions. `slots` is
+/// 0 if it keeps none.
+struct Sequences {
   std::int64_t slots = 0;
   std::int64_t capacity = 0;
 };
 
-/// The means of building a network: the ops, the number of positions, and the cache for decoding.
+/// The means of building a network: the ops, the number of positions, and the states for decoding.
 class NetworkBuilder {
  public:
   /// `positions` is the longest sequence, including cached positions.
   /// `adapter` decorates linear layers; null: none.
-  NetworkBuilder(graph::Graph& graph, std::int64_t tokens, std::int64_t positions, Cache cache,
+  NetworkBuilder(graph::Graph& graph, std::int64_t tokens, std::int64_t positions, Sequences kept,
                  const Adapter* adapter)
-      : ops(graph, tokens), positions_(positions), cache_(cache), adapter_(adapter) {}
+      : ops(graph, tokens), positions_(positions), kept_(kept), adapter_(adapter) {}
 
   graph::Builder ops;
 
@@ -39,9 +40,16 @@ class NetworkBuilder {
   ValueId linear(const std::string& scope, ValueId x, ValueId weight, ValueId bias = graph::kNone,
                  graph::Builder::WeightLayout layout = graph::Builder::WeightLayout::out_in);
 
+  /// The same layer without rounding of its result, unless an adapter adds to it.
+  ValueId term(const std::string& scope, ValueId x, ValueId weight, ValueId bias);
+
   /// Returns keys or values in the policy's `kv` format: those of the tokens or, with a cache, all of the
   /// cache with the new positions appended. `scope` is the projection that computes them.
   ValueId cached(const std::string& scope, ValueId x);
+
+  /// Returns a state of `width` elements for the prefix of each sequence, "SCOPE.state"; kNone if the network
+  /// keeps none. A state of tokens has the format of a layer's results (Role::compute).
+  ValueId prefix_state(const std::string& scope, std::int64_t width, graph::Role role = graph::Role::state);
 
   /// Sets the tokens [count] whose logits are needed: the feed-forward of the last layer and what follows
   /// computes only them. Not called: all tokens.
@@ -53,7 +61,7 @@ class NetworkBuilder {
 
  private:
   std::int64_t positions_;
-  Cache cache_;
+  Sequences kept_;
   const Adapter* adapter_;
   ValueId chosen_ = graph::kNone;
 };

@@ -2,6 +2,8 @@
 
 #include <fmt/format.h>
 
+#include <cmath>
+#include <string>
 #include <utility>
 
 namespace mantissa::model {
@@ -67,8 +69,6 @@ json to_json(const RopeScaling& s) {
 }  // namespace
 
 RopeScaling read_rope_scaling(const FieldReader& rope, std::int64_t positions) {
-  if (rope.number("partial_rotary_factor", 1) != 1)
-    rope.fail("partial_rotary_factor", "is not 1, which is not supported: every head is rotated completely");
   RopeScaling s;
   s.kind = kind_of(rope);
   if (s.kind == Kind::none) return s;
@@ -92,6 +92,31 @@ RopeScaling read_rope_scaling(const FieldReader& rope, std::int64_t positions) {
   s.mscale_all_dim = rope.number("mscale_all_dim", 0, true);
   s.truncate = rope.flag("truncate", true);
   return s;
+}
+
+void refuse_partial_rotary(const FieldReader& rope) {
+  if (rope.number(kPartialRotary.key, 1) != 1) {
+    rope.fail(kPartialRotary.key,
+              "is not 1, which is not supported in this family: every head is rotated completely");
+  }
+}
+
+void read_rotated(const FieldReader& fields, DecoderSpec& spec, std::optional<double> otherwise) {
+  const std::optional<FieldReader> scaling = fields.object("rope_scaling");
+  const std::optional<FieldReader> angles = scaling ? scaling : fields.object("rope_parameters");
+  const FieldReader& where = angles && angles->has(kPartialRotary.key) ? *angles : fields;
+  spec.rotated = spec.head_dim;
+  if (!otherwise) return refuse_partial_rotary(where);
+  const double factor = where.number(kPartialRotary.key, *otherwise);
+  // As in transformers, a fraction of a value is dropped.
+  const double rotated = std::floor(static_cast<double>(spec.head_dim) * factor);
+  if (factor > 1 || rotated < 2 || std::fmod(rotated, 2) != 0) {
+    where.fail(kPartialRotary.key, fmt::format("is {}, which rotates {} of the {} values of a head; set a "
+                                               "factor up to 1 that gives an even number from 2",
+                                               factor, rotated, spec.head_dim));
+  }
+  spec.rotated = static_cast<std::int64_t>(rotated);
+  if (factor != 1 || *otherwise != 1) spec.rotary_factor = factor;
 }
 
 Rope read_rope(const FieldReader& fields, double theta, std::int64_t max_positions) {
@@ -122,6 +147,7 @@ void write_rope(const DecoderSpec& spec, json& config) {
   config["rope_theta"] = spec.ropes.front().theta;
   config["rope_scaling"] = to_json(spec.ropes.front().scaling);
   if (spec.ropes.size() > 1) config["rope_local_base_freq"] = spec.ropes.back().theta;
+  if (spec.rotary_factor) config[std::string(kPartialRotary.key)] = *spec.rotary_factor;
   config.erase("rope_parameters");
 }
 

@@ -6,13 +6,17 @@
 
 namespace mantissa::optim {
 
-enum class ScheduleKind : std::uint8_t { constant, linear, cosine };
+enum class ScheduleKind : std::uint8_t { constant, linear, cosine, rwkv };
 
 /// Throws ConfigError with the nearest valid name.
 ScheduleKind parse_schedule(std::string_view name);
 
 /// The learning rate of applied update s (from 1): lr·s/W up to W = warmup_steps, then the schedule at
 /// progress (s − W)/(steps − W), which reaches min_lr_ratio·lr at the last step.
+///
+/// `rwkv` is RWKV-LM's trainer.py, which counts updates from 0. With t = s − 1 and r = min_lr_ratio the rate
+/// is lr·((0.5 + r/2) + (0.5 − r/2)·cos(π·p)) at progress p = (t − W)/(steps − W), at least 0, and is
+/// multiplied by 0.01 + 0.99·t/W as long as t < W.
 struct Schedule {
   ScheduleKind kind = ScheduleKind::cosine;
   double lr = 3e-4;
@@ -21,6 +25,9 @@ struct Schedule {
   std::int64_t steps = 1;
 
   double at(std::int64_t update) const;
+
+ private:
+  double rwkv_at(std::int64_t update) const;
 };
 
 }  // namespace mantissa::optim

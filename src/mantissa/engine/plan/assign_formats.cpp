@@ -4,6 +4,7 @@
 #include <map>
 #include <optional>
 
+#include "mantissa/core/base/error_text.h"
 #include "mantissa/core/numeric/philox.h"
 #include "mantissa/engine/plan/labels.h"
 #include "mantissa/engine/plan/operand_scales.h"
@@ -59,6 +60,8 @@ class Lowering {
         return uses_.resolve(node).residual;
       case Role::kv:
         return uses_.resolve(node).kv;
+      case Role::state:
+        return uses_.resolve(node).state;
       case Role::parameter:
         return uses_.resolve(node).params;
       case Role::weight_gradient:
@@ -71,6 +74,15 @@ class Lowering {
       }
     }
     return program_.arithmetic;
+  }
+
+  Scalar format_of_state(const Value& value, const precision::Use& use) const {
+    if (value.role == Role::state) {
+      return program_.policy.interior(interior_use(use.scope, "state", Phase::forward))
+          .value_or(program_.policy.resolve(state_use(use.scope)).state);
+    }
+    const precision::Resolved r = program_.policy.resolve(use);
+    return value.role == Role::compute ? r.compute->stored : r.kv;
   }
 
   BufferId add_buffer(std::string name, const Shape& shape, Scalar type, Home home, ValueId value) {
@@ -98,8 +110,9 @@ class Lowering {
     Scalar type = program_.arithmetic;
     const precision::Use use{scope_of_name(value.name), "parameter", precision::Pass::forward, 0};
     if (value.kind == ValueKind::parameter) type = program_.policy.resolve(use).params;
-    if (value.kind == ValueKind::state) type = program_.policy.resolve(use).kv;
+    if (value.kind == ValueKind::state) type = format_of_state(value, use);
     const BufferId b = add_buffer(value.name, value.shape, type, home, id);
+    program_.buffer(b).keeps = value.keeps;
     program_.buffer(b).integer = value.role == Role::integer;
     buffer_of_[static_cast<std::size_t>(id)] = b;
     if (value.kind == ValueKind::constant) fill_constant(b, value.fill, type);
@@ -144,6 +157,17 @@ class Lowering {
     return c;
   }
 
+  /// Sets the rounding of a recurrence's states.
+  void round_states(const Node& node, Step& s) {
+    s.rounding = program_.policy.activation_rounding(state_use(node.scope));
+    s.random_name = hash_name(node.scope + ".state");
+    if (s.rounding != Rounding::nearest && program_.arithmetic == Scalar::f64) {
+      throw ConfigError(
+          "{}: state={} with a rounding: expected an arithmetic in f32. Fix: a policy other than 64-true",
+          node.scope, name(s.interior));
+    }
+  }
+
   Step step_for(const Node& node) {
     const precision::Resolved r = uses_.resolve(node);
     Step s;
@@ -154,6 +178,8 @@ class Lowering {
     s.compute = factor_of(r);
     s.accumulator = r.accumulator;
     s.interior = node.op->interior.empty() ? program_.arithmetic : uses_.interior_of(node, node.op->interior);
+    if (node.op->kind == graph::OpKind::recurrence && !holds(s.interior, program_.arithmetic))
+      round_states(node, s);
     s.factors = factors_name(node, r);
     s.decided_by = uses_.decided_by(node);
     s.attributes = node.attributes;

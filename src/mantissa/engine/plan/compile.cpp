@@ -3,14 +3,24 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <array>
 
 #include "mantissa/core/base/error_text.h"
 #include "mantissa/engine/plan/passes.h"
+#include "mantissa/engine/plan/policy_uses.h"
 
 namespace mantissa::plan {
 
 precision::Use interior_use(std::string_view scope, std::string_view interior, graph::Phase phase) {
   return {.scope = scope, .op = interior, .pass = pass_of(phase), .interior = true};
+}
+
+std::string interior_decided_by(const Program& program, const Step& step) {
+  constexpr std::array<std::string_view, 1> kCompute = {"compute"}, kState = {"state"};
+  const precision::Use use = interior_use(step.scope, step.op->interior, step.phase);
+  if (!program.policy.matching_rules(use).empty()) return program.policy.decided_by(use, kCompute);
+  if (step.op->kind != graph::OpKind::recurrence) return "built-in";
+  return program.policy.decided_by(state_use(step.scope), kState);
 }
 
 precision::Pass pass_of(graph::Phase phase) {

@@ -148,8 +148,6 @@ PlanRow row_of(const Program& p, const Step& s) {
 
 /// Returns the row of an op's intermediate results, such as softmax, whose format no preset lowers.
 PlanRow interior_row(const Program& p, const Step& s) {
-  const precision::Use use = interior_use(s.scope, s.op->interior, s.phase);
-  const std::string_view compute = "compute";
   PlanRow r = row_of(p, s);
   r.op = s.op->interior;
   r.stored = kNoFormat;
@@ -160,7 +158,7 @@ PlanRow interior_row(const Program& p, const Step& s) {
   r.output = std::string(name(s.interior));
   r.rounded.clear();
   r.gradient.clear();
-  r.decided_by = p.policy.matching_rules(use).empty() ? "built-in" : p.policy.decided_by(use, {&compute, 1});
+  r.decided_by = interior_decided_by(p, s);
   r.kernel = fmt::format("inside {}", s.op->id);
   r.flops = r.bytes = 0;
   return r;

@@ -11,6 +11,11 @@ double soft_cap(const Step& s) {
   return s.attributes.number("soft_cap", 0.0);
 }
 
+/// Returns true if the head also has the entry of the largest logit, which only its gradient reads.
+bool wraps(const Step& s) {
+  return s.attributes.number("l2wrap", 0.0) != 0;
+}
+
 bool same_operand(const Operand& a, const Operand& b) {
   return a.buffer == b.buffer && a.operand == b.operand;
 }
@@ -45,12 +50,14 @@ std::optional<std::size_t> backward_of(const Program& p, const Step& forward) {
 void join_head(Program& program) {
   for (std::size_t i = 0; i < program.steps.size(); ++i) {
     Step& forward = program.steps[i];
-    if (forward.op->joint.empty() || forward.outputs.size() != 2) continue;
+    if (forward.op->joint.empty() || forward.outputs.size() != (wraps(forward) ? 3 : 2)) continue;
     const std::optional<std::size_t> at = backward_of(program, forward);
     if (!at) continue;
     Step& both = program.steps[*at];
     both.op = &graph::find_op(forward.op->joint);
-    both.inputs.erase(both.inputs.begin() + 3);  // lse, which the joint op computes itself
+    // The joint op computes lse, and the entry of the largest logit, itself.
+    if (wraps(forward)) both.inputs.erase(both.inputs.begin() + 5);
+    both.inputs.erase(both.inputs.begin() + 3);
     both.outputs.insert(both.outputs.end(), forward.outputs.begin(), forward.outputs.end());
     both.labels.insert(both.labels.end(), forward.labels.begin(), forward.labels.end());
     both.forward_results = forward.outputs.size();

@@ -28,9 +28,13 @@ precision::Resolved PolicyUses::resolve(const Node& node, std::string_view opera
 }
 
 Scalar PolicyUses::interior_of(const Node& node, std::string_view interior) {
-  const precision::Use use = interior_use(node.scope, interior, node.phase);
+  const bool state = node.op->kind == graph::OpKind::recurrence;
+  // A gradient computes the states of the forward pass again.
+  const precision::Use use = interior_use(node.scope, interior, state ? graph::Phase::forward : node.phase);
   note(use);
-  return policy_.interior(use).value_or(policy_.arithmetic());
+  const std::optional<Scalar> ruled = policy_.interior(use);
+  if (ruled) return *ruled;
+  return state ? policy_.resolve(state_use(node.scope)).state : policy_.arithmetic();
 }
 
 Scalar PolicyUses::logits_rounding(const precision::Resolved& r) const {
@@ -46,6 +50,8 @@ std::string_view PolicyUses::field_of(const Value& value) const {
       return "residual";
     case Role::kv:
       return "kv";
+    case Role::state:
+      return "state";
     case Role::parameter:
       return "params";
     case Role::weight_gradient:
@@ -65,6 +71,7 @@ std::string PolicyUses::decided_by(const Node& node, std::vector<std::string_vie
   if (product) fields.insert(fields.end(), {"accumulate", "accumulate_block", "scaling"});
   if (product || node.op->kind == graph::OpKind::attention) fields.emplace_back("accumulate_order");
   if (makes_logits(node)) fields.emplace_back("output");
+  if (node.op->kind == graph::OpKind::recurrence) fields.emplace_back("state");
   for (std::size_t i = 0; i < node.inputs.size(); ++i) {
     const bool weight = graph_.value(node.inputs[i]).kind == ValueKind::parameter;
     if (weight && read_of(node, i) == Read::value) fields.emplace_back("residual");

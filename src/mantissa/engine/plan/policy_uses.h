@@ -19,7 +19,8 @@ class PolicyUses {
 
   /// Returns the resolved fields for `node`, or for its operand `operand` unless that is empty.
   precision::Resolved resolve(const graph::Node& node, std::string_view operand = {});
-  /// Returns the format of the interior step `interior` of `node`'s op: as set by rules, or the arithmetic.
+  /// Returns the format of the interior step `interior` of `node`'s op: as set by rules for it, or the field
+  /// `state` for a recurrence and the arithmetic for other ops.
   Scalar interior_of(const graph::Node& node, std::string_view interior);
   /// Returns the format to which logits round before they are returned in the arithmetic.
   Scalar logits_rounding(const precision::Resolved& r) const;
@@ -44,6 +45,11 @@ class PolicyUses {
   const precision::Policy& policy_;
   std::vector<bool> matched_;  // by rule
 };
+
+/// Returns the use that determines the format and rounding of a recurrence's states, in both passes.
+inline precision::Use state_use(std::string_view scope) {
+  return {scope, "recurrence", precision::Pass::forward, 0};
+}
 
 /// Returns the rounding of factors without scales while they are loaded. Under a compute format with scales,
 /// such factors have the format of stored results.

@@ -60,7 +60,8 @@ struct Buffer {
   RandomUse random = RandomUse::rounding;  // the random stream for its rounding in updates
   BufferId parent = kNoBuffer;             // of a view: the buffer whose columns it is; not a view itself
   std::int64_t first_column = 0;           // of a view, in the parent
-  std::size_t offset = 0;                  // in the arena, in the weight set, or in kept memory
+  graph::SequenceState keeps = graph::SequenceState::positions;  // of a state
+  std::size_t offset = 0;  // in the arena, in the weight set, or in kept memory
   std::size_t bytes = 0;
   /// The most tokens that it holds at a time, if only the steps of one chunked range use it; 0: all.
   std::int64_t chunk = 0;
@@ -197,5 +198,8 @@ precision::Pass pass_of(graph::Phase phase);
 
 /// Returns the use under which rules see an op's intermediate results, called `interior`.
 precision::Use interior_use(std::string_view scope, std::string_view interior, graph::Phase phase);
+/// Returns what determines the format of a step's intermediate results: a rule, the preset or line, or
+/// "built-in".
+std::string interior_decided_by(const Program& program, const Step& step);
 
 }  // namespace mantissa::plan

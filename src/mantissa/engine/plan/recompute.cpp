@@ -34,9 +34,14 @@ bool is_below(std::string_view scope, std::string_view module) {
 /// Steps of the forward phase that may be repeated together, ascending.
 using Region = std::vector<std::size_t>;
 
-/// Returns the blocks, of the last one only the steps after its attention, or none if steps do not run in
-/// chunks. The backward steps of the last block follow immediately, so recomputation saves memory only if
-/// both run in chunks, which attention does not.
+/// Returns true for the steps that pass values between tokens.
+bool mixes_tokens(const Step& s) {
+  return s.op->kind == graph::OpKind::attention || s.op->kind == graph::OpKind::recurrence;
+}
+
+/// Returns the blocks, of the last one only the steps after its attention or recurrence, or none if steps do
+/// not run in chunks. The backward steps of the last block follow immediately, so recomputation saves memory
+/// only if both run in chunks, which those do not.
 std::vector<Region> blocks(const Program& p, bool in_chunks) {
   std::vector<Region> regions;
   std::map<std::string_view, std::size_t> region_of;
@@ -49,19 +54,18 @@ std::vector<Region> blocks(const Program& p, bool in_chunks) {
   }
   if (regions.empty()) return regions;
   Region& last = regions.back();
-  const auto attention = std::find_if(last.rbegin(), last.rend(), [&](std::size_t s) {
-    return p.steps[s].op->kind == graph::OpKind::attention;
-  });
+  const auto attention =
+      std::find_if(last.rbegin(), last.rend(), [&](std::size_t s) { return mixes_tokens(p.steps[s]); });
   last.erase(last.begin(), in_chunks ? attention.base() : last.end());
   return regions;
 }
 
-/// Returns the modules with attention, each with everything below it.
+/// Returns the modules with attention or a recurrence, each with everything below it.
 std::vector<Region> attention_modules(const Program& p) {
   std::vector<Region> regions;
   for (std::size_t i = 0; i < p.steps.size(); ++i) {
     const Step& attention = p.steps[i];
-    if (attention.phase != Phase::forward || attention.op->kind != graph::OpKind::attention) continue;
+    if (attention.phase != Phase::forward || !mixes_tokens(attention)) continue;
     const auto inside = [&](std::size_t s) {
       return p.steps[s].phase == Phase::forward && is_below(p.steps[s].scope, attention.scope);
     };

@@ -189,7 +189,9 @@ std::string RoundingPoint::decided_by(const Program& program) const {
   if (step != nullptr && kind != RoundingKind::interior) return step->decided_by;
   constexpr std::array<std::string_view, 1> kReduce = {"reduce"}, kCompute = {"compute"};
   if (step == nullptr) return program.policy.decided_by({"", "", precision::Pass::backward, 0}, kReduce);
-  return program.policy.decided_by(interior_use(step->scope, name, step->phase), kCompute);
+  if (step->op->interior.empty())
+    return program.policy.decided_by(interior_use(step->scope, name, step->phase), kCompute);
+  return interior_decided_by(program, *step);
 }
 
 std::string RoundingPoint::format_name() const {

@@ -17,8 +17,10 @@
 #include "mantissa/files/convert/beside.h"
 #include "mantissa/files/convert/gguf_in.h"
 #include "mantissa/files/convert/gguf_out.h"
+#include "mantissa/files/convert/input_model.h"
 #include "mantissa/files/convert/joined_source.h"
 #include "mantissa/files/convert/origin.h"
+#include "mantissa/files/convert/rwkv.h"
 #include "mantissa/files/io/checkpoint.h"
 #include "mantissa/files/io/json.h"
 #include "mantissa/files/io/state.h"
@@ -48,8 +50,10 @@ class Converter {
  private:
   bool rewrite() {
     if (request_.layout == Layout::gguf) return take(write_gguf(request_, ctx_, stop_));
+    if (becomes_rwkv_file(request_)) return take(write_rwkv(request_, ctx_, stop_));
     switch (request_.in.kind) {
       case io::ModelPath::Kind::file:
+        if (request_.rwkv && request_.writes_directory()) return take(convert_rwkv(request_, ctx_, stop_));
         return file();
       case io::ModelPath::Kind::model:
       case io::ModelPath::Kind::adapter:  // refused by what calls this (files/convert/refuse_adapter.h)
@@ -354,7 +358,9 @@ void check_place(const Request& request) {
 std::optional<Result> convert(const Request& request, const kernels::Context& ctx,
                               const std::stop_token& stop) {
   try {
-    return Converter(request, ctx, stop).run();
+    Request known = request;
+    look_at_names(known);
+    return Converter(known, ctx, stop).run();
   } catch (const fs::filesystem_error& error) {
     throw FileError(fmt::format("{}: {}", error.path1().string(), error.code().message()));
   }

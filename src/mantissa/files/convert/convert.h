@@ -33,8 +33,11 @@ struct Request {
   /// Adapters to add, by the names of weights in `in`, which is a model.
   std::map<std::string, std::shared_ptr<const AdaptedWeight>> adapters = {};
 
+  /// `in` is a file with the names of RWKV-LM: look_at_names().
+  bool rwkv = false;
+
   /// Returns true if `out` is a directory. A checkpoint of PyTorch is a file if `out` ends in .pth, .pt or
-  /// .bin.
+  /// .bin, and one of RWKV-LM becomes a directory unless `out` ends like a file of weights.
   bool writes_directory() const;
   Container container() const { return layout == Layout::pth ? Container::torch : Container::safetensors; }
   /// Returns the name of the weight file in a directory.
@@ -42,6 +45,9 @@ struct Request {
     return layout == Layout::pth ? "pytorch_model.bin" : "model.safetensors";
   }
 };
+
+/// Sets `request.rwkv`, by the names of the tensors in `request.in`.
+void look_at_names(Request& request);
 
 /// True for the extensions of a checkpoint of PyTorch.
 bool is_torch_name(const std::filesystem::path& path);

@@ -27,8 +27,16 @@ bool lies_in(const io::TensorSource& source, const io::TensorInfo& tensor, Scala
   return before == after;
 }
 
-/// Returns the dtype for config.json, to which transformers casts all weights: the one of the matrices if the
-/// vectors, which GGUF files store as F32, lose nothing in it, or else F32.
+/// Writes the config and the files of the tokenizer.
+void write_beside(const gguf::ForeignModel& model, const Change& change, const std::filesystem::path& to) {
+  const io::Dtype dtype = change.format ? io::dtype_of(*change.format) : dtype_of_model(*model.weights);
+  const nlohmann::json config = model::to_json(model.config, std::string(io::torch_name(dtype)));
+  disk::write_file_atomic(to / "config.json", config.dump(2) + "\n");
+  for (const auto& [name, contents] : model.files) disk::write_file_atomic(to / name, contents);
+}
+
+}  // namespace
+
 io::Dtype dtype_of_model(const io::TensorSource& weights) {
   std::optional<Scalar> narrowest;
   for (const io::TensorInfo& tensor : weights.tensors()) {
@@ -40,16 +48,6 @@ io::Dtype dtype_of_model(const io::TensorSource& weights) {
       weights.tensors(), [&](const io::TensorInfo& tensor) { return lies_in(weights, tensor, *narrowest); });
   return all ? io::dtype_of(*narrowest) : io::Dtype::f32;
 }
-
-/// Writes the config and the files of the tokenizer.
-void write_beside(const gguf::ForeignModel& model, const Change& change, const std::filesystem::path& to) {
-  const io::Dtype dtype = change.format ? io::dtype_of(*change.format) : dtype_of_model(*model.weights);
-  const nlohmann::json config = model::to_json(model.config, std::string(io::torch_name(dtype)));
-  disk::write_file_atomic(to / "config.json", config.dump(2) + "\n");
-  for (const auto& [name, contents] : model.files) disk::write_file_atomic(to / name, contents);
-}
-
-}  // namespace
 
 gguf::ForeignModel open_gguf(const std::filesystem::path& path) {
   const auto file = std::make_shared<const gguf::GgufFile>(path);

@@ -14,6 +14,10 @@ namespace mantissa::convert {
 /// dequantized weights do not pass for unrounded ones.
 gguf::ForeignModel open_gguf(const std::filesystem::path& path);
 
+/// Returns the dtype for config.json, to which transformers casts all weights: the one of the matrices if the
+/// vectors, which GGUF files store as F32, lose nothing in it, or else F32.
+io::Dtype dtype_of_model(const io::TensorSource& weights);
+
 /// Writes the model to `request.out`, whose place has been checked. Returns null if `stop` was requested.
 std::optional<Result> convert_gguf(const Request& request, const kernels::Context& ctx,
                                    const std::stop_token& stop);

@@ -8,17 +8,13 @@
 #include "mantissa/core/base/counted.h"
 #include "mantissa/core/base/error_text.h"
 #include "mantissa/core/disk/atomic.h"
-#include "mantissa/core/disk/file.h"
-#include "mantissa/core/disk/look.h"
 #include "mantissa/engine/model/family.h"
 #include "mantissa/engine/model/graphs.h"
-#include "mantissa/files/convert/gguf_in.h"
 #include "mantissa/files/convert/gguf_values.h"
+#include "mantissa/files/convert/input_model.h"
 #include "mantissa/files/convert/pieces.h"
 #include "mantissa/files/gguf/write_config.h"
 #include "mantissa/files/gguf/write_tokenizer.h"
-#include "mantissa/files/io/json.h"
-#include "mantissa/files/io/model_path.h"
 
 namespace mantissa::convert {
 namespace {
@@ -26,40 +22,7 @@ namespace {
 namespace fs = std::filesystem;
 using gguf::TensorType;
 
-constexpr std::uint64_t kLargestFile = std::uint64_t{1} << 30;  // of a tokenizer
 constexpr const char* kPositions = "position_embd.weight";
-
-/// A model to write.
-struct Model {
-  model::ModelConfig config;
-  io::WeightFiles files;
-  gguf::ReadFile read;
-};
-
-Model model_of(const io::ModelPath& in) {
-  if (in.kind == io::ModelPath::Kind::gguf) {
-    gguf::ForeignModel model = open_gguf(in.weights);
-    const auto read = [files = std::move(model.files)](std::string_view name) -> std::optional<std::string> {
-      const auto found = std::ranges::find(files, name, [](const auto& file) { return file.first; });
-      return found == files.end() ? std::nullopt : std::optional(found->second);
-    };
-    return {std::move(model.config), io::WeightFiles(std::move(model.weights)), read};
-  }
-  if (in.kind != io::ModelPath::Kind::model) {
-    throw ConfigError(
-        "--format gguf: {} is neither a model directory, which needs config.json, nor a GGUF file. "
-        "Fix: give one of them, or a run with a model",
-        in.path.string());
-  }
-  const fs::path config = in.path / "config.json";
-  const auto read = [directory = in.path](std::string_view name) -> std::optional<std::string> {
-    const fs::path file = directory / name;
-    if (!disk::exists(file)) return std::nullopt;
-    return disk::read_text_file(file, kLargestFile);
-  };
-  return {model::parse_model_config(io::read_json_file(config), config.string()), io::WeightFiles(in.weights),
-          read};
-}
 
 TensorType type_of(io::Dtype dtype, const std::string& name) {
   switch (dtype) {
@@ -81,7 +44,7 @@ class Writer {
   Writer(const Request& request, const kernels::Context& ctx)
       : request_(request),
         ctx_(ctx),
-        model_(model_of(request.in)),
+        model_(model_of(request.in, "gguf")),
         architecture_(gguf::writable_architecture(model_.config)) {
     const graph::Graph graph = model::build_log_prob(model_.config, 1, 1, false);
     for (const graph::ValueId p : graph.parameters()) add(graph.value(p).name, graph.value(p).shape.sizes());
@@ -102,13 +65,15 @@ class Writer {
     for_each_on_threads(ctx_, pieces.size(), [&](std::size_t p, int) {
       if (stop.stop_requested()) return;
       const auto& [i, rows] = pieces[p];
-      const gguf::TensorToStore& to = stored_[i + first_];
+      const gguf::TensorToStore& to = stored_[sources_[i].to + first_];
       std::vector<std::byte> out;
       errors[p] = encode_rows(model_.files, sources_[i], to.type, rows, request_.change, out);
-      file.write_at(to.begin + rows.first * out.size() / rows.count, out);
+      const std::uint64_t before = sources_[i].first * 4;  // parts are F32
+      file.write_at(to.begin + before + rows.first * out.size() / rows.count, out);
     });
     if (stop.stop_requested()) return std::nullopt;
-    for (std::size_t p = 0; p < pieces.size(); ++p) result_.tensors[pieces[p].first].errors.merge(errors[p]);
+    for (std::size_t p = 0; p < pieces.size(); ++p)
+      result_.tensors[sources_[pieces[p].first].to].errors.merge(errors[p]);
     file.commit();
     note_losses();
     return std::move(result_);
@@ -130,21 +95,36 @@ class Writer {
                        request_.in.path.string(), name, io::safetensors_name(tensor->dtype),
                        fmt::join(tensor->shape, ", "), fmt::join(shape, ", "));
     }
-    GgufSource source{tensor, in_file->transform, gguf::heads_of(model_.config, in_file->transform),
-                      hash_name(in_file->name)};
-    gguf::TensorToStore to{in_file->name, TensorType::f32, shape};
-    if (source.transform == gguf::Transform::transposed) std::ranges::reverse(to.shape);
-    if (shape.size() > 1 && to.name != kPositions) to.type = matrix_type(*tensor, to);
     // Other dtypes are rounded to F32 only if --dtype says so.
     if (!request_.change.format && !request_.q8_0) type_of(tensor->dtype, name);
+    store(*tensor, *in_file, in_file->name);
+    if (const std::string copy = gguf::copy_in(architecture_, in_file->name); !copy.empty())
+      store(*tensor, *in_file, copy);
+  }
+
+  /// Adds a weight as the tensor `name`, or as a part of it.
+  void store(const io::TensorInfo& tensor, const gguf::GgufName& in_file, const std::string& name) {
+    GgufSource source{&tensor, in_file.transform, gguf::heads_of(model_.config, in_file.transform),
+                      hash_name(name)};
+    const auto found = std::ranges::find(stored_, name, &gguf::TensorToStore::name);
+    source.to = static_cast<std::size_t>(found - stored_.begin());
+    if (found == stored_.end()) {
+      gguf::TensorToStore to{name, TensorType::f32, gguf::gguf_shape(tensor.shape, in_file.transform)};
+      if (to.shape.size() == 2 && to.name != kPositions) to.type = matrix_type(tensor, to);
+      stored_.push_back(std::move(to));
+    }
+    source.first = static_cast<std::uint64_t>(in_file.part * tensor.count());
     sources_.push_back(source);
-    stored_.push_back(to);
   }
 
   TensorType matrix_type(const io::TensorInfo& tensor, const gguf::TensorToStore& to) {
     if (!request_.q8_0)
       return type_of(request_.change.format ? io::dtype_of(*request_.change.format) : tensor.dtype,
                      tensor.name);
+    if (gguf::is_low_rank(architecture_, to.name)) {
+      ++low_rank_;
+      return TensorType::f32;
+    }
     const bool fits = to.shape.back() % static_cast<std::int64_t>(traits(TensorType::q8_0).block) == 0;
     if (!fits) unfit_.push_back(to.name);
     return fits ? TensorType::q8_0 : TensorType::f32;
@@ -164,7 +144,7 @@ class Writer {
     result_.notes = gguf::write_config(model_.config, architecture_, header);
     const std::vector<std::string> notes = gguf::write_tokenizer(model_.read, model_.config, header);
     result_.notes.insert(result_.notes.end(), notes.begin(), notes.end());
-    for (std::size_t i = 0; i < sources_.size(); ++i) describe(i);
+    for (std::size_t i = 0; i < stored_.size(); ++i) describe(i);
     factors_ = gguf::rope_factors(model_.config);
     first_ = factors_.empty() ? 0 : 1;
     if (!factors_.empty()) {
@@ -175,10 +155,12 @@ class Writer {
   }
 
   void describe(std::size_t i) {
-    const io::TensorInfo& from = *sources_[i].tensor;
+    const auto is_source = [i](const GgufSource& source) { return source.to == i; };
+    const io::TensorInfo& from = *std::ranges::find_if(sources_, is_source)->tensor;
     RewrittenTensor row{stored_[i].name, stored_[i].shape, from.dtype, io::Dtype::f32, false};
     row.to_name = traits(stored_[i].type).name;
-    result_.bytes_in += from.end - from.begin;
+    for (const GgufSource& source : sources_)
+      result_.bytes_in += is_source(source) ? source.tensor->end - source.tensor->begin : 0;
     result_.bytes_out += stored_[i].bytes();
     result_.tensors.push_back(std::move(row));
   }
@@ -216,17 +198,23 @@ class Writer {
       result_.notes.push_back(fmt::format("written as F32, since rows do not divide into blocks of 32: {}",
                                           fmt::join(unfit_, ", ")));
     }
+    if (low_rank_ > 0) {
+      result_.notes.push_back(fmt::format(
+          "{} written as F32, which llama.cpp does not quantize",
+          low_rank_ == 1 ? "1 low-rank matrix was" : fmt::format("{} low-rank matrices were", low_rank_)));
+    }
     std::size_t widened = 0;
     for (const RewrittenTensor& tensor : result_.tensors)
-      widened += tensor.shape.size() < 2 && tensor.from != io::Dtype::f32 ? 1 : 0;
+      widened += tensor.shape.size() != 2 && tensor.from != io::Dtype::f32 ? 1 : 0;
     if (widened > 0) {
       result_.notes.push_back(fmt::format("{} written as F32, which is what llama.cpp reads",
                                           counted(widened, "vector", "was", "were")));
     }
     std::size_t shifted = 0;
-    for (std::size_t i = 0; i < sources_.size(); ++i)
+    for (const GgufSource& source : sources_)
       shifted +=
-          sources_[i].transform == gguf::Transform::plus_one && result_.tensors[i].errors.max_abs > 0 ? 1 : 0;
+          source.transform == gguf::Transform::plus_one && result_.tensors[source.to].errors.max_abs > 0 ? 1
+                                                                                                         : 0;
     if (shifted > 0) {
       result_.notes.push_back(fmt::format("{} rounded: llama.cpp stores gains plus 1, in F32",
                                           counted(shifted, "gain vector", "was", "were")));
@@ -235,13 +223,14 @@ class Writer {
 
   const Request& request_;
   const kernels::Context& ctx_;
-  Model model_;
+  InputModel model_;
   const gguf::Architecture& architecture_;
   std::vector<GgufSource> sources_;
   std::vector<gguf::TensorToStore> stored_;  // after write_header(), the RoPE factors come first
   std::vector<float> factors_;
   std::size_t first_ = 0;  // index of the first weight in stored_
   std::vector<std::string> unfit_;
+  std::size_t low_rank_ = 0;
   Result result_;
 };
 

@@ -8,6 +8,7 @@
 #include "mantissa/core/numeric/encode_row.h"
 #include "mantissa/files/convert/block_rows.h"
 #include "mantissa/files/gguf/quants.h"
+#include "mantissa/files/io/transpose.h"
 
 namespace mantissa::convert {
 namespace {
@@ -18,7 +19,8 @@ using gguf::Transform;
 /// Returns the elements of a row of the GGUF file; 1 for a vector.
 std::uint64_t columns_of(const GgufSource& source) {
   const std::vector<std::int64_t>& shape = source.tensor->shape;
-  if (shape.size() < 2) return 1;
+  const bool vector = source.transform == Transform::flattened || source.transform == Transform::part;
+  if (shape.size() < 2 || vector) return 1;
   return static_cast<std::uint64_t>(source.transform == Transform::transposed ? shape.front() : shape.back());
 }
 
@@ -31,6 +33,8 @@ std::vector<std::byte> stored_rows(const io::WeightFiles& files, const GgufSourc
   switch (source.transform) {
     case Transform::none:
     case Transform::plus_one:
+    case Transform::flattened:
+    case Transform::part:
       files.read(tensor.name, stored, rows.first * row_bytes);
       return stored;
     case Transform::query_heads:
@@ -44,8 +48,8 @@ std::vector<std::byte> stored_rows(const io::WeightFiles& files, const GgufSourc
     }
     case Transform::transposed:
       files.read(tensor.name, stored);
-      return gguf::transpose(stored, static_cast<std::size_t>(tensor.shape[0]),
-                             static_cast<std::size_t>(tensor.shape[1]), io::bytes_of(tensor.dtype));
+      return io::transpose(stored, static_cast<std::size_t>(tensor.shape[0]),
+                           static_cast<std::size_t>(tensor.shape[1]), io::bytes_of(tensor.dtype));
   }
   return stored;
 }
@@ -103,7 +107,7 @@ ErrorStats encode_rows(const io::WeightFiles& files, const GgufSource& source, g
     const RowRounding how = {change.rounding, change.saturate,
                              RandomStream(change.seed, RandomUse::conversion, source.stream, 0)};
     out.resize(n * bytes_of(format));
-    encode_row(before.data(), n, out.data(), format, how, rows.first * columns);
+    encode_row(before.data(), n, out.data(), format, how, source.first + rows.first * columns);
     load_row(out.data(), format, 0, n, after.data());
   }
   ErrorStats errors;

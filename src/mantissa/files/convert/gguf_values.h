@@ -17,6 +17,8 @@ struct GgufSource {
   gguf::Transform transform = gguf::Transform::none;
   std::int64_t heads = 1;
   std::uint64_t stream = 0;  // of stochastic rounding
+  std::size_t to = 0;        // the tensor of the GGUF file
+  std::uint64_t first = 0;   // element of that tensor with which the values begin
 };
 
 /// Rows of a tensor of the GGUF file. A vector has rows of one element.

@@ -8,6 +8,7 @@
 #include "mantissa/core/base/error.h"
 #include "mantissa/core/disk/output.h"
 #include "mantissa/engine/model/family.h"
+#include "mantissa/files/convert/input_model.h"
 #include "mantissa/files/io/json.h"
 #include "mantissa/files/io/model_path.h"
 #include "mantissa/files/peft/reader.h"
@@ -23,10 +24,11 @@ constexpr double kLargeLoss = 0.1;
 io::ModelPath base_of(const fs::path& path) {
   const io::ModelPath source = io::open_model(path);
   if (source.kind == io::ModelPath::Kind::model && disk::exists(source.path / "config.json")) return source;
-  const bool gguf = source.kind == io::ModelPath::Kind::gguf;
-  throw FileError(fmt::format(
-      "{}: is not a model directory with config.json; {}", path.string(),
-      gguf ? "convert it first: mantissa convert IN.gguf DIR" : "give the directory of the base model"));
+  const bool gguf = source.kind == io::ModelPath::Kind::gguf, rwkv = is_rwkv_file(source);
+  throw FileError(fmt::format("{}: is not a model directory with config.json; {}", path.string(),
+                              gguf   ? "convert it first: mantissa convert IN.gguf DIR"
+                              : rwkv ? "convert it first: mantissa convert IN.pth DIR"
+                                     : "give the directory of the base model"));
 }
 
 /// Returns the name of a weight in the files, which of the bare trunk omit its prefix.

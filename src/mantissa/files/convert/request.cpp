@@ -1,6 +1,7 @@
 #include <string>
 
 #include "mantissa/files/convert/convert.h"
+#include "mantissa/files/convert/input_model.h"
 #include "mantissa/files/io/model_path.h"
 
 namespace mantissa::convert {
@@ -23,10 +24,14 @@ bool is_weights_name(const std::filesystem::path& path) {
   return is_gguf_name(path) || is_torch_name(path) || end == ".safetensors" || end == ".ckpt";
 }
 
+void look_at_names(Request& request) {
+  request.rwkv = is_rwkv_file(request.in);
+}
+
 bool Request::writes_directory() const {
   switch (layout) {
     case Layout::hugging_face:
-      return in.kind != io::ModelPath::Kind::file;
+      return in.kind != io::ModelPath::Kind::file || (rwkv && !is_weights_name(out));
     case Layout::pth:
       return !is_torch_name(out);
     case Layout::gguf:

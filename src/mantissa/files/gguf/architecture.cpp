@@ -83,6 +83,47 @@ constexpr NameRule kGpt2Layer[] = {{"attn_norm.weight", "ln_1.weight"},
                                    {"ffn_down.weight", "mlp.c_proj.weight", transposed},
                                    {"ffn_down.bias", "mlp.c_proj.bias"}};
 
+constexpr NameRule kRwkv7[] = {{"token_embd.weight", "model.embeddings.weight"},
+                               {"token_embd_norm.weight", "model.layers.0.pre_norm.weight"},
+                               {"token_embd_norm.bias", "model.layers.0.pre_norm.bias"},
+                               {"output_norm.weight", "model.norm.weight"},
+                               {"output_norm.bias", "model.norm.bias"},
+                               {"output.weight", "lm_head.weight"}};
+
+constexpr NameRule kRwkv7Layer[] = {{"attn_norm.weight", "attn_norm.weight"},
+                                    {"attn_norm.bias", "attn_norm.bias"},
+                                    {"attn_norm_2.weight", "ffn_norm.weight"},
+                                    {"attn_norm_2.bias", "ffn_norm.bias"},
+                                    {"time_mix_lerp_fused.weight", "attn.x_r", part, 0},
+                                    {"time_mix_lerp_fused.weight", "attn.x_w", part, 1},
+                                    {"time_mix_lerp_fused.weight", "attn.x_k", part, 2},
+                                    {"time_mix_lerp_fused.weight", "attn.x_v", part, 3},
+                                    {"time_mix_lerp_fused.weight", "attn.x_a", part, 4},
+                                    {"time_mix_lerp_fused.weight", "attn.x_g", part, 5},
+                                    {"time_mix_w0.weight", "attn.w_lora.lora.2.bias"},
+                                    {"time_mix_w1.weight", "attn.w_lora.lora.0.weight"},
+                                    {"time_mix_w2.weight", "attn.w_lora.lora.2.weight"},
+                                    {"time_mix_a0.weight", "attn.a_lora.lora.2.bias"},
+                                    {"time_mix_a1.weight", "attn.a_lora.lora.0.weight"},
+                                    {"time_mix_a2.weight", "attn.a_lora.lora.2.weight"},
+                                    {"time_mix_v0.weight", "attn.v_lora.lora.2.bias"},
+                                    {"time_mix_v1.weight", "attn.v_lora.lora.0.weight"},
+                                    {"time_mix_v2.weight", "attn.v_lora.lora.2.weight"},
+                                    {"time_mix_g1.weight", "attn.g_lora.lora.0.weight"},
+                                    {"time_mix_g2.weight", "attn.g_lora.lora.2.weight"},
+                                    {"time_mix_k_k.weight", "attn.k_k"},
+                                    {"time_mix_k_a.weight", "attn.k_a"},
+                                    {"time_mix_r_k.weight", "attn.r_k", flattened},
+                                    {"time_mix_receptance.weight", "attn.r_proj.weight"},
+                                    {"time_mix_key.weight", "attn.k_proj.weight"},
+                                    {"time_mix_value.weight", "attn.v_proj.weight"},
+                                    {"time_mix_output.weight", "attn.o_proj.weight"},
+                                    {"time_mix_ln.weight", "attn.g_norm.weight"},
+                                    {"time_mix_ln.bias", "attn.g_norm.bias"},
+                                    {"channel_mix_lerp_k.weight", "ffn.x_k"},
+                                    {"channel_mix_key.weight", "ffn.key.weight"},
+                                    {"channel_mix_value.weight", "ffn.value.weight"}};
+
 constexpr std::string_view kLayers = "model.layers.";
 
 constexpr Architecture kArchitectures[] = {{"llama", "llama", kDecoder, kLlamaLayer, kLayers},
@@ -90,7 +131,8 @@ constexpr Architecture kArchitectures[] = {{"llama", "llama", kDecoder, kLlamaLa
                                            {"qwen3", "qwen3", kDecoder, kQwenLayer, kLayers},
                                            {"gemma2", "gemma2", kGemma, kGemmaLayer, kLayers},
                                            {"gemma3", "gemma3_text", kGemma, kGemmaLayer, kLayers},
-                                           {"gpt2", "gpt2", kGpt2, kGpt2Layer, "transformer.h."}};
+                                           {"gpt2", "gpt2", kGpt2, kGpt2Layer, "transformer.h."},
+                                           {"rwkv7", "rwkv7", kRwkv7, kRwkv7Layer, kLayers}};
 
 const NameRule* rule_of(std::span<const NameRule> rules, std::string_view hugging_face) {
   const auto found = std::ranges::find(rules, hugging_face, &NameRule::hugging_face);
@@ -115,14 +157,42 @@ const Architecture* architecture_of_model_type(std::string_view model_type) {
 
 std::optional<GgufName> gguf_name(const Architecture& architecture, std::string_view hugging_face) {
   if (const NameRule* rule = rule_of(architecture.model, hugging_face))
-    return GgufName{std::string(rule->gguf), rule->transform};
+    return GgufName{std::string(rule->gguf), rule->transform, rule->part};
   if (!hugging_face.starts_with(architecture.layer_prefix)) return std::nullopt;
   const std::string_view rest = hugging_face.substr(architecture.layer_prefix.size());
   const std::size_t dot = rest.find('.');
   if (dot == std::string_view::npos) return std::nullopt;
   const NameRule* rule = rule_of(architecture.layers, rest.substr(dot + 1));
   if (rule == nullptr) return std::nullopt;
-  return GgufName{fmt::format("blk.{}.{}", rest.substr(0, dot), rule->gguf), rule->transform};
+  return GgufName{fmt::format("blk.{}.{}", rest.substr(0, dot), rule->gguf), rule->transform, rule->part};
+}
+
+std::vector<std::int64_t> gguf_shape(const std::vector<std::int64_t>& hugging_face, Transform transform) {
+  std::int64_t count = 1;
+  for (const std::int64_t size : hugging_face) count *= size;
+  switch (transform) {
+    case transposed:
+      return {hugging_face.rbegin(), hugging_face.rend()};
+    case flattened:
+      return {count};
+    case part:
+      return {kParts, 1, 1, count};
+    default:
+      return hugging_face;
+  }
+}
+
+std::string copy_in(const Architecture& architecture, std::string_view gguf) {
+  constexpr std::string_view kRates = "blk.0.time_mix_a";
+  if (architecture.name != "rwkv7" || !gguf.starts_with(kRates)) return {};
+  return fmt::format("blk.0.time_mix_v{}", gguf.substr(kRates.size()));
+}
+
+bool is_low_rank(const Architecture& architecture, std::string_view gguf) {
+  if (architecture.name != "rwkv7") return false;
+  constexpr std::string_view kEnds[] = {"_w1.weight", "_w2.weight", "_a1.weight", "_a2.weight",
+                                        "_v1.weight", "_v2.weight", "_g1.weight", "_g2.weight"};
+  return std::ranges::any_of(kEnds, [&](std::string_view end) { return gguf.ends_with(end); });
 }
 
 }  // namespace mantissa::gguf

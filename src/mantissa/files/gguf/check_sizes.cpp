@@ -14,13 +14,17 @@ class Sizes {
   Sizes(const GgufFile& file, const Architecture& architecture) : file_(file), architecture_(architecture) {}
 
   void check() const {
+    const bool rwkv = architecture_.name == "rwkv7";
     for (const char* name : {"block_count", "embedding_length", "feed_forward_length", kHeads, kKeyHeads}) {
+      if (rwkv && (name == kHeads || name == kKeyHeads)) continue;  // files have 0 there
       if (const Size size = value(name); size && *size < 1) bad(name, *size, "must be positive");
     }
     check_blocks();
     check_columns("embedding_length", "token_embd.weight");
-    check_rows("feed_forward_length", architecture_.name == "gpt2" ? "ffn_up.weight" : "ffn_gate.weight");
-    check_heads();
+    check_rows("feed_forward_length", rwkv                           ? "channel_mix_key.weight"
+                                      : architecture_.name == "gpt2" ? "ffn_up.weight"
+                                                                     : "ffn_gate.weight");
+    return rwkv ? check_rwkv() : check_heads();
   }
 
  private:
@@ -74,6 +78,17 @@ class Sizes {
     const Size size = value(name);
     if (found == nullptr || !size || found->shape.front() == *size) return;
     bad(name, *size, fmt::format("tensor blk.0.{} has {} rows", tensor, found->shape.front()));
+  }
+
+  void check_rwkv() const {
+    const Size head = value("wkv.head_size"), hidden = value("embedding_length");
+    if (head && hidden && (*head < 1 || *hidden % *head != 0)) {
+      bad("wkv.head_size", *head,
+          fmt::format("it does not divide {}, which is {}", key("embedding_length"), *hidden));
+    }
+    check_rows("attention.decay_lora_rank", "time_mix_w1.weight");
+    check_rows("attention.iclr_lora_rank", "time_mix_a1.weight");
+    check_rows("attention.gate_lora_rank", "time_mix_g1.weight");
   }
 
   void check_heads() const {

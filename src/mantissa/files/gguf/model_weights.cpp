@@ -11,8 +11,18 @@
 #include "mantissa/engine/model/graphs.h"
 #include "mantissa/files/gguf/rows.h"
 #include "mantissa/files/gguf/stored_values.h"
+#include "mantissa/files/io/transpose.h"
 
 namespace mantissa::gguf {
+namespace {
+
+/// Returns the sizes other than 1.
+std::vector<std::int64_t> squeezed(std::vector<std::int64_t> shape) {
+  std::erase(shape, 1);
+  return shape;
+}
+
+}  // namespace
 
 ModelWeights::ModelWeights(std::shared_ptr<const GgufFile> file, const Architecture& architecture,
                            const model::ModelConfig& config, const std::vector<std::string>& ignored,
@@ -45,17 +55,20 @@ void ModelWeights::add(const std::string& name, const std::vector<std::int64_t>&
   if (from == nullptr)
     file_->fail(
         fmt::format("tensor {} is missing. Fix: download the file again", name_in_quotes(in_file.name)));
-  std::vector<std::int64_t> expected = shape;
-  if (in_file.transform == Transform::transposed) std::ranges::reverse(expected);
-  if (from->shape != expected) {
+  const std::vector<std::int64_t> expected = gguf_shape(shape, in_file.transform);
+  // llama.cpp does not tell sizes of 1 from missing ones.
+  if (squeezed(from->shape) != squeezed(expected)) {
     file_->fail(fmt::format("tensor {} has the shape [{}], but by the metadata it must be [{}]",
                             name_in_quotes(from->name), fmt::join(from->shape, ", "),
                             fmt::join(expected, ", ")));
   }
-  Place place{from, in_file.transform, heads_of(config, in_file.transform)};
+  std::uint64_t count = 1;
+  for (const std::int64_t size : shape) count *= static_cast<std::uint64_t>(size);
+  Place place{from, in_file.transform, heads_of(config, in_file.transform),
+              static_cast<std::uint64_t>(in_file.part) * count};
   io::Dtype dtype = value_dtype(*file_, *from);
   if (place.transform == Transform::plus_one && dtype != io::Dtype::f64) dtype = io::Dtype::f32;
-  tensors_.push_back({name, dtype, shape, 0, from->count() * io::bytes_of(dtype)});
+  tensors_.push_back({name, dtype, shape, 0, count * io::bytes_of(dtype)});
   places_.emplace(name, place);
 }
 
@@ -71,7 +84,9 @@ void ModelWeights::read_stored(const Place& p, const io::TensorInfo& tensor, std
   const std::uint64_t width = io::bytes_of(tensor.dtype), first = offset / width;
   switch (p.transform) {
     case Transform::none:
-      return read_values(*file_, *p.from, first, out);
+    case Transform::flattened:
+    case Transform::part:
+      return read_values(*file_, *p.from, p.first + first, out);
     case Transform::query_heads:
     case Transform::key_heads:
       return read_heads(p, tensor, out, first);
@@ -92,14 +107,18 @@ void ModelWeights::read_stored(const Place& p, const io::TensorInfo& tensor, std
 
 std::span<const std::byte> ModelWeights::in_memory(const io::TensorInfo& tensor) const {
   const Place& p = place(tensor);
-  if (!p.from->type->plain || p.transform != Transform::none) return {};
-  return file_->data(*p.from);
+  const bool in_order =
+      p.transform == Transform::none || p.transform == Transform::flattened || p.transform == Transform::part;
+  if (!p.from->type->plain || !in_order) return {};
+  return file_->data(*p.from).subspan(p.first * io::bytes_of(tensor.dtype), tensor.end);
 }
 
 std::optional<io::QuantizedTensor> ModelWeights::quantized(const io::TensorInfo& tensor) const {
   const Place& p = place(tensor);
   const std::optional<QuantFormat> format = quant_format(static_cast<TensorType>(p.from->type->number));
-  if (!format || p.from->shape.size() != 2 || p.transform == Transform::plus_one) return std::nullopt;
+  const bool vector = p.transform == Transform::plus_one || p.transform == Transform::part ||
+                      p.transform == Transform::flattened;
+  if (!format || p.from->shape.size() != 2 || vector) return std::nullopt;
   const std::span<const std::byte> stored = file_->data(*p.from);
   if (p.transform == Transform::none) return io::QuantizedTensor{{*format, false}, stored};
   if (p.transform == Transform::transposed) return io::QuantizedTensor{{*format, true}, stored};
@@ -136,8 +155,8 @@ std::shared_ptr<const std::vector<std::byte>> ModelWeights::transposed(const Fil
   std::vector<std::byte> stored(tensor.end);
   read_values(*file_, from, 0, stored);
   auto values = std::make_shared<std::vector<std::byte>>(
-      transpose(stored, static_cast<std::size_t>(from.shape[0]), static_cast<std::size_t>(from.shape[1]),
-                io::bytes_of(tensor.dtype)));
+      io::transpose(stored, static_cast<std::size_t>(from.shape[0]), static_cast<std::size_t>(from.shape[1]),
+                    io::bytes_of(tensor.dtype)));
   last_ = &from;
   last_values_ = values;
   return values;

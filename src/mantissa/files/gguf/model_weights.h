@@ -39,7 +39,8 @@ class ModelWeights final : public io::TensorSource {
   struct Place {
     const FileTensor* from = nullptr;
     Transform transform = Transform::none;
-    std::int64_t heads = 1;  // whose rows are interleaved
+    std::int64_t heads = 1;   // whose rows are interleaved
+    std::uint64_t first = 0;  // element of `from` with which the weight begins
   };
 
   const Place& place(const io::TensorInfo& tensor) const { return places_.at(tensor.name); }

@@ -4,6 +4,7 @@
 #include <fmt/ranges.h>
 
 #include <algorithm>
+#include <cmath>
 #include <nlohmann/json.hpp>
 
 #include "mantissa/core/base/printable.h"
@@ -11,6 +12,7 @@
 #include "mantissa/files/gguf/check_sizes.h"
 #include "mantissa/files/gguf/llama3_factors.h"
 #include "mantissa/files/gguf/special_tokens.h"
+#include "mantissa/files/rwkv/checkpoint.h"
 
 namespace mantissa::gguf {
 namespace {
@@ -29,7 +31,7 @@ class ConfigReader {
     if (file_.integer(key("expert_count")).value_or(0) > 0)
       file_.fail("is a mixture of experts, which is not supported");
     check_sizes(file_, architecture_);
-    json config = architecture_.name == "gpt2" ? gpt2() : decoder();
+    json config = architecture_.name == "gpt2" ? gpt2() : architecture_.name == "rwkv7" ? rwkv7() : decoder();
     config["model_type"] = architecture_.model_type;
     config["vocab_size"] = embedding().shape.front();
     config["tie_word_embeddings"] = tied();
@@ -96,6 +98,28 @@ class ConfigReader {
             {"n_inner", needed_size("feed_forward_length")},
             {"layer_norm_epsilon", needed_number("attention.layer_norm_epsilon")},
             {"activation_function", "gelu_new"}};
+  }
+
+  json rwkv7() {
+    for (const char* part : {"0", "1", "2"}) {  // not used by RWKV-7
+      if (std::string name = fmt::format("blk.0.time_mix_v{}.weight", part); file_.find(name) != nullptr)
+        ignored_.push_back(std::move(name));
+    }
+    if (const auto shifts = file_.integer(key("token_shift_count")).value_or(2); shifts != 2)
+      file_.fail(fmt::format("{} is {}, which is not supported", key("token_shift_count"), shifts));
+    json config = {{"hidden_size", needed_size("embedding_length")},
+                   {"num_hidden_layers", needed_size("block_count")},
+                   {"head_dim", needed_size("wkv.head_size")},
+                   {"intermediate_size", needed_size("feed_forward_length")},
+                   {"decay_low_rank_dim", needed_size("attention.decay_lora_rank")},
+                   {"a_low_rank_dim", needed_size("attention.iclr_lora_rank")},
+                   {"v_low_rank_dim", needed_size("attention.value_residual_mix_lora_rank")},
+                   {"gate_low_rank_dim", needed_size("attention.gate_lora_rank")},
+                   {"norm_eps", needed_number("attention.layer_norm_epsilon")},
+                   {"hidden_act", "sqrelu"}};
+    const double head_eps = config["head_dim"].get<double>() * config["norm_eps"].get<double>();
+    if (std::abs(head_eps / rwkv::kHeadNormEps - 1) > 1e-12) config["group_norm_eps"] = rwkv::kHeadNormEps;
+    return config;
   }
 
   json decoder() {
@@ -214,6 +238,15 @@ const Architecture& architecture_of(const GgufFile& file) {
   const std::optional<std::string> name = file.text("general.architecture");
   if (!name) file.fail("the metadata key general.architecture is missing. Fix: download the file again");
   if (const Architecture* found = find_architecture(*name)) return *found;
+  if (name->starts_with("rwkv6") || *name == "arwkv7") {
+    file.fail(fmt::format(
+        "expected RWKV-7 (rwkv7), got the architecture {}, {}. Fix: give a GGUF file of an RWKV-7 model",
+        *name,
+        *name == "arwkv7"
+            ? "an RWKV-7 whose layers have the norms and the MLP of Qwen"
+            : "RWKV-6 (x060): its mixtures with the previous token depend on the token, and its "
+              "state has no delta rule"));
+  }
   file.fail(fmt::format("has the architecture {}, which is not supported; supported: {}",
                         name_in_quotes(*name), list_of(names_of(all_architectures(), &Architecture::name))));
 }

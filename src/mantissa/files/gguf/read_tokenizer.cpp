@@ -7,6 +7,7 @@
 #include <unordered_map>
 
 #include "mantissa/core/base/printable.h"
+#include "mantissa/files/gguf/rwkv_vocabulary.h"
 #include "mantissa/files/gguf/sentencepiece_merges.h"
 #include "mantissa/files/gguf/special_tokens.h"
 #include "mantissa/files/gguf/split_patterns.h"
@@ -50,6 +51,8 @@ class TokenizerReader {
       tokenizer = byte_level(result.notes);
     } else if (model == "llama") {
       tokenizer = sentencepiece();
+    } else if (model == kRwkvModel) {
+      return rwkv();
     } else {
       result.notes.push_back(fmt::format(
           "the vocabulary {} is not supported, so no tokenizer.json is written; copy that of the model",
@@ -81,6 +84,28 @@ class TokenizerReader {
       if (last[tokens[id]] == id) map.push_back({tokens[id], id});
     }
     return vocab;
+  }
+
+  /// Returns the files of an RWKV vocabulary.
+  TokenizerFiles rwkv() const {
+    std::string vocabulary;
+    for (std::size_t id = 1; id < tokens_.size(); ++id) {
+      if (kind(id) == TokenKind::unused || kind(id) == TokenKind::control) continue;
+      const std::optional<std::string> bytes = token_bytes(tokens_[id]);
+      if (!bytes || bytes->empty())
+        file_.fail(fmt::format("the token {} with the id {} is not a text with escapes, such as \\n or \\xff",
+                               name_in_quotes(tokens_[id]), id));
+      vocabulary += vocabulary_line(id, *bytes);
+    }
+    Json settings = {{"tokenizer_class", "RwkvTokenizer"}};
+    if (const auto chat = file_.text("tokenizer.chat_template"); chat && *chat != kRwkvTemplate)
+      settings["chat_template"] = *chat;
+    TokenizerFiles result;
+    result.files.emplace_back(kRwkvVocabulary, std::move(vocabulary));
+    result.files.emplace_back("tokenizer_config.json",
+                              settings.dump(2, ' ', false, Json::error_handler_t::replace) + "\n");
+    result.files.emplace_back("generation_config.json", generation_config().dump(2) + "\n");
+    return result;
   }
 
   /// Returns the tokens that are found in the text before it is split.

@@ -33,14 +33,4 @@ void add_constant(std::span<const std::byte> from, io::Dtype from_dtype, std::sp
   add_as<float>(from, from_dtype, to, constant);
 }
 
-std::vector<std::byte> transpose(std::span<const std::byte> from, std::size_t rows, std::size_t columns,
-                                 std::size_t width) {
-  std::vector<std::byte> to(from.size());
-  for (std::size_t r = 0; r < rows; ++r) {
-    for (std::size_t c = 0; c < columns; ++c)
-      std::memcpy(to.data() + (c * rows + r) * width, from.data() + (r * columns + c) * width, width);
-  }
-  return to;
-}
-
 }  // namespace mantissa::gguf

@@ -39,8 +39,4 @@ class HeadRows {
 void add_constant(std::span<const std::byte> from, io::Dtype from_dtype, std::span<std::byte> to,
                   io::Dtype to_dtype, float constant);
 
-/// Returns the transpose of a matrix of elements of `width` bytes.
-std::vector<std::byte> transpose(std::span<const std::byte> from, std::size_t rows, std::size_t columns,
-                                 std::size_t width);
-
 }  // namespace mantissa::gguf

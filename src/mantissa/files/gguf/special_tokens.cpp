@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include "mantissa/files/gguf/rwkv_vocabulary.h"
 #include "mantissa/files/gguf/split_patterns.h"
 
 namespace mantissa::gguf {
@@ -22,6 +23,13 @@ SpecialTokens special_tokens(const GgufFile& file) {
   special.unknown = id("unknown");
   special.pad = id("padding");
   special.end_of_turn = id("eot");
+  if (file.text("tokenizer.ggml.model") == kRwkvModel) {
+    // Id 0 is between documents. The end of llama.cpp's chats, an empty line, is in the middle of other
+    // texts.
+    special.bos = special.bos.value_or(0);
+    special.eos = special.eos.value_or(0);
+    special.end_of_turn.reset();
+  }
   const bool sentencepiece = file.text("tokenizer.ggml.model") == "llama";
   const SplitPattern* split = find_split(file.text("tokenizer.ggml.pre").value_or(""));
   const bool by_default = sentencepiece || (split != nullptr && split->begins_texts);

@@ -11,6 +11,7 @@
 #include "mantissa/engine/model/decoder.h"
 #include "mantissa/files/gguf/llama3_factors.h"
 #include "mantissa/files/gguf/value.h"
+#include "mantissa/files/rwkv/checkpoint.h"
 
 namespace mantissa::gguf {
 namespace {
@@ -23,7 +24,7 @@ using nlohmann::json;
   throw ConfigError("--format gguf: {}. Fix: write another --format", what);
 }
 
-/// Returns the sizes of a decoder, or null for GPT-2.
+/// Returns the sizes of a decoder, or null for GPT-2 and RWKV-7.
 const DecoderSpec* spec_of(const model::ModelConfig& config) {
   const auto* decoder = dynamic_cast<const model::DecoderNetwork*>(config.network.get());
   return decoder == nullptr ? nullptr : &decoder->spec();
@@ -77,6 +78,13 @@ void check_gpt2(const json& config) {
     refuse("llama.cpp's gpt2 divides scores by the root of the size of a head");
 }
 
+void check_rwkv7(const model::ModelConfig& config) {
+  if (config.tie_word_embeddings) refuse("llama.cpp's rwkv7 has a head of its own");
+  if (const double eps = rwkv::head_norm_eps(config); std::abs(eps / rwkv::kHeadNormEps - 1) > 1e-12)
+    refuse(fmt::format("llama.cpp's rwkv7 adds {} in the norm of each head, and this model {}",
+                       rwkv::kHeadNormEps, eps));
+}
+
 class ConfigWriter {
  public:
   ConfigWriter(const Architecture& architecture, HeaderWriter& header)
@@ -110,9 +118,27 @@ class ConfigWriter {
     number("attention.layer_norm_epsilon", c["layer_norm_epsilon"]);
   }
 
+  void rwkv7(const json& c) {
+    size("vocab_size", c["vocab_size"]);
+    size("context_length", kAnyContext);
+    size("embedding_length", c["hidden_size"]);
+    size("block_count", c["num_hidden_layers"]);
+    size("feed_forward_length", c["intermediate_size"]);
+    size("wkv.head_size", c["head_dim"]);
+    size("attention.decay_lora_rank", c["decay_low_rank_dim"]);
+    size("attention.iclr_lora_rank", c["a_low_rank_dim"]);
+    size("attention.value_residual_mix_lora_rank", c["v_low_rank_dim"]);
+    size("attention.gate_lora_rank", c["gate_low_rank_dim"]);
+    size("attention.head_count", 0);  // required by llama.cpp, which does not use it
+    number("attention.layer_norm_epsilon", c["norm_eps"]);
+  }
+
   std::vector<std::string> notes;
 
  private:
+  /// The context length that llama.cpp writes for models without a limit.
+  static constexpr std::int64_t kAnyContext = std::int64_t{1} << 20;
+
   std::string key(std::string_view name) const { return fmt::format("{}.{}", architecture_.name, name); }
   void size(std::string_view name, std::int64_t value) {
     if (value < 0 || value > 0xFFFFFFFF) refuse(fmt::format("{} {} exceeds 32 bits", name, value));
@@ -155,6 +181,8 @@ const Architecture& writable_architecture(const model::ModelConfig& config) {
     check_rope(*spec);
     check_windows(*spec, *found);
     if (found->name.starts_with("gemma")) check_gemma(*spec, *found);
+  } else if (found->name == "rwkv7") {
+    check_rwkv7(config);
   } else {
     check_gpt2(model::to_json(config, "float32"));
   }
@@ -166,6 +194,8 @@ std::vector<std::string> write_config(const model::ModelConfig& config, const Ar
   ConfigWriter writer(architecture, header);
   if (const DecoderSpec* spec = spec_of(config)) {
     writer.decoder(*spec);
+  } else if (architecture.name == "rwkv7") {
+    writer.rwkv7(model::to_json(config, "float32"));
   } else {
     writer.gpt2(model::to_json(config, "float32"));
   }

@@ -15,6 +15,7 @@
 #include "mantissa/files/gguf/special_tokens.h"
 #include "mantissa/files/gguf/split_patterns.h"
 #include "mantissa/files/io/json.h"
+#include "mantissa/text/tokenizer/kinds.h"
 
 namespace mantissa::gguf {
 namespace {
@@ -52,6 +53,7 @@ class TokenizerWriter {
  public:
   TokenizerWriter(const ReadFile& read, const model::ModelConfig& config, HeaderWriter& header)
       : config_(config), header_(header) {
+    rwkv_ = read(kRwkvVocabulary).value_or("");
     if (const auto text = read(kFile)) tokenizer_ = io::parse_json(*text, kFile);
     if (const auto text = read("tokenizer_config.json"))
       settings_ = io::parse_json(*text, "tokenizer_config.json");
@@ -62,7 +64,10 @@ class TokenizerWriter {
 
   std::vector<std::string> write() {
     const json model = member(tokenizer_, "model");
-    if (tokenizer_.is_null()) {
+    const bool rwkv = tokenizer_.is_null() && !rwkv_.empty();
+    if (rwkv) {
+      rwkv_vocabulary();
+    } else if (tokenizer_.is_null()) {
       none("the directory has no tokenizer.json");
     } else if (member(model, "type") != "BPE") {
       none("its tokenizer.json is not BPE");
@@ -73,6 +78,8 @@ class TokenizerWriter {
     }
     const json chat = member(settings_, "chat_template");
     if (template_.empty()) template_ = chat.is_array() ? default_template(chat) : text_of(chat);
+    // The name of a template that llama.cpp contains.
+    if (template_.empty() && rwkv) template_ = kRwkvTemplate;
     if (!template_.empty()) header_.add("tokenizer.chat_template", template_);
     return std::move(notes_);
   }
@@ -90,6 +97,31 @@ class TokenizerWriter {
       if (member(entry, "name") == "default") return text_of(member(entry, "template"));
     }
     return {};
+  }
+
+  /// Writes the vocabulary as llama.cpp's converter does: id 0 ends a text, and answers end with an empty
+  /// line.
+  void rwkv_vocabulary() {
+    const std::unique_ptr<tokenizer::Tokenizer> vocabulary =
+        tokenizer::parse_rwkv_tokenizer(rwkv_, kRwkvVocabulary);
+    if (vocabulary->vocabulary() > config_.vocab_size) {
+      return none(fmt::format("{} has {} entries, and the model {}", kRwkvVocabulary,
+                              vocabulary->vocabulary(), config_.vocab_size));
+    }
+    std::vector<std::string> tokens = {"<s>"};
+    std::vector<std::int32_t> kinds = {static_cast<std::int32_t>(TokenKind::control)};
+    for (std::int32_t id = 1; id < config_.vocab_size; ++id) {
+      const std::optional<std::string> bytes = vocabulary->token_of(id);
+      tokens.push_back(bytes ? escaped_token(*bytes) : fmt::format("[PAD{}]", id));
+      kinds.push_back(static_cast<std::int32_t>(bytes ? TokenKind::normal : TokenKind::unused));
+    }
+    header_.add("tokenizer.ggml.model", kRwkvModel);
+    header_.add("tokenizer.ggml.tokens", tokens);
+    header_.add("tokenizer.ggml.token_type", kinds);
+    header_.add("tokenizer.ggml.bos_token_id", 0U);
+    header_.add("tokenizer.ggml.eos_token_id", 0U);
+    if (const auto end = vocabulary->id_of("\n\n"))
+      header_.add("tokenizer.ggml.eot_token_id", static_cast<std::uint32_t>(*end));
   }
 
   void byte_level(const json& model) {
@@ -267,7 +299,7 @@ class TokenizerWriter {
   const model::ModelConfig& config_;
   HeaderWriter& header_;
   json tokenizer_, settings_, generation_;
-  std::string template_;
+  std::string template_, rwkv_;
   std::unordered_map<std::string, std::size_t> ids_;
   std::vector<std::string> notes_;
 };

@@ -3,9 +3,29 @@
 #include <algorithm>
 
 #include "mantissa/core/base/error_text.h"
+#include "mantissa/core/disk/output.h"
+#include "mantissa/files/io/json.h"
 #include "mantissa/generate/rollout/stop_text.h"
 
 namespace mantissa::dialog {
+
+namespace {
+
+constexpr const char* kMessages = "messages";
+
+std::vector<Message> messages_of(const std::string& text, const std::filesystem::path& file) {
+  std::vector<Message> messages;
+  const nlohmann::json all = io::parse_json(text, file);
+  for (const nlohmann::json& m : all) {
+    if (!all.is_array() || !m.is_object() || !m.contains("role") || !m.contains("content") ||
+        !m["role"].is_string() || !m["content"].is_string())
+      throw FileError("{}: its messages are damaged. Fix: write it again with --save-state", file.string());
+    messages.push_back({m["role"].get<std::string>(), m["content"].get<std::string>()});
+  }
+  return messages;
+}
+
+}  // namespace
 
 std::string_view name(End end) {
   constexpr std::string_view kNames[] = {"turn", "max_new_tokens", "context", "interrupted", "stop"};
@@ -14,7 +34,9 @@ std::string_view name(End end) {
 
 Conversation::Conversation(const weights::ModelSource& source, precision::Policy policy, Settings settings,
                            const runtime::Device& device)
-    : settings_(std::move(settings)),
+    : source_(source),
+      policy_(policy),
+      settings_(std::move(settings)),
       format_(source, settings_.template_name),
       context_(source.config.max_position_embeddings),
       sequence_(source, std::move(policy), device) {
@@ -35,6 +57,39 @@ void Conversation::set_system(const std::string& text) {
   const bool present = !messages_.empty() && messages_.front().role == "system";
   if (present) messages_.erase(messages_.begin());
   if (!text.empty()) messages_.insert(messages_.begin(), {"system", text});
+}
+
+const rollout::StatesOrigin& Conversation::origin() {
+  if (!origin_) origin_ = rollout::origin_of(source_, policy_);
+  return *origin_;
+}
+
+void Conversation::check_place(const std::filesystem::path& file) const {
+  const std::filesystem::path inputs[] = {source_.directory, source_.weights};
+  rollout::check_states_place(file, false, disk::with_files(inputs));
+}
+
+void Conversation::save_states(const std::filesystem::path& file) {
+  const std::optional<rollout::SequenceStates> states = sequence_.states();
+  if (!states) return;
+  rollout::write_states(
+      file, *states, origin(),
+      {{kMessages, to_json(messages_).dump(-1, ' ', false, nlohmann::json::error_handler_t::replace)}});
+}
+
+void Conversation::load_states(const std::filesystem::path& file) {
+  const rollout::StatesFile read = rollout::read_states(file);
+  rollout::check_model(read, origin());
+  const auto text = read.notes.find(kMessages);
+  if (text == read.notes.end()) {
+    throw FileError(
+        "{}: has no messages; generate wrote it. Fix: generate --state {}, or write one with chat "
+        "--save-state",
+        file.string(), file.string());
+  }
+  std::vector<Message> messages = messages_of(text->second, file);
+  sequence_.restore(read.states);
+  messages_ = std::move(messages);
 }
 
 std::string Conversation::prompt_of(const std::string& text) const {
@@ -75,7 +130,10 @@ Answer Conversation::answer(const std::function<void(std::string_view)>& on_text
   options.interrupt = stop;
   Answer made;
   tokenizer::TextStream stream(format_.tokenizer());
-  rollout::StopText stops(settings_.stop);
+  const std::vector<std::string> ends_of_turns = format_.stop_texts();
+  std::vector<std::string> all_stops = settings_.stop;
+  all_stops.insert(all_stops.end(), ends_of_turns.begin(), ends_of_turns.end());
+  rollout::StopText stops(std::move(all_stops));
   const auto add = [&](const std::string& part) {
     made.text += part;
     if (on_text && !part.empty()) on_text(part);
@@ -91,7 +149,9 @@ Answer Conversation::answer(const std::function<void(std::string_view)>& on_text
   add(stops.finish());
   rollout::Generation& g = continued.generation;
   const bool ended = !g.ids.empty() && std::ranges::binary_search(options.stop, g.ids.back());
-  made.end = stops.stopped()                                     ? End::stop
+  const bool ends_turn = std::ranges::find(ends_of_turns, stops.found()) != ends_of_turns.end();
+  made.end = ends_turn                                           ? End::turn
+             : stops.stopped()                                   ? End::stop
              : ended                                             ? End::turn
              : !g.ended                                          ? End::interrupted
              : options.max_new_tokens < settings_.max_new_tokens ? End::context

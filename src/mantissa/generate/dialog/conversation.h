@@ -2,7 +2,9 @@
 #pragma once
 
 #include <cstdint>
+#include <filesystem>
 #include <functional>
+#include <optional>
 #include <stop_token>
 #include <string>
 #include <string_view>
@@ -60,16 +62,30 @@ class Conversation {
   /// Replaces the system message, or removes it if `text` is empty. Later answers see the new one.
   void set_system(const std::string& text);
 
+  /// Writes the messages and the states after them, as generate's --save-state does: answers can continue
+  /// from the file without computing them again. Nothing is written before the first answer, and after an
+  /// interrupt of a model whose states cannot rewind. Throws FileError, ResourceError.
+  void save_states(const std::filesystem::path& file);
+  /// Throws FileError unless save_states() can write to `file`.
+  void check_place(const std::filesystem::path& file) const;
+  /// Replaces the messages and states by those of a file of save_states(). Throws FileError for another file
+  /// or model, and DtypeError for states of another policy.
+  void load_states(const std::filesystem::path& file);
+
   const std::vector<Message>& messages() const { return messages_; }
   const PromptFormat& format() const { return format_; }
 
  private:
+  const rollout::StatesOrigin& origin();
   Answer answer(const std::function<void(std::string_view)>& on_text, std::stop_token stop);
 
+  weights::ModelSource source_;
+  precision::Policy policy_;
   Settings settings_;
   PromptFormat format_;
   std::int64_t context_;  // positions of the model; 0: unlimited
   rollout::KeptSequence sequence_;
+  std::optional<rollout::StatesOrigin> origin_;  // computed once, if it is needed
   std::vector<Message> messages_;
 };
 

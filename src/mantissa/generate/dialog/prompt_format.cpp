@@ -5,6 +5,7 @@
 #include "mantissa/core/base/error_text.h"
 #include "mantissa/generate/rollout/complete.h"
 #include "mantissa/setup/data/tokenizer.h"
+#include "mantissa/text/chat/templates.h"
 #include "mantissa/text/rows/known_ids.h"
 
 namespace mantissa::dialog {
@@ -58,6 +59,11 @@ PromptFormat::PromptFormat(const weights::ModelSource& source, const std::string
       tokenizer_(read_tokenizer(source)),
       format_(source, template_name, "--template", *tokenizer_) {
   ends_ = answer_ends(*tokenizer_, &format_, source);
+}
+
+std::vector<std::string> PromptFormat::stop_texts() const {
+  if (format_.source() != chat::builtin_template(chat::kRwkvTemplate)) return {};
+  return {"\n\nUser:"};
 }
 
 std::vector<std::int32_t> PromptFormat::ids_of(const std::vector<Message>& messages) const {

@@ -54,6 +54,10 @@ class PromptFormat {
   /// Returns answer_ends().
   const std::vector<std::int32_t>& ends() const { return ends_; }
 
+  /// Returns the strings before which an answer ends, for a template that ends turns by text: with the
+  /// built-in `rwkv` the beginning of the next user's message.
+  std::vector<std::string> stop_texts() const;
+
   const tokenizer::Tokenizer& tokenizer() const { return *tokenizer_; }
   const data::ChatFormat& format() const { return format_; }
   /// Returns the template's file or built-in name.

@@ -8,6 +8,7 @@
 
 #include "mantissa/core/base/error.h"
 #include "mantissa/engine/plan/rules.h"
+#include "mantissa/files/convert/input_model.h"
 #include "mantissa/files/io/model_path.h"
 #include "mantissa/generate/eval/row_model.h"
 #include "mantissa/setup/data/file_rows.h"
@@ -44,7 +45,7 @@ double divergence_at(const runtime::Values& from, const runtime::Values& to, std
 
 EffectRows::EffectRows(const io::ModelPath& in, precision::Policy policy, const Files& files)
     : policy_(std::move(policy)) {
-  if (in.kind == io::ModelPath::Kind::file) {
+  if (in.kind == io::ModelPath::Kind::file && !convert::is_rwkv_file(in)) {
     throw ConfigError(fmt::format(
         "--data: {} is neither a model directory, which needs config.json, nor a GGUF file; remove "
         "--data, or convert the model directory",

@@ -108,9 +108,7 @@ void add_answers(const weights::ModelSource& source, const precision::Policy& po
 
 /// Returns the largest number of tokens of a part of a document.
 std::int64_t document_window(const weights::ModelSource& source, const Files& files) {
-  constexpr std::int64_t kUnlimited = 2048;  // a model without a number of positions
-  const std::int64_t positions = source.config.max_position_embeddings;
-  return files.window > 0 ? files.window : positions > 0 ? positions : kUnlimited;
+  return files.window > 0 ? files.window : source.config.usual_positions();
 }
 
 /// Returns the questions of `files` that are to be answered.

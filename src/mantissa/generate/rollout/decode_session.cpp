@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <cassert>
 
+#include "mantissa/core/base/error_text.h"
+
 namespace mantissa::rollout {
 
 DecodeSession::DecodeSession(runtime::Session& session, std::uint64_t seed)
@@ -14,7 +16,9 @@ DecodeSession::DecodeSession(runtime::Session& session, std::uint64_t seed)
           session.program().buffer(session.program().required("rows")).shape.count())) {
   const std::vector<plan::Buffer>& buffers = session.program().buffers;
   for (std::size_t b = 0; b < buffers.size(); ++b) {
-    if (buffers[b].home == plan::Home::state) caches_.push_back(static_cast<plan::BufferId>(b));
+    if (buffers[b].home != plan::Home::state) continue;
+    states_.push_back(static_cast<plan::BufferId>(b));
+    rewinds_ = rewinds_ && buffers[b].keeps == graph::SequenceState::positions;
   }
 }
 
@@ -23,18 +27,47 @@ runtime::Values DecodeSession::logits() const {
 }
 
 void DecodeSession::open(std::size_t slot, std::span<const std::int32_t> prompt, std::int64_t sequence,
-                         std::int64_t cached) {
-  slots_[slot] = {{prompt.begin() + cached, prompt.end()}, 0, cached, sequence};
+                         std::int64_t fed) {
+  slots_[slot] = {{prompt.begin() + fed, prompt.end()}, 0, fed, sequence};
 }
 
 void DecodeSession::share(std::size_t from, std::size_t to, std::int64_t tokens) {
-  for (const plan::BufferId id : caches_) {
-    const plan::Buffer& cache = session_.program().buffer(id);
-    const std::size_t position = static_cast<std::size_t>(cache.shape.last()) * bytes_of(cache.type);
-    const std::size_t slot = position * static_cast<std::size_t>(capacity_);
-    auto* memory = static_cast<std::byte*>(session_.executor().buffer(id).data);
-    session_.device().copy(memory + to * slot, memory + from * slot,
-                           position * static_cast<std::size_t>(tokens));
+  if (!has_states_after(from, tokens))
+    throw InternalError("slot {} has fed {} tokens, so it has no states after {}", from, fed(from), tokens);
+  for (const plan::BufferId id : states_) {
+    const std::span<const std::byte> source = part_of(id, from, tokens);
+    session_.device().copy(part_of(id, to, tokens).data(), source.data(), source.size());
+  }
+}
+
+std::span<std::byte> DecodeSession::part_of(plan::BufferId id, std::size_t slot, std::int64_t tokens) const {
+  const plan::Buffer& state = session_.program().buffer(id);
+  const bool by_position = state.keeps == graph::SequenceState::positions;
+  const std::size_t row = static_cast<std::size_t>(state.shape.last()) * bytes_of(state.type);
+  const std::size_t whole = by_position ? row * static_cast<std::size_t>(capacity_) : row;
+  auto* const memory = static_cast<std::byte*>(session_.executor().buffer(id).data);
+  return {memory + slot * whole, by_position ? row * static_cast<std::size_t>(tokens) : row};
+}
+
+SequenceStates DecodeSession::states_of(std::size_t slot) const {
+  SequenceStates out;
+  out.fed = fed(slot);
+  for (const plan::BufferId id : states_) {
+    const plan::Buffer& b = session_.program().buffer(id);
+    const std::span<const std::byte> part = part_of(id, slot, out.fed);
+    std::vector<std::int64_t> shape{b.shape.last()};
+    if (b.keeps == graph::SequenceState::positions) shape.insert(shape.begin(), out.fed);
+    out.states.push_back({b.name, b.type, std::move(shape), {part.begin(), part.end()}});
+  }
+  return out;
+}
+
+void DecodeSession::restore(std::size_t slot, const SequenceStates& states) {
+  for (const plan::BufferId id : states_) {
+    const auto& name = session_.program().buffer(id).name;
+    const auto state = std::ranges::find(states.states, name, &SequenceStates::State::name);
+    if (state == states.states.end()) throw InternalError("there is no state \"{}\" to restore", name);
+    session_.device().upload(part_of(id, slot, states.fed).data(), state->bytes);
   }
 }
 
@@ -56,7 +89,9 @@ void DecodeSession::step() {
     if (slots_[s].left() == 1) take(s, 1);
   }
   for (std::size_t s = 0; s < slots_.size(); ++s) {
-    if (slots_[s].left() > 1 && tokens_ < most) take(s, most - tokens_);
+    // States that cannot rewind stop before the last token, where sequences with the same prompt share them.
+    const auto left = static_cast<std::int64_t>(slots_[s].left()) - (rewinds_ || slots_.size() == 1 ? 0 : 1);
+    if (slots_[s].left() > 1 && tokens_ < most) take(s, std::min(left, most - tokens_));
   }
   session_.run(graph::Phase::forward, {tokens_, rows_, segments_, 1, seed_});
 }

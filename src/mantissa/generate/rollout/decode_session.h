@@ -1,4 +1,4 @@
-// Sequences that grow together, each in a slot of the key-value cache.
+// Sequences that grow together, each in a slot of the states that the model keeps of them.
 #pragma once
 
 #include <cstddef>
@@ -8,6 +8,7 @@
 
 #include "mantissa/core/tensor/extent.h"
 #include "mantissa/engine/runtime/session.h"
+#include "mantissa/generate/rollout/sequence_states.h"
 
 namespace mantissa::rollout {
 
@@ -24,14 +25,24 @@ class DecodeSession {
   std::int64_t capacity() const { return capacity_; }
 
   /// Starts a sequence in `slot`, replacing the previous one. `sequence` keys its random numbers. The slot's
-  /// cache holds the first `cached` tokens of the prompt, which are not fed.
+  /// states have taken in the first `fed` tokens of the prompt, which are not fed again.
   void open(std::size_t slot, std::span<const std::int32_t> prompt, std::int64_t sequence,
-            std::int64_t cached = 0);
-  /// Returns the number of tokens of the sequence in `slot` whose keys and values the cache holds.
+            std::int64_t fed = 0);
+  /// Returns the number of tokens of the sequence in `slot` that its states have taken in.
   std::int64_t fed(std::size_t slot) const { return slots_[slot].position; }
-  /// Copies the keys and values of the first `tokens` positions of slot `from`, which fed() them, to slot
-  /// `to`.
+  /// Returns true if slot `slot` holds what its states were after their first `tokens` tokens.
+  bool has_states_after(std::size_t slot, std::int64_t tokens) const {
+    return rewinds_ ? fed(slot) >= tokens : fed(slot) == tokens;
+  }
+  /// Returns true if the states of each number of tokens remain (SequenceState::positions).
+  bool rewinds() const { return rewinds_; }
+  /// Copies the states after the first `tokens` tokens of slot `from` to slot `to`. Throws InternalError
+  /// unless has_states_after().
   void share(std::size_t from, std::size_t to, std::int64_t tokens);
+  /// Returns the states of `slot` after its fed() tokens, without ids.
+  SequenceStates states_of(std::size_t slot) const;
+  /// Replaces the states of `slot` with `states`, which check_states() must have accepted; open() follows.
+  void restore(std::size_t slot, const SequenceStates& states);
   /// Appends one token to the sequence in `slot`, whose earlier tokens must all have been fed.
   void append(std::size_t slot, std::int32_t id);
 
@@ -52,12 +63,15 @@ class DecodeSession {
     std::size_t left() const { return waiting.size() - next; }
   };
   void take(std::size_t slot, std::int64_t most);
+  /// The memory of a state for a slot: its first `tokens` positions, or that of the prefix.
+  std::span<std::byte> part_of(plan::BufferId state, std::size_t slot, std::int64_t tokens) const;
 
   runtime::Session& session_;
   std::uint64_t seed_;
   std::int64_t capacity_ = 0;
   std::int64_t vocabulary_ = 0;
-  std::vector<plan::BufferId> caches_;  // [slots, capacity, width]
+  std::vector<plan::BufferId> states_;
+  bool rewinds_ = true;
   std::vector<Slot> slots_;
   std::vector<std::size_t> asked_;
   std::vector<Row> rows_;  // one for each asked token

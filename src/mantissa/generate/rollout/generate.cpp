@@ -113,14 +113,16 @@ class Run {
     begin(slot);
   }
 
-  /// Returns a slot whose cache has, or will have, the prompt of request `r`: `slot` itself, with its last
-  /// request, or another one.
+  /// Returns a slot whose states have, or will have, taken in the prompt of request `r` up to its last token:
+  /// `slot` itself, with its last request, or another one.
   std::optional<std::size_t> slot_with_prompt(std::size_t slot, std::size_t r) const {
-    if (requests_[r].prompt.size() < 2) return std::nullopt;
+    if (requests_[r].prompt.size() < 2 || requests_[r].states != nullptr) return std::nullopt;
+    const auto shared = static_cast<std::int64_t>(requests_[r].prompt.size()) - 1;
     const auto has_prompt = [&](std::size_t s) {
-      if (!held_[s] || leader_[s]) return false;
+      if (!held_[s] || leader_[s] || (!decoder_.rewinds() && decoder_.fed(s) > shared)) return false;
       const Request &held = requests_[*held_[s]], &wanted = requests_[r];
-      return held.prompt == wanted.prompt && (!keyed_ || held.sequence == wanted.sequence);
+      return held.states == nullptr && held.prompt == wanted.prompt &&
+             (!keyed_ || held.sequence == wanted.sequence);
     };
     if (has_prompt(slot)) return slot;
     for (std::size_t s = 0; s < held_.size(); ++s) {
@@ -129,20 +131,21 @@ class Run {
     return std::nullopt;
   }
 
-  /// Opens the sequence of `slot`, unless it waits for the keys and values of its prompt, which another slot
-  /// has not fed completely. The last token of a shared prompt is fed again, for its logits.
+  /// Opens the sequence of `slot`, unless it waits for the states after its prompt, which another slot has
+  /// not fed completely. The last token of a shared prompt is fed by each, for its logits.
   void begin(std::size_t slot) {
     const Request& request = requests_[*in_slot_[slot]];
-    std::int64_t cached = request.cached;
+    std::int64_t fed = request.fed;
     if (const std::optional<std::size_t> leader = leader_[slot]) {
-      cached = static_cast<std::int64_t>(request.prompt.size()) - 1;
+      fed = static_cast<std::int64_t>(request.prompt.size()) - 1;
       if (*leader != slot) {
-        if (decoder_.fed(*leader) < cached) return;
-        decoder_.share(*leader, slot, cached);
+        if (!decoder_.has_states_after(*leader, fed)) return;
+        decoder_.share(*leader, slot, fed);
       }
       leader_[slot].reset();
     }
-    decoder_.open(slot, request.prompt, request.sequence, cached);
+    if (request.states != nullptr) decoder_.restore(slot, *request.states);
+    decoder_.open(slot, request.prompt, request.sequence, fed);
   }
 
   /// Chooses the next token of every sequence with logits.
@@ -164,7 +167,7 @@ class Run {
   }
 
   /// Throws for non-finite logits of request `r`. Feeds its sequence again from the start to find the first
-  /// such value, which may lie in the cache.
+  /// such value, which may lie in the states.
   [[noreturn]] void stop_non_finite(std::size_t r) {
     std::vector<std::int32_t> ids = requests_[r].prompt;
     ids.insert(ids.end(), results_[r].ids.begin(), results_[r].ids.end());
@@ -195,11 +198,19 @@ class Run {
         std::find(options_.stop.begin(), options_.stop.end(), next.id) != options_.stop.end()) {
       g.seconds = seconds();
       g.ended = true;
+      if (options_.keep_states) keep_states(slot, r);
       --sequences_;
       begin_next(slot);
     } else {
       decoder_.append(slot, next.id);
     }
+  }
+
+  void keep_states(std::size_t slot, std::size_t r) {
+    SequenceStates states = decoder_.states_of(slot);
+    states.ids = requests_[r].prompt;
+    states.ids.insert(states.ids.end(), results_[r].ids.begin(), results_[r].ids.end());
+    results_[r].states = std::make_shared<const SequenceStates>(std::move(states));
   }
 
   runtime::Session& session_;
@@ -208,10 +219,10 @@ class Run {
   const GenerateOptions& options_;
   std::vector<Generation> results_;
   std::vector<std::optional<std::size_t>> in_slot_;  // request
-  std::vector<std::optional<std::size_t>> held_;     // the request whose prompt is in the slot's cache
+  std::vector<std::optional<std::size_t>> held_;     // the request whose prompt the slot's states took in
   std::vector<std::optional<std::size_t>>
       leader_;                 // the slot that feeds the prompt, while the sequence waits
-  bool keyed_;                 // keys and values depend on the random numbers of the sequence
+  bool keyed_;                 // states depend on the random numbers of the sequence
   std::size_t waiting_ = 0;    // next request without a slot
   std::size_t sequences_ = 0;  // number of sequences in slots
   std::vector<Next> next_;     // in the order of decoder_.asked()
@@ -234,7 +245,10 @@ std::vector<Generation> generate(runtime::Session& session, const model::ModelCo
   check(options.sampling);
   const plan::Program& program = session.program();
   const std::int64_t capacity = program.positions;
-  for (const Request& r : requests) check_prompt(r.prompt, config.vocab_size, capacity);
+  for (const Request& r : requests) {
+    check_prompt(r.prompt, config.vocab_size, capacity);
+    if (r.states != nullptr) check_states(*r.states, program);
+  }
   return Run(session, requests, options).run();
 }
 

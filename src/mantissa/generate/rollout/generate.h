@@ -1,10 +1,11 @@
-// Generation: tokens and their log-probabilities, one token at a time with a key-value cache, for one
-// sequence or several together.
+// Generation: tokens and their log-probabilities, one token at a time with the states of earlier ones, for
+// one sequence or several together.
 #pragma once
 
 #include <cstddef>
 #include <cstdint>
 #include <functional>
+#include <memory>
 #include <span>
 #include <stop_token>
 #include <vector>
@@ -14,6 +15,7 @@
 #include "mantissa/engine/runtime/device.h"
 #include "mantissa/engine/runtime/session.h"
 #include "mantissa/generate/rollout/sampler.h"
+#include "mantissa/generate/rollout/sequence_states.h"
 
 namespace mantissa::rollout {
 
@@ -22,9 +24,12 @@ namespace mantissa::rollout {
 struct Request {
   std::vector<std::int32_t> prompt;
   std::int64_t sequence = 0;
-  /// Tokens of the prompt, not all, whose keys and values the session's cache holds from an earlier call.
-  /// Only for a single request and a program of one stream.
-  std::int64_t cached = 0;
+  /// Tokens of the prompt, not all, that the session's states have taken in by an earlier call; of states
+  /// that cannot rewind, exactly these. Only for a single request and a program of one stream.
+  std::int64_t fed = 0;
+  /// The states after the first `fed` tokens, for a program of any number of streams. Null: those of the
+  /// session.
+  std::shared_ptr<const SequenceStates> states = {};
 };
 
 struct Generation {
@@ -34,6 +39,8 @@ struct Generation {
       {};              // in nats, of the distribution of each, if GenerateOptions asks for them
   double seconds = 0;  // from the call of generate() to the end of this sequence
   bool ended = false;  // completely or by on_token, not by an interrupt
+  /// The states after the sequence, if GenerateOptions asks for them and it ended.
+  std::shared_ptr<const SequenceStates> states = {};
 };
 
 struct GenerateOptions {
@@ -41,6 +48,7 @@ struct GenerateOptions {
   std::vector<std::int32_t> stop;  // ids that end the text
   SamplingOptions sampling;
   bool entropies = false;
+  bool keep_states = false;
   std::uint64_t rounding_seed = 0;  // a key of activations that are rounded stochastically, as run.seed is
   /// Called for each token on the caller's thread. Returns false to end the sequence of this request.
   std::function<bool(std::size_t request, std::int32_t id, double log_prob)> on_token;
@@ -57,9 +65,10 @@ void interleave_weights(runtime::WeightSet& weights, const plan::Program& progra
 
 /// Continues the prompt of each request and returns the results in the order of the requests. `session` runs
 /// the program of compile_decode(). It decodes as many sequences at once as the program has slots; when one
-/// ends, the next takes its slot. Requests with equal prompts share the work on them: the keys and values of
-/// a prompt in the cache are copied. The result of a request does not depend on the others. Throws
-/// ConfigError if a prompt is empty, has ids outside the vocabulary, or leaves no room for one new token.
+/// ends, the next takes its slot. Requests with equal prompts share the work on them: the states after a
+/// prompt are copied. The result of a request does not depend on the others. Throws
+/// ConfigError if a prompt is empty, has ids outside the vocabulary, or leaves no room for one new token, and
+/// as check_states() does.
 /// Throws RunStopped if logits are not finite, with the first such value and the cures for a command with a
 /// policy but without training.
 std::vector<Generation> generate(runtime::Session& session, const model::ModelConfig& config,

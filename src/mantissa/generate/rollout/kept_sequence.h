@@ -1,4 +1,4 @@
-// One sequence that grows over several calls: the keys and values of unchanged tokens stay in the cache.
+// One sequence that grows over several calls: unchanged tokens are not fed again.
 #pragma once
 
 #include <cstdint>
@@ -17,7 +17,7 @@ namespace mantissa::rollout {
 
 struct Continuation {
   Generation generation;
-  std::int64_t kept = 0;  // tokens of the prompt that the cache held, so that they were not fed again
+  std::int64_t kept = 0;  // tokens of the prompt that had been fed by earlier calls
 };
 
 /// Continues prompts of which each usually begins with the previous one and its continuation. The results
@@ -28,9 +28,16 @@ class KeptSequence {
   KeptSequence(weights::ModelSource source, precision::Policy policy, const runtime::Device& device);
 
   /// Continues `prompt` by up to `options.max_new_tokens` tokens; the sum of both may be limited by the
-  /// caller. The cache grows with the sequence; a larger cache is filled again from the start. Throws as
-  /// generate() does.
+  /// caller. The memory of the states grows with the sequence; larger states are filled again from the start.
+  /// If the model's states cannot rewind, a prompt that does not begin with all tokens fed so far is fed from
+  /// its start. Throws as generate() does.
   Continuation extend(std::span<const std::int32_t> prompt, const GenerateOptions& options);
+
+  /// Returns the states after the tokens that were fed, with these; null before the first of them, and after
+  /// an interrupt if the states cannot rewind.
+  std::optional<SequenceStates> states();
+  /// Continues from `states`. Throws as check_states() does.
+  void restore(const SequenceStates& states);
 
  private:
   void reserve(std::int64_t positions);
@@ -41,7 +48,8 @@ class KeptSequence {
   std::shared_ptr<const plan::Program> weights_program_;  // the weights refer to it
   std::shared_ptr<runtime::WeightSet> weights_;
   std::optional<runtime::Session> session_;
-  std::vector<std::int32_t> cached_;  // the tokens whose keys and values the cache holds
+  std::vector<std::int32_t> fed_;  // the tokens that the states have taken in
+  bool rewinds_ = true;            // the states after each number of them remain
 };
 
 }  // namespace mantissa::rollout

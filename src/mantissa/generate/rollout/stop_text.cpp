@@ -14,13 +14,17 @@ StopText::StopText(std::vector<std::string> stops) : stops_(std::move(stops)) {
 }
 
 std::string StopText::push(std::string_view part) {
-  if (stopped_) return {};
+  if (stopped()) return {};
   held_ += part;
   // The first one in the text; of several at one place any, since all are left out.
   std::size_t first = std::string::npos;
-  for (const std::string& stop : stops_) first = std::min(first, held_.find(stop));
+  for (const std::string& stop : stops_) {
+    const std::size_t at = held_.find(stop);
+    if (at >= first) continue;
+    first = at;
+    found_ = stop;
+  }
   if (first != std::string::npos) {
-    stopped_ = true;
     std::string text = held_.substr(0, first);
     held_.clear();
     return text;

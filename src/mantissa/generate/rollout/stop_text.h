@@ -19,12 +19,13 @@ class StopText {
   /// Returns the text that is held back. No part may follow.
   std::string finish();
   /// True after a stop string.
-  bool stopped() const { return stopped_; }
+  bool stopped() const { return !found_.empty(); }
+  /// Returns the stop string, or "" before one.
+  const std::string& found() const { return found_; }
 
  private:
   std::vector<std::string> stops_;
-  std::string held_;
-  bool stopped_ = false;
+  std::string held_, found_;
 };
 
 }  // namespace mantissa::rollout

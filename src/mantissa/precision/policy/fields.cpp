@@ -200,7 +200,7 @@ std::vector<std::string> field_values(const Field& field) {
 }
 
 std::span<const Field> field_table() {
-  static const std::array<Field, 20> table = {{
+  static const std::array<Field, 21> table = {{
       {"params",
        {"param", "param_dtype"},
        &Fields::params,
@@ -237,6 +237,7 @@ std::span<const Field> field_table() {
        "format of sums over shards of the batch, which ranks communicate"},
       {"optimizer", {}, &Fields::optimizer, true, "format of the optimizer's moments"},
       {"kv", {"kv_cache"}, &Fields::kv, true, "format of keys and values, also in training"},
+      {"state", {}, &Fields::state, true, "format of recurrent states, rounded after every token", "f32"},
       {"checkpoint", {}, &Fields::checkpoint, false, "format of the weights in model/"},
       {"rounding", {}, &Fields::rounding, true, "how weights and moments are rounded"},
       {"kahan", {}, &Fields::kahan, true, "keep the rounding error of an update and add it to the next"},

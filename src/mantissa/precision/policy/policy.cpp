@@ -208,6 +208,7 @@ Resolved Policy::resolve(const Use& use) const {
   out.grads = *fields.grads;
   out.optimizer = *fields.optimizer;
   out.kv = *fields.kv;
+  out.state = *fields.state;
   out.rounding = *fields.rounding;
   out.kahan = *fields.kahan;
   out.saturate = *fields.saturate;

@@ -36,7 +36,7 @@ enum class AccumulateOrder : std::uint8_t { by_factors, chain, tile };
 /// The fields that a policy line, a preset or a rule can set. A rule leaves unset fields unchanged.
 struct Fields {
   std::optional<Compute> compute;
-  std::optional<Scalar> params, accumulate, residual, output, grads, reduce, optimizer, kv, checkpoint;
+  std::optional<Scalar> params, accumulate, residual, output, grads, reduce, optimizer, kv, state, checkpoint;
   std::optional<bool> output_via_compute;  // output = "compute>f32"
   std::optional<std::int64_t> accumulate_block;
   std::optional<AccumulateOrder> accumulate_order;
@@ -79,7 +79,7 @@ struct Resolved {
   Accumulator accumulator;  // its order depends on the factors, unless set below
   AccumulateOrder accumulate_order = AccumulateOrder::by_factors;
   Scalar params = Scalar::f32, residual = Scalar::f32, output = Scalar::f32, grads = Scalar::f32,
-         optimizer = Scalar::f32, kv = Scalar::f32;
+         optimizer = Scalar::f32, kv = Scalar::f32, state = Scalar::f32;
   Rounding rounding = Rounding::nearest;
   bool kahan = false, saturate = false, flush_subnormals = false, output_via_compute = false;
   Scaling scaling = Scaling::delayed;  // never automatic: that of the operand's format

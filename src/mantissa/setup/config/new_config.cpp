@@ -48,8 +48,8 @@ const ConfigTask& config_task(std::string_view name) {
   const auto found = std::ranges::find(tasks, name, &ConfigTask::name);
   if (found != tasks.end()) return *found;
   const std::vector<std::string> names = names_of(tasks, &ConfigTask::name);
-  throw ConfigError("init: unknown task {}{}. Tasks: {}", in_quotes(name), did_you_mean(name, names),
-                    list_of(names));
+  throw ConfigError("init: expected one of {}, got {}{}", list_of(names), in_quotes(name),
+                    did_you_mean(name, names));
 }
 
 std::string new_config(const ConfigTask& task, const NewConfig& o) {

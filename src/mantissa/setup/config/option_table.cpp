@@ -1,4 +1,6 @@
 // The table of a config's keys: one row for each.
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <functional>
 #include <initializer_list>
@@ -9,6 +11,8 @@
 #include "mantissa/core/base/words.h"
 #include "mantissa/setup/config/optimizer.h"
 #include "mantissa/setup/config/options.h"
+#include "mantissa/text/reward/rules.h"
+#include "mantissa/text/rows/file_kinds.h"
 
 namespace mantissa::config {
 namespace {
@@ -20,7 +24,7 @@ constexpr double kInfinite = std::numeric_limits<double>::infinity();
 /// The values that a key accepts.
 struct Valid {
   Range range = {};
-  std::vector<std::string> choices = {}, later = {};
+  std::vector<std::string> choices = {};
   bool path = false;
 };
 
@@ -30,8 +34,8 @@ Valid from(double min, double max = kInfinite) {
 Valid above(double min, double max = kInfinite) {
   return {.range = {.min = min, .max = max, .above = true}};
 }
-Valid words(std::vector<std::string> choices, std::vector<std::string> later = {}) {
-  return {.choices = std::move(choices), .later = std::move(later)};
+Valid words(std::vector<std::string> choices) {
+  return {.choices = std::move(choices)};
 }
 /// A path, or one of `words`.
 Valid path(std::vector<std::string> words = {}) {
@@ -62,8 +66,7 @@ void add(std::vector<Option>& table, std::string_view section, Get get,
          std::initializer_list<Key<Section>> keys) {
   for (const Key<Section>& k : keys) {
     const auto slot = [get, of_section = k.slot](RunConfig& c) { return of_section(std::invoke(get, c)); };
-    table.push_back(
-        {section, k.key, slot, k.description, k.valid.range, k.valid.choices, k.valid.later, k.valid.path});
+    table.push_back({section, k.key, slot, k.description, k.valid.range, k.valid.choices, k.valid.path});
   }
 }
 
@@ -97,8 +100,8 @@ void add_model_and_data(std::vector<Option>& table) {
            "\"kk\" (Knights-and-Knaves puzzles), or files and globs; \"kk\" among files requires "
            "data.weights",
            path({"kk"})},
-          {"format", &DataSection::format, "file format: auto (by file name), text, jsonl or tokens",
-           words({"auto", "text", "jsonl", "tokens"}, {"binidx"})},
+          {"format", &DataSection::format, "kind of the files; auto: by the names of the files",
+           words(text::format_names())},
           {"id_type", &DataSection::id_type,
            "type of the ids in token files without a header: auto (uint16 if model.vocab_size is below "
            "65,536, else uint32), uint16 or uint32",
@@ -114,8 +117,15 @@ void add_model_and_data(std::vector<Option>& table) {
           {"people_max", &DataSection::people_max, "most people in a puzzle, if source is \"kk\"",
            from(2, 8)},
           {"shuffle", &DataSection::shuffle, "shuffle the sequences differently in every epoch"},
+          {"order", &DataSection::order,
+           "order of the sequences: auto (as data.shuffle says), or rwkv (RWKV-LM's, with its magic prime)",
+           words({"auto", "rwkv"})},
+          {"magic_prime", &DataSection::magic_prime,
+           "prime of data.order = \"rwkv\"; 0: the largest of the form 3n + 2 below tokens / sequence_length - "
+           "1",
+           from(0, kMany)},
           {"validation", &DataSection::validation,
-           "held-out share of the sequences (the last ones), or files",
+           "held-out share of the sequences (the last ones), or files; default with data.order = \"rwkv\": 0",
            Valid{.range = {.min = 0, .max = 1, .below = true}, .path = true}},
           {"packing", &DataSection::packing,
            "pack several documents (or rows of sft) per row; attention and positions restart in each"},
@@ -124,12 +134,12 @@ void add_model_and_data(std::vector<Option>& table) {
            "stream",
            above(0)},
           {"separator", &DataSection::separator,
-           "id that ends a document in token files, for packing; -1: the one in the file's header",
+           "id that ends a document in token files, for packing; -1: as the file's header or index states",
            from(-1, 2147483647)},
           {"template", &DataSection::chat_template,
            "chat template of conversations: auto (the tokenizer's own), a built-in one (chatml, llama3, "
-           "qwen, mistral, gemma), a Jinja file, or none (prompt and completion as they are)",
-           path({"auto", "none", "chatml", "llama3", "qwen", "mistral", "gemma"})},
+           "qwen, mistral, gemma, rwkv), a Jinja file, or none (prompt and completion as they are)",
+           path({"auto", "none", "chatml", "llama3", "qwen", "mistral", "gemma", "rwkv"})},
           {"train_on", &DataSection::train_on,
            "messages that sft and dpo train: assistant (every answer), last (the last answer), or all "
            "(every token)",
@@ -153,6 +163,10 @@ void add_model_and_data(std::vector<Option>& table) {
            "training objective: pretrain (every token), sft (the answers of conversations), reward or dpo "
            "(pairs of answers), or rl (`mantissa rl`)",
            words({"pretrain", "sft", "reward", "dpo", "rl"})},
+          {"l2wrap", &TrainSection::l2wrap,
+           "weight of the square of each token's largest logit, half of which pretrain and sft lower beside "
+           "the loss (L2Wrap; RWKV-LM has 1e-4); 0: none",
+           from(0)},
       });
   add<AdapterSection>(
       table, "adapter", &RunConfig::adapter,
@@ -213,8 +227,9 @@ void add_optimization(std::vector<Option>& table) {
   add<ScheduleSection>(
       table, "schedule", &RunConfig::schedule,
       {
-          {"name", &ScheduleSection::name, "decay of the learning rate after warm-up",
-           words({"cosine", "constant", "linear"})},
+          {"name", &ScheduleSection::name,
+           "decay of the learning rate after warm-up; rwkv: cosine with RWKV-LM's warm-up",
+           words({"cosine", "constant", "linear", "rwkv"})},
           {"warmup_steps", &ScheduleSection::warmup_steps,
            "steps of linear warm-up; default: 20, or all steps of a shorter run", from(0, kMany)},
           {"min_lr_ratio", &ScheduleSection::min_lr_ratio, "final learning rate as a share of the peak",
@@ -285,8 +300,7 @@ void add_post_training(std::vector<Option>& table) {
       {
           {"algorithm", &RlSection::algorithm, "estimator of the advantages",
            words({"grpo", "dr-grpo", "ppo", "reinforce++", "reinforce++-baseline", "rloo"})},
-          {"reward", &RlSection::reward,
-           "kk (Knights and Knaves), exact, \"regex:PATTERN\", or \"program:COMMAND\""},
+          {"reward", &RlSection::reward, fmt::format("rule of the rewards: {}", reward::rules_text())},
           {"prompts_per_step", &RlSection::prompts_per_step, "prompts of a rollout", from(1, kLong)},
           {"samples_per_prompt", &RlSection::samples_per_prompt, "responses to each prompt", from(1, kLong)},
           {"epochs", &RlSection::epochs, "passes over the responses of a rollout", from(1, kLong)},

@@ -38,7 +38,6 @@ struct Option {
   std::string description;
   Range range = {};
   std::vector<std::string> choices = {};  // the only valid strings; for a path, the words that are not paths
-  std::vector<std::string> later = {};    // planned strings, unsupported in this version
   bool path = false;
 };
 

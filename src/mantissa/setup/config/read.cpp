@@ -115,9 +115,6 @@ struct Reader {
     }
     if (option.choices.empty() || is_word(option, *out)) return;
     const std::string choices = list_of(option.choices);
-    if (std::find(option.later.begin(), option.later.end(), *out) != option.later.end()) {
-      refuse(entry, fmt::format("is not available in this version (available: {})", choices));
-    }
     refuse(entry, fmt::format("unknown choice{} (choices: {})", did_you_mean(*out, option.choices), choices));
   }
   void operator()(std::int64_t* out) const { *out = whole_number(entry, option.range); }

@@ -67,6 +67,8 @@ struct DataSection {
   std::int64_t sequence_length = 256;
   std::int64_t people_min = 2, people_max = 8;  // of generated rows
   bool shuffle = true;
+  std::string order = "auto";    // as `shuffle` says, or "rwkv"
+  std::int64_t magic_prime = 0;  // of order "rwkv"; 0: found from the data
   Validation validation;
   // Of train.objective = "sft" (docs/fine-tuning.md):
   std::string chat_template = "auto";  // or "none", a built-in template, or a Jinja file
@@ -94,6 +96,7 @@ struct AdapterSection {
 
 struct TrainSection {
   std::string objective = "pretrain";
+  double l2wrap = 0;  // of pretrain and sft: share of the largest logit in its gradient
   friend bool operator==(const TrainSection&, const TrainSection&) = default;
 };
 

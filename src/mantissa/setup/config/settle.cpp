@@ -170,6 +170,15 @@ void settle_fine_tuning(RunConfig& config, const Entries& entries) {
   }
 }
 
+/// L2Wrap scales with the loss of each token; other objectives have upstream gradients of either sign.
+void check_l2wrap(const RunConfig& config, const Entries& entries) {
+  const std::string& objective = config.train.objective;
+  if (config.train.l2wrap == 0 || objective == "pretrain" || objective == "sft") return;
+  refuse(*entries.find("train", "l2wrap"),
+         fmt::format("is a regularizer of pretrain and sft, but train.objective is \"{}\"; remove the key",
+                     objective));
+}
+
 void check_packing(const RunConfig& config, const Entries& entries) {
   const std::string& objective = config.train.objective;
   if (config.data.packing && objective != "pretrain" && objective != "sft") {
@@ -198,6 +207,26 @@ void check_mixture(const RunConfig& config, const Entries& entries) {
            "must have a finite sum, because a share is a weight divided by the sum. Fix: give smaller "
            "weights with the same ratios, such as [1, 2]");
   }
+}
+
+/// RWKV-LM's order is one of whole streams, without held-out rows unless the config asks for them.
+void settle_order(RunConfig& config, const Entries& entries) {
+  DataSection& data = config.data;
+  if (data.order != "rwkv") {
+    if (data.magic_prime == 0) return;
+    refuse(*entries.find("data", "magic_prime"),
+           "only data.order = \"rwkv\" has a prime; set it, or remove the key");
+  }
+  const Entry& order = *entries.find("data", "order");
+  if (config.train.objective != "pretrain")
+    refuse(order, fmt::format("is an order of pretraining, but train.objective is \"{}\"; remove the key",
+                              config.train.objective));
+  if (!data.weights.empty())
+    refuse(order, "is an order of one stream, which data.weights divides; remove one of the keys");
+  if (!data.shuffle)
+    refuse(*entries.find("data", "shuffle"),
+           "data.order = \"rwkv\" is an order of its own; remove one of the keys");
+  if (entries.find("data", "validation") == nullptr) data.validation.share = 0;
 }
 
 /// Calls `parse`, and refuses the entry of the key if it throws.
@@ -247,7 +276,8 @@ void settle_batch(RunConfig& config, const Entries& entries, bool divided) {
 /// Warns of a decaying schedule that has only its last step, which ends at 0.
 void check_only_step(const RunConfig& config, Told& told) {
   const ScheduleSection& s = config.schedule;
-  if (config.run.steps != 1 || s.warmup_steps != 0 || s.name == "constant" || s.min_lr_ratio != 0) return;
+  if (config.run.steps != 1 || s.warmup_steps != 0 || s.min_lr_ratio != 0) return;
+  if (s.name == "constant" || s.name == "rwkv") return;
   told.warnings.push_back(fmt::format(
       "schedule.name = \"{}\": the only step has learning rate 0, at which this schedule ends, so "
       "the run changes no weight. Fix: --set schedule.name=constant, or "
@@ -297,7 +327,9 @@ void settle(RunConfig& config, const Entries& entries, bool policy_replaced,
   check_mixture(config, entries);
   settle_post_training(config, entries, told);
   check_packing(config, entries);
+  settle_order(config, entries);
   settle_batch(config, entries, deepspeed != nullptr && divide_batch(config, entries, *deepspeed));
+  check_l2wrap(config, entries);
   settle_conversations(config, entries);
   settle_fine_tuning(config, entries);
   settle_optimizer(config, entries);

@@ -145,6 +145,15 @@ void end_turn(const tokenizer::Tokenizer& tokenizer, std::span<const std::int32_
   }
 }
 
+/// Ends a conversation with the end token of a tokenizer in which it has no text, so that no template can
+/// write it (RWKV's 0). The last answer includes it.
+void end_text(const tokenizer::Tokenizer& tokenizer, AnswerIds& row) {
+  const std::optional<std::int32_t> end = tokenizer.eos();
+  if (!end || tokenizer.token_of(*end)) return;
+  if (!row.answers.empty() && row.answers.back().second == row.ids.size()) ++row.answers.back().second;
+  row.ids.push_back(*end);
+}
+
 /// For each token, the number of bytes that a decoder has given after it, at most those of the tokens up to
 /// it; empty if the tokens do not give the text back.
 std::vector<std::size_t> ends_of(const tokenizer::Tokenizer& tokenizer, std::span<const std::int32_t> ids,
@@ -243,6 +252,7 @@ AnswerIds answer_ids(const ChatFormat& format, const tokenizer::Tokenizer& token
     for (const Answer& answer : answers) bytes.push_back(answer.bytes);
     out.answers = token_spans(tokenizer, out.ids, rendered.text, bytes);
     for (std::size_t i = 0; i < answers.size(); ++i) end_turn(tokenizer, out.ids, answers[i], out.answers[i]);
+    if (is_assistant(messages.back())) end_text(tokenizer, out);
     return out;
   } catch (const chat::TemplateError&) {
     format.rethrow_at(where);

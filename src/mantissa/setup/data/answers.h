@@ -34,9 +34,10 @@ struct AnswerIds {
 /// Renders the conversation once and encodes the text once, so the ids are those of transformers'
 /// apply_chat_template. A trained part is what a {% generation %} block of the template wrote, and has every
 /// token with a character of it, as transformers' assistant mask. Without such blocks an answer begins where
-/// the template puts the prompt's end before it, and ends with the token that ends the turn. Throws
-/// FileError, beginning with `where`, if the template rejects the conversation, or if it has no such blocks
-/// and renders an earlier message in another way once later ones follow.
+/// the template puts the prompt's end before it, and ends with the token that ends the turn. If the
+/// tokenizer's end token has no text (RWKV's 0), it follows a conversation that ends with an answer, as a
+/// part of it. Throws FileError, beginning with `where`, if the template rejects the conversation, or if it
+/// has no such blocks and renders an earlier message in another way once later ones follow.
 AnswerIds answer_ids(const ChatFormat& format, const tokenizer::Tokenizer& tokenizer,
                      const nlohmann::ordered_json& messages, const nlohmann::ordered_json& tools,
                      TrainOn train_on, const std::string& where);

@@ -67,7 +67,12 @@ ChatFormat::Chosen ChatFormat::choose(const weights::ModelSource& source, const 
                                   name_in_quotes(name), fmt::join(builtin, ", "),
                                   near ? fmt::format("; did you mean {}?", *near) : ""));
   }
-  if (auto own = own_template(source)) return {std::move(own->source), std::move(own->name)};
+  auto own = own_template(source);
+  // llama.cpp's converter writes this name in place of a template.
+  const bool named = own && own->source == "rwkv-world";
+  if (named || (!own && source.config.model_type == "rwkv7"))
+    return {std::string(*chat::builtin_template(chat::kRwkvTemplate)), std::string(chat::kRwkvTemplate)};
+  if (own) return {std::move(own->source), std::move(own->name)};
   const std::filesystem::path& where = source.files == nullptr ? source.directory : source.weights;
   throw ConfigError(
       fmt::format("{}: no chat template. Fix: choose a built-in one with {}{}{}, or give a Jinja file{}",

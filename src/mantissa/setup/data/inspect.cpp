@@ -158,6 +158,13 @@ std::unique_ptr<tokenizer::Tokenizer> tokenizer_of_ids(const config::RunConfig& 
   }
 }
 
+/// Returns true if any of the files is one of a pair of Megatron.
+bool holds_binidx(const std::vector<std::string>& files, const std::string& format) {
+  return std::ranges::any_of(text::expand_files(files), [&](const std::string& path) {
+    return text::format_of(path, format) == "binidx";
+  });
+}
+
 }  // namespace
 
 DataDescription describe_run(const config::RunConfig& config, const model::ModelConfig& model,
@@ -170,6 +177,7 @@ DataDescription describe_run(const config::RunConfig& config, const model::Model
   const std::int64_t used = set.rows_of_steps(first.run.steps, first.batch.global_batch_size);
   DataDescription d =
       describe(set, first.data.sequence_length, model.vocab_size, tokenizer.get(), samples, used);
+  if (std::string note = order_note(first.data, set); !note.empty()) d.notes.push_back(std::move(note));
   for (std::size_t s = 0; s < config.run.stages.size(); ++s) {
     const config::Stage& stage = config.run.stages[s];
     const text::Dataset& rows = set.at_step(config::first_step(config, s) + 1);
@@ -181,7 +189,7 @@ DataDescription describe_run(const config::RunConfig& config, const model::Model
 }
 
 DataDescription describe_files(const InspectFiles& o) {
-  constexpr std::int64_t kNarrow = 65535;
+  constexpr std::int64_t kNarrow = 65535, kOfUint16 = 65536;
   const text::FileFormat format(o.format, text::id_type_named(o.id_type, "--id-type"));
   const bool text = text::holds_text(o.files, o.format), named = !o.tokenizer.empty();
   const auto own = [&] { return make_tokenizer(o.tokenizer); };
@@ -191,10 +199,11 @@ DataDescription describe_files(const InspectFiles& o) {
   const tokenizer::Tokenizer* shown = stated.tokenizer != nullptr ? stated.tokenizer.get()
                                       : text || named             ? tokenizer.get()
                                                                   : nullptr;
-  const std::int64_t vocabulary = o.vocabulary > 0        ? o.vocabulary
-                                  : shown != nullptr      ? shown->vocabulary()
-                                  : stated.vocabulary > 0 ? stated.vocabulary
-                                                          : kNarrow;
+  const std::int64_t vocabulary = o.vocabulary > 0                  ? o.vocabulary
+                                  : shown != nullptr                ? shown->vocabulary()
+                                  : stated.vocabulary > 0           ? stated.vocabulary
+                                  : holds_binidx(o.files, o.format) ? kOfUint16  // the index states the width
+                                                                    : kNarrow;
   text::Corpus corpus = text::read_corpus(o.files, format, *tokenizer, vocabulary);
   text::Dataset::Options options;
   options.sequence_length = o.packing ? o.sequence_length : std::min(o.sequence_length, corpus.tokens() - 1);

@@ -59,7 +59,7 @@ struct InspectFiles {
   std::string format = "auto";
   std::string id_type = "auto";
   std::string tokenizer;        // empty: bytes for text; for ids the one that a shard names, if it is there
-  std::int64_t vocabulary = 0;  // 0: the tokenizer's; for ids without one 65535
+  std::int64_t vocabulary = 0;  // 0: the tokenizer's; for ids without one 65535, of binidx 65536
   std::int64_t sequence_length = 256;
   bool packing = false;
   std::int64_t samples = 3;

@@ -222,12 +222,16 @@ text::Dataset stage_set(const config::RunConfig& config, const model::ModelConfi
   const bool apart = !memory.held_out.empty() || (!memory.any() && !held_out_files.empty());
   options.sequence_length = config.data.sequence_length;
   options.shuffle = config.data.shuffle;
+  options.rwkv_walk = config.data.order == "rwkv";
+  options.magic_prime = config.data.magic_prime;
   options.validation = apart ? 0 : config.data.validation.share;
   options.seed = config.run.seed;
   options.packs = sft && config.data.packing;
   check_rows(memory.held_out, options.sequence_length, model.vocab_size, "held_out");
   std::vector<text::Row> held_out = std::move(memory.held_out);
   text::Dataset set = training_set(config, model, std::move(memory), options, stages, notes);
+  if (const std::string note = order_note(config.data, set); notes != nullptr && !note.empty())
+    notes->push_back(note);
   if (!held_out.empty()) set.hold_out(std::move(held_out));
   return set;
 }
@@ -269,6 +273,13 @@ void continue_sources(std::vector<StageRows>& stages) {
 }
 
 }  // namespace
+
+std::string order_note(const config::DataSection& data, const text::Dataset& set) {
+  if (data.order != "rwkv") return "";
+  return fmt::format("data.order = \"rwkv\": the magic prime for rows of {} tokens is {}{}",
+                     data.sequence_length, set.training_rows(),
+                     data.magic_prime > 0 ? ", as data.magic_prime says" : "");
+}
 
 void check_bytes(const config::RunConfig& config, const model::ModelConfig& model) {
   if (config.data.tokenizer != "byte" || !reads_text(config)) return;

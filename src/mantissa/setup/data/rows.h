@@ -27,9 +27,12 @@ struct Memory {
 /// Returns the rows of [data] for `model`, or those of `memory` unless it is empty. Throws ConfigError for
 /// text if data.tokenizer does not fit the config's model, and for invalid ids, labels, weights and numbers
 /// of rows. Under train.objective = "sft" the rows are those of conversations; adds a line about them to
-/// `notes` unless it is null.
+/// `notes` unless it is null. So does data.order = "rwkv", about its prime.
 text::Dataset load_dataset(const config::RunConfig& config, const model::ModelConfig& model,
                            Memory memory = {}, std::vector<std::string>* notes = nullptr);
+
+/// Returns a line on the prime of data.order = "rwkv", or "" for another order.
+std::string order_note(const config::DataSection& data, const text::Dataset& set);
 
 /// Throws ConfigError if the tokenizer of the config's texts is "byte", and the model's ids are not bytes. A
 /// randomly initialized model may have more entries than bytes.

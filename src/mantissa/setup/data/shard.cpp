@@ -45,7 +45,7 @@ class PieceStream {
       : tokenizer_(tokenizer), files_(text::expand_files(options.files)) {
     for (const std::string& file : files_) {
       formats_.push_back(text::format_of(file, options.format));
-      if (formats_.back() == "tokens") {
+      if (formats_.back() == "tokens" || formats_.back() == "binidx") {
         throw ConfigError(fmt::format(
             "data shard: \"{}\" already holds token ids; give files of text or JSON lines", file));
       }

@@ -10,6 +10,7 @@
 #include "mantissa/core/disk/file.h"
 #include "mantissa/core/disk/look.h"
 #include "mantissa/files/gguf/gguf_file.h"
+#include "mantissa/files/gguf/rwkv_vocabulary.h"
 #include "mantissa/files/io/model_path.h"
 #include "mantissa/setup/config/stages.h"
 #include "mantissa/setup/data/generated.h"
@@ -63,6 +64,8 @@ std::unique_ptr<tokenizer::Tokenizer> tokenizer_of(const weights::ModelSource& s
       const std::string settings = weights::beside_weights(source, "tokenizer_config.json").value_or("");
       return tokenizer::parse_hf_tokenizer(*json, file, settings, file);
     }
+    if (const auto vocabulary = weights::beside_weights(source, gguf::kRwkvVocabulary))
+      return tokenizer::parse_rwkv_tokenizer(*vocabulary, source.weights.string());
   } else if (!directory.empty() && !tokenizer::find_in_directory(directory).empty()) {
     return tokenizer::make_tokenizer(directory.string());
   }
@@ -97,7 +100,8 @@ weights::ModelSource origin_of(const config::ModelSection& section, const model:
   const std::filesystem::path path = section.path;
   if (path.empty()) return {model, path, std::filesystem::path(section.config).parent_path()};
   if (io::is_gguf(path)) return weights::find_model(path);
-  return {model, path, tokenizer::files_directory(path)};
+  if (!disk::is_file(path)) return {model, path, tokenizer::files_directory(path)};
+  return {model, path, path.has_parent_path() ? path.parent_path() : "."};
 }
 
 std::unique_ptr<tokenizer::Tokenizer> tokenizer_of(const config::RunConfig& config,

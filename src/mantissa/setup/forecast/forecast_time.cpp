@@ -21,7 +21,8 @@ struct Work {
   double gradient_element = 14;  // adding a leaf to a weight gradient
   double forward_share = 0.64;   // of multiply-adds in attention
   double backward_share = 0.5;
-  double forward_score = 100;  // exp, mask, row sums
+  double recurrence_share = 0.35;  // of multiply-adds in recurrences
+  double forward_score = 100;      // exp, mask, row sums
   double backward_score = 125;
   double logit = 350;            // softmax of the head and its gradient
   double capped = 110;           // soft cap of a score or logit: 95 forward, 124 backward
@@ -176,6 +177,8 @@ double step_seconds(const plan::Program& program, const plan::Step& s, std::int6
         return head_flops(program, s, machine);
       case graph::OpKind::attention:
         return attention_flops(s);
+      case graph::OpKind::recurrence:
+        return s.executed_flops / kWork.recurrence_share + kWork.call;
       default:
         return other_flops(program, s);
     }

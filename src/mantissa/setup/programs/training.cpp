@@ -21,9 +21,9 @@ std::int64_t tokens_of(const config::RunConfig& config, std::int64_t items) {
 
 namespace {
 
-/// Returns the results that the objective of `config` needs besides log-probabilities.
+/// Returns what the objective of `config` needs besides log-probabilities.
 model::Extras extras_of(const config::RunConfig& config) {
-  if (config.train.objective != "rl") return {};
+  if (config.train.objective != "rl") return {.l2wrap = config.train.l2wrap};
   return {config.rl.entropy_coef > 0 ? model::Entropy::trained : model::Entropy::none,
           config.rl.algorithm == "ppo"};
 }

@@ -25,7 +25,7 @@ struct ModelSource {
   std::filesystem::path directory{};
   bool state = false;  // `weights` is a run's state, whose masters are the weights
   std::shared_ptr<const io::MemoryTensors> memory{};  // the weights, in place of files
-  std::shared_ptr<const io::TensorSource> tensors{};  // the weights, if `weights` is a GGUF file
+  std::shared_ptr<const io::TensorSource> tensors{};  // the weights of a GGUF file or of RWKV-LM
   /// The tokenizer's and generation's files of a GGUF file by their names in a directory; null for others.
   std::shared_ptr<const std::map<std::string, std::string>> files{};
   /// The tensors of config.adapter, named as its parameters. Null: none, or initialized from the seed.

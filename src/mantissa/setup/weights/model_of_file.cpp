@@ -1,11 +1,13 @@
 #include "mantissa/setup/weights/model_of_file.h"
 
-#include <algorithm>
+#include <fmt/format.h>
 
 #include "mantissa/core/base/error_text.h"
 #include "mantissa/core/disk/look.h"
 #include "mantissa/files/io/checkpoint.h"
 #include "mantissa/files/io/json.h"
+#include "mantissa/files/rwkv/checkpoint.h"
+#include "mantissa/files/rwkv/generation.h"
 
 namespace mantissa::weights {
 namespace {
@@ -17,12 +19,14 @@ bool is_weight_file(const fs::path& path) {
   return (end == ".pth" || end == ".pt" || end == ".bin" || end == ".safetensors") && disk::is_file(path);
 }
 
-/// Returns true for the weights of an RWKV model, which are released without a config.json.
-bool is_rwkv(const io::WeightFiles& files) {
-  const auto is_state_mixing = [](const io::TensorInfo& t) {
-    return t.name.starts_with("blocks.0.att.time_") || t.name == "blocks.0.att.receptance.weight";
-  };
-  return files.find("emb.weight") != nullptr && std::ranges::any_of(files.tensors(), is_state_mixing);
+/// Returns the model of a file with the names of RWKV-LM, which has no config.json.
+ModelSource model_of_rwkv(io::WeightFiles files, const fs::path& path, const fs::path& directory) {
+  rwkv::Checkpoint checkpoint = rwkv::open_checkpoint(std::move(files), path);
+  for (std::string& note : checkpoint.notes)
+    checkpoint.config.notes.push_back(fmt::format("{}: {}", path.string(), note));
+  ModelSource source{std::move(checkpoint.config), path, directory};
+  source.tensors = std::move(checkpoint.weights);
+  return source;
 }
 
 }  // namespace
@@ -33,16 +37,11 @@ ModelSource model_of_file(const fs::path& path) {
                     path.string());
   }
   const fs::path directory = path.has_parent_path() ? path.parent_path() : ".";
+  if (io::WeightFiles files(path); rwkv::has_rwkv_names(files.tensors()))
+    return model_of_rwkv(std::move(files), path, directory);
   const fs::path config = directory / "config.json";
   if (disk::exists(config)) {
     return {model::parse_model_config(io::read_json_file(config), config.string()), path, directory};
-  }
-  if (is_rwkv(io::WeightFiles(path))) {
-    throw FileError(
-        "{}: expected a model of a supported family (docs/models.md), got the weights of an RWKV "
-        "model, which this version cannot run. Fix: mantissa inspect {} describes them; convert "
-        "and diff read them too",
-        path.string(), path.string());
   }
   throw FileError(
       "{}: expected a model, got a file of weights without a config.json beside it. Fix: put the model's "

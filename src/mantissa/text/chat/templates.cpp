@@ -8,11 +8,10 @@ namespace mantissa::chat {
 
 namespace {
 
-constexpr std::pair<std::string_view, std::string_view> kBuiltin[] = {{"chatml", assets::kChatmlJinja},
-                                                                      {"llama3", assets::kLlama3Jinja},
-                                                                      {"qwen", assets::kQwenJinja},
-                                                                      {"mistral", assets::kMistralJinja},
-                                                                      {"gemma", assets::kGemmaJinja}};
+constexpr std::pair<std::string_view, std::string_view> kBuiltin[] = {
+    {"chatml", assets::kChatmlJinja}, {"llama3", assets::kLlama3Jinja},
+    {"qwen", assets::kQwenJinja},     {"mistral", assets::kMistralJinja},
+    {"gemma", assets::kGemmaJinja},   {kRwkvTemplate, assets::kRwkvJinja}};
 
 }  // namespace
 

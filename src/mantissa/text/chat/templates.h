@@ -11,7 +11,10 @@
 
 namespace mantissa::chat {
 
-/// Returns the names of the built-in templates: chatml, llama3, qwen, mistral, gemma.
+/// The built-in template of RWKV's "User: … Assistant: …" format, which has no special tokens.
+inline constexpr std::string_view kRwkvTemplate = "rwkv";
+
+/// Returns the names of the built-in templates: chatml, llama3, qwen, mistral, gemma, rwkv.
 std::vector<std::string> builtin_template_names();
 
 /// Returns the source of a built-in template, or null. Conversations of system, user and assistant messages

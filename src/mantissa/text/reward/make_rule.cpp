@@ -1,6 +1,7 @@
 // The rule that the text of rl.reward names.
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <string_view>
 
 #include "mantissa/core/base/error.h"
@@ -10,57 +11,91 @@
 namespace mantissa::reward {
 namespace {
 
-constexpr std::string_view kRegex = "regex:", kProgram = "program:";
+constexpr std::string_view kProgram = "program";
 
-/// Returns the command of a program. Throws ConfigError if the rule has another kind.
-std::string command_of(const std::string& rule) {
-  if (!rule.starts_with(kProgram)) {
-    if (rule.starts_with("model:") || rule == "model") {
-      throw ConfigError(
-          "a reward model is not a rule. Write a program that scores with it, \"program:COMMAND\" "
-          "(docs/post-training.md, \"A reward model as the reward\")");
-    }
-    static const std::vector<std::string> kNames = {"kk", "exact", "regex", "program"};
-    const bool known = rule == "regex" || rule == "program";
-    throw ConfigError(
-        fmt::format("expected kk, exact, \"regex:PATTERN\" or \"program:COMMAND\"{}",
-                    known ? "" : did_you_mean(std::string_view(rule).substr(0, rule.find(':')), kNames)));
-  }
-  std::string command = rule.substr(kProgram.size());
-  if (trimmed(command).empty()) {
-    throw ConfigError(
-        "the command is empty; write \"program:COMMAND\", such as \"program:python3 score.py\"");
-  }
-  if (command.find('\0') != std::string::npos) throw ConfigError("the command has a NUL byte");
-  return command;
-}
+constexpr RuleKind kKinds[] = {
+    {"kk", "",
+     "Logic-RL's, 3 to −3 ([data.md, \"How an answer is scored\"](data.md#how-an-answer-is-scored))",
+     "`format`, `answer`", "`solution_text_format`",
+     [](std::string_view, const RuleOptions& o) { return kk_rule(o.marked); }, nullptr},
+    {"exact", "", "1 if the answer equals the right one, else 0", "`match`", "the right answer",
+     [](std::string_view, const RuleOptions&) { return exact_rule(); }, nullptr},
+    {"regex", "PATTERN", "1 if the response matches, else 0", "`match`, `over_limit`",
+     "the right answer, if the pattern has `{answer}`",
+     [](std::string_view pattern, const RuleOptions&) { return regex_rule(pattern); },
+     [](std::string_view pattern) { regex_rule(pattern); }},
+    {kProgram, "COMMAND", "what a program says, such as a reward model's score", "what it says", "any",
+     [](std::string_view command, const RuleOptions& o) { return program_rule(std::string(command), o); },
+     check_command},
+};
 
-/// Returns the rule, or null for a program.
-std::unique_ptr<Rule> rule_within(const std::string& rule, const RuleOptions& options) {
-  if (rule == "kk") return kk_rule(options.marked);
-  if (rule == "exact") return exact_rule();
-  return rule.starts_with(kRegex) ? regex_rule(std::string_view(rule).substr(kRegex.size())) : nullptr;
+/// A kind and its argument.
+struct Named {
+  const RuleKind& kind;
+  std::string_view argument;
+};
+
+/// Returns the kind that `rule` names. Throws ConfigError if there is none.
+Named named(std::string_view rule) {
+  const std::size_t colon = rule.find(':');
+  const std::string_view name = rule.substr(0, colon);
+  const auto* kind = std::ranges::find(kKinds, name, &RuleKind::name);
+  const bool known = kind != std::end(kKinds);
+  if (known && kind->argument.empty() == (colon == std::string_view::npos))
+    return {*kind, colon == std::string_view::npos ? std::string_view() : rule.substr(colon + 1)};
+  if (name == "model") {
+    throw ConfigError(
+        "a reward model is not a rule. Write a program that scores with it, \"program:COMMAND\" "
+        "(docs/post-training.md, \"A reward model as the reward\")");
+  }
+  throw ConfigError(fmt::format("expected {}{}", rules_text(),
+                                known ? "" : did_you_mean(name, names_of(kKinds, &RuleKind::name))));
 }
 
 }  // namespace
 
-bool runs_program(const std::string& rule) {
-  return rule.starts_with(kProgram);
+std::string RuleKind::written() const {
+  return argument.empty() ? std::string(name) : fmt::format("{}:{}", name, argument);
+}
+
+std::span<const RuleKind> rule_kinds() {
+  return kKinds;
+}
+
+std::string rules_text() {
+  std::string text;
+  for (const RuleKind& kind : kKinds) {
+    const char* between = &kind == kKinds ? "" : &kind == std::end(kKinds) - 1 ? " or " : ", ";
+    text += between + (kind.argument.empty() ? std::string(kind.name) : in_quotes(kind.written()));
+  }
+  return text;
+}
+
+bool runs_program(std::string_view rule) {
+  return rule.substr(0, rule.find(':')) == kProgram && rule.size() > kProgram.size();
+}
+
+void check_command(std::string_view command) {
+  if (trimmed(command).empty()) {
+    throw ConfigError(
+        "the command is empty; write \"program:COMMAND\", such as \"program:python3 score.py\"");
+  }
+  if (command.find('\0') != std::string_view::npos) throw ConfigError("the command has a NUL byte");
 }
 
 void check_rule(const std::string& rule) {
-  if (rule_within(rule, {}) == nullptr) command_of(rule);
+  const auto [kind, argument] = named(rule);
+  if (kind.check != nullptr) kind.check(argument);
 }
 
 std::unique_ptr<Rule> make_rule(const std::string& rule, const RuleOptions& options) {
-  std::string command;
   try {
-    if (auto made = rule_within(rule, options)) return made;
-    command = command_of(rule);
+    check_rule(rule);
   } catch (const ConfigError& e) {
     throw ConfigError(fmt::format("reward {}: {}", in_quotes(rule), e.what()));
   }
-  return program_rule(std::move(command), options);
+  const auto [kind, argument] = named(rule);
+  return kind.make(argument, options);
 }
 
 }  // namespace mantissa::reward

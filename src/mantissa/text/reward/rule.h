@@ -55,12 +55,12 @@ struct RuleOptions {
   bool marked = false;        // of kk: responses contain "Assistant:" or the chat marker, as Logic-RL's do
 };
 
-/// Throws ConfigError, with the fault as its message, unless `rule` is "kk", "exact", "regex:PATTERN" with a
-/// valid pattern, or "program:COMMAND" with a command. Starts nothing.
+/// Throws ConfigError, with the fault as its message, unless `rule` names a kind of rules.h and has a valid
+/// argument if that needs one: a pattern, a command. Starts nothing.
 void check_rule(const std::string& rule);
 
 /// Returns true for "program:COMMAND".
-bool runs_program(const std::string& rule);
+bool runs_program(std::string_view rule);
 
 /// Returns the rule. Starts the program of "program:COMMAND" through the shell, in the current directory; it
 /// ends with the rule. Throws ConfigError that names the rule, and ResourceError if no process can be

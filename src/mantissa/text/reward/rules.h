@@ -1,13 +1,33 @@
-// The rules that make_rule() chooses from.
+// The rules of rewards, one row for each: what make_rule(), help, messages and docs/post-training.md name.
 #pragma once
 
 #include <memory>
+#include <span>
 #include <string>
 #include <string_view>
 
 #include "mantissa/text/reward/rule.h"
 
 namespace mantissa::reward {
+
+struct RuleKind {
+  std::string_view name;      // in rl.reward, alone or as "name:ARGUMENT"
+  std::string_view argument;  // "PATTERN"; empty: none
+  // In docs/post-training.md: the reward, its parts, and the field that a row needs.
+  std::string_view reward, parts, field;
+  /// Returns the rule. Throws ConfigError for an invalid argument. Starts nothing, except the program.
+  std::unique_ptr<Rule> (*make)(std::string_view argument, const RuleOptions& options);
+  /// Throws ConfigError for an invalid argument, and starts nothing.
+  void (*check)(std::string_view argument);
+
+  /// Returns the value of rl.reward: kk, regex:PATTERN.
+  std::string written() const;
+};
+
+std::span<const RuleKind> rule_kinds();
+
+/// Returns 'kk, exact, "regex:PATTERN" or "program:COMMAND"', for messages and help.
+std::string rules_text();
 
 /// Knights and Knaves, by text::kk_reward() of the row's `solution_text_format`. The parts are `format` and
 /// `answer`. Unless `marked`, "Assistant:" is put before a response.
@@ -25,6 +45,8 @@ std::unique_ptr<Rule> regex_rule(std::string_view pattern);
 inline constexpr unsigned kMostSteps = 1'000'000;
 inline constexpr unsigned kMostHeap = 64U << 20;
 
+/// Throws ConfigError for a command that is empty or has a NUL byte.
+void check_command(std::string_view command);
 /// Sends the samples to a program and reads its rewards (docs/post-training.md, "Programs").
 std::unique_ptr<Rule> program_rule(std::string command, const RuleOptions& options);
 

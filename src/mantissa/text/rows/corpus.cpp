@@ -69,6 +69,9 @@ void Corpus::split_token_files(std::optional<std::int32_t> separator) {
     if (!stretches_[p].file) continue;
     const std::optional<std::int32_t> end = separator ? separator : stretches_[p].file->separator();
     if (end) split_stretch(p, *end);
+    if (separator) continue;
+    for (const std::int64_t place : stretches_[p].file->document_begins())
+      documents_.push_back(stretches_[p].begin + place);
   }
   sort_documents();
 }

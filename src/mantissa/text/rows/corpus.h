@@ -28,8 +28,8 @@ class Corpus {
   void append(const TokenFile& file);
   /// Begins a document after each `separator`.
   void split(std::int32_t separator);
-  /// Begins a document after each `separator` of the token files; null: after the one in a file's header.
-  /// Reads all token files.
+  /// Begins a document after each `separator` of the token files; null: after the one in a file's header, and
+  /// where an index states it. Reads all token files that have a separator.
   void split_token_files(std::optional<std::int32_t> separator);
 
   std::int64_t tokens() const { return tokens_; }

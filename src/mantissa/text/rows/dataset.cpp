@@ -66,23 +66,29 @@ void Dataset::split() {
     const std::int64_t rows = source.rows->rows();
     source.origin = origin;
     source.held_out = held_out_rows(rows, options_.validation);
-    source.train = rows - source.held_out;
-    if (source.train < 1) {
+    source.usable = rows - source.held_out;
+    if (source.usable < 1) {
       const bool validation = source.held_out > 0;
       throw ConfigError(
           "{}: {}", source.name,
           source.rows->shortage(validation ? 2 : 1, validation ? "training with validation" : "training"));
     }
     origin += rows;
-    train_ += source.train;
     held_out_ += source.held_out;
   }
 }
 
 void Dataset::arrange() {
   std::vector<std::int64_t> rows;
-  for (const Source& source : sources_) rows.push_back(source.train);
-  order_ = RowOrder(std::move(rows), weights_, options_.shuffle, options_.seed);
+  for (Source& source : sources_) rows.push_back(source.train = source.usable);
+  train_ = std::accumulate(rows.begin(), rows.end(), std::int64_t{0});
+  if (options_.rwkv_walk) {
+    const RwkvWalk over = walk();
+    train_ = sources_.front().train = over.prime();
+    order_ = RowOrder(over);
+  } else {
+    order_ = RowOrder(std::move(rows), weights_, options_.shuffle, options_.seed);
+  }
   if (!options_.packs) return;
   std::vector<std::shared_ptr<const RowStore>> stores;
   for (const Source& source : sources_) stores.push_back(source.rows);
@@ -95,10 +101,9 @@ void Dataset::arrange() {
 
 void Dataset::hold_out(std::shared_ptr<const RowStore> rows) {
   for (Source& source : sources_) {
-    source.train += source.held_out;
+    source.usable += source.held_out;
     source.held_out = 0;
   }
-  train_ += held_out_;
   held_out_ = rows->rows();
   held_out_rows_ = std::move(rows);
   if (!sources_.empty()) arrange();
@@ -106,16 +111,41 @@ void Dataset::hold_out(std::shared_ptr<const RowStore> rows) {
 
 void Dataset::train_below(std::int64_t end) {
   Source& source = sources_.front();
-  const std::int64_t train = std::min(source.train, end / options_.sequence_length);
-  if (train == source.train) return;
-  if (train < 1) {
+  const std::int64_t usable = std::min(source.usable, end / options_.sequence_length);
+  if (usable == source.usable) return;
+  if (usable < 1) {
     throw ConfigError(
         "{}: only {} tokens remain before the held-out part, fewer than one sequence of {}. Fix: more "
         "data, or files as data.validation",
         name_, end, options_.sequence_length);
   }
-  train_ = source.train = train;
+  source.usable = usable;
   arrange();
+}
+
+std::int64_t Dataset::training_end() const {
+  std::int64_t usable = 0;
+  for (const Source& source : sources_) usable += source.usable;
+  return usable * options_.sequence_length;
+}
+
+RwkvWalk Dataset::walk() const {
+  if (sources_.size() != 1)
+    throw ConfigError("{}: expected one source for data.order = \"rwkv\", got {}. Fix: remove data.weights",
+                      name_, sources_.size());
+  const std::int64_t rows = sources_.front().usable;
+  const std::int64_t prime = options_.magic_prime > 0 ? options_.magic_prime : magic_prime_below(rows);
+  const std::string fault = magic_prime_fault(prime, rows);
+  if (fault.empty()) return RwkvWalk(prime);
+  if (options_.magic_prime > 0)
+    throw ConfigError(
+        "data.magic_prime = {}: expected a prime of the form 3n + 2, above 0.9 of the rows and at most their "
+        "number, but {}. Fix: remove the key, which then has the value for this data.sequence_length, {}",
+        prime, fault, magic_prime_below(rows));
+  throw ConfigError(
+      "{}: expected data for data.order = \"rwkv\" with a prime of the form 3n + 2 below their rows and above "
+      "0.9 of them, got {}. Fix: give more data or a smaller data.sequence_length, or remove data.order",
+      name_, counted(rows, "row"));
 }
 
 const Dataset& Dataset::at_step(std::int64_t step) const {

@@ -20,8 +20,9 @@ std::int64_t held_out_rows(std::int64_t rows, double share);
 /// Sequence j of a stream is ids [j·T, j·T + T] with T = sequence_length, so neighbours share one id. The
 /// last sequences are held out if validation is requested. Each step uses the next `global_batch_size`
 /// training sequences and wraps at the end, also within a batch. With `shuffle` each epoch is a permutation
-/// that depends only on (seed, epoch). Several sources are mixed by their weights; each has its own epochs,
-/// order and held-out rows.
+/// that depends only on (seed, epoch). With `rwkv_walk` every epoch is the walk of RwkvWalk, over the rows
+/// below its prime; the other rows are unused. Several sources are mixed by their weights; each has its own
+/// epochs, order and held-out rows.
 class Dataset {
  public:
   struct Options {
@@ -29,6 +30,8 @@ class Dataset {
     bool shuffle = true;
     double validation = 0;  // share of the sequences, from the end; at least one if > 0
     std::uint64_t seed = 1;
+    bool rwkv_walk = false;           // of one source
+    std::int64_t magic_prime = 0;     // of the walk; 0: magic_prime_below() the rows
     bool packs = false;               // a batch has packs of consecutive rows instead of rows (row_order.h)
     std::int64_t first_step = 0;      // of a stage of a run: the steps before it
     std::int64_t first_sequence = 0;  // the rows of all stages before it
@@ -58,7 +61,7 @@ class Dataset {
   /// Returns the stage of attempt `step` (from 1).
   const Dataset& at_step(std::int64_t step) const;
   /// Returns the number of ids of a stream of one source before those that are held out.
-  std::int64_t training_end() const { return train_ * options_.sequence_length; }
+  std::int64_t training_end() const;
   /// Leaves out the training rows of a stream of one source after id `end`, which another stage holds out.
   /// Throws ConfigError if none is left.
   void train_below(std::int64_t end);
@@ -107,14 +110,17 @@ class Dataset {
   struct Source {
     std::shared_ptr<const RowStore> rows;
     std::string name;
-    std::int64_t train = 0, held_out = 0;  // the first and the last rows
-    std::int64_t origin = 0;               // number of its first row among those of all sources
+    std::int64_t usable = 0, held_out = 0;  // the first and the last rows
+    std::int64_t train = 0;                 // the first ones of the usable rows; all, unless a walk has fewer
+    std::int64_t origin = 0;                // number of its first row among those of all sources
   };
   void check_options() const;
   /// Splits the rows of each source into training and held-out ones.
   void split();
-  /// Sets the order of the training rows, and their packs.
+  /// Sets the number and the order of the training rows, and their packs.
   void arrange();
+  /// Returns the walk over the rows of the only source. Throws ConfigError if the prime does not fit them.
+  RwkvWalk walk() const;
   StepData from_source(std::int64_t step, std::int64_t global_batch_size) const;
   /// Returns rows [first, first + count) of the training or held-out rows of all sources.
   StepData rows_of(std::int64_t first, std::int64_t count, std::int64_t Source::*rows,

@@ -8,6 +8,7 @@
 #include <optional>
 
 #include "mantissa/core/base/error_text.h"
+#include "mantissa/core/disk/look.h"
 #include "mantissa/text/rows/byte_reader.h"
 #include "mantissa/text/rows/known_ids.h"
 #include "mantissa/text/tokenizer/characters.h"
@@ -164,6 +165,19 @@ void read_json_lines(const std::string& path, const JsonLine& take) {
   }
 }
 
+namespace {
+
+void append_checked(const TokenFile& file, Corpus& corpus) {
+  // The ids of a larger file are checked when they are used.
+  constexpr std::int64_t kChecked = std::int64_t{1} << 28, kBatch = std::int64_t{1} << 16;
+  std::vector<std::int32_t> ids(static_cast<std::size_t>(std::min(kBatch, file.size())));
+  for (std::int64_t first = 0; file.size() <= kChecked && first < file.size(); first += kBatch)
+    file.read(first, std::span(ids).first(static_cast<std::size_t>(std::min(kBatch, file.size() - first))));
+  corpus.append(file);
+}
+
+}  // namespace
+
 void append_token_file(const std::string& path, std::int64_t vocabulary, Corpus& corpus, IdType type) {
   const std::string_view plain = without_compression(path);
   if (plain.size() != path.size()) {
@@ -172,13 +186,19 @@ void append_token_file(const std::string& path, std::int64_t vocabulary, Corpus&
         "allow. Fix: decompress it to \"{}\"",
         path, plain);
   }
-  const TokenFile file(path, vocabulary, type);
-  // The ids of a larger file are checked when they are used.
-  constexpr std::int64_t kChecked = std::int64_t{1} << 28, kBatch = std::int64_t{1} << 16;
-  std::vector<std::int32_t> ids(static_cast<std::size_t>(std::min(kBatch, file.size())));
-  for (std::int64_t first = 0; file.size() <= kChecked && first < file.size(); first += kBatch)
-    file.read(first, std::span(ids).first(static_cast<std::size_t>(std::min(kBatch, file.size() - first))));
-  corpus.append(file);
+  append_checked(TokenFile(path, vocabulary, type), corpus);
+}
+
+void append_binidx(const std::string& path, std::int64_t vocabulary, Corpus& corpus) {
+  const BinidxPair pair = binidx_pair(path);
+  for (const std::string& file : {pair.idx, pair.bin}) {
+    if (disk::exists(file)) continue;
+    throw FileError(
+        "\"{}\": expected \"{}\" beside it (binidx data are a pair of .idx and .bin). Fix: copy "
+        "both files to one folder",
+        path, std::filesystem::path(file).filename().string());
+  }
+  append_checked(TokenFile(pair, vocabulary), corpus);
 }
 
 }  // namespace mantissa::text

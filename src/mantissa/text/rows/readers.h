@@ -62,4 +62,7 @@ void read_json_lines(const std::string& path, const JsonLine& take);
 void append_token_file(const std::string& path, std::int64_t vocabulary, Corpus& corpus,
                        IdType type = IdType::automatic);
 
+/// Appends the ids of the pair of Megatron that `path` belongs to, and checks them as above.
+void append_binidx(const std::string& path, std::int64_t vocabulary, Corpus& corpus);
+
 }  // namespace mantissa::text

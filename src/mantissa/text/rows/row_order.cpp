@@ -15,6 +15,7 @@ RowOrder::RowOrder(std::vector<std::int64_t> rows, std::vector<double> weights, 
 }
 
 RowPlace RowOrder::place(std::size_t source, std::int64_t epoch, std::int64_t row) const {
+  if (walk_) return {source, walk_->row(row)};
   if (!shuffle_) return {source, row};
   // Sources of equal size have different orders.
   const std::uint64_t seed = source == 0 ? seed_ : seed_ ^ hash_name("source") * source;

@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "mantissa/text/rows/mixture.h"
+#include "mantissa/text/rows/rwkv_walk.h"
 
 namespace mantissa::text {
 
@@ -25,6 +26,8 @@ class RowOrder {
   RowOrder() = default;
   /// `rows` are those of each source. Throws ConfigError unless the weights are finite and above 0.
   RowOrder(std::vector<std::int64_t> rows, std::vector<double> weights, bool shuffle, std::uint64_t seed);
+  /// The order of RWKV-LM, of one source with walk.prime() rows. Every epoch has the same order.
+  explicit RowOrder(const RwkvWalk& walk) : rows_{walk.prime()}, walk_(walk) {}
 
   /// Returns the place of training row `steps` · `batch` + `i`, where that product may overflow if there is
   /// one source.
@@ -37,6 +40,7 @@ class RowOrder {
   std::optional<Mixture> mixture_;
   bool shuffle_ = true;
   std::uint64_t seed_ = 1;
+  std::optional<RwkvWalk> walk_;
 };
 
 /// Packs of consecutive rows, which may cross epochs: a row begins a pack if it does not fit into the one

@@ -1,18 +1,19 @@
 #include "mantissa/text/rows/sources.h"
 
+#include <fmt/format.h>
 #include <glob.h>
 
 #include <algorithm>
-#include <array>
 #include <filesystem>
 #include <limits>
 #include <new>
 #include <stdexcept>
 
 #include "mantissa/core/base/error_text.h"
+#include "mantissa/core/base/words.h"
 #include "mantissa/core/disk/look.h"
 #include "mantissa/text/rows/byte_reader.h"
-#include "mantissa/text/rows/readers.h"
+#include "mantissa/text/rows/file_kinds.h"
 
 namespace mantissa::text {
 namespace {
@@ -48,45 +49,31 @@ std::vector<std::string> match(const std::string& pattern) {
   return paths;
 }
 
-struct Ending {
-  const char* end;
-  const char* format;
-};
-constexpr std::array<Ending, 8> kEndings{{{".txt", "text"},
-                                          {".text", "text"},
-                                          {".md", "text"},
-                                          {".jsonl", "jsonl"},
-                                          {".ndjson", "jsonl"},
-                                          {".bin", "tokens"},
-                                          {".tokens", "tokens"},
-                                          {".idx", "binidx"}}};
-
 std::string format_by_name(const std::string& path) {
   const fs::path name = without_compression(path);
   const std::string end = name.extension().string();
   // Megatron's pair: x.idx describes the ids of x.bin, which are not raw.
   if (end == ".bin" && disk::exists(fs::path(path).replace_extension(".idx"))) return "binidx";
-  for (const Ending& known : kEndings) {
-    if (end == known.end) return known.format;
-  }
+  if (const FileKind* kind = file_kind_by_ending(end)) return std::string(kind->name);
   if (end == ".parquet") ByteReader refuses(path);
   for (const char* compression : {".bz2", ".xz", ".lz4", ".zip", ".7z"}) {
     if (end != compression) continue;
     throw ConfigError("\"{}\": of compressed files this version reads .gz and .zst; decompress it first",
                       path);
   }
+  std::string known;
+  for (const FileKind& kind : file_kinds())
+    known += fmt::format("{}{}{}", known.empty() ? "" : ", ", kind.endings,
+                         kind.text ? ", also with .gz or .zst" : "");
   throw ConfigError(
-      "data.format: \"auto\" does not know the extension of \"{}\" (known: .txt .text .md .jsonl "
-      ".ndjson, also with .gz or .zst, and .bin .tokens); set data.format to text, jsonl or tokens",
-      path);
+      "data.format: \"auto\" does not know the extension of \"{}\" (known: {}); set data.format to one of {}",
+      path, known, list_of(names_of(file_kinds(), &FileKind::name)));
 }
 
 void append_file(const std::string& path, const FileFormat& format, const tokenizer::Tokenizer& tokenizer,
                  std::int64_t vocabulary, Corpus& corpus) {
-  const std::string of = format_of(path, format.name);
-  if (of == "text") append_text_file(path, tokenizer, vocabulary, corpus);
-  if (of == "jsonl") append_jsonl_file(path, tokenizer, vocabulary, corpus);
-  if (of == "tokens") append_token_file(path, vocabulary, corpus, format.ids);
+  const FileKind& kind = *find_file_kind(format_of(path, format.name));
+  kind.append(path, format.ids, tokenizer, vocabulary, corpus);
 }
 
 }  // namespace
@@ -104,7 +91,9 @@ std::vector<std::string> expand_files(const std::vector<std::string>& patterns) 
   for (const std::string& pattern : patterns) {
     const bool is_glob = pattern.find_first_of("*?[") != std::string::npos && !disk::exists(pattern);
     if (!is_glob) {
-      paths.push_back(pattern);
+      const bool names_pair =
+          !disk::exists(pattern) && disk::exists(pattern + ".idx") && disk::exists(pattern + ".bin");
+      paths.push_back(names_pair ? pattern + ".bin" : pattern);
       continue;
     }
     std::vector<std::string> matches = match(pattern);
@@ -114,6 +103,10 @@ std::vector<std::string> expand_files(const std::vector<std::string>& patterns) 
              disk::exists(fs::path(path).parent_path() / "shard-00000.bin");
     };
     if (!std::ranges::all_of(matches, describes)) std::erase_if(matches, describes);
+    const std::vector<std::string> all = matches;
+    std::erase_if(matches, [&](const std::string& path) {  // an index is read with its ids
+      return fs::path(path).extension() == ".idx" && std::ranges::binary_search(all, binidx_pair(path).bin);
+    });
     paths.insert(paths.end(), matches.begin(), matches.end());
   }
   for (const std::string& path : paths) require_regular_file(path);
@@ -121,12 +114,13 @@ std::vector<std::string> expand_files(const std::vector<std::string>& patterns) 
 }
 
 bool holds_text(const std::vector<std::string>& patterns, const std::string& format) {
-  if (format != "auto") return format == "text" || format == "jsonl";
-  const std::vector<std::string> paths = expand_files(patterns);
-  return std::ranges::any_of(paths, [](const std::string& path) {
-    const std::string by_name = format_by_name(path);
-    return by_name == "text" || by_name == "jsonl";
-  });
+  const auto is_text = [](const std::string& name) {
+    const FileKind* kind = find_file_kind(name);
+    return kind != nullptr && kind->text;
+  };
+  if (format != "auto") return is_text(format);
+  return std::ranges::any_of(expand_files(patterns),
+                             [&](const std::string& path) { return is_text(format_by_name(path)); });
 }
 
 bool is_jsonl(const std::string& path) {
@@ -135,14 +129,9 @@ bool is_jsonl(const std::string& path) {
 
 std::string format_of(const std::string& path, const std::string& format) {
   const std::string of = format == "auto" ? format_by_name(path) : format;
-  if (of == "text" || of == "jsonl" || of == "tokens") return of;
-  if (of == "binidx") {
-    throw ConfigError(
-        "\"{}\": this version does not read binidx (Megatron's .bin with .idx); write the ids as "
-        "a plain token file and set data.format = \"tokens\"",
-        path);
-  }
-  throw ConfigError("data.format: \"{}\" is not a format (formats: auto, text, jsonl, tokens)", format);
+  if (find_file_kind(of) != nullptr) return of;
+  throw ConfigError("data.format: expected one of {}, got {}{}", list_of(format_names()), in_quotes(format),
+                    did_you_mean(format, format_names()));
 }
 
 Corpus read_corpus(const std::vector<std::string>& patterns, const FileFormat& format,

@@ -16,7 +16,7 @@ struct FileFormat {
   FileFormat(const char* named = "auto") : name(named) {}         // NOLINT(google-explicit-constructor)
   FileFormat(std::string named, IdType type = IdType::automatic)  // NOLINT(google-explicit-constructor)
       : name(std::move(named)), ids(type) {}
-  std::string name;  // auto, text, jsonl or tokens
+  std::string name;  // "auto", or that of a kind (file_kinds.h)
   IdType ids = IdType::automatic;
 };
 
@@ -26,8 +26,10 @@ IdType id_type_named(const std::string& name, const std::string& where);
 
 /// Expands names and globs (`*`, `?`, `[…]`) to files in the given order; the files of one glob are sorted by
 /// bytes. A file whose name equals the pattern takes precedence over the glob. A glob leaves out shards.json
-/// beside the shards that it describes. Throws FileError for a missing
-/// file, a glob without a match, or anything that is not a regular file, and ConfigError for an empty list.
+/// beside the shards that it describes, and an index (.idx) beside its .bin. A name without a file stands for
+/// the pair NAME.idx and NAME.bin, if it exists, as --data_file of RWKV-LM and Megatron. Throws FileError for
+/// a missing file, a glob without a match, or anything that is not a regular file, and ConfigError for an
+/// empty list.
 std::vector<std::string> expand_files(const std::vector<std::string>& patterns);
 
 /// Returns true if any of the files, read as read_tokens() reads them, is text that a tokenizer turns into
@@ -37,12 +39,13 @@ bool holds_text(const std::vector<std::string>& patterns, const std::string& for
 /// Returns true if the name of `path` is one of JSON lines.
 bool is_jsonl(const std::string& path);
 
-/// Returns the ids of all files as one stream. `patterns` as for expand_files. Formats:
+/// Returns the ids of all files as one stream. `patterns` as for expand_files. The kinds of file_kinds.h:
 ///   text    The bytes of a file, unchanged. A separator precedes each file but the first.
 ///   jsonl   One JSON object per line with the document in the string field `text`. A separator
 ///           follows each document. Blank lines are skipped.
 ///   tokens  Ids without separators, in the layouts of TokenFile.
-///   auto    By file name extension. .txt .text .md: text; .jsonl .ndjson: jsonl; .bin .tokens: tokens.
+///   binidx  Ids of a pair of Megatron, named by either file (binidx.h).
+///   auto    By file name extension; a .bin with an .idx beside it is binidx.
 /// Text and JSON lines may be compressed; their names then end with .gz or .zst.
 ///
 /// `vocabulary` is the number of entries of the model's embedding; every id is below it. Throws ConfigError
@@ -55,7 +58,7 @@ Corpus read_corpus(const std::vector<std::string>& patterns, const FileFormat& f
 std::vector<std::int32_t> read_tokens(const std::vector<std::string>& patterns, const FileFormat& format,
                                       const tokenizer::Tokenizer& tokenizer, std::int64_t vocabulary);
 
-/// Returns "text", "jsonl" or "tokens": `format`, or if that is "auto" the format of the file's name. Throws
+/// Returns the name of the file's kind: `format`, or if that is "auto" the one of the file's name. Throws
 /// ConfigError for an unknown or unsupported one.
 std::string format_of(const std::string& path, const std::string& format);
 

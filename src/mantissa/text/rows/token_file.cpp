@@ -25,10 +25,16 @@ struct TokenFile::Open {
 
 namespace {
 
-std::uint32_t little_endian(const unsigned char* bytes, std::size_t width) {
-  std::uint32_t value = 0;
-  for (std::size_t i = 0; i < width; ++i) value |= static_cast<std::uint32_t>(bytes[i]) << (8 * i);
+std::uint64_t little_endian(const unsigned char* bytes, std::size_t width) {
+  std::uint64_t value = 0;
+  for (std::size_t i = 0; i < width; ++i) value |= static_cast<std::uint64_t>(bytes[i]) << (8 * i);
   return value;
+}
+
+/// Returns a number of `width` bytes as it prints if it has a sign.
+std::int64_t with_sign(std::uint64_t value, std::size_t width) {
+  const std::size_t unused = 64 - 8 * width;
+  return static_cast<std::int64_t>(value << unused) >> unused;
 }
 
 /// Returns the bytes of a raw id.
@@ -74,6 +80,18 @@ TokenFile::TokenFile(const std::string& path, std::int64_t vocabulary, IdType ty
   count_ = static_cast<std::int64_t>(file_->bytes / width_);
 }
 
+TokenFile::TokenFile(const BinidxPair& pair, std::int64_t vocabulary)
+    : file_(std::make_shared<Open>(pair.bin)),
+      vocabulary_(vocabulary),
+      index_(std::in_place, pair.idx, file_->bytes) {
+  count_ = index_->tokens();
+  width_ = index_->width();
+}
+
+std::vector<std::int64_t> TokenFile::document_begins() const {
+  return index_ ? index_->document_begins() : std::vector<std::int64_t>();
+}
+
 void TokenFile::read_header(std::span<const std::byte> begin) {
   if (begin.size() < 8) return;
   const std::int32_t magic = header_word(begin, 0), version = header_word(begin, 1);
@@ -113,6 +131,16 @@ void TokenFile::read_bytes(std::uint64_t offset, std::span<unsigned char> out) c
   file_->file.read_at(offset, std::as_writable_bytes(out));
 }
 
+void TokenFile::refuse_id(std::uint64_t id, std::uint64_t at) const {
+  const bool sign = index_->has_sign();
+  throw FileError(
+      "\"{}\": expected ids from 0 to {} (the vocabulary has {} entries), got {} at position {} (as {}int{} "
+      "of its index). Fix: use the model, or the tokenizer, that the data were made for",
+      path(), vocabulary_ - 1, vocabulary_,
+      sign ? fmt::format("{}", with_sign(id, width_)) : fmt::format("{}", id), at, sign ? "" : "u",
+      8 * width_);
+}
+
 void TokenFile::read(std::int64_t first, std::span<std::int32_t> out) const {
   constexpr std::size_t kBuffer = std::size_t{1} << 13;
   std::array<unsigned char, kBuffer> buffer;  // NOLINT(cppcoreguidelines-pro-type-member-init): is read into
@@ -122,8 +150,10 @@ void TokenFile::read(std::int64_t first, std::span<std::int32_t> out) const {
     const std::uint64_t at = static_cast<std::uint64_t>(first) + done;
     read_bytes(offset_ + at * width_, std::span(buffer).first(batch * width_));
     for (std::size_t i = 0; i < batch; ++i) {
-      const std::uint32_t id = little_endian(&buffer[i * width_], width_);
-      if (id >= static_cast<std::uint64_t>(vocabulary_)) {
+      const std::uint64_t id = little_endian(&buffer[i * width_], width_);
+      const bool negative = index_ && index_->has_sign() && with_sign(id, width_) < 0;
+      if (negative || id >= static_cast<std::uint64_t>(vocabulary_)) {
+        if (index_) refuse_id(id, at + i);
         throw FileError(
             "\"{}\": id {} at position {} is not below the vocabulary size {} "
             "(read as little-endian uint{}); check that the file was written for this "

@@ -59,5 +59,7 @@ std::unique_ptr<Tokenizer> read_sentencepiece_tokenizer(const std::filesystem::p
 /// Reads an RWKV vocabulary, one token a line: id, Python literal of str or bytes, number of bytes. Id 0 ends
 /// a text. Throws FileError with the line.
 std::unique_ptr<Tokenizer> read_rwkv_tokenizer(const std::filesystem::path& file);
+/// Returns the tokenizer of the text of such a file. `name` is that of the tokenizer in messages.
+std::unique_ptr<Tokenizer> parse_rwkv_tokenizer(const std::string& text, const std::string& name);
 
 }  // namespace mantissa::tokenizer

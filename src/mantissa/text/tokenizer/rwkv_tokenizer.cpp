@@ -124,7 +124,10 @@ void check_entries(Entries entries, const std::string& file) {
 }  // namespace
 
 std::unique_ptr<Tokenizer> read_rwkv_tokenizer(const std::filesystem::path& file) {
-  const std::string text = read_tokenizer_file(file);
+  return parse_rwkv_tokenizer(read_tokenizer_file(file), file.string());
+}
+
+std::unique_ptr<Tokenizer> parse_rwkv_tokenizer(const std::string& text, const std::string& name) {
   Entries entries;
   std::size_t number = 0;
   for (std::string_view rest = text; !rest.empty();) {
@@ -135,10 +138,10 @@ std::unique_ptr<Tokenizer> read_rwkv_tokenizer(const std::filesystem::path& file
     if (line.ends_with('\r')) line.remove_suffix(1);
     if (line.empty()) continue;
     const std::string fault = read_line(line, entries);
-    if (!fault.empty()) refuse_vocabulary(file.string(), fmt::format("line {} {}", number, fault));
+    if (!fault.empty()) refuse_vocabulary(name, fmt::format("line {} {}", number, fault));
   }
-  check_entries(entries, file.string());
-  return std::make_unique<RwkvTokenizer>(std::move(entries), file.string());
+  check_entries(entries, name);
+  return std::make_unique<RwkvTokenizer>(std::move(entries), name);
 }
 
 }  // namespace mantissa::tokenizer

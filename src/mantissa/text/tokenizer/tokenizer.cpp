@@ -11,6 +11,8 @@
 #include <utility>
 
 #include "mantissa/core/base/error_text.h"
+#include "mantissa/core/base/suggest.h"
+#include "mantissa/core/base/words.h"
 #include "mantissa/core/disk/look.h"
 #include "mantissa/text/tokenizer/kinds.h"
 #include "mantissa/text/tokenizer/utf8.h"
@@ -135,6 +137,13 @@ std::unique_ptr<Tokenizer> make_tokenizer(const std::string& spec) {
   }
   std::string known;
   for (const Kind& kind : kKinds) known += fmt::format(", {}", kind.files);
+  if (disk::kind_of(spec) == disk::Kind::absent) {
+    const std::vector<std::string> words = {"byte"};
+    throw ConfigError(
+        "tokenizer {}: expected \"byte\", or a file or directory that exists, got neither{} Fix: name one of the "
+        "kinds: {}, or a directory with such a file",
+        in_quotes(spec), nearest(spec, words) ? "; did you mean \"byte\"?" : ".", known.substr(2));
+  }
   throw ConfigError(
       "data.tokenizer: \"{}\" is not a tokenizer of this version (tokenizers: \"byte\", 256 entries, "
       "one per byte{}, or a directory with such a file); for another vocabulary write the ids to a file and "

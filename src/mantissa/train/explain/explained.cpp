@@ -209,7 +209,7 @@ Explained explain_generation(const weights::ModelSource& source, const precision
                              const runtime::Device& device, const config::Told& told,
                              std::span<const forecast::Target> targets) {
   const model::ModelConfig& model = source.config;
-  const std::int64_t positions = model.max_position_embeddings;
+  const std::int64_t positions = model.usual_positions();
   const auto compiled = programs::compile_decode(model, policy, positions, device);
   const plan::Program& program = *compiled;
   Explained e = begin(model, policy, program, measured(device, program), device);

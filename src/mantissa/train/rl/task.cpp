@@ -160,7 +160,7 @@ class RlTask final : public train::Task {
   std::unique_ptr<train::Task> again(const config::RunConfig& config) const override {
     return task(config, source_, prompts_, {}, device_);
   }
-  bool repeats() const override { return !config_.rl.reward.starts_with("program:"); }
+  bool repeats() const override { return !reward::runs_program(config_.rl.reward); }
 
   train::TaskState save(std::int64_t step) const override {
     train::TaskState state;
@@ -366,31 +366,6 @@ class RlTask final : public train::Task {
 };
 
 }  // namespace
-
-void check_allowed(const config::RunConfig& config) {
-  if (config.allow_programs || config.train.objective != "rl" || !config.rl.reward.starts_with("program:"))
-    return;
-  throw ConfigError(
-      "rl.reward = {}: expected a permission to run this command, which the config names. Fix: read the "
-      "command, and then add --allow-programs",
-      in_quotes(config.rl.reward));
-}
-
-Prepared prepare(config::RunConfig config, const model::ModelConfig& model) {
-  constexpr std::int64_t kAny = std::int64_t{1} << 24;
-  Prepared p{std::move(config), nullptr, {}};
-  const bool chosen = p.config.data.sequence_length > 0;
-  if (!chosen) p.config.data.sequence_length = kAny;
-  reward::check_rule(p.config.rl.reward);
-  data::CheckRow check;
-  if (!p.config.rl.reward.starts_with("program:")) {
-    check = [rule = std::shared_ptr<reward::Rule>(reward::make_rule(p.config.rl.reward))](
-                const nlohmann::ordered_json& row, const std::string& where) { rule->check_row(row, where); };
-  }
-  p.prompts = std::make_shared<const data::PromptSet>(p.config, model, check, &p.notes);
-  if (!chosen) p.config.data.sequence_length = p.prompts->longest() + p.config.rl.max_new_tokens;
-  return p;
-}
 
 std::unique_ptr<train::Task> task(const config::RunConfig& config, const weights::ModelSource& source,
                                   std::shared_ptr<const data::PromptSet> prompts, OnRollout on_rollout,

@@ -3,17 +3,14 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <chrono>
 #include <cmath>
 #include <limits>
 
-#include "mantissa/core/base/counted.h"
 #include "mantissa/core/disk/atomic.h"
 #include "mantissa/core/disk/lock.h"
 #include "mantissa/engine/runtime/process.h"
 #include "mantissa/kernels/guard_count.h"
 #include "mantissa/report/summary.h"
-#include "mantissa/setup/config/stages.h"
 #include "mantissa/setup/forecast/native.h"
 #include "mantissa/setup/programs/training.h"
 #include "mantissa/train/run/claim.h"
@@ -21,29 +18,17 @@
 #include "mantissa/train/run/data_hash.h"
 #include "mantissa/train/run/journal.h"
 #include "mantissa/train/run/observations.h"
+#include "mantissa/train/run/progress.h"
 #include "mantissa/train/run/run_files.h"
-#include "mantissa/train/steps/health_watch.h"
 #include "mantissa/train/steps/resume.h"
-#include "mantissa/train/steps/watch.h"
 
 namespace mantissa::run {
 namespace {
-
-using Clock = std::chrono::steady_clock;
-
-double seconds_since(Clock::time_point start) {
-  return std::chrono::duration<double>(Clock::now() - start).count();
-}
 
 void check_plans(const train::Trainer& trainer) {
   if (!trainer.config().native_only) return;
   for (const programs::RunPart& part : trainer.parts())
     forecast::check_native(*part.program, trainer.device());
-}
-
-bool is_below_f32(const plan::Program& program) {
-  return std::ranges::any_of(program.buffers,
-                             [](const plan::Buffer& b) { return !b.integer && bytes_of(b.type) < 4; });
 }
 
 report::RunSummary summary_of(const Result& r) {
@@ -121,7 +106,7 @@ class Run {
     disk::write_file_atomic(out_ / "plan.txt", explain::to_text(plan));
     kept_.begin();
     predicted_peak_ = plan.peak_bytes;
-    stages_ = plan.training->stages;
+    progress_.set_stages(plan.training->stages);
     for (const std::string& note : told_.notes) tell(note);
     for (const std::string& warning : told_.warnings) {
       if (events_.on_warning) events_.on_warning({warning});
@@ -162,7 +147,7 @@ class Run {
       if (!stop_.stop_requested()) save_state();
     }
     while (trainer_.step() < config_.run.steps && !stop_.stop_requested()) {
-      if (result.steps_here == 0 || begins_stage()) tell_stage();
+      progress_.tell_stage(result.steps_here == 0);
       const std::optional<train::StepReport> r = advance_or_save(journal);
       if (!r) break;
       // A first batch that is skipped has no loss.
@@ -173,7 +158,7 @@ class Run {
       if (!r->batch_skipped) last_loss_ = r->loss;
       last_overflow_ = r->overflow;
       journal.write(*r);
-      tell_step(*r, start, ++result.steps_here);
+      progress_.tell_step(*r, start, ++result.steps_here);
       validates_ = is_due(r->step) || r->step == config_.run.steps;
       if (is_due(r->step)) {
         validate(journal);
@@ -183,15 +168,7 @@ class Run {
     result.final_loss = last_loss_;
     if (!stop_.stop_requested()) finish(result, journal);
     result.interrupted = result.model.empty();
-    if (!result.interrupted) {
-      for (train::HealthFinding& f : health_.findings()) {
-        // No learning rate brings a gradient that the data do not give.
-        if (kept_.begins() && !had_gradient_ && f.kind == "rounded_away") continue;
-        // Whether a whole run with the cure is healthy, only that run shows.
-        for (Cure& cure : f.warning.cures) cure.effect = "starts over; not tried";
-        result.findings.push_back(std::move(f.warning));
-      }
-    }
+    if (!result.interrupted) result.findings = progress_.findings(kept_.begins());
     if (result.interrupted) save_unsaved();
     result.skipped = trainer_.skipped();
     result.fallback_share = (kernels::guard_count() - guarded_before).slow_share();
@@ -205,22 +182,6 @@ class Run {
     result.policy_name = config_.policy.short_line();
     if (!result.interrupted) report::write_summary(out_ / "summary.json", summary_of(result));
     return result;
-  }
-
-  bool begins_stage() const {
-    return trainer_.step() == config::first_step(config_, config::stage_at(config_, trainer_.step()));
-  }
-
-  /// Notes the stage of the next step, if the run has stages.
-  void tell_stage() const {
-    if (config_.run.stages.empty()) return;
-    const std::size_t number = config::stage_at(config_, trainer_.step());
-    const config::Stage& stage = config_.run.stages[number];
-    const std::int64_t first = config::first_step(config_, number);
-    tell(fmt::format("stage {} of {}: steps {} to {}, {} of {} tokens{}", number + 1,
-                     config_.run.stages.size(), first + 1, first + stage.steps,
-                     counted(stage.global_batch_size, "sequence"), stage.sequence_length,
-                     stage.rope_theta ? fmt::format(", rope_theta {:g}", *stage.rope_theta) : ""));
   }
 
   /// Returns true if a state is due after `step`. The last step is handled separately.
@@ -261,38 +222,6 @@ class Run {
         none ? fmt::format("{}; no cure that was tried works: {}", e.message(), failed_text(after.failed))
              : e.message(),
         std::move(after.cures));
-  }
-
-  /// Returns the relative time of steps `first` + 1 to `last`: steps of different stages take different
-  /// times.
-  double forecast(std::int64_t first, std::int64_t last) const {
-    if (stages_.empty()) return static_cast<double>(last - first);
-    double seconds = 0;
-    for (const explain::StagePlan& s : stages_) {
-      const std::int64_t steps = std::min(last, s.last) - std::max(first, s.first - 1);
-      seconds += s.seconds * static_cast<double>(std::max<std::int64_t>(0, steps));
-    }
-    return seconds;
-  }
-
-  void tell_step(const train::StepReport& r, Clock::time_point start, std::int64_t done) {
-    const std::vector<Warning> warnings = watch_.see(r);
-    health_.see(r, {trainer_.parts()[trainer_.part()].stage, trainer_.part()});
-    see_gradient(r);
-    const double left =
-        seconds_since(start) * forecast(r.step, config_.run.steps) / forecast(r.step - done, r.step);
-    if (events_.on_step) events_.on_step(r, left);
-    for (const Warning& warning : warnings) {
-      if (events_.on_warning) events_.on_warning(warning);
-    }
-  }
-
-  /// Notes a gradient of the objective. If all rewards are equal, only the divergence from the reference has
-  /// one, and only because weight decay moved the weights.
-  void see_gradient(const train::StepReport& r) {
-    const auto equal = std::ranges::find(r.metrics, "equal_reward_share", &objective::Metric::name);
-    if (equal != r.metrics.end()) equal_rewards_ = equal->value == 1;  // of this rollout and its later steps
-    had_gradient_ = had_gradient_ || (!r.skipped && !equal_rewards_ && r.grad_norm != 0);
   }
 
   /// Validates. A non-finite number of held-out data stops the run after saving its state. A resumed run does
@@ -374,16 +303,12 @@ class Run {
   RunFiles kept_;
   const Events& events_;
   std::stop_token stop_;
-  train::Watch watch_{is_below_f32(trainer_.program())};
-  train::HealthWatch health_{trainer_.config().policy};
+  Progress progress_{trainer_, events_};
   double last_loss_ = std::numeric_limits<double>::quiet_NaN();  // of the trainer's current step
   std::optional<train::Overflow> last_overflow_;                 // of the last step, if it was skipped
   std::vector<std::string> changes_;
   std::size_t predicted_peak_ = 0;
-  std::vector<explain::StagePlan> stages_;  // empty: all steps are alike
   std::int64_t saved_ = 0;
-  bool had_gradient_ = false;  // of the objective, that is not 0
-  bool equal_rewards_ = false;
   std::optional<Journal> journal_;
   bool validates_ = false;  // the validation that is due after the current step is still to be done
   std::optional<Observations> observations_;

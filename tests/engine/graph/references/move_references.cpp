@@ -106,35 +106,6 @@ void gather_add_rows(const ReferenceCall& c) {
   for (std::size_t i = 0; i < sum.size(); ++i) c.outputs[0].values[i] += sum[i];
 }
 
-/// Uses the cosines and sines of the given tables. kernels/reference/rope.h is the reference for the tables.
-void rotate(const ReferenceCall& c, double sign) {
-  const std::int64_t d = c.attributes.integer("head_dim"), half = d / 2;
-  for (const Segment& s : c.extent.segments) {
-    for (std::int64_t t = s.begin; t < s.begin + s.length; ++t) {
-      const double* cos = c.inputs[2].data() + (s.position + t - s.begin) * half;
-      const double* sin = c.inputs[3].data() + (s.position + t - s.begin) * half;
-      for (std::size_t i = 0; i < 2; ++i) {
-        const std::int64_t width = c.inputs[i].width;
-        for (std::int64_t h = t * width; h < (t + 1) * width; h += d) {
-          for (std::int64_t e = 0; e < half; ++e) {
-            const double low = c.inputs[i].data()[h + e], high = c.inputs[i].data()[h + e + half];
-            c.outputs[i].data()[h + e] = low * cos[e] - sign * high * sin[e];
-            c.outputs[i].data()[h + e + half] = high * cos[e] + sign * low * sin[e];
-          }
-        }
-      }
-    }
-  }
-}
-
-void rope(const ReferenceCall& c) {
-  rotate(c, 1);
-}
-
-void rope_grad(const ReferenceCall& c) {
-  rotate(c, -1);
-}
-
 }  // namespace
 
 std::span<const NamedReference> move_references() {
@@ -153,8 +124,6 @@ std::span<const NamedReference> move_references() {
       {"gather.add_rows", gather_add_rows},
       {"select", select},
       {"select.dx", select_dx},
-      {"rope", rope},
-      {"rope.grad", rope_grad},
   };
   return kAll;
 }

@@ -66,7 +66,8 @@ kernels::reference::Head head_of(const ReferenceCall& c, const std::vector<std::
           c.inputs[0].data(),
           c.inputs[1].data(),
           ids.data(),
-          c.attributes.number("soft_cap", 0.0)};
+          c.attributes.number("soft_cap", 0.0),
+          c.attributes.number("l2wrap", 0.0)};
 }
 
 std::vector<std::int32_t> ids_of(const ReferenceOperand& ids) {
@@ -93,7 +94,7 @@ void log_prob_backward(const ReferenceCall& c, const std::vector<std::int32_t>& 
 void log_prob_grad(const ReferenceCall& c) {
   const std::vector<std::int32_t> ids = ids_of(c.inputs[2]);
   kernels::reference::HeadSeeds seeds{c.inputs[4].data()};
-  if (c.inputs.size() > 5) {
+  if (c.attributes.flag("entropy")) {
     seeds.entropy = c.inputs[5].data();
     seeds.dentropy = c.inputs[6].data();
   }

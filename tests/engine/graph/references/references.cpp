@@ -19,10 +19,16 @@ void pointwise(const ReferenceCall& c) {
 
 }  // namespace
 
+std::vector<NamedReference>& added_references() {
+  static std::vector<NamedReference> all;
+  return all;
+}
+
 Reference reference_of(const OpDef& op) {
   if (op.run == find_op("fused").run) return pointwise;
   for (const std::span<const NamedReference> part :
-       {move_references(), row_references(), product_references(), update_references()}) {
+       {move_references(), row_references(), product_references(), recurrent_references(),
+        update_references(), std::span<const NamedReference>(added_references())}) {
     for (const NamedReference& reference : part) {
       if (reference.id == op.id) return reference.run;
     }

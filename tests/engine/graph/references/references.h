@@ -35,14 +35,19 @@ using Reference = void (*)(const ReferenceCall&);
 /// Returns the reference of an op, or null if it has none.
 Reference reference_of(const OpDef& op);
 
-// The parts of the table.
 struct NamedReference {
   std::string_view id;  // of the op
   Reference run = nullptr;
 };
-std::span<const NamedReference> move_references();     // values copied, selected or rotated
-std::span<const NamedReference> row_references();      // norms and sums over rows or tokens, attention
-std::span<const NamedReference> product_references();  // products and the head
-std::span<const NamedReference> update_references();   // passes of optimizers
+
+/// The references of ops whose test is one file (added_op.h).
+std::vector<NamedReference>& added_references();
+
+// The parts of the table.
+std::span<const NamedReference> move_references();       // values copied or selected
+std::span<const NamedReference> row_references();        // norms and sums over rows or tokens, attention
+std::span<const NamedReference> product_references();    // products and the head
+std::span<const NamedReference> recurrent_references();  // of recurrent layers
+std::span<const NamedReference> update_references();     // passes of optimizers
 
 }  // namespace mantissa::graph::testing

@@ -19,7 +19,7 @@ std::vector<OutputSpec> infer_forward(const NodeView& n) {
     }
   }
   const Shape tokens(std::vector<Dim>(x.dims().begin(), x.dims().end() - 1));
-  return {{x, Role::compute},
+  return {{x, n.attributes.flag("residual") ? Role::residual : Role::compute},
           {tokens, Role::arithmetic, kNone, ValueKind::activation, "mean"},
           {tokens, Role::arithmetic, kNone, ValueKind::activation, "rstd"}};
 }

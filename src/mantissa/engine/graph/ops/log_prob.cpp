@@ -18,8 +18,16 @@ double soft_cap(const Attributes& attributes) {
   return attributes.number("soft_cap", 0.0);
 }
 
+/// The share of a token's largest logit in its gradient (kernels/head.h); 0: none.
+double l2wrap(const Attributes& attributes) {
+  return attributes.number("l2wrap", 0.0);
+}
+
+/// An f32 holds every entry of a vocabulary up to this size.
+constexpr std::int64_t kMostEntries = std::int64_t{1} << 24;
+
 // Inputs x [tokens, channels], W [vocabulary, channels], ids [tokens]; outputs log_prob, lse and optionally
-// entropy [tokens].
+// entropy, or with l2wrap the entry of the largest logit [tokens].
 std::vector<OutputSpec> infer_forward(const NodeView& n) {
   if (n.shape(1).rank() != 2 || n.shape(1).last() != n.shape(0).last()) {
     throw ShapeError(
@@ -30,6 +38,13 @@ std::vector<OutputSpec> infer_forward(const NodeView& n) {
                                    {n.shape(2), Role::arithmetic, kNone, ValueKind::activation, "lse"}};
   if (n.attributes.flag("entropy"))
     specs.push_back({n.shape(2), Role::output, kNone, ValueKind::activation, "entropy"});
+  if (l2wrap(n.attributes) == 0) return specs;
+  if (n.shape(1).dim(0).size > kMostEntries || n.attributes.flag("entropy"))
+    throw ShapeError(
+        "log_prob: expected for l2wrap a vocabulary of at most {} entries and no entropy, got {}{}. Fix: set "
+        "train.l2wrap = 0",
+        kMostEntries, n.shape(1).dim(0).size, n.attributes.flag("entropy") ? " with the entropy" : "");
+  specs.push_back({n.shape(2), Role::arithmetic, kNone, ValueKind::activation, "top"});
   return specs;
 }
 
@@ -97,16 +112,21 @@ kernels::LogProb forward_of(const Call& c, const Argument& log_prob, const Argum
 
 void run_forward(const Call& c) {
   kernels::LogProb h = forward_of(c, c.outputs[0], c.outputs[1]);
-  if (c.outputs.size() > 2) h.entropy = c.outputs[2].out();
+  if (c.outputs.size() > 2) (l2wrap(c.attributes) == 0 ? h.entropy : h.top) = c.outputs[2].out();
   kernels::log_prob(c.ctx, c.extent, h);
 }
 
 void gradient_forward(GradientBuilder& b) {
   std::vector<ValueId> inputs = {b.input(0), b.input(1), b.input(2), b.output(1), b.gradient(0)};
-  if (b.node().outputs.size() > 2 && b.gradient(2) != kNone)
+  const double wrap = l2wrap(b.node().attributes);
+  if (wrap != 0) {
+    inputs.push_back(b.output(2));
+  } else if (b.node().outputs.size() > 2 && b.gradient(2) != kNone) {
     inputs.insert(inputs.end(), {b.output(2), b.gradient(2)});
+  }
   const std::vector<ValueId> d = b.emit("log_prob.grad", std::move(inputs),
                                         {{"soft_cap", soft_cap(b.node().attributes)},
+                                         {"l2wrap", wrap},
                                          {"frozen_input", !b.needed(0)},
                                          {"frozen_weight", !b.needed(1)}});
   std::size_t next = 0;
@@ -115,7 +135,8 @@ void gradient_forward(GradientBuilder& b) {
   }
 }
 
-// Inputs x, W, ids, lse, dlog_prob, optionally entropy and dentropy; outputs dx and dweight as selected.
+// Inputs x, W, ids, lse, dlog_prob, optionally entropy and dentropy, or with l2wrap the top; outputs dx and
+// dweight as selected.
 std::vector<OutputSpec> infer_grad(const NodeView& n) {
   const Wanted wanted(n.attributes);
   std::vector<OutputSpec> specs;
@@ -149,14 +170,18 @@ kernels::LogProbBackward backward_of(const Call& c, const Argument& lse, const A
 
 void run_grad(const Call& c) {
   kernels::LogProbBackward h = backward_of(c, c.inputs[3], c.inputs[4]);
-  if (c.inputs.size() > 5) {
+  if (l2wrap(c.attributes) != 0) {
+    h.l2wrap = l2wrap(c.attributes);
+    h.top = c.inputs[5].in();
+  } else if (c.inputs.size() > 5) {
     h.entropy = c.inputs[5].in();
     h.dentropy = c.inputs[6].in();
   }
   kernels::log_prob_backward(c.ctx, c.extent, h);
 }
 
-// Forward and backward in one op. Inputs x, W, ids, dlog_prob; outputs dx, dweight, log_prob, lse.
+// Forward and backward in one op. Inputs x, W, ids, dlog_prob; outputs dx, dweight, log_prob, lse, and with
+// l2wrap the top.
 std::vector<OutputSpec> infer_training(const NodeView& n) {
   std::vector<OutputSpec> specs = infer_grad(n);
   for (OutputSpec& spec : infer_forward(n)) specs.push_back(std::move(spec));
@@ -186,8 +211,14 @@ std::size_t workspace_training(const NodeView& n, const Sizes& s, const kernels:
 
 void run_training(const Call& c) {
   const std::size_t first = Wanted(c.attributes).count();
-  kernels::log_prob_training(c.ctx, c.extent, forward_of(c, c.outputs[first], c.outputs[first + 1]),
-                             backward_of(c, c.outputs[first + 1], c.inputs[3]));
+  kernels::LogProb forward = forward_of(c, c.outputs[first], c.outputs[first + 1]);
+  kernels::LogProbBackward backward = backward_of(c, c.outputs[first + 1], c.inputs[3]);
+  if (l2wrap(c.attributes) != 0) {
+    backward.l2wrap = l2wrap(c.attributes);
+    forward.top = c.outputs[first + 2].out();
+    backward.top = c.outputs[first + 2].in();
+  }
+  kernels::log_prob_training(c.ctx, c.extent, forward, backward);
 }
 
 }  // namespace
@@ -216,8 +247,8 @@ const OpDef kLogProbGrad = {
     .id = "log_prob.grad",
     .op = "log_prob",
     .doc =
-        "dlogits = d·(onehot − p) − e·p·(log p + entropy), times the soft cap's slope, in f32, rounded to "
-        "compute as a factor; dx and dW from recomputed logits, chunked",
+        "dlogits = d·(onehot − p) − e·p·(log p + entropy), with l2wrap − d·l2wrap·max at the largest logit, "
+        "times the soft cap's slope, in f32, rounded to compute as a factor; dx and dW from recomputed logits, chunked",
     .kind = OpKind::head,
     .reads = {Read::matmul, Read::matmul, Read::value},
     .operands = {"input", "weight"},

@@ -56,7 +56,7 @@ kernels::Expression stored(ExpressionBuilder& b, const Registers& results) {
 }
 
 std::vector<OutputSpec> infer_gradient(const NodeView& n, const Pointwise& def) {
-  const std::string_view names[] = {def.first, def.second};
+  const std::string_view names[] = {def.first, def.second, def.third};
   std::vector<OutputSpec> specs;
   for (std::size_t i = 0; i + 1 < n.inputs.size(); ++i)
     specs.push_back({n.shape(i), Role::arithmetic, kNone, ValueKind::activation, names[i]});

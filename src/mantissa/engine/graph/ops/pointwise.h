@@ -26,8 +26,9 @@ struct Pointwise {
   std::string_view gradient_id;
   std::string_view doc;
   std::string_view gradient_doc;
-  Role role = Role::compute;                 // of the result
-  std::string_view first = {}, second = {};  // names of two inputs, which distinguish their gradients
+  Role role = Role::compute;  // of the result
+  // names of several inputs, which distinguish their gradients
+  std::string_view first = {}, second = {}, third = {};
   /// Returns the result from the inputs.
   Register (*forward)(ExpressionBuilder& b, const Registers& in, const Attributes& a) = nullptr;
   /// Returns the gradients of the inputs from the inputs followed by the gradient of the result.

@@ -6,9 +6,18 @@
 namespace mantissa::graph {
 namespace {
 
-// Inputs q [tokens, heads·d], k [tokens, kv_heads·d], cos and sin [positions, d/2]; outputs q and k rotated.
+// Inputs q [tokens, heads·d], k [tokens, kv_heads·d], cos and sin [positions, r/2]; outputs q and k with the
+// first r of the d values of each head rotated: in pairs (i, i + r/2), or (2i, 2i + 1) with "neighbours".
+std::int64_t rotated(const Shape& cos) {
+  return 2 * cos.last();
+}
+
 std::vector<OutputSpec> infer(const NodeView& n, Role role) {
   const std::int64_t head_dim = n.attributes.integer("head_dim");
+  if (rotated(n.shape(2)) > head_dim) {
+    throw ShapeError("rope: the tables rotate {} values of a head, which has only {}", rotated(n.shape(2)),
+                     head_dim);
+  }
   for (std::size_t i = 0; i < 2; ++i) {
     if (head_dim % 2 != 0 || n.shape(i).last() % head_dim != 0) {
       throw ShapeError("rope: {} values per token are not whole heads of an even size {}", n.shape(i).last(),
@@ -27,7 +36,9 @@ std::vector<OutputSpec> infer_grad(const NodeView& n) {
 }
 
 Cost cost(const NodeView& n, const Sizes&) {
-  return {3.0 * static_cast<double>(n.shape(0).count() + n.shape(1).count())};
+  const auto values = static_cast<double>(n.shape(0).count() + n.shape(1).count());
+  return {3.0 * values * static_cast<double>(rotated(n.shape(2))) /
+          static_cast<double>(n.attributes.integer("head_dim"))};
 }
 
 void run(const Call& c, bool inverse) {
@@ -40,6 +51,8 @@ void run(const Call& c, bool inverse) {
     r.cos = c.inputs[2].in();
     r.sin = c.inputs[3].in();
     r.y = c.outputs[i].out();
+    r.rotated = 2 * c.inputs[2].width;
+    if (c.attributes.flag("neighbours")) r.pairs = kernels::RopePairs::neighbours;
     kernels::rope(c.ctx, c.extent, r);
   }
 }

@@ -9,9 +9,11 @@
 namespace mantissa::graph {
 namespace {
 
-// Input dy [tokens, n]; output the weight gradient [n].
+// Input dy [tokens, n]; output the weight gradient, [n] or of the sizes in the attribute "dims".
 std::vector<OutputSpec> infer(const NodeView& n) {
-  return {{Shape{n.shape(0).last()}, Role::weight_gradient, kNone, ValueKind::weight_gradient}};
+  std::vector<Dim> dims;
+  for (const std::int64_t size : n.attributes.integers("dims", {n.shape(0).last()})) dims.push_back({size});
+  return {{Shape(std::move(dims)), Role::weight_gradient, kNone, ValueKind::weight_gradient}};
 }
 
 void run(const Call& c) {

@@ -1,10 +1,15 @@
-// The families, one definition per file of this folder.
+// The families, one definition per file of this folder, and their list.
 #pragma once
 
 #include "mantissa/engine/model/family.h"
 
 namespace mantissa::model {
 
-extern const Family kLlama, kMistral, kPhi3, kQwen2, kQwen3, kGemma2, kGemma3, kGpt2;
+extern const Family kLlama, kMistral, kPhi3, kQwen2, kQwen3, kGlm, kGemma2, kGemma3, kGpt2, kRwkv7;
+
+/// All of them, in the order of messages and docs.
+inline constexpr const Family* kFamilies[] = {
+    &kLlama, &kMistral, &kPhi3, &kQwen2, &kQwen3, &kGlm, &kGemma2, &kGemma3, &kGpt2, &kRwkv7,
+};
 
 }  // namespace mantissa::model

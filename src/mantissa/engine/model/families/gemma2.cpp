@@ -65,6 +65,9 @@ std::shared_ptr<const Network> read(const FieldReader& fields, ModelConfig& c) {
 
 const Family kGemma2 = {
     .model_type = "gemma2",
+    .title = "Gemma 2",
+    .summary =
+        "norms on both sides of each branch, scaled embeddings, GeGLU, soft caps, a window in every second layer",
     .architecture = "Gemma2ForCausalLM",
     .classifier = "Gemma2ForSequenceClassification",
     .fields = gemma_fields({{"attn_logit_softcapping", Field::Kind::any, "bound of the scores"}}),

@@ -18,6 +18,7 @@ Rope read_table(const FieldReader& fields, const char* kind, Rope rope, std::int
     fields.fail("rope_parameters", "must contain \"full_attention\" and \"sliding_attention\"");
   const std::optional<FieldReader> own = kinds->object(kind);
   if (!own) return rope;
+  refuse_partial_rotary(*own);
   rope.theta = own->number("rope_theta", rope.theta);
   rope.scaling = read_rope_scaling(*own, positions);
   return rope;
@@ -64,6 +65,9 @@ std::shared_ptr<const Network> read(const FieldReader& fields, ModelConfig& c) {
 
 const Family kGemma3 = {
     .model_type = "gemma3_text",
+    .title = "Gemma 3 (text)",
+    .summary =
+        "Gemma 2 with norms over heads and without a cap of the scores; layers with a window use separate rotary angles",
     .architecture = "Gemma3ForCausalLM",
     .classifier = "Gemma3TextForSequenceClassification",
     .fields =

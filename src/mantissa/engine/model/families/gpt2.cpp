@@ -170,6 +170,8 @@ std::shared_ptr<const Network> read(const FieldReader& fields, ModelConfig& c) {
 
 const Family kGpt2 = {
     .model_type = "gpt2",
+    .title = "GPT-2",
+    .summary = "LayerNorm, learned positions, merged q, k and v, GELU, weights stored [in, out]",
     .architecture = "GPT2LMHeadModel",
     .classifier = "GPT2ForSequenceClassification",
     .fields = {{"n_embd", Field::Kind::whole, "width of the residual stream"},

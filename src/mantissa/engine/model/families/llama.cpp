@@ -22,6 +22,8 @@ std::shared_ptr<const Network> read(const FieldReader& fields, ModelConfig& c) {
 
 const Family kLlama = {
     .model_type = "llama",
+    .title = "Llama",
+    .summary = "RMSNorm, grouped-query attention with rotary positions, SwiGLU; optional biases",
     .architecture = "LlamaForCausalLM",
     .classifier = "LlamaForSequenceClassification",
     .fields = decoder_fields({{"hidden_act", Field::Kind::text, "activation of the MLP"},

@@ -23,6 +23,8 @@ std::shared_ptr<const Network> read(const FieldReader& fields, ModelConfig& c) {
 
 const Family kMistral = {
     .model_type = "mistral",
+    .title = "Mistral",
+    .summary = "Llama without biases, with a sliding window in every layer",
     .architecture = "MistralForCausalLM",
     .classifier = "MistralForSequenceClassification",
     .fields =

@@ -24,10 +24,11 @@ void refuse_scaling(const FieldReader& fields) {
 }
 
 std::shared_ptr<const Network> read(const FieldReader& fields, ModelConfig& c) {
-  DecoderSpec s = read_decoder(fields, c, {.max_positions = 4096, .padding_id = kDefaultPaddingId});
+  DecoderSpec s =
+      read_decoder(fields, c, {.max_positions = 4096, .padding_id = kDefaultPaddingId, .rotary_factor = 1});
   if (s.padding_id >= s.vocab_size) s.padding_id = -1;
   s.norm_eps = fields.number("rms_norm_eps", 1e-5);
-  s.merged_projections = true;
+  s.merged_qkv = s.merged_gate_up = true;
   refuse_scaling(fields);
   s.ropes = {read_rope(fields, 10000, c.max_position_embeddings)};
   require_activation(fields, "hidden_act", "silu", "swish");
@@ -41,10 +42,13 @@ std::shared_ptr<const Network> read(const FieldReader& fields, ModelConfig& c) {
 
 const Family kPhi3 = {
     .model_type = "phi3",
+    .title = "Phi-3",
+    .summary = "Llama with one matrix for q, k and v and one for gate and up; an optional sliding window",
     .architecture = "Phi3ForCausalLM",
     .classifier = "Phi3ForSequenceClassification",
     .fields =
         decoder_fields({{"hidden_act", Field::Kind::text, "activation of the MLP"},
+                        kPartialRotary,
                         {"sliding_window", Field::Kind::any, "keys visible to a query, including its own"}}),
     .read = read,
 };

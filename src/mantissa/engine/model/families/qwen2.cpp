@@ -57,6 +57,8 @@ std::shared_ptr<const Network> read(const FieldReader& fields, ModelConfig& c) {
 
 const Family kQwen2 = {
     .model_type = "qwen2",
+    .title = "Qwen2",
+    .summary = "Llama with biases of q, k and v, and windows in its upper layers",
     .architecture = "Qwen2ForCausalLM",
     .classifier = "Qwen2ForSequenceClassification",
     .fields = qwen_fields({}),

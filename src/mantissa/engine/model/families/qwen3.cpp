@@ -21,6 +21,8 @@ std::shared_ptr<const Network> read(const FieldReader& fields, ModelConfig& c) {
 
 const Family kQwen3 = {
     .model_type = "qwen3",
+    .title = "Qwen3",
+    .summary = "Llama with an RMSNorm over each head of q and k; windows as in Qwen2",
     .architecture = "Qwen3ForCausalLM",
     .classifier = "Qwen3ForSequenceClassification",
     .fields = qwen_fields({{"attention_bias", Field::Kind::flag, "q, k, v and o have biases"}}),

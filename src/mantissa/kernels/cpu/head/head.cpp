@@ -19,8 +19,10 @@ namespace {
 using head_memory::BackwardScratch;
 using head_memory::ForwardScratch;
 using head_memory::kBackwardTokens;
+using head_memory::read_number;
 using head_memory::row_of;
 using head_memory::Scratch;
+using head_memory::write_number;
 using head_rows::Running;
 
 /// Rows per task: about 10 µs at the chunk's width.
@@ -39,18 +41,6 @@ GemmOperand rows_from(GemmOperand o, std::int64_t row) {
     o.matrix.data = row_of(o.matrix, row);
   }
   return o;
-}
-
-double read_number(const void* data, Scalar type, std::int64_t i) {
-  return type == Scalar::f64 ? static_cast<const double*>(data)[i]
-                             : static_cast<double>(static_cast<const float*>(data)[i]);
-}
-void write_number(Matrix m, std::int64_t i, double value) {
-  if (m.type == Scalar::f64) {
-    static_cast<double*>(m.data)[i] = value;
-  } else {
-    static_cast<float*>(m.data)[i] = static_cast<float>(value);
-  }
 }
 
 void logits_of(const Context& ctx, const GemmOperand& x, const GemmOperand& weight, std::int64_t tokens,
@@ -79,7 +69,7 @@ void for_rows(const Context& ctx, std::int64_t rows, const std::function<void(st
 void forward_group(const Context& ctx, const LogProb& h, const ForwardScratch& s, std::int64_t begin,
                    std::int64_t count) {
   const Scalar arithmetic = s.logits.memory.type;
-  const bool entropy = h.entropy.data != nullptr;
+  const bool entropy = h.entropy.data != nullptr, top = h.top.data != nullptr;
   std::fill_n(s.running, count, Running());
   for (std::int64_t v = 0; v < h.vocabulary; v += kVocabularyChunk) {
     const std::int64_t n = std::min(kVocabularyChunk, h.vocabulary - v);
@@ -90,8 +80,11 @@ void forward_group(const Context& ctx, const LogProb& h, const ForwardScratch& s
       if (h.soft_cap != 0) {
         head_rows::soft_cap(ctx, arithmetic, logits, static_cast<std::size_t>(n), h.soft_cap);
       }
-      head_rows::merge(ctx, arithmetic, logits, static_cast<std::size_t>(n), entropy, h.softmax,
-                       s.running[i]);
+      Running& running = s.running[i];
+      const double before = running.max;
+      head_rows::merge(ctx, arithmetic, logits, static_cast<std::size_t>(n), entropy, h.softmax, running);
+      if (top && running.max > before)
+        running.top = v + head_rows::first_of(arithmetic, logits, n, running.max);
       const std::int64_t id = h.ids[begin + i] - v;
       if (id >= 0 && id < n) write_number(h.log_prob, begin + i, read_number(logits, arithmetic, id));
     });
@@ -107,6 +100,7 @@ void forward_group(const Context& ctx, const LogProb& h, const ForwardScratch& s
     if (entropy) {
       write_number(h.entropy, t, round_to(lse - r.weighted / r.sum, h.softmax));
     }
+    if (top) write_number(h.top, t, static_cast<double>(r.top));
   });
 }
 
@@ -244,6 +238,10 @@ void backward_part(const Context& ctx, const LogProbBackward& h, const BackwardS
     if (h.dentropy.data != nullptr) {
       upstream.entropy = read_number(h.dentropy.data, h.dentropy.type, t);
       upstream.entropy_value = read_number(h.entropy.data, h.entropy.type, t);
+    }
+    if (h.l2wrap != 0) {
+      upstream.l2wrap = h.l2wrap;
+      upstream.top = static_cast<std::int64_t>(read_number(h.top.data, h.top.type, t)) - v;
     }
     head_rows::gradient(ctx, arithmetic, logits, static_cast<std::size_t>(n),
                         read_number(h.lse.data, h.lse.type, t), upstream, id - v, h.softmax, h.soft_cap);

@@ -76,4 +76,17 @@ std::size_t backward_workspace(const Context& ctx, std::int64_t tokens, std::int
                                std::int64_t channels, std::int64_t vocabulary, Scalar arithmetic,
                                Scalar dx_type, Scalar dweight_type, int parts);
 
+/// Element i of numbers of the arithmetic, f32 or f64.
+inline double read_number(const void* data, Scalar type, std::int64_t i) {
+  return type == Scalar::f64 ? static_cast<const double*>(data)[i]
+                             : static_cast<double>(static_cast<const float*>(data)[i]);
+}
+inline void write_number(Matrix m, std::int64_t i, double value) {
+  if (m.type == Scalar::f64) {
+    static_cast<double*>(m.data)[i] = value;
+  } else {
+    static_cast<float*>(m.data)[i] = static_cast<float>(value);
+  }
+}
+
 }  // namespace mantissa::kernels::head_memory

@@ -110,11 +110,18 @@ struct OfLogProbAndEntropy {
   }
 };
 
+/// What the largest logit receives in addition: `factor` times itself.
+template <class T>
+struct Wrap {
+  T factor;
+  std::int64_t at;  // outside of the chunk: nothing
+};
+
 /// `upstream` gives the gradients of the logits (OfLogProb). `through_cap(d, l, g)` turns the gradient of l
 /// into that of the value before the soft cap.
 template <class T, class Upstream, class ThroughCap>
-void GradientOf(T* logits, std::size_t n, T lse, const Upstream& upstream, std::int64_t id, Scalar softmax,
-                const ThroughCap& through_cap) {
+void GradientOf(T* logits, std::size_t n, T lse, const Upstream& upstream, const Wrap<T>& wrap,
+                std::int64_t id, Scalar softmax, const ThroughCap& through_cap) {
   const bool lowered = !inl::IsRowScalar<T>(softmax);
   if (lowered) inl::RoundRow<T>(logits, n, softmax);
   const hn::ScalableTag<T> d;
@@ -129,6 +136,13 @@ void GradientOf(T* logits, std::size_t n, T lse, const Upstream& upstream, std::
     const auto g = upstream.Id(one, hn::Set(one, *at - lse), hn::Set(one, p));
     hit = hn::GetLane(through_cap(one, hn::Set(one, *at), g));
   }
+  const bool wraps = wrap.at >= 0 && wrap.at < static_cast<std::int64_t>(n);
+  T* const top = logits + (wraps ? wrap.at : 0);
+  T added{0};
+  if (wraps) {
+    const auto l = hn::Set(one, *top);
+    added = hn::GetLane(through_cap(one, l, hn::Mul(hn::Set(one, wrap.factor), l)));
+  }
   for (std::size_t i = 0; i < n; i += lanes) {
     const auto mask = hn::FirstN(d, n - i);
     const auto l = hn::MaskedLoad(mask, d, logits + i);
@@ -138,15 +152,17 @@ void GradientOf(T* logits, std::size_t n, T lse, const Upstream& upstream, std::
     hn::BlendedStore(through_cap(d, l, upstream.Entry(d, log_p, p)), mask, d, logits + i);
   }
   if (here) *at = hit;
+  if (wraps) *top += added;
 }
 
 template <class T, class Upstream>
-void GradientThroughCap(T* logits, std::size_t n, T lse, const Upstream& upstream, std::int64_t id,
-                        Scalar softmax, T cap) {
+void GradientThroughCap(T* logits, std::size_t n, T lse, const Upstream& upstream, const Wrap<T>& wrap,
+                        std::int64_t id, Scalar softmax, T cap) {
   if (cap == 0) {
-    return GradientOf(logits, n, lse, upstream, id, softmax, [](auto, auto, auto g) HWY_ATTR { return g; });
+    return GradientOf(logits, n, lse, upstream, wrap, id, softmax,
+                      [](auto, auto, auto g) HWY_ATTR { return g; });
   }
-  GradientOf(logits, n, lse, upstream, id, softmax, [cap](auto d, auto l, auto g) HWY_ATTR {
+  GradientOf(logits, n, lse, upstream, wrap, id, softmax, [cap](auto d, auto l, auto g) HWY_ATTR {
     const auto r = hn::Div(l, hn::Set(d, cap));
     return hn::Mul(g, hn::NegMulAdd(r, r, hn::Set(d, T{1})));
   });
@@ -156,12 +172,14 @@ template <class T>
 void Gradient(T* logits, std::size_t n, double lse, const Upstream& u, std::int64_t id, Scalar softmax,
               double cap) {
   const OfLogProb<T> of_log_prob{static_cast<T>(u.log_prob)};
+  const Wrap<T> wrap{-static_cast<T>(u.log_prob) * static_cast<T>(u.l2wrap), u.l2wrap == 0 ? -1 : u.top};
   if (u.entropy == 0) {
-    return GradientThroughCap(logits, n, static_cast<T>(lse), of_log_prob, id, softmax, static_cast<T>(cap));
+    return GradientThroughCap(logits, n, static_cast<T>(lse), of_log_prob, wrap, id, softmax,
+                              static_cast<T>(cap));
   }
   const OfLogProbAndEntropy<T> of_both{static_cast<T>(u.log_prob), static_cast<T>(u.entropy),
                                        static_cast<T>(u.entropy_value)};
-  GradientThroughCap(logits, n, static_cast<T>(lse), of_both, id, softmax, static_cast<T>(cap));
+  GradientThroughCap(logits, n, static_cast<T>(lse), of_both, wrap, id, softmax, static_cast<T>(cap));
 }
 
 void MergeImpl(Scalar type, void* logits, std::size_t n, bool entropy, Scalar softmax, Running& r) {
@@ -208,6 +226,15 @@ void soft_cap(const Context& ctx, Scalar type, void* logits, std::size_t n, doub
 void merge(const Context& ctx, Scalar type, void* logits, std::size_t n, bool entropy, Scalar softmax,
            Running& r) {
   HWY_DISPATCH_TABLE(MergeImpl)[ctx.target()](type, logits, n, entropy, softmax, r);
+}
+
+std::int64_t first_of(Scalar type, const void* logits, std::int64_t n, double value) {
+  const auto place_in = [n, value](const auto* row) -> std::int64_t {
+    const auto* const found = std::find(row, row + n, static_cast<std::decay_t<decltype(*row)>>(value));
+    return found == row + n ? -1 : found - row;
+  };
+  return type == Scalar::f64 ? place_in(static_cast<const double*>(logits))
+                             : place_in(static_cast<const float*>(logits));
 }
 
 double log_sum_exp(const Context& ctx, Scalar type, const Running& r, Scalar softmax) {

@@ -25,12 +25,12 @@ void turn(const double* angles, std::size_t n, double* cos, double* sin) {
 
 template <class T>
 void fill(const RopeTable& table, Matrix cos, Matrix sin) {
-  const std::size_t half = static_cast<std::size_t>(table.head_dim / 2);
+  const std::size_t half = static_cast<std::size_t>(table.rotated / 2);
   const SimdTarget target =
       simd_targets().front();  // querying the machine for every row would dominate the time
   const auto round = [&](T* row, std::size_t n) { round_row(row, n, table.angles, target); };
   const std::vector<double> exact =
-      inverse_frequencies(table.head_dim, table.theta, table.scaling,
+      inverse_frequencies(table.rotated, table.theta, table.scaling,
                           table.length == 0 ? table.positions : table.length, cos.type);
   std::vector<T> frequencies(exact.begin(), exact.end()), angles(half);
   round(frequencies.data(), half);

@@ -1,0 +1,184 @@
+// Mixtures of each token with its predecessor, and their gradients.
+#include "mantissa/kernels/token_shift.h"
+
+#include <vector>
+
+#include "mantissa/core/base/error_text.h"
+#include "mantissa/engine/graph/ops/leaf_part.h"
+#include "mantissa/engine/graph/ops/ops.h"
+
+namespace mantissa::graph {
+namespace {
+
+void check_inputs(const NodeView& n, std::size_t first) {
+  const std::int64_t channels = n.shape(0).last();
+  for (std::size_t i = first; i < n.inputs.size(); ++i) {
+    if (n.shape(i).count() != channels) {
+      throw ShapeError("token_shift: \"{}\" is {}, but \"{}\" has {} channels",
+                       n.graph.value(n.inputs[i]).name, n.shape(i).str(), n.graph.value(n.inputs[0]).name,
+                       channels);
+    }
+  }
+}
+
+/// Names of the mixtures, which distinguish the results.
+constexpr std::string_view kNames[] = {"mix0", "mix1", "mix2", "mix3", "mix4", "mix5", "mix6", "mix7"};
+
+/// One result for each input from `first` on, which are the coefficients.
+std::vector<OutputSpec> mixtures(const NodeView& n, std::size_t first) {
+  const std::size_t count = n.inputs.size() - first;
+  if (count == 0 || count > std::size(kNames))
+    throw ShapeError("token_shift: {} mixtures; there may be 1 to {}", count, std::size(kNames));
+  check_inputs(n, first);
+  std::vector<OutputSpec> outputs;
+  for (std::size_t j = 0; j < count; ++j) {
+    outputs.push_back({n.shape(0), Role::compute});
+    if (count > 1) outputs.back().name = kNames[j];
+  }
+  return outputs;
+}
+
+std::vector<ConstMatrix> matrices(std::span<const Argument> arguments) {
+  std::vector<ConstMatrix> all;
+  for (const Argument& a : arguments) all.push_back(a.in());
+  return all;
+}
+
+void run_mixtures(const Call& c, std::span<const Argument> mix, std::span<const Argument> mixed,
+                  const Matrix& state) {
+  const std::vector<ConstMatrix> from = matrices(mix);
+  std::vector<Matrix> to;
+  for (const Argument& a : mixed) to.push_back(a.out());
+  kernels::token_shift(c.ctx, c.extent, {c.inputs[0].width, c.inputs[0].in(), from, to, state});
+}
+
+Cost cost_of(const NodeView& n, std::size_t mixtures) {
+  return {3.0 * static_cast<double>(n.shape(0).count()) * static_cast<double>(mixtures)};
+}
+
+// Inputs x [tokens, channels] and the mixtures' coefficients, of `channels` elements each; one result for
+// each.
+std::vector<OutputSpec> infer_forward(const NodeView& n) {
+  return mixtures(n, 1);
+}
+
+void run_forward(const Call& c) {
+  run_mixtures(c, c.inputs.subspan(1), c.outputs, {});
+}
+
+void gradient_forward(GradientBuilder& b) {
+  const std::size_t count = b.node().inputs.size() - 1;
+  std::vector<ValueId> inputs, dy;
+  for (std::size_t j = 0; j < count; ++j) {
+    inputs.push_back(b.input(1 + j));
+    dy.push_back(b.gradient(j));
+  }
+  if (b.needed(0)) {
+    inputs.insert(inputs.end(), dy.begin(), dy.end());
+    b.contribute(0, b.emit("token_shift.dx", std::move(inputs)).front());
+  }
+  for (std::size_t j = 0; j < count; ++j) {
+    if (!b.needed(1 + j)) continue;
+    std::vector<std::int64_t> dims;
+    for (const Dim& d : b.graph().value(b.input(1 + j)).shape.dims()) dims.push_back(d.size);
+    b.contribute(1 + j, b.emit("token_shift.dmix", {b.input(0), dy[j]}, {{"dims", dims}}).front());
+  }
+}
+
+// Inputs: the coefficients, then the gradients of the mixtures; output dx.
+std::vector<OutputSpec> infer_dx(const NodeView& n) {
+  return {{n.shape(n.inputs.size() / 2), Role::arithmetic}};
+}
+
+void run_dx(const Call& c) {
+  const std::size_t count = c.inputs.size() / 2;
+  const std::vector<ConstMatrix> mix = matrices(c.inputs.first(count)),
+                                 dy = matrices(c.inputs.subspan(count));
+  kernels::token_shift_backward(
+      c.ctx, c.extent, {c.outputs[0].width, mix, dy, c.outputs[0].out(), c.arithmetic == Scalar::f64});
+}
+
+// Inputs x, dy; output dmix, in the shape of the attribute "dims".
+std::vector<OutputSpec> infer_dmix(const NodeView& n) {
+  std::vector<Dim> dims;
+  for (const std::int64_t size : n.attributes.integers("dims")) dims.push_back({size});
+  return {{Shape(std::move(dims)), Role::weight_gradient, kNone, ValueKind::weight_gradient}};
+}
+
+void run_dmix(const Call& c) {
+  kernels::TokenShiftMix s;
+  s.channels = c.inputs[0].width;
+  s.x = c.inputs[0].in();
+  s.dy = c.inputs[1].in();
+  s.dmix = c.outputs[0].out();
+  s.accumulate = c.accumulate;
+  kernels::token_shift_mix(c.ctx, c.extent, s);
+}
+
+// Inputs x, a state [slots, channels], the coefficients; outputs the state and the mixtures.
+std::vector<OutputSpec> infer_decode(const NodeView& n) {
+  std::vector<OutputSpec> outputs = mixtures(n, 2);
+  const ValueId state = n.inputs[1];
+  const Shape& held = n.graph.value(state).shape;
+  if (held.rank() != 2 || held.last() != n.shape(0).last())
+    throw ShapeError("token_shift: the state {} does not hold rows of {}", held.str(), n.shape(0).last());
+  outputs.insert(outputs.begin(), {held, Role::like, state, ValueKind::state, "state"});
+  return outputs;
+}
+
+void run_decode(const Call& c) {
+  run_mixtures(c, c.inputs.subspan(2), c.outputs.subspan(1), c.outputs[0].out());
+}
+
+}  // namespace
+
+const OpDef kTokenShift = {
+    .id = "token_shift",
+    .op = "token_shift",
+    .doc = "x[t] + (x[t−1] − x[t])·mix for each mixture in f32, rounded once; zero before a document",
+    .kind = OpKind::rows,
+    .strided = {.inputs = 0b1, .outputs = kAllOperands},
+    .infer = infer_forward,
+    .gradient = gradient_forward,
+    .cost = [](const NodeView& n, const Sizes&) { return cost_of(n, n.inputs.size() - 1); },
+    .run = run_forward,
+};
+
+const OpDef kTokenShiftDx = {
+    .id = "token_shift.dx",
+    .op = "token_shift",
+    .doc = "Σ dy − q[t] + q[t+1], q = Σ mix·dy over the mixtures in f32, an unrounded contribution",
+    .kind = OpKind::rows,
+    .infer = infer_dx,
+    .cost = [](const NodeView& n, const Sizes&) -> Cost {
+      return {3.0 * static_cast<double>(n.shape(n.inputs.size() - 1).count()) *
+              static_cast<double>(n.inputs.size() / 2)};
+    },
+    .run = run_dx,
+};
+
+const OpDef kTokenShiftDmix = {
+    .id = "token_shift.dmix",
+    .op = "token_shift",
+    .doc = "dmix += Σ dy·(x[t−1] − x[t]) over leaves in f32, unrounded into grads",
+    .kind = OpKind::rows,
+    .strided = {.inputs = 0b11},
+    .sums_tokens = true,
+    .infer = infer_dmix,
+    .cost = [](const NodeView& n, const Sizes&) { return cost_of(n, 1); },
+    .run = run_dmix,
+};
+
+const OpDef kTokenShiftDecode = {
+    .id = "token_shift.decode",
+    .op = "token_shift",
+    .doc = "token_shift after the tokens in the segments' slots, which keep the last one",
+    .kind = OpKind::rows,
+    .strided = {.inputs = 0b1, .outputs = kAllOperands & ~1U},
+    .alias = 1,
+    .infer = infer_decode,
+    .cost = [](const NodeView& n, const Sizes&) { return cost_of(n, n.inputs.size() - 2); },
+    .run = run_decode,
+};
+
+}  // namespace mantissa::graph

@@ -1,0 +1,43 @@
+// GLM-4 (GLM Team, 2024): Llama with biases of q, k and v, one matrix for gate and up, and rotary positions
+// for a part of each head, in pairs of neighbours.
+#include "mantissa/engine/model/decoder.h"
+#include "mantissa/engine/model/families/families.h"
+#include "mantissa/engine/model/rope_fields.h"
+
+namespace mantissa::model {
+namespace {
+
+std::shared_ptr<const Network> read(const FieldReader& fields, ModelConfig& c) {
+  constexpr std::int64_t kDefaultPaddingId = 151329;  // the default, if the vocabulary has it
+  DecoderSpec s = read_decoder(fields, c,
+                               {.max_positions = 131072,
+                                .kv_heads = 2,
+                                .head_dim = 128,
+                                .padding_id = kDefaultPaddingId,
+                                .rotary_factor = 0.5});
+  if (s.padding_id >= s.vocab_size) s.padding_id = -1;
+  s.norm_eps = fields.number("rms_norm_eps", 0.00000015625);
+  s.merged_gate_up = true;
+  s.qkv_bias = fields.flag("attention_bias", true);
+  s.rotates_neighbours = true;
+  s.ropes = {read_rope(fields, 10000, c.max_position_embeddings)};
+  require_activation(fields, "hidden_act", "silu", "swish");
+  return std::make_shared<DecoderNetwork>(std::move(s));
+}
+
+}  // namespace
+
+const Family kGlm = {
+    .model_type = "glm",
+    .title = "GLM-4",
+    .summary =
+        "Llama with biases of q, k and v, one matrix for gate and up, and rotary positions for a part of each head, in pairs of neighbours",
+    .architecture = "GlmForCausalLM",
+    .classifier = "GlmForSequenceClassification",
+    .fields = decoder_fields({{"hidden_act", Field::Kind::text, "activation of the MLP"},
+                              {"attention_bias", Field::Kind::flag, "q, k and v have biases"},
+                              kPartialRotary}),
+    .read = read,
+};
+
+}  // namespace mantissa::model
