@@ -291,6 +291,10 @@ std::shared_ptr<const Network> read(const FieldReader& fields, ModelConfig& c) {
 
 const Family kRwkv7 = {
     .model_type = "rwkv7",
+    .title = "RWKV-7",
+    .summary =
+        "a recurrence over one matrix for each head in place of attention, low-rank gates, mixtures of each token "
+        "with its predecessor; the class is flash-linear-attention's ([rwkv.md](rwkv.md))",
     .architecture = "RWKV7ForCausalLM",
     .classifier = "RWKV7ForSequenceClassification",
     .fields = {{"hidden_size", Field::Kind::whole, "width of the residual stream"},
