@@ -52,14 +52,25 @@ endfunction()
 
 # A room is one folder of a wing, or a wing without others: one static library, called mantissa_<room>, that links only the rooms
 # it may use. ABOUT: its line in docs/architecture.md. QUICK: it
-# reads, decides and prints, and computes nothing in bulk. APART: its files are compiled for several instruction sets, so each
-# is compiled alone. APART_IN: the same for the files of a subfolder, which use the same local names. ALONE: the same for files.
+# reads, decides and prints, and computes nothing in bulk. APART: its files use the same local names, so each is compiled alone.
+# APART_IN: the same for the files of a subfolder. VECTORS: the same for files that are compiled for several instruction sets;
+# MANTISSA_VECTORS_FROM replaces the whole room by that of another build.
+# ALONE: the same for these files.
 function(mantissa_room path)
-  cmake_parse_arguments(ARG "QUICK;APART" "APART_IN;ABOUT" "USES;LINKS;ALONE" ${ARGN})
+  cmake_parse_arguments(ARG "QUICK;APART;VECTORS" "APART_IN;ABOUT" "USES;LINKS;ALONE" ${ARGN})
   cmake_path(GET path FILENAME name)
   file(GLOB_RECURSE sources CONFIGURE_DEPENDS ${PROJECT_SOURCE_DIR}/src/mantissa/${path}/*.cpp)
   list(REMOVE_ITEM sources ${PROJECT_SOURCE_DIR}/src/mantissa/app/cli/main.cpp)
-  if(sources)
+  if(ARG_VECTORS AND MANTISSA_VECTORS_FROM)
+    set(archive ${MANTISSA_VECTORS_FROM}/libmantissa_${name}.a)
+    if(NOT EXISTS ${archive})
+      message(FATAL_ERROR "MANTISSA_VECTORS_FROM: expected ${archive}, which does not exist. "
+                          "Fix: ./dev build --target mantissa_${name}")
+    endif()
+    add_library(mantissa_${name} STATIC IMPORTED GLOBAL)
+    set_target_properties(mantissa_${name} PROPERTIES IMPORTED_LOCATION ${archive})
+    set(scope INTERFACE)
+  elseif(sources)
     add_library(mantissa_${name} STATIC ${sources})
     set(scope PUBLIC)
     set_property(GLOBAL APPEND PROPERTY MANTISSA_ROOMS mantissa_${name})
@@ -70,6 +81,14 @@ function(mantissa_room path)
       set(alone ${sources})
       list(FILTER alone INCLUDE REGEX "/${ARG_APART_IN}/")
       set_source_files_properties(${alone} PROPERTIES SKIP_UNITY_BUILD_INCLUSION ON)
+    endif()
+    if(ARG_VECTORS)
+      foreach(source ${sources})
+        file(STRINGS ${source} for_vectors REGEX "foreach_target|target\\(\"" LIMIT_COUNT 1)
+        if(for_vectors)
+          set_source_files_properties(${source} PROPERTIES SKIP_UNITY_BUILD_INCLUSION ON)
+        endif()
+      endforeach()
     endif()
     list(TRANSFORM ARG_ALONE PREPEND ${PROJECT_SOURCE_DIR}/src/mantissa/${path}/)
     set_source_files_properties(${ARG_ALONE} PROPERTIES SKIP_UNITY_BUILD_INCLUSION ON)

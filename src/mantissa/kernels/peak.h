@@ -7,14 +7,17 @@
 
 namespace mantissa::kernels {
 
+/// Runs of a measured peak.
+inline constexpr int kPeakRuns = 60;
+
 /// Measures register-only fused multiply-adds, two flops each, on `ctx.threads` threads. Returns flop/s, the
-/// best of 60 runs of about 0.5 ms, or of more runs if other processes use the cores. `arithmetic` is f32 or
-/// f64.
-double measure_fma_peak(const Context& ctx, Scalar arithmetic);
+/// best of `runs` runs of about 0.5 ms, or of up to three times as many if other processes use the cores.
+/// `arithmetic` is f32 or f64.
+double measure_fma_peak(const Context& ctx, Scalar arithmetic, int runs = kPeakRuns);
 
 /// Measures the register-only multiply-adds of a unit in the same way: FMA in f32. Returns 0 if this machine
 /// lacks the unit, and for models.
-double measure_peak(const Context& ctx, UnitId unit);
+double measure_peak(const Context& ctx, UnitId unit, int runs = kPeakRuns);
 
 /// Measures a[i] = b[i] + s · c[i] over three arrays of `bytes` together, at most 96 MB. Returns bytes/s read
 /// and written; takes about 50 ms. Arrays as large as the forecast workload use the caches in the same way.

@@ -116,19 +116,19 @@ double thread_seconds() {
 /// Runs `rounds` rounds of multiply-adds and returns the number of flops.
 using Rounds = std::function<double(std::int64_t rounds, double* sink)>;
 
-/// Returns flop/s on all threads: the best of several runs of about 0.5 ms.
-double measure_rounds(const Context& ctx, const Rounds& work) {
+/// Returns flop/s on all threads: the best of `runs` runs of about 0.5 ms.
+double measure_rounds(const Context& ctx, const Rounds& work, int runs) {
   // Many short runs of about 0.5 ms: on a shared machine some run undisturbed. If all threads never had a
   // core each, processor time gives the rate they would have had.
   constexpr std::int64_t kRounds = 1 << 17;
-  constexpr int kRuns = 60, kMostRuns = 180;
+  const int most_runs = 3 * runs;
   constexpr double kAlone = 0.9, kMostSeconds = 0.1;  // the latter for slow code, as under a sanitizer
   const auto threads = static_cast<std::size_t>(ctx.threads);
   const bool enough_cores = static_cast<unsigned>(ctx.threads) <= std::thread::hardware_concurrency();
   std::vector<double> sinks(threads), flops(threads), busy(threads);
   double best = 0, best_by_core = 0, spent = 0;
   bool alone = !enough_cores;
-  for (int run = 0; spent < kMostSeconds && (run < kRuns || (!alone && run < kMostRuns)); ++run) {
+  for (int run = 0; spent < kMostSeconds && (run < runs || (!alone && run < most_runs)); ++run) {
     const double seconds = seconds_of([&] {
       parallel_for(ctx, ctx.threads, [&](std::int64_t i, int) {
         const auto at = static_cast<std::size_t>(i);
@@ -175,21 +175,22 @@ double tile_rounds(std::int64_t rounds, double* sink) {
 
 }  // namespace
 
-double measure_fma_peak(const Context& ctx, Scalar arithmetic) {
+double measure_fma_peak(const Context& ctx, Scalar arithmetic, int runs) {
   const auto fma = HWY_DISPATCH_TABLE(FmaImpl)[ctx.target()];
   return measure_rounds(
-      ctx, [&](std::int64_t rounds, double* sink) { return fma(arithmetic == Scalar::f64, rounds, sink); });
+      ctx, [&](std::int64_t rounds, double* sink) { return fma(arithmetic == Scalar::f64, rounds, sink); },
+      runs);
 }
 
-double measure_peak(const Context& ctx, UnitId id) {
+double measure_peak(const Context& ctx, UnitId id, int runs) {
   if (!is_present(unit(id))) return 0;
   switch (id) {
     case UnitId::fma:
-      return measure_fma_peak(ctx, Scalar::f32);
+      return measure_fma_peak(ctx, Scalar::f32, runs);
     case UnitId::vdpbf16ps:
-      return measure_rounds(ctx, bf16_pair_rounds);
+      return measure_rounds(ctx, bf16_pair_rounds, runs);
     case UnitId::tdpbf16ps:
-      return measure_rounds(ctx, tile_rounds);
+      return measure_rounds(ctx, tile_rounds, runs);
     case UnitId::tile_model:
       return 0;
   }

@@ -33,9 +33,9 @@ std::int64_t side_for(const runtime::Device& device, std::span<const plan::Store
   return side;
 }
 
-/// Times each product in turn, so that other load affects all alike.
-void time_products(const runtime::Device& device, std::int64_t side, std::span<ProductRate*> rates) {
-  constexpr int kRounds = 6;
+/// Times each product `rounds` times, in turn, so that other load affects all alike.
+void time_products(const runtime::Device& device, std::int64_t side, int rounds,
+                   std::span<ProductRate*> rates) {
   constexpr double kLongest = 0.1;  // seconds after which no round starts
   constexpr std::int64_t kSmallSide = 128;
   ProductMemory memory;
@@ -43,15 +43,16 @@ void time_products(const runtime::Device& device, std::int64_t side, std::span<P
   for (const ProductRate* r : rates) {
     // Slow code, as under a sanitizer, is timed with small products.
     const ProductTimer small(device, r->product, kSmallSide, memory);
+    constexpr double kGlance = 1e-3;
     const double flops = 2 * std::pow(static_cast<double>(side), 3);
-    const bool slow = flops / small.measure() > kLongest;
+    const bool slow = side <= kSmallSide || flops / small.measure(kGlance) > kLongest;
     timers.push_back(slow ? small : ProductTimer(device, r->product, side, memory));
   }
   const auto start = std::chrono::steady_clock::now();
   const auto late = [&] {
     return std::chrono::steady_clock::now() - start > std::chrono::duration<double>(kLongest);
   };
-  for (int round = 0; round < kRounds && !(round > 0 && late()); ++round) {
+  for (int round = 0; round < rounds && !(round > 0 && late()); ++round) {
     for (std::size_t i = 0; i < timers.size(); ++i)
       rates[i]->flops_per_second = std::max(rates[i]->flops_per_second, timers[i].measure());
   }
@@ -88,14 +89,18 @@ Machine measure_machine(const runtime::Device& device, const plan::Program& prog
   std::vector<ProductRate*> fresh;
   for (std::size_t i = old_products; i < known.products.size(); ++i) fresh.push_back(&known.products[i]);
 
+  // As much in all for any number of measurements.
+  constexpr int kProductRounds = 10;
+  const int measurements = 2 + rests;
+  const int runs = kernels::kPeakRuns / measurements, rounds = kProductRounds / measurements;
   const auto measure = [&] {
     if (fma_is_new)
-      known.fma = std::max(known.fma, kernels::measure_fma_peak(device.host(), program.arithmetic));
+      known.fma = std::max(known.fma, kernels::measure_fma_peak(device.host(), program.arithmetic, runs));
     for (std::size_t i = old_units; i < known.units.size(); ++i) {
       double& rate = known.units[i].flops_per_second;
-      rate = std::max(rate, kernels::measure_peak(device.host(), known.units[i].unit));
+      rate = std::max(rate, kernels::measure_peak(device.host(), known.units[i].unit, runs));
     }
-    if (!fresh.empty()) time_products(device, side, fresh);
+    if (!fresh.empty()) time_products(device, side, rounds, fresh);
   };
   measure();
   const double bandwidth = kernels::measure_bandwidth(device.host(), free_bytes / 2);

@@ -98,10 +98,10 @@ ProductTimer::ProductTimer(const runtime::Device& device, const plan::StoredProd
       a_(memory.factor(device, product.a, side, false)),
       b_(memory.factor(device, product.b, side, true)),
       memory_(memory) {
-  measure();  // touches the pages
+  measure(0);  // touches the pages
 }
 
-double ProductTimer::measure() const {
+double ProductTimer::measure(double least) const {
   const Product& p = product_.product;
   const auto bound = [&](const std::byte* data, const Layout& layout, const Factor& factor, bool transposed) {
     kernels::GemmOperand g{{data, layout.type, side_}, factor, transposed};
@@ -121,15 +121,13 @@ double ProductTimer::measure() const {
   auto ctx = device_.host();
   ctx.workspace_bytes = kernels::gemm_workspace(ctx, side_, side_, side_, p.arithmetic, p.a.parts);
   ctx.workspace = memory_.work(ctx.workspace_bytes);
-  // Long enough for the clock at which the processor multiplies for long.
-  constexpr double kLeast = 3e-3;
   const Clocks start;
   double products = 0, seconds = 0;
-  while (seconds < kLeast) {
+  do {
     kernels::gemm(ctx, g);
     ++products;
     seconds = start.seconds(ctx.threads);
-  }
+  } while (seconds < least);
   const auto side = static_cast<double>(side_);
   return products * 2 * side * side * side / seconds;
 }

@@ -57,8 +57,9 @@ class ProductTimer {
  public:
   ProductTimer(const runtime::Device& device, const plan::StoredProduct& product, std::int64_t side,
                ProductMemory& memory);
-  /// Multiplies for a few milliseconds, at least once. Returns flop/s.
-  double measure() const;
+  /// Multiplies for `least` seconds, at least once. Returns flop/s. The default is long enough for the clock
+  /// at which the processor multiplies for long.
+  double measure(double least = 3e-3) const;
 
  private:
   const runtime::Device& device_;

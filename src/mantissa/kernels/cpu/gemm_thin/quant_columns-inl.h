@@ -45,9 +45,9 @@ class QuantHeads {
   HWY_INLINE QuantHeads(const std::uint8_t* first, std::size_t stride, std::size_t blocks) {
     if constexpr (!kTraits.apart) {
       if (blocks == kMost) {
-        Copy(first, stride, kMost);  // a constant number, without a loop
+        Copy(first, stride, kMost);
       } else {
-        Copy(first, stride, blocks);
+        CopySome(first, stride, blocks);
       }
     }
   }
@@ -65,11 +65,15 @@ class QuantHeads {
   static constexpr bool kFifth = kTraits.code_bits == 5;
   static constexpr std::size_t kMost = static_cast<std::size_t>(kSumBlock) / kQuantBlock;
 
+  HWY_NOINLINE void CopySome(const std::uint8_t* first, std::size_t stride, std::size_t blocks) {
+    Copy(first, stride, blocks);
+  }
   HWY_INLINE void Copy(const std::uint8_t* first, std::size_t stride, std::size_t blocks) {
-    for (std::size_t c = 0; c < kColumns; ++c, first += stride) {
-      HWY_UNROLL(8)
-      for (std::size_t i = 0; i < blocks; ++i) {
-        const std::uint8_t* block = first + i * kTraits.bytes;
+    HWY_UNROLL(1)  // block after block: column after column takes longer, also to compile
+    for (std::size_t i = 0; i < blocks; ++i, first += kTraits.bytes) {
+      HWY_UNROLL(16)
+      for (std::size_t c = 0; c < kColumns; ++c) {
+        const std::uint8_t* block = first + c * stride;
         std::memcpy(&heads_[i][c], block, sizeof heads_[i][c]);
         if constexpr (kFifth) std::memcpy(&fifths_[i][c], block + kTraits.codes - 4, sizeof fifths_[i][c]);
       }

@@ -41,6 +41,18 @@ inline bool IsThinQuant(const PackSource& b, std::size_t k, std::size_t depth, S
   return holds(factor_of(b.type, b.operand).format, Scalar::f32);
 }
 
+/// Calls call(w) for the four words of a piece, with or without a loop.
+template <bool kLoop, class Call>
+HWY_INLINE void ForWords(const Call& call) {
+  if constexpr (kLoop) {
+    HWY_UNROLL(1)
+    for (std::size_t w = 0; w < 4; ++w) call(w);
+  } else {
+    HWY_UNROLL(4)
+    for (std::size_t w = 0; w < 4; ++w) call(w);
+  }
+}
+
 /// ThinBlock for kVectors vectors of columns from `column` on, depths [k, k + depth), of which IsThinQuant is
 /// true. The sums of several vectors are chains of their own: one alone waits for the latency of its
 /// additions. kWords: `b` is interleaved.
@@ -53,6 +65,9 @@ HWY_NOINLINE void ThinQuantBlock(const PackSource& b, std::size_t column, std::s
   constexpr QuantTraits kTraits = traits(F);
   constexpr std::size_t kLanes = HWY_LANES(float), kBytes = kTraits.bytes,
                         kPieces = kTraits.code_bits / 8 + 1;
+  // A loop over the words takes a third of the time to compile, and costs no speed while additions wait for
+  // each other.
+  constexpr bool kLoop = !kWords && kVectors == 1 && kRows <= (kToBf16 ? 2 : 4);
   const hn::ScalableTag<std::uint32_t> du;
   using VU = hn::Vec<decltype(du)>;
   using Columns = QuantColumns<F, kToBf16>;
@@ -104,8 +119,7 @@ HWY_NOINLINE void ThinQuantBlock(const PackSource& b, std::size_t column, std::s
       if constexpr (Columns::kShifts) {
         if (!negative) {
           const VU middle = hn::Set(du, kShiftBytes);
-          HWY_UNROLL(4)
-          for (std::size_t w = 0; w < 4; ++w) {
+          ForWords<kLoop>([&](std::size_t w) HWY_ATTR {
             HWY_UNROLL(4)
             for (std::size_t v = 0; v < kVectors; ++v) words[v][w] = hn::Xor(words[v][w], middle);
             const auto add_byte = [&](auto byte) HWY_ATTR {
@@ -118,7 +132,7 @@ HWY_NOINLINE void ThinQuantBlock(const PackSource& b, std::size_t column, std::s
             add_byte(std::integral_constant<int, 1>());
             add_byte(std::integral_constant<int, 2>());
             add_byte(std::integral_constant<int, 3>());
-          }
+          });
           continue;
         }
       }
@@ -131,8 +145,7 @@ HWY_NOINLINE void ThinQuantBlock(const PackSource& b, std::size_t column, std::s
       };
       if constexpr (is_normal_float(F)) {
         // Byte j of the words has the code of element 2 j in its upper half and that of 2 j + 1 in its lower.
-        HWY_UNROLL(4)
-        for (std::size_t w = 0; w < 4; ++w) {
+        ForWords<kLoop>([&](std::size_t w) HWY_ATTR {
           const auto add_byte = [&](auto byte) HWY_ATTR {
             const std::size_t j = 8 * w + 2 * byte();
             add(std::integral_constant<int, 8 * byte() + 4>(), w, j);
@@ -142,20 +155,20 @@ HWY_NOINLINE void ThinQuantBlock(const PackSource& b, std::size_t column, std::s
           add_byte(std::integral_constant<int, 1>());
           add_byte(std::integral_constant<int, 2>());
           add_byte(std::integral_constant<int, 3>());
-        }
+        });
         continue;
       }
       // Element j of the piece has its code at bit kBit of byte j of the words.
       const auto add_words = [&](auto bit, std::size_t first) HWY_ATTR {
         constexpr int kBit = bit();
-        HWY_UNROLL(4)
-        for (std::size_t w = 0; w < 4; ++w) {
+        // Codes of 8 bits come here only if a scale is negative.
+        ForWords<kLoop || Columns::kShifts>([&](std::size_t w) HWY_ATTR {
           const std::size_t j = first + 4 * w;
           add(std::integral_constant<int, kBit>(), w, j);
           add(std::integral_constant<int, kBit + 8>(), w, j + 1);
           add(std::integral_constant<int, kBit + 16>(), w, j + 2);
           add(std::integral_constant<int, kBit + 24>(), w, j + 3);
-        }
+        });
       };
       add_words(std::integral_constant<int, 0>(), 16 * piece);
       if constexpr (kTraits.code_bits < 8) add_words(std::integral_constant<int, 4>(), 16);

@@ -1,0 +1,16 @@
+# Lists the suites of a test program, and writes a CTest file with a test for each: <room>.<suite>.* runs its tests in one
+# process. -DPROGRAM= -DROOM= -DOUT= -DFOLDER= (where they run)
+execute_process(COMMAND ${PROGRAM} --gtest_list_tests --gtest_filter=-Slow* OUTPUT_VARIABLE listed RESULT_VARIABLE result)
+if(NOT result EQUAL 0)
+  message(FATAL_ERROR "${PROGRAM} --gtest_list_tests: ${result}\n${listed}")
+endif()
+string(REGEX MATCHALL "(^|\n)[^ \n]+\\." suites "${listed}")
+string(REGEX MATCHALL "\n  [^\n]" cases "${listed}")
+list(LENGTH cases count)
+set(tests "# tests: ${count}\n")
+foreach(suite ${suites})
+  string(STRIP "${suite}" suite)
+  string(APPEND tests "add_test([=[${ROOM}.${suite}*]=] [=[${PROGRAM}]=] [=[--gtest_filter=${suite}*-Slow*]=] --gtest_brief=1)\n"
+                      "set_tests_properties([=[${ROOM}.${suite}*]=] PROPERTIES WORKING_DIRECTORY [=[${FOLDER}]=])\n")
+endforeach()
+file(WRITE ${OUT} "${tests}")
