@@ -65,8 +65,8 @@ HWY_NOINLINE void ThinQuantBlock(const PackSource& b, std::size_t column, std::s
   constexpr QuantTraits kTraits = traits(F);
   constexpr std::size_t kLanes = HWY_LANES(float), kBytes = kTraits.bytes,
                         kPieces = kTraits.code_bits / 8 + 1;
-  // A loop over the words takes a third of the time to compile, and costs no speed while additions wait for
-  // each other.
+  // A loop over the words compiles in half of the time, and costs no speed while additions wait for each
+  // other.
   constexpr bool kLoop = !kWords && kVectors == 1 && kRows <= (kToBf16 ? 2 : 4);
   const hn::ScalableTag<std::uint32_t> du;
   using VU = hn::Vec<decltype(du)>;
