@@ -33,7 +33,7 @@ const std::vector<Task>& tasks() {
       {"train an adapter", {"adapter"}},
       {"learn from pairs of answers", {"dpo"}},
       {"learn from rewards (mantissa rl)", {"rl"}},
-      {"optimize", {"optimizer", "schedule"}},
+      {"optimize", {"optimizer", "schedule", "train"}},
       {"choose batches, and fit them into memory", {"batch", "run.stage"}},
       {"choose the precision", {"precision", "precision.loss_scale"}},
       {"save, measure and stop", {"checkpoint", "log", "run.on_nonfinite", "run.skip_batches"}},
