@@ -79,8 +79,24 @@ TEST(ChatCommand, ContinuesAConversationFromAFile) {
   EXPECT_TRUE(
       has(other.err,
           "talk.state: \"model.layers.0.self_attn.k_proj.cache\" is f32, and this policy keeps it in bf16. "
-          "Fix: --precision \"32-true\""))
+          "Fix: --precision '32-true'"))
       << other.err;
+}
+
+/// What would be ignored, or lost without a word.
+TEST(ChatCommand, RefusesOptionsThatAFileOfStatesContradicts) {
+  const TemporaryFolder folder;
+  ASSERT_EQ(train_tiny(folder, 3, "32-true").code, 0);
+  ASSERT_EQ(talk(folder, "one\n", "--save-state talk.state").code, 0);
+  const Result system = talk(folder, "two\n", "--state talk.state --system Hi");
+  EXPECT_EQ(system.code, 2);
+  EXPECT_TRUE(has(system.err, "--state continues a conversation with its own system message")) << system.err;
+  const Result nothing = talk(folder, "two\n", "--save-state ''");
+  EXPECT_EQ(nothing.code, 2);
+  EXPECT_TRUE(has(nothing.err, "--save-state: expected a file, got nothing")) << nothing.err;
+  const Result prompt = mantissa(folder, "generate r --state talk.state");
+  EXPECT_EQ(prompt.code, 2);
+  EXPECT_TRUE(has(prompt.err, "talk.state: the model has read all ")) << prompt.err;
 }
 
 TEST(GenerateCommand, ContinuesASequenceFromAFile) {

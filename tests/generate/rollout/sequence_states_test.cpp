@@ -10,6 +10,7 @@
 #include "engine/runtime/device.h"
 #include "engine/runtime/program.h"
 #include "mantissa/core/base/error.h"
+#include "mantissa/engine/model/adapter.h"
 #include "mantissa/generate/rollout/complete.h"
 #include "mantissa/generate/rollout/kept_sequence.h"
 #include "mantissa/setup/programs/decoding.h"
@@ -164,14 +165,42 @@ TEST_P(States, OfAnotherPolicyOrModelAreRefused) {
   EXPECT_EQ(refusal(file, source(), "bf16-mixed"), "accepted");
   const std::string wider = refusal(file, source(), "32-true");
   EXPECT_NE(wider.find("my.states: \"model.layers."), std::string::npos) << wider;
-  EXPECT_NE(wider.find("is bf16, and this policy keeps it in f32. Fix: --precision \"bf16-mixed\""),
+  EXPECT_NE(wider.find("is bf16, and this policy keeps it in f32. Fix: --precision 'bf16-mixed'"),
             std::string::npos)
       << wider;
+  // The same formats of states, but not the same values.
+  const std::string sums = refusal(file, source(), "bf16-mixed accumulate=bf16");
+  EXPECT_NE(sums.find("made under another policy"), std::string::npos) << sums;
   const std::string other = refusal(file, source(rewinds() ? "rwkv7" : "qwen3"), "bf16-mixed");
   EXPECT_NE(other.find("is missing, which this model keeps"), std::string::npos) << other;
   file.states.states.back().shape.back() -= 1;
   const std::string shape = refusal(file, source(), "bf16-mixed");
   EXPECT_NE(shape.find("but this model keeps ["), std::string::npos) << shape;
+}
+
+/// What determines values besides the files of the weights.
+TEST_P(States, OfAnotherAdapterBaseOrConfigAreThoseOfAnotherModel) {
+  const precision::Policy policy = precision::Policy::parse("32-true");
+  const weights::ModelSource plain = source();
+  const std::string model = origin_of(plain, policy).model;
+  EXPECT_EQ(origin_of(source(), policy).model, model);
+  weights::ModelSource other = source();
+  other.config.source["norm_eps"] = 0.5;
+  EXPECT_NE(origin_of(other, policy).model, model);
+  other = source();
+  other.config.base = QuantFormat::int8;
+  EXPECT_NE(origin_of(other, policy).model, model);
+  other = source();
+  model::Adapter adapter;
+  adapter.layers["a"] = {4, 8};
+  other.config.adapter = std::make_shared<const model::Adapter>(adapter);
+  const std::string adapted = origin_of(other, policy).model;
+  EXPECT_NE(adapted, model);
+  adapter.layers["a"].alpha = 4;
+  other.config.adapter = std::make_shared<const model::Adapter>(adapter);
+  EXPECT_NE(origin_of(other, policy).model, adapted);
+  other.weights.clear();
+  EXPECT_THROW(origin_of(other, policy), ConfigError) << "weights without files have no hash";
 }
 
 TEST_P(States, OfAConversationAreFedOnlyItsNewTokens) {

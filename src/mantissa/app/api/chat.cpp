@@ -67,8 +67,8 @@ void Chat::save(const std::filesystem::path& file) const {
                           row.dump(-1, ' ', false, nlohmann::json::error_handler_t::replace) + "\n");
 }
 
-void Chat::save_state(const std::filesystem::path& file) {
-  impl_->conversation.save_states(file);
+bool Chat::save_state(const std::filesystem::path& file) {
+  return impl_->conversation.save_states(file);
 }
 
 void Chat::check_place(const std::filesystem::path& file) const {

@@ -78,9 +78,10 @@ class Chat {
   /// Writes one line of JSON, {"messages": [{"role": …, "content": …}, …]}: a row of training data. Replaces
   /// the file. Throws FileError or ResourceError.
   void save(const std::filesystem::path& file) const;
-  /// Writes the messages and the model's states after them to a file that load_state() reads. Nothing is
-  /// written before the first answer. Throws FileError or ResourceError.
-  void save_state(const std::filesystem::path& file);
+  /// Writes the messages and the model's states after them to a file that load_state() reads. Returns false
+  /// and writes nothing before the first answer, and after an answer that was stopped if the model's states
+  /// cannot rewind. Throws FileError or ResourceError.
+  bool save_state(const std::filesystem::path& file);
   /// Throws FileError unless save_state() can write to `file`: a new file, or an earlier file of states.
   void check_place(const std::filesystem::path& file) const;
   /// Continues the conversation of a file, whose tokens are not computed again. Throws FileError for another

@@ -49,8 +49,8 @@ std::string name_of(std::span<const Prompt> prompts, std::size_t p) {
 /// Returns the origin of the states that the options read or write; empty if they do neither.
 rollout::StatesOrigin states_origin(const weights::ModelSource& source, const GenerateOptions& o) {
   if (o.state.empty() && o.save_state.empty()) return {};
-  const std::filesystem::path inputs[] = {source.directory, source.weights};
-  if (!o.save_state.empty()) rollout::check_states_place(o.save_state, o.overwrite, disk::with_files(inputs));
+  if (!o.save_state.empty())
+    rollout::check_states_place(o.save_state, o.overwrite, rollout::states_inputs(source));
   return rollout::origin_of(source, policy_for(o.precision, source));
 }
 
@@ -74,7 +74,13 @@ std::vector<rollout::Request> requests_of(std::span<const Prompt> prompts, const
     std::vector<std::int32_t> ids = ids_of(prompts[p], name, start != nullptr, tokenizer, source);
     if (start != nullptr) ids.insert(ids.begin(), start->ids.begin(), start->ids.end());
     const std::int64_t fed = start == nullptr ? 0 : start->fed;
-    if (std::ssize(ids) == fed) throw ConfigError("{} is empty; give it at least one token", name);
+    if (start != nullptr && std::ssize(ids) == fed) {
+      throw ConfigError(
+          "{}: the model has read all {} tokens of the sequence, so the next one needs a prompt. Fix: "
+          "--prompt, or --prompt-ids",
+          start->where, fed);
+    }
+    if (ids.empty()) throw ConfigError("{} is empty; give it at least one token", name);
     for (std::int64_t sample = 0; sample < o.samples; ++sample) requests.push_back({ids, sample, fed, start});
   }
   return requests;

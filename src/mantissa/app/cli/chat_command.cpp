@@ -60,7 +60,7 @@ class Dialog {
         json_(a.has("--json")),
         quiet_(a.has("--quiet")),
         shows_prompt_(a.has("--show-prompt")),
-        save_state_(a.has("--save-state") ? a.text("--save-state") : ""),
+        save_state_(given_file(a, "--save-state")),
         typed_(isatty(STDIN_FILENO) != 0) {}
 
   int run() {
@@ -142,7 +142,8 @@ class Dialog {
       fmt::print("\n");
       flush_output();
     }
-    if (!save_state_.empty()) chat_.save_state(save_state_);
+    if (!save_state_.empty() && !chat_.save_state(save_state_))
+      note("mantissa: note: no states were written, because those of a stopped answer are not complete\n");
     if (made.end == "context") note("mantissa: note: the model's context is full; /reset begins again\n");
     if (made.end != "interrupted") return;
     const bool leaves = !typed_ || signals.reason() != std::string_view("^C");
@@ -163,8 +164,15 @@ int chat(const Arguments& a) {
   // The model's threads inherit that the signals are blocked, so that Ctrl-C reaches the answer's SignalStop.
   std::optional<SignalStop> signals(std::in_place);
   api::Chat opened(model_of(a), options_of(a));
-  if (a.has("--save-state")) opened.check_place(a.text("--save-state"));
-  if (a.has("--state")) opened.load_state(a.text("--state"));
+  if (const std::string file = given_file(a, "--save-state"); !file.empty()) opened.check_place(file);
+  if (const std::string file = given_file(a, "--state"); !file.empty()) {
+    if (a.has("--system")) {
+      throw ConfigError(
+          "chat: --state continues a conversation with its own system message. Fix: remove --system, or "
+          "set another one with /system");
+    }
+    opened.load_state(file);
+  }
   Dialog dialog(a, std::move(opened));
   if (signals->token().stop_requested()) return report_interrupt(*signals, "no message was answered");
   signals.reset();

@@ -1,4 +1,6 @@
 #include "mantissa/app/cli/common.h"
+
+#include "mantissa/core/base/error_text.h"
 #include "mantissa/core/base/printable.h"
 #include "mantissa/core/base/words.h"
 
@@ -67,6 +69,13 @@ bool is_config(const std::filesystem::path& path) {
 
 std::string name_of_run(const std::filesystem::path& path) {
   return is_config(path) ? path.stem().string() : last_name(path);
+}
+
+std::string given_file(const Arguments& a, const char* option) {
+  if (!a.has(option)) return {};
+  std::string file = a.text(option);
+  if (file.empty()) throw ConfigError("{}: expected a file, got nothing. Fix: {} FILE", option, option);
+  return file;
 }
 
 }  // namespace mantissa::cli

@@ -107,8 +107,8 @@ int generate(const Arguments& a) {
   options.streams = a.integer("--streams", 1, 1024);
   read_sampling(a, options);
   if (a.has("--best")) options.best = a.integer("--best", 1, options.samples);
-  if (a.has("--state")) options.state = a.text("--state");
-  if (a.has("--save-state")) options.save_state = a.text("--save-state");
+  options.state = given_file(a, "--state");
+  options.save_state = given_file(a, "--save-state");
   options.overwrite = a.has("--overwrite");
   const bool stream = a.has("--stream");
   if (stream && (prompts.size() > 1 || options.samples > 1 || a.has("--json")))
@@ -126,7 +126,11 @@ int generate(const Arguments& a) {
   } else {
     print_text(made, options.best > 0);
   }
-  return made.interrupted ? report_interrupt(signals, "the text ends at the last complete token") : 0;
+  return made.interrupted ? report_interrupt(signals, options.save_state.empty()
+                                                          ? "the text ends at the last complete token"
+                                                          : "the text ends at the last complete token, "
+                                                            "and no states were written")
+                          : 0;
 }
 
 }  // namespace

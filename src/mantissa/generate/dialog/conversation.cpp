@@ -65,16 +65,16 @@ const rollout::StatesOrigin& Conversation::origin() {
 }
 
 void Conversation::check_place(const std::filesystem::path& file) const {
-  const std::filesystem::path inputs[] = {source_.directory, source_.weights};
-  rollout::check_states_place(file, false, disk::with_files(inputs));
+  rollout::check_states_place(file, false, rollout::states_inputs(source_));
 }
 
-void Conversation::save_states(const std::filesystem::path& file) {
+bool Conversation::save_states(const std::filesystem::path& file) {
   const std::optional<rollout::SequenceStates> states = sequence_.states();
-  if (!states) return;
+  if (!states) return false;
   rollout::write_states(
       file, *states, origin(),
       {{kMessages, to_json(messages_).dump(-1, ' ', false, nlohmann::json::error_handler_t::replace)}});
+  return true;
 }
 
 void Conversation::load_states(const std::filesystem::path& file) {

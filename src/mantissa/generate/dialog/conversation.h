@@ -63,9 +63,9 @@ class Conversation {
   void set_system(const std::string& text);
 
   /// Writes the messages and the states after them, as generate's --save-state does: answers can continue
-  /// from the file without computing them again. Nothing is written before the first answer, and after an
-  /// interrupt of a model whose states cannot rewind. Throws FileError, ResourceError.
-  void save_states(const std::filesystem::path& file);
+  /// from the file without computing them again. Returns false and writes nothing before the first answer,
+  /// and after an interrupt of a model whose states cannot rewind. Throws FileError, ResourceError.
+  bool save_states(const std::filesystem::path& file);
   /// Throws FileError unless save_states() can write to `file`.
   void check_place(const std::filesystem::path& file) const;
   /// Replaces the messages and states by those of a file of save_states(). Throws FileError for another file

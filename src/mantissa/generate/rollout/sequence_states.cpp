@@ -8,7 +8,10 @@
 
 #include "mantissa/core/base/error_text.h"
 #include "mantissa/core/base/words.h"
+#include "mantissa/core/disk/look.h"
 #include "mantissa/core/disk/output.h"
+#include "mantissa/engine/model/adapter.h"
+#include "mantissa/files/io/hash.h"
 #include "mantissa/files/io/safetensors.h"
 #include "mantissa/setup/weights/base_hash.h"
 
@@ -47,13 +50,60 @@ bool is_states(const std::filesystem::path& file) {
 
 }  // namespace
 
+namespace {
+
+std::string name_of(const precision::Policy& policy) {
+  return policy.rules().empty() ? policy.short_line() : policy.line();
+}
+
+void add_text(io::Hash64& hash, const std::string& text) {
+  hash.update(std::as_bytes(std::span(text)));
+}
+
+/// Adds what an adapter does to the model.
+void add_adapter(io::Hash64& hash, const weights::ModelSource& source) {
+  const model::Adapter& adapter = *source.config.adapter;
+  add_text(hash, fmt::format("adapter {} {}", adapter.rslora, adapter.dora));
+  for (const auto& [scope, layer] : adapter.layers)
+    add_text(hash, fmt::format(" {} {} {}", scope, layer.rank, layer.alpha));
+  if (source.adapter == nullptr) return;
+  std::vector<std::byte> bytes;
+  for (const io::TensorInfo& t : source.adapter->tensors()) {
+    bytes.resize(t.end - t.begin);
+    source.adapter->read(t, bytes, 0);
+    add_text(hash, t.name);
+    hash.update(bytes);
+  }
+}
+
+}  // namespace
+
 StatesOrigin origin_of(const weights::ModelSource& source, const precision::Policy& policy) {
-  return {weights::hash_of_files(source), policy.rules().empty() ? policy.short_line() : policy.line()};
+  const std::string files = weights::hash_of_files(source);
+  if (files.empty()) {
+    throw ConfigError(
+        "states are kept with the hash of the model's files, and this model has none of its own. Fix: use its "
+        "directory, or a file of its weights");
+  }
+  io::Hash64 rest;  // everything else that determines values
+  add_text(rest, source.config.source.dump());
+  if (source.config.base) add_text(rest, fmt::format("base {}", static_cast<int>(*source.config.base)));
+  if (source.config.base_plain) add_text(rest, fmt::format("base {}", name(*source.config.base_plain)));
+  if (source.config.adapter != nullptr) add_adapter(rest, source);
+  return {fmt::format("{}-{}", files, io::hex(rest.digest())), name_of(policy)};
+}
+
+std::vector<std::filesystem::path> states_inputs(const weights::ModelSource& source) {
+  const bool whole = !source.directory.empty() && disk::exists(source.directory / "config.json");
+  const std::filesystem::path inputs[] = {whole ? source.directory : "", source.weights};
+  return disk::with_files(inputs);
 }
 
 void check_states_place(const std::filesystem::path& file, bool overwrite,
                         std::span<const std::filesystem::path> inputs) {
-  disk::check_output({file, disk::Shape::stream, overwrite || is_states(file), "--save-state"}, inputs);
+  const bool again = is_states(file);  // a file of states in the model's directory is not a part of the model
+  disk::check_output({file, disk::Shape::stream, overwrite || again, "--save-state"},
+                     again ? std::span<const std::filesystem::path>() : inputs);
 }
 
 void write_states(const std::filesystem::path& file, const SequenceStates& states, const StatesOrigin& origin,
@@ -113,10 +163,9 @@ StatesFile read_states(const std::filesystem::path& file) {
 void check_model(const StatesFile& file, const StatesOrigin& here) {
   if (file.origin.model == here.model) return;
   throw FileError(
-      "{}: the states are of another model, whose weights have the hash {}, and this one's have {}. Fix: use "
-      "the model that they were saved with",
-      file.states.where, file.origin.model.empty() ? "of no file" : file.origin.model,
-      here.model.empty() ? "that of no file" : here.model);
+      "{}: the states are of other files, config, adapter or base than this model's: their hashes are {}, and "
+      "this model's {}. Fix: use the model that they were saved with",
+      file.states.where, file.origin.model, here.model);
 }
 
 void check_states(const SequenceStates& states, const plan::Program& program) {
@@ -129,7 +178,7 @@ void check_states(const SequenceStates& states, const plan::Program& program) {
     if (state == states.states.end())
       throw ShapeError("{}: \"{}\" is missing, which this model keeps. {}", states.where, b.name, kSameModel);
     if (state->type != b.type) {
-      throw DtypeError("{}: \"{}\" is {}, and this policy keeps it in {}. Fix: --precision \"{}\"",
+      throw DtypeError("{}: \"{}\" is {}, and this policy keeps it in {}. Fix: --precision '{}'",
                        states.where, b.name, name(state->type), name(b.type), states.policy);
     }
     const std::vector<std::int64_t> shape = shape_of(b, states.fed);
@@ -142,6 +191,12 @@ void check_states(const SequenceStates& states, const plan::Program& program) {
   if (wanted != states.states.size()) {
     throw ShapeError("{}: has {} states, but this model keeps {}. {}", states.where, states.states.size(),
                      wanted, kSameModel);
+  }
+  if (const std::string here = name_of(program.policy); !states.policy.empty() && states.policy != here) {
+    throw ConfigError(
+        "{}: the states were made under another policy, so they are not what {} would compute. Fix: "
+        "--precision '{}'",
+        states.where, here, states.policy);
   }
 }
 

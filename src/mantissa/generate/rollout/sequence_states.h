@@ -32,11 +32,11 @@ struct SequenceStates {
 
 /// Where a file of states comes from. Its states are meaningful only to the same model under the same policy.
 struct StatesOrigin {
-  std::string model;   // hash_of_files() of the weights; "" if they are not in files
+  std::string model;   // hashes of its files, and of its config, adapter and base
   std::string policy;  // its name, or with rules its line
 };
 
-/// Reads all weights once, for their hash.
+/// Reads all weights once, for their hash. Throws ConfigError if they are not in files of their own.
 StatesOrigin origin_of(const weights::ModelSource& source, const precision::Policy& policy);
 
 /// What the file keeps in addition to the states, by names of its caller.
@@ -52,6 +52,10 @@ struct StatesFile {
   StatesOrigin origin;
   StatesNotes notes;
 };
+/// Returns the files of a model that a file of states must not replace: those of its directory, or its
+/// weights if only they are a model.
+std::vector<std::filesystem::path> states_inputs(const weights::ModelSource& source);
+
 /// Throws FileError unless a file of states can be written to `file`, which may exist if it is one, or if
 /// `overwrite`. It must not be one of `inputs`, or in one of them.
 void check_states_place(const std::filesystem::path& file, bool overwrite,
@@ -63,7 +67,8 @@ StatesFile read_states(const std::filesystem::path& file);
 /// Throws FileError if the file comes from another model than `here`.
 void check_model(const StatesFile& file, const StatesOrigin& here);
 
-/// Throws DtypeError or ShapeError with the state that `program` keeps in another format or shape.
+/// Throws DtypeError or ShapeError with the state that `program` keeps in another format or shape, and
+/// ConfigError if its policy is another one.
 void check_states(const SequenceStates& states, const plan::Program& program);
 
 }  // namespace mantissa::rollout
