@@ -47,11 +47,12 @@ std::string name_of(std::span<const Prompt> prompts, std::size_t p) {
 }
 
 /// Returns the origin of the states that the options read or write; empty if they do neither.
-rollout::StatesOrigin states_origin(const weights::ModelSource& source, const GenerateOptions& o) {
+rollout::StatesOrigin states_origin(const weights::ModelSource& source, const GenerateOptions& o,
+                                    const runtime::Device& device) {
   if (o.state.empty() && o.save_state.empty()) return {};
   if (!o.save_state.empty())
     rollout::check_states_place(o.save_state, o.overwrite, rollout::states_inputs(source));
-  return rollout::origin_of(source, policy_for(o.precision, source));
+  return rollout::origin_of(source, policy_for(o.precision, source), device);
 }
 
 std::shared_ptr<const rollout::SequenceStates> start_of(const GenerateOptions& o,
@@ -197,7 +198,7 @@ Generations generate(const Model& model, std::span<const Prompt> prompts, const 
   const auto device = device_for(o.hardware);
   const weights::ModelSource source = source_of(model);
   const std::unique_ptr<tokenizer::Tokenizer> tokenizer = data::tokenizer_of(source);
-  const rollout::StatesOrigin origin = states_origin(source, o);
+  const rollout::StatesOrigin origin = states_origin(source, o, *device);
   const std::shared_ptr<const rollout::SequenceStates> start = start_of(o, origin);
   const std::vector<rollout::Request> requests = requests_of(prompts, o, start, tokenizer.get(), source);
   if (!o.save_state.empty() && requests.size() != 1)

@@ -60,7 +60,7 @@ void Conversation::set_system(const std::string& text) {
 }
 
 const rollout::StatesOrigin& Conversation::origin() {
-  if (!origin_) origin_ = rollout::origin_of(source_, policy_);
+  if (!origin_) origin_ = rollout::origin_of(source_, policy_, device_);
   return *origin_;
 }
 
@@ -75,6 +75,7 @@ bool Conversation::save_states(const std::filesystem::path& file) {
       file, *states, origin(),
       {{kMessages, to_json(messages_).dump(-1, ' ', false, nlohmann::json::error_handler_t::replace)}});
   return true;
+      device_(device),
 }
 
 void Conversation::load_states(const std::filesystem::path& file) {
