@@ -73,13 +73,17 @@ TEST_F(RwkvRecipe, IsDescribedBeforeTheRun) {
   ASSERT_EQ(config.code, 0) << config.err;
   const json described = json::parse(config.out);
   EXPECT_EQ(described["rows"], 113) << config.out;  // of 124 rows
+  EXPECT_EQ(described["documents"], documents_) << "rows cross them without data.packing";
   EXPECT_EQ(described["notes"][0], "data.order = \"rwkv\": the magic prime for rows of 32 tokens is 113");
   for (const std::string name : {"data.idx", "data.bin", "data"}) {
-    const Result files = mantissa(folder_, "data inspect " + name + " --json --packing --sequence-length 64");
-    ASSERT_EQ(files.code, 0) << files.err;
-    const json d = json::parse(files.out);
-    EXPECT_EQ(d["tokens"], 4000);
-    EXPECT_EQ(d["documents"], documents_);
+    for (const std::string packing : {"", " --packing"}) {
+      const Result files =
+          mantissa(folder_, "data inspect " + name + " --json --sequence-length 64" + packing);
+      ASSERT_EQ(files.code, 0) << files.err;
+      const json d = json::parse(files.out);
+      EXPECT_EQ(d["tokens"], 4000);
+      EXPECT_EQ(d["documents"], documents_);
+    }
   }
 }
 
