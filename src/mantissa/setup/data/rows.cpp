@@ -46,7 +46,8 @@ std::int64_t tokens_of_steps(const config::RunConfig& config) {
   std::int64_t tokens = 0, longest = 0;
   for (std::size_t s = 0; s < config::stage_count(config); ++s) {
     const config::RunConfig stage = config::stage_config(config, s);
-    tokens += stage.run.steps * stage.batch.global_batch_size * stage.data.sequence_length;
+    tokens += (stage.run.earlier_steps + stage.run.steps) * stage.batch.global_batch_size *
+              stage.data.sequence_length;
     longest = std::max(longest, stage.data.sequence_length);
   }
   return std::max(tokens, 2 * longest);
@@ -229,6 +230,7 @@ text::Dataset stage_set(const config::RunConfig& config, const model::ModelConfi
   options.validation = apart ? 0 : config.data.validation.share;
   options.seed = config.run.seed;
   options.packs = sft && config.data.packing;
+  options.earlier_steps = config.run.earlier_steps;
   check_rows(memory.held_out, options.sequence_length, model.vocab_size, "held_out");
   std::vector<text::Row> held_out = std::move(memory.held_out);
   text::Dataset set = training_set(config, model, std::move(memory), options, stages, notes);
