@@ -77,10 +77,7 @@ class Lowering {
   }
 
   Scalar format_of_state(const Value& value, const precision::Use& use) const {
-    if (value.role == Role::state) {
-      return program_.policy.interior(interior_use(use.scope, "state", Phase::forward))
-          .value_or(program_.policy.resolve(state_use(use.scope)).state);
-    }
+    if (value.role == Role::state) return program_.policy.resolve(state_use(use.scope)).state;
     const precision::Resolved r = program_.policy.resolve(use);
     return value.role == Role::compute ? r.compute->stored : r.kv;
   }
@@ -159,7 +156,7 @@ class Lowering {
 
   /// Sets the rounding of a recurrence's states.
   void round_states(const Node& node, Step& s) {
-    s.rounding = program_.policy.activation_rounding(state_use(node.scope));
+    s.rounding = program_.policy.resolve(state_use(node.scope)).rounding;
     s.random_name = hash_name(node.scope + ".state");
     if (s.rounding != Rounding::nearest && program_.arithmetic == Scalar::f64) {
       throw ConfigError(

@@ -28,13 +28,10 @@ precision::Resolved PolicyUses::resolve(const Node& node, std::string_view opera
 }
 
 Scalar PolicyUses::interior_of(const Node& node, std::string_view interior) {
-  const bool state = node.op->kind == graph::OpKind::recurrence;
-  // A gradient computes the states of the forward pass again.
-  const precision::Use use = interior_use(node.scope, interior, state ? graph::Phase::forward : node.phase);
+  if (node.op->kind == graph::OpKind::recurrence) return policy_.resolve(state_use(node.scope)).state;
+  const precision::Use use = interior_use(node.scope, interior, node.phase);
   note(use);
-  const std::optional<Scalar> ruled = policy_.interior(use);
-  if (ruled) return *ruled;
-  return state ? policy_.resolve(state_use(node.scope)).state : policy_.arithmetic();
+  return policy_.interior(use).value_or(policy_.arithmetic());
 }
 
 Scalar PolicyUses::logits_rounding(const precision::Resolved& r) const {
@@ -113,7 +110,8 @@ std::vector<precision::Place> PolicyUses::places() const {
     const precision::Pass pass = pass_of(node.phase);
     const std::vector<std::string> operands(node.op->operands.begin(), node.op->operands.end());
     places.push_back({node.scope, std::string(node.op->op), pass, operands});
-    if (!node.op->interior.empty()) places.push_back({node.scope, std::string(node.op->interior), pass});
+    if (!node.op->interior.empty() && node.op->kind != graph::OpKind::recurrence)
+      places.push_back({node.scope, std::string(node.op->interior), pass});
   }
   for (const Value& v : graph_.values()) {
     if (v.kind == ValueKind::parameter && v.producer == graph::kNone)

@@ -19,8 +19,8 @@ class PolicyUses {
 
   /// Returns the resolved fields for `node`, or for its operand `operand` unless that is empty.
   precision::Resolved resolve(const graph::Node& node, std::string_view operand = {});
-  /// Returns the format of the interior step `interior` of `node`'s op: as set by rules for it, or the field
-  /// `state` for a recurrence and the arithmetic for other ops.
+  /// Returns the format of the interior step `interior` of `node`'s op: the field `state` for a recurrence,
+  /// else as set by rules for the step, or the arithmetic.
   Scalar interior_of(const graph::Node& node, std::string_view interior);
   /// Returns the format to which logits round before they are returned in the arithmetic.
   Scalar logits_rounding(const precision::Resolved& r) const;
@@ -46,7 +46,8 @@ class PolicyUses {
   std::vector<bool> matched_;  // by rule
 };
 
-/// Returns the use that determines the format and rounding of a recurrence's states, in both passes.
+/// Returns the use that determines the format and rounding of a recurrence's states. A gradient computes the
+/// states of the forward pass again.
 inline precision::Use state_use(std::string_view scope) {
   return {scope, "recurrence", precision::Pass::forward, 0};
 }

@@ -51,6 +51,7 @@ class Converter {
   bool rewrite() {
     if (request_.layout == Layout::gguf) return take(write_gguf(request_, ctx_, stop_));
     if (becomes_rwkv_file(request_)) return take(write_rwkv(request_, ctx_, stop_));
+    if (request_.rwkv && !request_.writes_directory()) check_rwkv_dtype(request_);
     switch (request_.in.kind) {
       case io::ModelPath::Kind::file:
         if (request_.rwkv && request_.writes_directory()) return take(convert_rwkv(request_, ctx_, stop_));

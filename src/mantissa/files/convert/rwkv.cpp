@@ -4,6 +4,8 @@
 
 #include <nlohmann/json.hpp>
 
+#include "mantissa/core/base/error_text.h"
+#include "mantissa/core/base/printable.h"
 #include "mantissa/core/disk/atomic.h"
 #include "mantissa/core/disk/file.h"
 #include "mantissa/core/disk/look.h"
@@ -20,6 +22,10 @@ namespace mantissa::convert {
 namespace {
 
 namespace fs = std::filesystem;
+
+bool is_rwkv_dtype(io::Dtype dtype) {
+  return dtype == io::Dtype::f32 || dtype == io::Dtype::bf16 || dtype == io::Dtype::f16;
+}
 
 /// Rewrites all tensors of `source` into the file `to`.
 std::optional<Result> rewrite(const io::TensorSource& source, const Request& request, const disk::Target& to,
@@ -41,6 +47,16 @@ std::optional<Result> rewrite(const io::TensorSource& source, const Request& req
 }
 
 }  // namespace
+
+void check_rwkv_dtype(const Request& request) {
+  const std::optional<Scalar>& format = request.change.format;
+  if (!format || is_rwkv_dtype(io::dtype_of(*format))) return;
+  const fs::path directory = fs::path(request.out).replace_extension();
+  throw ConfigError(
+      "--dtype {0}: expected f32, bf16 or f16 for a checkpoint of RWKV-LM, got {0}. Fix: --dtype bf16, or a directory: "
+      "mantissa convert {1} {2} --dtype {0}",
+      name(*format), request.in.path.string(), directory.string());
+}
 
 std::optional<Result> convert_rwkv(const Request& request, const kernels::Context& ctx,
                                    const std::stop_token& stop) {
@@ -112,10 +128,17 @@ bool becomes_rwkv_file(const Request& request) {
 
 std::optional<Result> write_rwkv(const Request& request, const kernels::Context& ctx,
                                  const std::stop_token& stop) {
+  check_rwkv_dtype(request);
   const bool state = request.in.kind == io::ModelPath::Kind::state;
   std::map<std::string, std::string> of_state;
   InputModel model = state ? model_of_state(request.in.path, of_state) : model_of(request.in, "pth");
   const auto source = rwkv::to_checkpoint(std::move(model.files), model.config, request.in.path);
+  for (const io::TensorInfo& t : source->tensors()) {
+    if (request.change.format || is_rwkv_dtype(t.dtype)) continue;
+    throw DtypeError(
+        "{}: expected F32, BF16 or F16 for a checkpoint of RWKV-LM, got {} for {}. Fix: --dtype f32, bf16 or f16",
+        request.in.path.string(), io::safetensors_name(t.dtype), name_in_quotes(t.name));
+  }
   std::optional<Result> result = rewrite(*source, request, disk::given(request.out, request.overwrite),
                                          state ? of_state : source->metadata(), ctx, stop);
   if (result) {

@@ -174,6 +174,12 @@ void set_rule_key(Rule& rule, std::string_view key, std::string_view value) {
 
 void check_rule(const Rule& rule) {
   check_glob(rule.match);
+  constexpr std::string_view kStates = "state";  // a field, not an op
+  if (rule.op == kStates) {
+    throw ConfigError(
+        "op=\"state\": expected the field state for the states of recurrences. Fix: {}: state={}", rule.match,
+        rule.fields.compute ? field_text(rule.fields, *find_field("compute")) : "bf16");
+  }
   if (rule.fields == Fields{}) {
     throw ConfigError("the rule for \"{}\" sets nothing; add a field, such as compute=f32", rule.match);
   }

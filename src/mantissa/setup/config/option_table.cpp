@@ -83,6 +83,9 @@ void add_model_and_data(std::vector<Option>& table) {
            "a step with an inf or NaN that no loss scale cures: stop the run, skip the step, or continue "
            "with it",
            words({"stop", "skip", "continue"})},
+          {"earlier_steps", &RunSection::earlier_steps,
+           "steps of an earlier run, whose weights model.path has: its data and its schedule go on after them",
+           from(0, kMany)},
           {"skip_batches", &RunSection::skip_batches, "steps whose batch is skipped, such as \"7,9-12\""},
       });
   add<ModelSection>(

@@ -46,6 +46,7 @@ struct RunSection {
   std::int64_t steps = 0;
   std::int64_t threads = 0;
   std::string on_nonfinite = "stop";  // or "skip", "continue"
+  std::int64_t earlier_steps = 0;     // of a run that this one continues from its weights
   std::string skip_batches = {};      // steps, such as "7,9-12"
   std::vector<Stage> stages = {};     // empty: all steps are alike
   friend bool operator==(const RunSection&, const RunSection&) = default;

@@ -299,6 +299,17 @@ void settle_schedule(RunConfig& config, const Entries& entries, Told& told) {
   warmup = steps;
 }
 
+/// Stages have their own places in the data, and rl samples by its own steps.
+void check_earlier_steps(const RunConfig& config, const Entries& entries) {
+  if (config.run.earlier_steps == 0) return;
+  const auto refuse_with = [&](const std::string& with) {
+    throw ConfigError("{}: run.earlier_steps = {}: expected 0 with {}. Fix: remove one of them",
+                      entries.where("run", "earlier_steps"), config.run.earlier_steps, with);
+  };
+  if (entries.find("run", "stage") != nullptr) refuse_with("[[run.stage]]");
+  if (config.train.objective == "rl") refuse_with("train.objective = \"rl\"");
+}
+
 /// Translates the name that PEFT has for all linear layers except the head.
 void settle_targets(RunConfig& config, const Entries& entries, Told& told) {
   for (std::string& target : config.adapter.target) {
@@ -337,6 +348,7 @@ void settle(RunConfig& config, const Entries& entries, bool policy_replaced,
   settle_targets(config, entries, told);
   settle_schedule(config, entries, told);
   settle_stages(config, entries, told);
+  check_earlier_steps(config, entries);
   settle_run(config, entries.file);
   settle_tokenizer(config, entries);
   settle_loss_scale(config, entries, policy_replaced);

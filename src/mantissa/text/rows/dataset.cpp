@@ -226,7 +226,7 @@ StepData Dataset::step(std::int64_t step, std::int64_t global_batch_size) const 
                       global_batch_size);
   }
   if (const Dataset& stage = at_step(step); &stage != this) return stage.step(step, global_batch_size);
-  step -= options_.first_step;
+  step += options_.earlier_steps - options_.first_step;
   if (source_) return from_source(step, global_batch_size);
   if (packs_ != nullptr) return from_packs(step, global_batch_size);
   StepData data = empty_step(global_batch_size, options_.sequence_length);
@@ -237,7 +237,7 @@ StepData Dataset::step(std::int64_t step, std::int64_t global_batch_size) const 
     append(order_.at(step - 1, global_batch_size, first_row_ + i), data);
   // Each document of a pack has random numbers of its own. A pack has at most (T + 1) / 2.
   if (!data.packs.empty()) data.sequence *= static_cast<std::uint64_t>(options_.sequence_length / 2 + 1);
-  check_weight(data, name_, fmt::format("step {}", options_.first_step + step));
+  check_weight(data, name_, fmt::format("step {}", options_.first_step - options_.earlier_steps + step));
   return data;
 }
 

@@ -35,6 +35,7 @@ class Dataset {
     bool packs = false;               // a batch has packs of consecutive rows instead of rows (row_order.h)
     std::int64_t first_step = 0;      // of a stage of a run: the steps before it
     std::int64_t first_sequence = 0;  // the rows of all stages before it
+    std::int64_t earlier_steps = 0;   // of a run that this one continues: its rows come first
   };
   /// A stream of ids. Throws ConfigError if an option is out of range or the ids form less than one training
   /// sequence.

@@ -19,8 +19,12 @@ namespace mantissa::train {
 namespace {
 
 optim::Schedule schedule_of(const config::RunConfig& c) {
-  return {optim::parse_schedule(c.schedule.name), c.optimizer.lr, c.schedule.min_lr_ratio,
-          c.schedule.warmup_steps, c.run.steps};
+  return {optim::parse_schedule(c.schedule.name),
+          c.optimizer.lr,
+          c.schedule.min_lr_ratio,
+          c.schedule.warmup_steps,
+          c.run.earlier_steps + c.run.steps,
+          c.run.earlier_steps};
 }
 
 /// Returns the share of `all` that `part` leaves.
