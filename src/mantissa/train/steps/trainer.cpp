@@ -12,6 +12,7 @@
 #include "mantissa/engine/plan/rules.h"
 #include "mantissa/engine/runtime/process.h"
 #include "mantissa/kernels/guard_count.h"
+#include "mantissa/precision/policy/glob.h"
 #include "mantissa/setup/config/stages.h"
 #include "mantissa/setup/weights/frozen_hash.h"
 
@@ -38,7 +39,7 @@ void check_drawn(const runtime::WeightSet& weights) {
         fmt::format("model.initializer_range: {} has initial values beyond the largest {} ({}); "
                     "lower it, or keep this weight in f32",
                     slot.name, name(slot.master), traits(slot.master).max_finite),
-        {{{"--rule", slot.name.substr(0, slot.name.rfind('.')) + ": params=f32"}}});
+        {{{"--rule", std::string(precision::rule_scope(slot.name)) + ": params=f32"}}});
   }
 }
 
