@@ -127,6 +127,9 @@ void add_model_and_data(std::vector<Option>& table) {
           {"validation", &DataSection::validation,
            "held-out share of the sequences (the last ones), or files; default with data.order = \"rwkv\": 0",
            Valid{.range = {.min = 0, .max = 1, .below = true}, .path = true}},
+          {"carry_state", &DataSection::carry_state,
+           "each row continues that of the step before in the same place of the batch, from the state of a "
+           "recurrent model after it; without a gradient across"},
           {"packing", &DataSection::packing,
            "pack several documents (or rows of sft) per row; attention and positions restart in each"},
           {"weights", &DataSection::weights,
