@@ -84,7 +84,7 @@ struct DataSection {
 };
 
 struct AdapterSection {
-  std::string kind = "none";  // or "lora"
+  std::string kind = "none";  // or "lora", "state"
   std::int64_t rank = 8;
   double alpha = 16;
   std::vector<std::string> target = {"*.q_proj", "*.v_proj"};  // scopes of linear layers, as in rules
