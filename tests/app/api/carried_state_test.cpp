@@ -87,15 +87,18 @@ TEST_P(CarriedStateUnder, MicroBatchesThreadsAndRecomputationChangeNoBit) {
   }
 }
 
-/// With a rate at which no weight changes, the losses of two steps are those of two halves of longer rows.
+/// With a rate at which no weight changes, the losses of two steps are those of two halves of longer rows. (A new
+/// model ignores its states, because its output matrices are zeros.)
 TEST(CarriedState, GivesTwoRowsTheLossOfOneOfTwiceTheirLength) {
   const TemporaryFolder folder;
+  train(Config::parse(config("32-true")), into(folder / "base"));
+  const std::string model = "path = \"" + (folder / "base/model").string() + "\"\n";
   TrainOptions o;
   std::vector<std::int32_t> tokens;
   for (int i = 0; i < 2 * 24 * 3 + 1; ++i) tokens.push_back((i * i + 7 * i) % 251);
   o.data.tokens = tokens;
   const auto run = [&](const char* name, int length, const char* carry, int steps) {
-    std::string text = config("32-true", carry, "", kModel, steps);
+    std::string text = config("32-true", carry, "", model, steps);
     text.replace(text.find("sequence_length = 24"), 20, "sequence_length = " + std::to_string(length));
     text.replace(text.find("validation = 0.1"), 16, "validation = 0");
     text.replace(text.find("global_batch_size = 4\nmicro_batch_size = 2"), 42, "global_batch_size = 1");
@@ -104,14 +107,15 @@ TEST(CarriedState, GivesTwoRowsTheLossOfOneOfTwiceTheirLength) {
     train(Config::parse(text), o);
     return losses_of(folder / name);
   };
-  const std::vector<double> whole = run("whole", 48, "shuffle = false\n", 3);
+  const std::vector<double> whole = run("whole", 48, "carry_state = true\n", 3);
   const std::vector<double> halves = run("halves", 24, "carry_state = true\n", 6);
   const std::vector<double> apart = run("apart", 24, "shuffle = false\n", 6);
   ASSERT_EQ(whole.size(), 3U);
   ASSERT_EQ(halves.size(), 6U);
+  constexpr double kDigit = 1e-8;  // metrics.jsonl has nine digits, and losses lie below 10
   for (std::size_t i = 0; i < whole.size(); ++i) {
-    EXPECT_NEAR((halves[2 * i] + halves[2 * i + 1]) / 2, whole[i], 1e-12) << i;
-    EXPECT_GT(std::abs(apart[2 * i + 1] - halves[2 * i + 1]), 1e-9) << "the second half knows the first";
+    EXPECT_NEAR((halves[2 * i] + halves[2 * i + 1]) / 2, whole[i], kDigit) << i;
+    EXPECT_GT(std::abs(apart[2 * i + 1] - halves[2 * i + 1]), 1000 * kDigit) << "the second half knows the first";
   }
   EXPECT_EQ(apart[0], halves[0]) << "the first row of a stream begins with empty states";
 }

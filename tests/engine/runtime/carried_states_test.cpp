@@ -6,6 +6,7 @@
 
 #include "engine/model/tiny_families.h"
 #include "engine/runtime/program.h"
+#include "mantissa/core/base/error.h"
 
 namespace mantissa::carried_states_test {
 namespace {

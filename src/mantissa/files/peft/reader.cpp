@@ -94,7 +94,7 @@ class Reading {
 
   PeftAdapter operator()() {
     adapter_->states = config_.states;
-    if (config_.states) recurrent_ = model::recurrent_layers(base_);
+    if (config_.states) find_recurrences();
     adapter_->rslora = config_.rslora;
     adapter_->dora = config_.dora;
     if (config_.scores) adapter_->heads = {std::string(model::kScoreHead)};
@@ -166,13 +166,17 @@ class Reading {
     tensors_->add(std::string(name), tensor);
   }
 
-  /// Throws unless there is a state for every recurrence.
-  void check_states() const {
+  void find_recurrences() {
+    recurrent_ = model::recurrent_layers(base_);
     if (recurrent_.empty())
       fail(fmt::format(
           "holds the initial states of recurrences, and this {} model has none; use the base model of "
           "this adapter",
           base_.model_type));
+  }
+
+  /// Throws unless there is a state for every recurrence.
+  void check_states() const {
     for (const model::RecurrentLayer& layer : recurrent_) {
       const std::string name = layer.scope + std::string(model::kInitialState);
       if (std::ranges::find(tensors_->tensors(), name, &io::TensorInfo::name) == tensors_->tensors().end())
