@@ -32,7 +32,8 @@ void RunHead(const Recurrence& c, const Segment& segment, std::uint64_t seed, st
   const auto width = static_cast<std::size_t>(c.shape.value_dim);
   std::fill_n(state, size.state(c.shape), T{0});
   if (segment.position > 0) {
-    LoadState(c.state, static_cast<std::size_t>(segment.slot), head, c.shape, state);
+    const ConstMatrix before = c.before.data != nullptr ? c.before : ConstMatrix(c.state);
+    LoadState(before, static_cast<std::size_t>(segment.slot), head, c.shape, state);
   } else if (c.initial.data != nullptr) {
     LoadState(c.initial, 0, head, c.shape, state);
   }
@@ -79,7 +80,7 @@ std::size_t recurrence_workspace(const Context& ctx, const RecurrenceShape& shap
 void recurrence(const Context& ctx, const Extent& extent, const Recurrence& c) {
   const auto run = HWY_DISPATCH_TABLE(RunRecurrence)[ctx.target()];
   for (const Segment& s : extent.segments) {
-    if (s.position > 0 && c.state.data == nullptr)
+    if (s.position > 0 && c.state.data == nullptr && c.before.data == nullptr)
       throw ShapeError(fmt::format("recurrence: a segment at position {} needs a state", s.position));
   }
   const std::span<std::byte> memory(ctx.workspace, recurrence_workspace(ctx, c.shape, c.arithmetic));
