@@ -4,6 +4,7 @@
 #include <vector>
 
 #include "mantissa/core/base/error.h"
+#include "mantissa/kernels/cpu/recurrence/prefetch_row.h"
 #include "mantissa/kernels/recurrence.h"
 
 #undef HWY_TARGET_INCLUDE
@@ -41,6 +42,10 @@ void RunHead(const Recurrence& c, const Segment& segment, std::uint64_t seed, st
   LoadHead(c.alpha, begin, head, keys, next_alpha);
   Combine(next_alpha, state, keys, size.values, next_s);
   for (std::size_t t = begin; t < end; ++t) {
+    if (t + kTokensAhead < end) {
+      prefetch_head(c, t + kTokensAhead, head);
+      prefetch_row(c.y, t + kTokensAhead, head * width, width);
+    }
     std::copy_n(next_s, size.values, rows.s);
     LoadHead(c.r, t, head, keys, rows.r);
     LoadDecays(c.decay, c.head_decay, t, head, keys, rows.w);
