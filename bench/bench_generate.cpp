@@ -94,10 +94,11 @@ class Stopwatch {
   std::map<std::string, std::vector<double>> steps_;
 };
 
-void measure(const model::ModelConfig& config, const char* policy, std::int64_t streams, const kernels::Context& ctx) {
+void measure(const model::ModelConfig& config, const char* policy, std::int64_t streams,
+             const kernels::Context& ctx) {
   const auto device = runtime::cpu(ctx);
-  const auto compiled = programs::compile_decode(config, precision::Policy::parse(policy),
-                                                 kPrompt + kNew, *device, streams);
+  const auto compiled =
+      programs::compile_decode(config, precision::Policy::parse(policy), kPrompt + kNew, *device, streams);
   const plan::Program& program = *compiled;
   const auto weights = std::make_shared<runtime::WeightSet>(program, *device);
   weights->initialize(1);
@@ -145,7 +146,8 @@ int main(int argc, char** argv) {
   std::vector<std::int64_t> streams;
   for (int i = 2; i < argc; ++i) streams.push_back(std::atoi(argv[i]));
   if (streams.empty()) streams = {1, 16};
-  fmt::print("{}, {} threads, {}\n", rwkv ? "RWKV-7 191M" : "SmolLM2-135M", ctx.threads, kernels::name(ctx.simd));
+  fmt::print("{}, {} threads, {}\n", rwkv ? "RWKV-7 191M" : "SmolLM2-135M", ctx.threads,
+             kernels::name(ctx.simd));
   for (const char* policy : {"32-true", "bf16-true"}) {
     for (const std::int64_t s : streams) measure(rwkv ? rwkv7_191m() : smollm2_135m(), policy, s, ctx);
   }

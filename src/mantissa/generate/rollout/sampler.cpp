@@ -14,7 +14,8 @@ namespace mantissa::rollout {
 namespace {
 
 /// Returns the index of the first of the largest logits, as std::max_element does. Searches only blocks that
-/// contain a larger one than those before, because comparing a block takes less time than finding its largest.
+/// contain a larger one than those before, because comparing a block takes less time than finding its
+/// largest.
 template <class T>
 std::size_t largest(std::span<const T> logits) {
   constexpr std::size_t kBlock = 256;
