@@ -5,7 +5,6 @@
 #include <cmath>
 #include <map>
 #include <nlohmann/json.hpp>
-#include <sstream>
 
 #include "app/api/tiny.h"
 #include "mantissa/app/api/error.h"
@@ -17,18 +16,9 @@ namespace {
 
 using mantissa::testing::into;
 using mantissa::testing::read_all;
+using mantissa::testing::steps_of;
 using mantissa::testing::TemporaryFolder;
 using mantissa::testing::tiny_config;
-
-std::vector<nlohmann::json> steps_of(const std::filesystem::path& run) {
-  std::vector<nlohmann::json> steps;
-  std::istringstream lines(read_all(run / "metrics.jsonl"));
-  for (std::string line; std::getline(lines, line);) {
-    nlohmann::json json = nlohmann::json::parse(line);
-    if (json.contains("loss")) steps.push_back(std::move(json));
-  }
-  return steps;
-}
 
 // 128 tokens a step: the head's gradient of the largest token is 2^40 / 128, far beyond f16.
 constexpr const char* kTooLarge = "16-mixed loss_scale=dynamic:2^40";

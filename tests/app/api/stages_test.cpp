@@ -4,7 +4,6 @@
 #include <algorithm>
 #include <nlohmann/json.hpp>
 #include <regex>
-#include <sstream>
 
 #include "app/api/tiny.h"
 #include "mantissa/app/api/error.h"
@@ -16,6 +15,7 @@ namespace {
 using mantissa::testing::has;
 using mantissa::testing::into;
 using mantissa::testing::read_all;
+using mantissa::testing::steps_of;
 using mantissa::testing::TemporaryFolder;
 using mantissa::testing::timeless;
 
@@ -38,16 +38,6 @@ constexpr const char* kThree =
     "[[run.stage]]\nsteps = 3\nsequence_length = 24\n"
     "[[run.stage]]\nsteps = 3\nsequence_length = 96\nglobal_batch_size = 2\nlr = 5e-3\n"
     "[[run.stage]]\nsteps = 2\nsequence_length = 4100\nglobal_batch_size = 1\nwarmup_steps = 1\n";
-
-std::vector<nlohmann::json> steps_of(const std::filesystem::path& run) {
-  std::vector<nlohmann::json> lines;
-  std::istringstream in(read_all(run / "metrics.jsonl"));
-  for (std::string line; std::getline(in, line);) {
-    nlohmann::json json = nlohmann::json::parse(line);
-    if (json.contains("loss")) lines.push_back(std::move(json));
-  }
-  return lines;
-}
 
 std::string refusal(const Config& config, const TrainOptions& options) {
   try {

@@ -7,9 +7,12 @@
 #include <filesystem>
 #include <fstream>
 #include <iterator>
+#include <nlohmann/json.hpp>
 #include <regex>
+#include <sstream>
 #include <string>
 #include <string_view>
+#include <vector>
 
 #include "mantissa/app/api/mantissa.h"
 
@@ -44,6 +47,17 @@ class TemporaryFolder {
 inline std::string read_all(const std::filesystem::path& path) {
   std::ifstream in(path, std::ios::binary);
   return {std::istreambuf_iterator<char>(in), {}};
+}
+
+/// Returns the lines of a run's metrics.jsonl that have a loss.
+inline std::vector<nlohmann::json> steps_of(const std::filesystem::path& run) {
+  std::vector<nlohmann::json> steps;
+  std::istringstream lines(read_all(run / "metrics.jsonl"));
+  for (std::string line; std::getline(lines, line);) {
+    nlohmann::json json = nlohmann::json::parse(line);
+    if (json.contains("loss")) steps.push_back(std::move(json));
+  }
+  return steps;
 }
 
 /// Returns metrics.jsonl without values that depend on the clock.

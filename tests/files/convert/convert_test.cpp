@@ -284,6 +284,17 @@ TEST_F(Convert, KeepsTheOrigin) {
   EXPECT_EQ(io::SafetensorsReader(folder / "tf32").find("up_proj.weight")->dtype, io::Dtype::f32);
 }
 
+TEST_F(Convert, AFileWithoutTensorsIsAnError) {
+  const fs::path in = folder / "none.safetensors";
+  io::write_safetensors(in, {}, {});
+  for (const char* out : {"out.safetensors", "out.pth", "out"}) {
+    EXPECT_NE(message_of<FileError>([&] { run(in, folder / out, {}); }).find("contains no tensors"),
+              std::string::npos)
+        << out;
+    EXPECT_FALSE(fs::exists(folder / out)) << out;
+  }
+}
+
 TEST_F(Convert, OverflowSucceedsWithAWarning) {
   values[kLarge] = 70000;
   const fs::path in = write_file();

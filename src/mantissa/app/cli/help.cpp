@@ -11,7 +11,7 @@
 namespace mantissa::cli {
 namespace {
 
-constexpr std::size_t kColumns = 80, kOptions = 26, kCommands = 14,
+constexpr std::size_t kColumns = 80, kOptionColumn = 26, kCommandColumn = 14,
                       kToBeginColumn = 34;  // where descriptions begin
 
 constexpr std::string_view kAbout =
@@ -39,7 +39,7 @@ constexpr std::pair<std::string_view, std::string_view> kGroups[] = {
 };
 
 /// Returns a name and its description in two columns; the second begins at `left`.
-std::string row(std::string_view name, std::string_view meaning, std::size_t left = kOptions) {
+std::string row(std::string_view name, std::string_view meaning, std::size_t left = kOptionColumn) {
   const bool beside = width_of(name) + 4 <= left;
   const std::string above = beside ? "" : fmt::format("  {}\n", name);
   const std::string line = fmt::format("  {:<{}}{}", beside ? name : "", left - 2, meaning);
@@ -79,7 +79,7 @@ std::string help() {
     text += fmt::format("\n{}:\n", title);
     for (const std::string_view name : split_words(names, ",")) {
       const Command& command = *find_command(trimmed(name));
-      text += row(command.name, command.summary, kCommands);
+      text += row(command.name, command.summary, kCommandColumn);
     }
   }
   const std::string more =

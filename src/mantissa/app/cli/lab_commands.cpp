@@ -14,7 +14,7 @@ namespace mantissa::cli {
 
 namespace {
 
-constexpr const char *kJson = "audit.json", *kPage = "report.html";
+constexpr const char *kAuditJson = "audit.json", *kAuditPage = "report.html";
 
 /// True for the directory of a run, which may also have a model.
 bool is_run(const std::filesystem::path& what) {
@@ -93,7 +93,7 @@ int audit(const Arguments& a) {
   options.command = a.with({});
   options.cure_command = [&a](const Cure& cure) { return with_cure(a, cure); };
   const std::filesystem::path out = a.has("--out") ? a.text("--out") : name_of_run(what) + "-audit";
-  disk::check_files_atomic(out, disk::kAudit, {kJson, kPage});
+  disk::check_files_atomic(out, disk::kAudit, {kAuditJson, kAuditPage});
   const SignalStop signals;
   const bool quiet = a.has("--quiet") || a.has("--json");
   const auto tell_step = [&](std::int64_t step, std::int64_t steps, double loss) {
@@ -119,8 +119,8 @@ int audit(const Arguments& a) {
   tell(a, {}, report.warnings);
   if (report.interrupted && report.steps == 0)
     return report_interrupt(signals, "no step was completed, and no report was written");
-  disk::write_files_atomic(out, disk::kAudit, {{kJson, report.json}, {kPage, report.html}});
-  const std::string text = fmt::format("{}\nreport  {}", report.text, (out / kPage).string());
+  disk::write_files_atomic(out, disk::kAudit, {{kAuditJson, report.json}, {kAuditPage, report.html}});
+  const std::string text = fmt::format("{}\nreport  {}", report.text, (out / kAuditPage).string());
   fmt::print("{}\n", a.has("--json") ? report.json : text);
   if (!report.interrupted) return 0;
   return report_interrupt(signals, fmt::format("the report has {} of {}", report.steps,

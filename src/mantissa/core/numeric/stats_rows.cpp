@@ -24,7 +24,7 @@ constexpr std::size_t kStatLanes = 8;
 using StatTag = hn::CappedTag<double, kStatLanes>;
 using StatVec = hn::Vec<StatTag>;
 using StatMask = hn::Mask<StatTag>;
-constexpr std::size_t kVectors = kStatLanes / hn::MaxLanes(StatTag());
+constexpr std::size_t kStatVectors = kStatLanes / hn::MaxLanes(StatTag());
 constexpr double kInfinity = std::numeric_limits<double>::infinity();
 
 HWY_INLINE StatVec LoadStat(const double* p) {
@@ -36,13 +36,14 @@ HWY_INLINE StatVec LoadStat(const float* p) {
 
 /// One f64 for each virtual lane.
 struct Lanes {
-  StatVec v[kVectors];
+  StatVec v[kStatVectors];
   HWY_INLINE explicit Lanes(double x) {
     for (StatVec& lane : v) lane = hn::Set(StatTag(), x);
   }
   HWY_INLINE double Join(double (*f)(double, double)) const {
     HWY_ALIGN double lane[kStatLanes];
-    for (std::size_t i = 0; i < kVectors; ++i) hn::Store(v[i], StatTag(), lane + i * hn::Lanes(StatTag()));
+    for (std::size_t i = 0; i < kStatVectors; ++i)
+      hn::Store(v[i], StatTag(), lane + i * hn::Lanes(StatTag()));
     double all = lane[0];
     for (std::size_t i = 1; i < kStatLanes; ++i) all = f(all, lane[i]);
     return all;
@@ -146,7 +147,7 @@ HWY_INLINE ErrorStats ErrorsOf(const T* before, const T* after, std::size_t n, S
   ErrorLanes lanes(s);
   std::size_t at = 0;
   for (; at + kStatLanes <= n; at += kStatLanes) {
-    for (std::size_t i = 0; i < kVectors; ++i)
+    for (std::size_t i = 0; i < kStatVectors; ++i)
       lanes.Add(i, LoadStat(before + at + i * kWidth), LoadStat(after + at + i * kWidth));
   }
   ErrorStats all = lanes.Total(at);
@@ -196,7 +197,7 @@ HWY_INLINE ValueStats ValuesOf(const T* values, std::size_t n) {
   ValueLanes lanes;
   std::size_t at = 0;
   for (; at + kStatLanes <= n; at += kStatLanes) {
-    for (std::size_t i = 0; i < kVectors; ++i) lanes.Add(i, LoadStat(values + at + i * kWidth));
+    for (std::size_t i = 0; i < kStatVectors; ++i) lanes.Add(i, LoadStat(values + at + i * kWidth));
   }
   ValueStats all = lanes.Total(at);
   for (; at < n; ++at) all.add(values[at]);

@@ -71,6 +71,14 @@ class Converter {
     return done.has_value();
   }
 
+  /// Returns the weights to convert. Throws for files without any, which no layout could hold.
+  io::WeightFiles weights() const {
+    io::WeightFiles files(request_.in.weights);
+    if (files.tensors().empty())
+      throw FileError("{}: contains no tensors; give a file of weights", request_.in.weights.string());
+    return files;
+  }
+
   disk::Target given() const { return disk::given(request_.out, request_.overwrite); }
 
   /// Rewrites one weight file. Returns false if it was stopped.
@@ -90,7 +98,7 @@ class Converter {
   }
 
   bool file() {
-    const io::WeightFiles files(request_.in.weights);
+    const io::WeightFiles files = weights();
     if (!request_.writes_directory()) return one_file(files, given());
     disk::AtomicDirectory out(given(), disk::kModel);
     if (!one_file(files, out.beside() / request_.weights_name())) return false;
@@ -110,7 +118,7 @@ class Converter {
   }
 
   bool model() {
-    const io::WeightFiles files(request_.in.weights);
+    const io::WeightFiles files = weights();
     block_ = block_size(request_.in.path / "config.json");
     if (!request_.writes_directory()) return one_file(files, given());
     disk::AtomicDirectory out(given(), disk::kModel);

@@ -26,7 +26,7 @@ void compare_values(const std::string& name, const nlohmann::json& a, const nloh
 }
 
 /// Puts the metrics that people look at first in front of the others.
-int rank_of(const MetricDifference& d) {
+int display_rank(const MetricDifference& d) {
   constexpr std::array<std::string_view, 6> kFirst = {"loss",       "grad_norm", "skipped",
                                                       "loss_scale", "lr",        "validation_loss"};
   const auto found = std::ranges::find(kFirst, d.metric);
@@ -50,7 +50,7 @@ MetricsDifferences compare_metrics(const std::filesystem::path& a, const std::fi
       compare_values("", line_a->metrics, line_b->metrics, found);
       if (!found.empty()) ++result.different;
       if (!found.empty() && !result.first_different) {
-        std::ranges::stable_sort(found, {}, rank_of);
+        std::ranges::stable_sort(found, {}, display_rank);
         result.first_different = line_a->step;
         result.first = std::move(found);
       }

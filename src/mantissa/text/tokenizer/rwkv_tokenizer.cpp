@@ -16,7 +16,7 @@ namespace {
 
 using Entries = std::vector<std::pair<std::string, std::int32_t>>;
 
-constexpr std::int32_t kEnd = 0;  // ends a text; the vocabulary has no bytes for it
+constexpr std::int32_t kEndOfText = 0;  // ends a text; the vocabulary has no bytes for it
 
 class RwkvTokenizer final : public Tokenizer {
  public:
@@ -39,7 +39,7 @@ class RwkvTokenizer final : public Tokenizer {
   std::string decode(std::span<const std::int32_t> ids) const override {
     std::string text;
     for (std::size_t i = 0; i < ids.size(); ++i) {
-      if (ids[i] == kEnd) continue;
+      if (ids[i] == kEndOfText) continue;
       const std::optional<std::string> token = token_of(ids[i]);
       if (!token) {
         throw ConfigError(
@@ -53,11 +53,11 @@ class RwkvTokenizer final : public Tokenizer {
   }
 
   std::int64_t vocabulary() const override { return std::int64_t{tokens_.back().second} + 1; }
-  bool known(std::int32_t id) const override { return id == kEnd || token_of(id).has_value(); }
+  bool known(std::int32_t id) const override { return id == kEndOfText || token_of(id).has_value(); }
   std::string name() const override { return name_; }
-  std::int32_t separator() const override { return kEnd; }
-  std::optional<std::int32_t> eos() const override { return kEnd; }
-  bool special(std::int32_t id) const override { return id == kEnd; }
+  std::int32_t separator() const override { return kEndOfText; }
+  std::optional<std::int32_t> eos() const override { return kEndOfText; }
+  bool special(std::int32_t id) const override { return id == kEndOfText; }
 
   std::optional<std::int32_t> id_of(std::string_view token) const override {
     const Trie::Match match = trie_.longest(token);

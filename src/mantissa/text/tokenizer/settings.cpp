@@ -9,7 +9,7 @@
 namespace mantissa::tokenizer {
 namespace {
 
-using Json = nlohmann::ordered_json;
+using OrderedJson = nlohmann::ordered_json;
 
 std::optional<std::int32_t> separator_of(const Tokenizer& tokenizer) {
   try {
@@ -28,8 +28,8 @@ std::optional<std::int32_t> token_before_text(const Tokenizer& tokenizer) {
 
 }  // namespace
 
-Json special_tokens(const Tokenizer& tokenizer) {
-  Json tokens = Json::object();
+OrderedJson special_tokens(const Tokenizer& tokenizer) {
+  OrderedJson tokens = OrderedJson::object();
   const std::optional<std::int32_t> separator = separator_of(tokenizer);
   if (!separator) return tokens;
   std::optional<std::int32_t> begin = tokenizer.bos();
@@ -44,7 +44,7 @@ Json special_tokens(const Tokenizer& tokenizer) {
 }
 
 std::string settings_json(const Tokenizer& tokenizer, FileForm form) {
-  Json settings = special_tokens(tokenizer);
+  OrderedJson settings = special_tokens(tokenizer);
   settings["tokenizer_class"] = "PreTrainedTokenizerFast";
   settings["clean_up_tokenization_spaces"] = false;  // transformers would remove spaces before punctuation
   if (form == FileForm::sentencepiece) {
@@ -52,7 +52,7 @@ std::string settings_json(const Tokenizer& tokenizer, FileForm form) {
     settings["add_eos_token"] = false;
     settings["legacy"] = true;  // a space before the first word also if the text begins with one
   }
-  constexpr auto kReplace = Json::error_handler_t::replace;  // a token may hold any bytes
+  constexpr auto kReplace = OrderedJson::error_handler_t::replace;  // a token may hold any bytes
   return settings.dump(1, ' ', false, kReplace) + "\n";
 }
 

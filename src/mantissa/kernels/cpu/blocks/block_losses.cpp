@@ -7,6 +7,8 @@
 #include "mantissa/kernels/block_losses.h"
 #include "mantissa/kernels/cpu/tasks.h"
 
+#include "mantissa/kernels/cpu/piece.h"
+
 #undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "mantissa/kernels/cpu/blocks/block_losses.cpp"
 #include <hwy/foreach_target.h>
@@ -22,9 +24,6 @@ using mantissa::HWY_NAMESPACE::DecodeScales;
 using mantissa::HWY_NAMESPACE::LoadCount;
 using mantissa::HWY_NAMESPACE::ViewRow;
 using mantissa::HWY_NAMESPACE::WithFormat;
-
-/// Elements of a row processed at a time, within the first-level cache. A multiple of every block.
-constexpr std::size_t kPiece = 1024;
 
 /// Counts values[0, n), whose blocks have the scales `scale`, one for each element, before the factor
 /// `tensor_scale`.

@@ -6,6 +6,8 @@
 #include "mantissa/kernels/cpu/tasks.h"
 #include "mantissa/kernels/scaled.h"
 
+#include "mantissa/kernels/cpu/piece.h"
+
 #undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "mantissa/kernels/cpu/blocks/pack_blocks.cpp"
 #include <hwy/foreach_target.h>
@@ -26,11 +28,6 @@ using mantissa::HWY_NAMESPACE::StoreElementCodes;
 using mantissa::HWY_NAMESPACE::StoreScaleCodes;
 using mantissa::HWY_NAMESPACE::ViewRow;
 using mantissa::HWY_NAMESPACE::WithFormat;
-
-/// Elements of a row processed at a time, within the first-level cache. A multiple of every block.
-constexpr std::size_t kPiece = 1024;
-/// Columns processed at a time for blocks along columns. Even, so that pieces start at a byte.
-constexpr std::size_t kColumnPiece = 128;
 
 /// Packs rows [begin, end) in blocks along rows.
 void PackRows(const Packing& p, std::size_t begin, std::size_t end) {

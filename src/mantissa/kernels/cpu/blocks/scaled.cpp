@@ -6,6 +6,7 @@
 #include <cassert>
 #include <vector>
 
+#include "mantissa/kernels/cpu/piece.h"
 #include "mantissa/kernels/cpu/tasks.h"
 #include "mantissa/kernels/round.h"
 
@@ -28,11 +29,6 @@ using mantissa::HWY_NAMESPACE::StoreCount;
 using mantissa::HWY_NAMESPACE::StoreRow;
 using mantissa::HWY_NAMESPACE::ViewRow;
 using mantissa::HWY_NAMESPACE::WithFormat;
-
-/// Elements processed at a time, within the first-level cache.
-constexpr std::size_t kPiece = 1024;
-/// Columns processed at a time for blocks along columns.
-constexpr std::size_t kColumnPiece = 128;
 
 float MaximumOf(const void* src, Scalar type, std::size_t begin, std::size_t end) {
   const hn::ScalableTag<float> d;

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cstring>
 
+#include "mantissa/kernels/cpu/piece.h"
 #include "mantissa/kernels/cpu/tasks.h"
 
 #undef HWY_TARGET_INCLUDE
@@ -15,8 +16,6 @@
 HWY_BEFORE_NAMESPACE();
 namespace mantissa::kernels {
 namespace HWY_NAMESPACE {
-
-constexpr std::size_t kPiece = 1024;  // columns converted at once
 
 template <class T>
 void ConvertPieces(ConstMatrix from, Matrix to, std::size_t row, std::size_t width) {

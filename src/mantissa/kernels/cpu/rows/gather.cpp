@@ -7,6 +7,7 @@
 
 #include "mantissa/core/base/error_text.h"
 #include "mantissa/core/numeric/convert.h"
+#include "mantissa/kernels/cpu/piece.h"
 #include "mantissa/kernels/cpu/tasks.h"
 
 #undef HWY_TARGET_INCLUDE
@@ -21,8 +22,6 @@
 HWY_BEFORE_NAMESPACE();
 namespace mantissa::kernels {
 namespace HWY_NAMESPACE {
-
-constexpr std::size_t kPiece = 1024;  // channels converted or summed at once
 
 template <class T>
 void ConvertRow(ConstMatrix from, std::size_t from_row, Matrix to, std::size_t to_row, std::size_t width) {

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "mantissa/kernels/cpu/piece.h"
 #include "mantissa/kernels/cpu/tasks.h"
 
 #undef HWY_TARGET_INCLUDE
@@ -22,14 +23,10 @@ namespace HWY_NAMESPACE {
 using mantissa::HWY_NAMESPACE::LaneSum;
 using mantissa::HWY_NAMESPACE::RoundNumber;
 
-// Rows are processed in pieces that stay in the first-level cache. A multiple of the 16 virtual lanes, so
-// that the lane of a channel does not depend on the piece.
-constexpr std::size_t kPiece = 2048;
-
 /// Calls f(first, count) for the pieces of a row.
 template <class F>
 HWY_INLINE void ForEachPiece(std::size_t channels, const F& f) {
-  for (std::size_t c = 0; c < channels; c += kPiece) f(c, std::min(kPiece, channels - c));
+  for (std::size_t c = 0; c < channels; c += kLongPiece) f(c, std::min(kLongPiece, channels - c));
 }
 
 /// Returns elements [c, c + count) of row `t`, in place or in `buffer`.
@@ -54,7 +51,8 @@ T ReciprocalRoot(T x) {
 
 template <class T>
 void NormalizeRow(const LayerNorm& n, std::size_t t) {
-  alignas(64) T x_buffer[kPiece], centred[kPiece], gain_buffer[kPiece], bias_buffer[kPiece], y_buffer[kPiece];
+  alignas(64) T x_buffer[kLongPiece], centred[kLongPiece], gain_buffer[kLongPiece], bias_buffer[kLongPiece],
+      y_buffer[kLongPiece];
   const std::size_t channels = static_cast<std::size_t>(n.channels);
   const T count_of_all = static_cast<T>(n.channels);
   LaneSum<T> sum, squares;
@@ -70,7 +68,7 @@ void NormalizeRow(const LayerNorm& n, std::size_t t) {
   static_cast<T*>(n.mean.data)[t] = mean;
   static_cast<T*>(n.rstd.data)[t] = rstd;
   ForEachPiece(channels, [&](std::size_t c, std::size_t count) HWY_ATTR {
-    if (channels > kPiece) Centre(ViewPiece<T>(n.x, t, c, count, x_buffer), count, mean, centred);
+    if (channels > kLongPiece) Centre(ViewPiece<T>(n.x, t, c, count, x_buffer), count, mean, centred);
     const T* gain = ViewPiece<T>(n.gain, 0, c, count, gain_buffer);
     const T* bias = n.bias.data == nullptr ? nullptr : ViewPiece<T>(n.bias, 0, c, count, bias_buffer);
     const OutRow<T> y(n.y.data, n.y.type, t * static_cast<std::size_t>(n.y.ld) + c, count, y_buffer);
@@ -89,7 +87,7 @@ void NormalizeRow(const LayerNorm& n, std::size_t t) {
 template <class T>
 void NormalAndGradient(const LayerNormBackward& n, std::size_t t, std::size_t c, std::size_t count, T* g,
                        T* normal) {
-  alignas(64) T x_buffer[kPiece], gain_buffer[kPiece], dy_buffer[kPiece];
+  alignas(64) T x_buffer[kLongPiece], gain_buffer[kLongPiece], dy_buffer[kLongPiece];
   const T* x = ViewPiece<T>(n.x, t, c, count, x_buffer);
   const T* dy = ViewPiece<T>(n.dy, t, c, count, dy_buffer);
   const T* gain = ViewPiece<T>(n.gain, 0, c, count, gain_buffer);
@@ -103,7 +101,7 @@ void NormalAndGradient(const LayerNormBackward& n, std::size_t t, std::size_t c,
 
 template <class T>
 void BackwardRow(const LayerNormBackward& n, std::size_t t) {
-  alignas(64) T g[kPiece], normal[kPiece], dx_buffer[kPiece], addend_buffer[kPiece];
+  alignas(64) T g[kLongPiece], normal[kLongPiece], dx_buffer[kLongPiece], addend_buffer[kLongPiece];
   const std::size_t channels = static_cast<std::size_t>(n.channels);
   const T count_of_all = static_cast<T>(n.channels);
   LaneSum<T> gradients, products;
@@ -116,7 +114,7 @@ void BackwardRow(const LayerNormBackward& n, std::size_t t) {
   const T pull = RoundNumber(products.Total() / count_of_all, n.statistics);
   const T rstd = static_cast<const T*>(n.rstd.data)[t];
   ForEachPiece(channels, [&](std::size_t c, std::size_t count) HWY_ATTR {
-    if (channels > kPiece) NormalAndGradient(n, t, c, count, g, normal);
+    if (channels > kLongPiece) NormalAndGradient(n, t, c, count, g, normal);
     const OutRow<T> dx(n.dx.data, n.dx.type, t * static_cast<std::size_t>(n.dx.ld) + c, count, dx_buffer);
     T* out = dx.data();
     const T* addend = n.addend.data == nullptr ? nullptr : ViewPiece<T>(n.addend, t, c, count, addend_buffer);
@@ -157,19 +155,19 @@ void GainChannels(const Extent& extent, const LayerNormGain& n, std::size_t c, s
                 HWY_ATTR { AddGainBlock(n, begin, end, c, width, leaf); });
 }
 
-void NormalizeRows(const LayerNorm& n, std::size_t begin, std::size_t end) {
+void LayerNormRows(const LayerNorm& n, std::size_t begin, std::size_t end) {
   for (std::size_t t = begin; t < end; ++t) {
     n.x.type == Scalar::f64 ? NormalizeRow<double>(n, t) : NormalizeRow<float>(n, t);
   }
 }
 
-void BackwardRows(const LayerNormBackward& n, std::size_t begin, std::size_t end) {
+void LayerNormBackwardRows(const LayerNormBackward& n, std::size_t begin, std::size_t end) {
   for (std::size_t t = begin; t < end; ++t) {
     n.x.type == Scalar::f64 ? BackwardRow<double>(n, t) : BackwardRow<float>(n, t);
   }
 }
 
-void GainRange(const Extent& extent, const LayerNormGain& n, std::size_t c, std::size_t width) {
+void LayerNormGainRange(const Extent& extent, const LayerNormGain& n, std::size_t c, std::size_t width) {
   n.x.type == Scalar::f64 ? GainChannels<double>(extent, n, c, width)
                           : GainChannels<float>(extent, n, c, width);
 }
@@ -181,22 +179,22 @@ HWY_AFTER_NAMESPACE();
 #if HWY_ONCE
 namespace mantissa::kernels {
 
-HWY_EXPORT(NormalizeRows);
-HWY_EXPORT(BackwardRows);
-HWY_EXPORT(GainRange);
+HWY_EXPORT(LayerNormRows);
+HWY_EXPORT(LayerNormBackwardRows);
+HWY_EXPORT(LayerNormGainRange);
 
 void layernorm(const Context& ctx, std::int64_t tokens, const LayerNorm& n) {
-  const auto rows = HWY_DISPATCH_TABLE(NormalizeRows)[ctx.target()];
+  const auto rows = HWY_DISPATCH_TABLE(LayerNormRows)[ctx.target()];
   for_row_ranges(ctx, tokens, n.channels, [&](std::size_t begin, std::size_t end) { rows(n, begin, end); });
 }
 
 void layernorm_backward(const Context& ctx, std::int64_t tokens, const LayerNormBackward& n) {
-  const auto rows = HWY_DISPATCH_TABLE(BackwardRows)[ctx.target()];
+  const auto rows = HWY_DISPATCH_TABLE(LayerNormBackwardRows)[ctx.target()];
   for_row_ranges(ctx, tokens, n.channels, [&](std::size_t begin, std::size_t end) { rows(n, begin, end); });
 }
 
 void layernorm_gain(const Context& ctx, const Extent& extent, const LayerNormGain& n) {
-  const auto range = HWY_DISPATCH_TABLE(GainRange)[ctx.target()];
+  const auto range = HWY_DISPATCH_TABLE(LayerNormGainRange)[ctx.target()];
   for_column_ranges(ctx, n.channels, extent.tokens,
                     [&](std::size_t c, std::size_t width) { range(extent, n, c, width); });
 }

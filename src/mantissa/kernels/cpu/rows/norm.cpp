@@ -4,6 +4,7 @@
 #include <vector>
 
 #include "mantissa/core/numeric/convert.h"
+#include "mantissa/kernels/cpu/piece.h"
 #include "mantissa/kernels/cpu/tasks.h"
 
 #undef HWY_TARGET_INCLUDE
@@ -24,10 +25,6 @@ namespace HWY_NAMESPACE {
 using mantissa::HWY_NAMESPACE::LaneSum;
 using mantissa::HWY_NAMESPACE::RoundNumber;
 
-// Rows are processed in pieces that stay in the first-level cache. A multiple of the 16 virtual lanes, so
-// that the lane of a channel does not depend on the piece.
-constexpr std::size_t kPiece = 2048;
-
 /// Returns the offset, in elements, of group `group` of token `t` in a matrix of the norm `n`.
 template <class Norm>
 HWY_INLINE std::size_t RowOf(const Norm& n, ConstMatrix matrix, std::size_t t, std::size_t group) {
@@ -36,14 +33,14 @@ HWY_INLINE std::size_t RowOf(const Norm& n, ConstMatrix matrix, std::size_t t, s
 
 template <class T>
 void NormalizeRow(const RmsNorm& n, std::size_t t, std::size_t group) {
-  alignas(64) T x_buffer[kPiece], gain_buffer[kPiece], y_buffer[kPiece];
+  alignas(64) T x_buffer[kLongPiece], gain_buffer[kLongPiece], y_buffer[kLongPiece];
   const std::size_t channels = static_cast<std::size_t>(n.channels);
   const std::size_t x_row = RowOf(n, n.x, t, group), y_row = RowOf(n, n.y, t, group);
   const T* x = nullptr;
   LaneSum<T> squares;
   squares.Clear();
-  for (std::size_t c = 0; c < channels; c += kPiece) {
-    const std::size_t count = std::min(kPiece, channels - c);
+  for (std::size_t c = 0; c < channels; c += kLongPiece) {
+    const std::size_t count = std::min(kLongPiece, channels - c);
     x = ViewRow<T>(n.x.data, n.x.type, x_row + c, count, x_buffer);
     squares.AddProduct(x, x, count);
   }
@@ -52,9 +49,9 @@ void NormalizeRow(const RmsNorm& n, std::size_t t, std::size_t group) {
   const auto root = mantissa::HWY_NAMESPACE::Rsqrt(one, hn::Set(one, mean + static_cast<T>(n.eps)));
   const T rstd = RoundNumber(hn::GetLane(root), n.statistics);
   static_cast<T*>(n.rstd.data)[t * static_cast<std::size_t>(n.groups) + group] = rstd;
-  for (std::size_t c = 0; c < channels; c += kPiece) {
-    const std::size_t count = std::min(kPiece, channels - c);
-    if (channels > kPiece) x = ViewRow<T>(n.x.data, n.x.type, x_row + c, count, x_buffer);
+  for (std::size_t c = 0; c < channels; c += kLongPiece) {
+    const std::size_t count = std::min(kLongPiece, channels - c);
+    if (channels > kLongPiece) x = ViewRow<T>(n.x.data, n.x.type, x_row + c, count, x_buffer);
     const T* gain = ViewRow<T>(n.gain.data, n.gain.type, c, count, gain_buffer);
     const OutRow<T> y(n.y.data, n.y.type, y_row + c, count, y_buffer);
     T* out = y.data();
@@ -70,7 +67,7 @@ void NormalizeRow(const RmsNorm& n, std::size_t t, std::size_t group) {
 template <class T>
 void NormalAndGradient(const RmsNormBackward& n, std::size_t t, std::size_t group, T rstd, std::size_t c,
                        std::size_t count, T* g, T* normal) {
-  alignas(64) T x_buffer[kPiece], gain_buffer[kPiece], dy_buffer[kPiece];
+  alignas(64) T x_buffer[kLongPiece], gain_buffer[kLongPiece], dy_buffer[kLongPiece];
   const T* x = ViewRow<T>(n.x.data, n.x.type, RowOf(n, n.x, t, group) + c, count, x_buffer);
   const T* dy = ViewRow<T>(n.dy.data, n.dy.type, RowOf(n, n.dy, t, group) + c, count, dy_buffer);
   const T* gain = ViewRow<T>(n.gain.data, n.gain.type, c, count, gain_buffer);
@@ -82,20 +79,20 @@ void NormalAndGradient(const RmsNormBackward& n, std::size_t t, std::size_t grou
 
 template <class T>
 void BackwardRow(const RmsNormBackward& n, std::size_t t, std::size_t group) {
-  alignas(64) T g[kPiece], normal[kPiece], dx_buffer[kPiece], addend_buffer[kPiece];
+  alignas(64) T g[kLongPiece], normal[kLongPiece], dx_buffer[kLongPiece], addend_buffer[kLongPiece];
   const std::size_t channels = static_cast<std::size_t>(n.channels);
   const T rstd = static_cast<const T*>(n.rstd.data)[t * static_cast<std::size_t>(n.groups) + group];
   LaneSum<T> products;
   products.Clear();
-  for (std::size_t c = 0; c < channels; c += kPiece) {
-    const std::size_t count = std::min(kPiece, channels - c);
+  for (std::size_t c = 0; c < channels; c += kLongPiece) {
+    const std::size_t count = std::min(kLongPiece, channels - c);
     NormalAndGradient(n, t, group, rstd, c, count, g, normal);
     products.AddProduct(g, normal, count);
   }
   const T mean = RoundNumber(products.Total() / static_cast<T>(n.channels), n.statistics);
-  for (std::size_t c = 0; c < channels; c += kPiece) {
-    const std::size_t count = std::min(kPiece, channels - c);
-    if (channels > kPiece) NormalAndGradient(n, t, group, rstd, c, count, g, normal);
+  for (std::size_t c = 0; c < channels; c += kLongPiece) {
+    const std::size_t count = std::min(kLongPiece, channels - c);
+    if (channels > kLongPiece) NormalAndGradient(n, t, group, rstd, c, count, g, normal);
     const OutRow<T> dx(n.dx.data, n.dx.type, RowOf(n, n.dx, t, group) + c, count, dx_buffer);
     T* out = dx.data();
     const T* addend = nullptr;

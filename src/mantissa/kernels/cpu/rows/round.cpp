@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cassert>
 
+#include "mantissa/kernels/cpu/piece.h"
 #include "mantissa/kernels/cpu/tasks.h"
 
 #undef HWY_TARGET_INCLUDE
@@ -24,9 +25,6 @@ using mantissa::HWY_NAMESPACE::RewriteRow;
 using mantissa::HWY_NAMESPACE::RoundRowAs;
 using mantissa::HWY_NAMESPACE::StoreRow;
 using mantissa::HWY_NAMESPACE::StoreRowRounded;
-
-/// Elements processed at a time, within the first-level cache.
-constexpr std::size_t kPiece = 1024;
 
 template <class T>
 void RoundElements(const void* src, Scalar src_type, void* dst, Scalar dst_type, bool saturate, bool flush,

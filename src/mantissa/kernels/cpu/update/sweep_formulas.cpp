@@ -4,6 +4,7 @@
 #include <array>
 #include <type_traits>
 
+#include "mantissa/kernels/cpu/piece.h"
 #include "mantissa/kernels/formulas.h"
 
 #undef HWY_TARGET_INCLUDE
@@ -19,8 +20,6 @@ namespace mantissa::kernels {
 namespace HWY_NAMESPACE {
 
 #include "mantissa/kernels/formulas.inc"
-
-constexpr std::size_t kPiece = 1024;  // elements per row
 
 /// The rows of one piece. An output that shares an input's memory shares the input's row.
 template <class Formula, class T>

@@ -5,6 +5,7 @@
 #include <cstring>
 #include <vector>
 
+#include "mantissa/kernels/cpu/piece.h"
 #include "mantissa/kernels/cpu/tasks.h"
 
 #undef HWY_TARGET_INCLUDE
@@ -20,8 +21,6 @@ namespace mantissa::kernels {
 namespace HWY_NAMESPACE {
 
 using mantissa::HWY_NAMESPACE::SumRow;
-
-constexpr std::size_t kPiece = 1024;  // elements per row buffer
 
 constexpr std::size_t kChunk = 4096;  // elements per chunk of the sum of squares
 

@@ -8,7 +8,7 @@
 #include "mantissa/kernels/recurrence.h"
 
 #undef HWY_TARGET_INCLUDE
-#define HWY_TARGET_INCLUDE "mantissa/kernels/cpu/recurrence/forward.cpp"
+#define HWY_TARGET_INCLUDE "mantissa/kernels/cpu/recurrence/recurrence.cpp"
 #include <hwy/foreach_target.h>
 #include <hwy/highway.h>
 
