@@ -87,8 +87,8 @@ TEST_P(CarriedStateUnder, MicroBatchesThreadsAndRecomputationChangeNoBit) {
   }
 }
 
-/// With a rate at which no weight changes, the losses of two steps are those of two halves of longer rows. (A new
-/// model ignores its states, because its output matrices are zeros.)
+/// With a rate at which no weight changes, the losses of two steps are those of two halves of longer rows. (A
+/// new model ignores its states, because its output matrices are zeros.)
 TEST(CarriedState, GivesTwoRowsTheLossOfOneOfTwiceTheirLength) {
   const TemporaryFolder folder;
   train(Config::parse(config("32-true")), into(folder / "base"));
@@ -115,7 +115,8 @@ TEST(CarriedState, GivesTwoRowsTheLossOfOneOfTwiceTheirLength) {
   constexpr double kDigit = 1e-8;  // metrics.jsonl has nine digits, and losses lie below 10
   for (std::size_t i = 0; i < whole.size(); ++i) {
     EXPECT_NEAR((halves[2 * i] + halves[2 * i + 1]) / 2, whole[i], kDigit) << i;
-    EXPECT_GT(std::abs(apart[2 * i + 1] - halves[2 * i + 1]), 1000 * kDigit) << "the second half knows the first";
+    EXPECT_GT(std::abs(apart[2 * i + 1] - halves[2 * i + 1]), 1000 * kDigit)
+        << "the second half knows the first";
   }
   EXPECT_EQ(apart[0], halves[0]) << "the first row of a stream begins with empty states";
 }

@@ -52,7 +52,7 @@ struct Fields {
 struct Rule {
   std::string match = "*";  // scope glob: * ? [0-3] [!x] {a,b}; also matches everything below a matching
                             // scope, and parameters (glob.h, tensor_match)
-  std::string op;  // empty: any
+  std::string op;           // empty: any
   std::optional<Pass> pass;
   std::string operand;                                // empty: any
   std::optional<std::int64_t> first_step, last_step;  // steps = "0:500": [first, last)

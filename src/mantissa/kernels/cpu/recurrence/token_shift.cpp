@@ -47,6 +47,7 @@ void MixPiece(const TokenShift& s, std::size_t begin, std::size_t end, const Con
     for (std::size_t j = 0; j < s.mix.size(); ++j) {
       const T* const mix = View(s.mix[j], 0, c, count, mix_buffer);
       const Matrix& to = s.mixed[j];
+      if (t + kTokensAhead < end) prefetch_row(to, t + kTokensAhead, c, count);
       const OutRow<T> out(to.data, to.type, t * static_cast<std::size_t>(to.ld) + c, count, out_buffer);
       T* const y = out.data();
       ForEachVector<T>(count, [&](auto d, std::size_t i) HWY_ATTR {
@@ -70,14 +71,16 @@ void MixTokens(const TokenShift& s, std::size_t begin, std::size_t end, const Co
   }
 }
 
-/// q = Σ_j mix[j] ∘ dy[j][t] and, if `sum` is not null, Σ_j dy[j][t].
+/// q = Σ_j mix[j] ∘ dy[j][t] and, if `sum` is not null, Σ_j dy[j][t]. Prefetches the rows of token `next`,
+/// unless it is t.
 template <class T>
-void SumGradients(const TokenShiftBackward& s, std::size_t t, std::size_t c, std::size_t count, T* q,
-                  T* sum) {
+void SumGradients(const TokenShiftBackward& s, std::size_t t, std::size_t next, std::size_t c,
+                  std::size_t count, T* q, T* sum) {
   alignas(64) T mix_buffer[kPiece], dy_buffer[kPiece];
   std::fill_n(q, count, T{0});
   if (sum != nullptr) std::fill_n(sum, count, T{0});
   for (std::size_t j = 0; j < s.mix.size(); ++j) {
+    if (next != t) prefetch_row(s.dy[j], next, c, count);
     const T* const mix = View(s.mix[j], 0, c, count, mix_buffer);
     const T* const dy = View(s.dy[j], t, c, count, dy_buffer);
     ForEachVector<T>(count, [&](auto d, std::size_t i) HWY_ATTR {
@@ -94,12 +97,11 @@ void BackwardPiece(const TokenShiftBackward& s, std::size_t begin, std::size_t e
                    std::size_t c, std::size_t count) {
   alignas(64) T here[kPiece], after[kPiece], sum[kPiece], out_buffer[kPiece];
   std::fill_n(after, count, T{0});
-  if (end < segment_end) SumGradients<T>(s, end, c, count, after, nullptr);
+  if (end < segment_end) SumGradients<T>(s, end, end, c, count, after, nullptr);
   for (std::size_t t = end; t-- > begin;) {
-    if (t >= begin + kTokensAhead) {
-      for (const ConstMatrix& dy : s.dy) prefetch_row(dy, t - kTokensAhead, c, count);
-    }
-    SumGradients(s, t, c, count, here, sum);
+    const std::size_t next = t >= begin + kTokensAhead ? t - kTokensAhead : t;
+    SumGradients(s, t, next, c, count, here, sum);
+    if (next != t) prefetch_row(s.dx, next, c, count);
     const OutRow<T> out(s.dx.data, s.dx.type, t * static_cast<std::size_t>(s.dx.ld) + c, count, out_buffer);
     T* const dx = out.data();
     ForEachVector<T>(count, [&](auto d, std::size_t i) HWY_ATTR {
