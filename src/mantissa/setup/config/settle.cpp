@@ -322,7 +322,8 @@ void settle_schedule(RunConfig& config, const Entries& entries, Told& told) {
   warmup = steps;
 }
 
-/// Stages have their own places in the data, and rl samples by its own steps.
+/// Stages have their own places in the data, rl samples by its own steps, and weights alone hold no states
+/// that rows could go on from.
 void check_earlier_steps(const RunConfig& config, const Entries& entries) {
   if (config.run.earlier_steps == 0) return;
   const auto refuse_with = [&](const std::string& with) {
@@ -331,6 +332,7 @@ void check_earlier_steps(const RunConfig& config, const Entries& entries) {
   };
   if (entries.find("run", "stage") != nullptr) refuse_with("[[run.stage]]");
   if (config.train.objective == "rl") refuse_with("train.objective = \"rl\"");
+  if (config.data.carry_state) refuse_with("data.carry_state = true");
 }
 
 /// Translates the name that PEFT has for all linear layers except the head.
