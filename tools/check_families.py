@@ -64,7 +64,7 @@ warmup_steps = 5
 
 def cases():
     """Yields (label, config class, fields)."""
-    from transformers import (GPT2Config, Gemma2Config, Gemma3TextConfig, GlmConfig, LlamaConfig, MistralConfig, Phi3Config,
+    from transformers import (GPT2Config, Gemma2Config, Gemma3TextConfig, Glm4Config, GlmConfig, LlamaConfig, MistralConfig, Phi3Config,
                               Qwen2Config, Qwen3Config)
 
     def rope(kind, **more):
@@ -88,6 +88,7 @@ def cases():
     yield "phi3-tied-padding", Phi3Config, dict(tie_word_embeddings=True, pad_token_id=11, num_key_value_heads=6)
     yield "phi3-partial", Phi3Config, dict(partial_rotary_factor=0.75)
     yield "glm", GlmConfig, dict(head_dim=16)
+    yield "glm4", Glm4Config, dict(head_dim=16)
     yield "glm-tied-partial", GlmConfig, rope("yarn", factor=4.0, original_max_position_embeddings=16) | dict(
         head_dim=16, partial_rotary_factor=0.25, attention_bias=False, tie_word_embeddings=True)
     yield "qwen2", Qwen2Config, dict(tie_word_embeddings=True)

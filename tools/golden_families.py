@@ -35,7 +35,7 @@ GPT2 = dict(vocab_size=VOCABULARY, n_embd=16, n_layer=2, n_head=4, n_positions=L
 
 def cases():
     """(directory, config class, fields)."""
-    from transformers import (GPT2Config, Gemma2Config, Gemma3TextConfig, GlmConfig, LlamaConfig, MistralConfig, Phi3Config,
+    from transformers import (GPT2Config, Gemma2Config, Gemma3TextConfig, Glm4Config, GlmConfig, LlamaConfig, MistralConfig, Phi3Config,
                               Qwen2Config, Qwen3Config)
 
     def rope(kind, **more):
@@ -55,6 +55,8 @@ def cases():
     yield "phi3-partial", Phi3Config, rope("default", partial_rotary_factor=0.75)
     yield "glm", GlmConfig, dict(num_key_value_heads=1, head_dim=12)
     yield "glm-tied", GlmConfig, yarn | dict(head_dim=8, partial_rotary_factor=0.75, attention_bias=False, tie_word_embeddings=True)
+    yield "glm4", Glm4Config, dict(num_key_value_heads=1, head_dim=12)
+    yield "glm4-tied", Glm4Config, dict(head_dim=8, attention_bias=False, tie_word_embeddings=True)
     yield "qwen2", Qwen2Config, rope("linear", factor=3.0) | dict(use_sliding_window=True, sliding_window=4, layer_types=[
         windowed, whole])
     yield "qwen2-tied", Qwen2Config, yarn_scaled | dict(tie_word_embeddings=True, use_sliding_window=True, sliding_window=6,

@@ -92,18 +92,16 @@ ValueId DecoderNetwork::linear(NetworkBuilder& b, const std::string& scope, Valu
 
 ValueId DecoderNetwork::block(NetworkBuilder& b, const Tables& tables, std::size_t layer, ValueId x) const {
   const std::string scope = fmt::format("model.layers.{}", layer);
-  const auto normed = [&](const char* name, ValueId v) {
-    return norm(b, fmt::format("{}.{}", scope, name), v, s_.hidden_size);
+  const auto normed = [&](std::string_view name, ValueId v) {
+    return name.empty() ? v : norm(b, fmt::format("{}.{}", scope, name), v, s_.hidden_size);
   };
   const std::string attention_scope = scope + ".self_attn", mlp_scope = scope + ".mlp";
   ValueId branch = attention(b, tables, s_.layers[layer], attention_scope, normed("input_layernorm", x));
-  if (s_.sandwich_norms) branch = normed("post_attention_layernorm", branch);
+  branch = normed(s_.norms.after_attention, branch);
   x = b.ops.add(attention_scope, x, branch);
   if (layer + 1 == s_.layers.size()) x = b.chosen(attention_scope, x);
-  branch =
-      feed_forward(b, mlp_scope, layer,
-                   normed(s_.sandwich_norms ? "pre_feedforward_layernorm" : "post_attention_layernorm", x));
-  if (s_.sandwich_norms) branch = normed("post_feedforward_layernorm", branch);
+  branch = feed_forward(b, mlp_scope, layer, normed(s_.norms.before_mlp, x));
+  branch = normed(s_.norms.after_mlp, branch);
   return b.ops.add(mlp_scope, x, branch);
 }
 

@@ -30,6 +30,13 @@ struct DecoderLayer {
 /// The gated MLP's activation.
 enum class Gate : std::uint8_t { silu, gelu_tanh };
 
+/// The names of a layer's norms behind input_layernorm; "": there is none.
+struct NormNames {
+  const char* after_attention = "";  // of the branch, before it is added
+  const char* before_mlp = "post_attention_layernorm";
+  const char* after_mlp = "";
+};
+
 struct DecoderSpec {
   std::int64_t vocab_size = 0, hidden_size = 0, intermediate_size = 0;
   std::int64_t heads = 0, kv_heads = 0, head_dim = 0;
@@ -42,9 +49,9 @@ struct DecoderSpec {
   bool merged_qkv = false;      // qkv_proj for q, k and v
   bool merged_gate_up = false;  // gate_up_proj for gate and up
   bool qkv_bias = false, output_bias = false, mlp_bias = false;
-  bool head_norms = false;      // q_norm and k_norm: RMSNorm over each head
-  bool sandwich_norms = false;  // branches are normalized a second time before they are added
-  double gain_offset = 0;       // norms multiply by gain_offset + gain
+  bool head_norms = false;  // q_norm and k_norm: RMSNorm over each head
+  NormNames norms = {};
+  double gain_offset = 0;  // norms multiply by gain_offset + gain
   Gate gate = Gate::silu;
   double embedding_scale = 1;
   double attention_scale = 0;  // 0: 1/√head_dim

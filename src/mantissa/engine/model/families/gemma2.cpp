@@ -19,7 +19,9 @@ DecoderSpec read_gemma(const FieldReader& fields, ModelConfig& c, const DecoderD
                        double score_cap, double logit_cap) {
   DecoderSpec s = read_decoder(fields, c, defaults);
   s.gain_offset = 1;
-  s.sandwich_norms = true;
+  s.norms = {.after_attention = "post_attention_layernorm",
+             .before_mlp = "pre_feedforward_layernorm",
+             .after_mlp = "post_feedforward_layernorm"};
   s.gate = Gate::gelu_tanh;
   s.qkv_bias = s.output_bias = fields.flag("attention_bias", false);
   s.embedding_scale = std::sqrt(static_cast<double>(s.hidden_size));
