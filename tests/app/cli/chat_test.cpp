@@ -83,6 +83,31 @@ TEST(ChatCommand, ContinuesAConversationFromAFile) {
       << other.err;
 }
 
+/// At this temperature a model of bytes writes any of them, so that its answers are not UTF-8.
+TEST(ChatCommand, AnAnswerThatEndsInsideACharacterKeepsItsTokens) {
+  const TemporaryFolder folder;
+  ASSERT_EQ(train_tiny(folder, 3, "32-true").code, 0);
+  const std::string any = "--json --temperature 100 --max-new-tokens 20 ";
+  const Result whole = talk(folder, "one\ntwo\n", any);
+  ASSERT_EQ(whole.code, 0) << whole.err;
+  const std::size_t end = whole.out.find('\n') + 1;
+  const nlohmann::json first = nlohmann::json::parse(whole.out.substr(0, end)),
+                       second = nlohmann::json::parse(whole.out.substr(end));
+  ASSERT_TRUE(has(first["content"].get<std::string>(), "\xEF\xBF\xBD")) << first;
+  const std::int64_t tokens = first["prompt_tokens"].get<std::int64_t>() + std::ssize(first["ids"]);
+  EXPECT_EQ(second["kept_tokens"], tokens - 1) << "all but the last, which was not read yet";
+
+  ASSERT_EQ(talk(folder, "one\n", any + "--save-state talk.state").code, 0);
+  const Result continued = talk(folder, "two\n", any + "--state talk.state");
+  ASSERT_EQ(continued.code, 0) << continued.err;
+  const nlohmann::json again = nlohmann::json::parse(continued.out);
+  EXPECT_EQ(again["kept_tokens"], second["kept_tokens"]) << "a file of states has the bytes";
+  EXPECT_EQ(again["log_probs"], second["log_probs"]);
+  const Result user = talk(folder, "one \xE3\n", any);
+  EXPECT_EQ(user.code, 2);
+  EXPECT_TRUE(has(user.err, "not valid UTF-8")) << user.err;
+}
+
 /// What would be ignored, or lost without a word.
 TEST(ChatCommand, RefusesOptionsThatAFileOfStatesContradicts) {
   const TemporaryFolder folder;

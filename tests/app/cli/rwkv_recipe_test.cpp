@@ -68,18 +68,54 @@ TEST_F(RwkvRecipe, HasTheLearningRatesOfItsSchedule) {
   EXPECT_LT(rates[5], rates[3]);
 }
 
+/// As RWKV-LM goes on after rwkv-N.pth.
+TEST_F(RwkvRecipe, GoesOnAfterTheStepsOfAnEarlierRun) {
+  const auto rows_of = [&](const std::string& run) {
+    std::istringstream lines(read_all(folder_ / run / "metrics.jsonl"));
+    std::vector<json> rows;
+    for (std::string line; std::getline(lines, line);) {
+      json row = json::parse(line);
+      if (row.contains("lr")) rows.push_back(std::move(row));
+    }
+    return rows;
+  };
+  trained("a");
+  const Result converted = mantissa(folder_, "convert a/state/step-00000003 half");
+  ASSERT_EQ(converted.code, 0) << converted.err;
+  std::string config = read_all(folder_ / "run.toml");
+  const std::size_t model = config.find("[model]"), data = config.find("[data]");
+  config.replace(model, data - model, "[model]\npath = \"half\"\n");
+  write(folder_ / "rest.toml", config);
+  const Result rest =
+      mantissa(folder_, "train rest.toml --quiet --out b --set run.steps=3 --set run.earlier_steps=3");
+  ASSERT_EQ(rest.code, 0) << rest.err;
+  const std::vector<json> whole = rows_of("a"), after = rows_of("b");
+  ASSERT_EQ(after.size(), 3U);
+  EXPECT_EQ(after[0]["loss"], whole[3]["loss"]) << "the same weights and rows";
+  EXPECT_NE(after[1]["loss"], whole[4]["loss"]) << "the warm-up and the moments begin again";
+  EXPECT_EQ(after[2]["lr"], whole[5]["lr"]) << "after the warm-up of two steps";
+  EXPECT_NEAR(after[0]["lr"].get<double>(), 0.01 * whole[3]["lr"].get<double>(), 1e-9);
+  const Result rl = mantissa(
+      folder_, "explain rest.toml --set run.earlier_steps=3 --set train.objective=rl --set data.order=auto");
+  EXPECT_TRUE(has(rl.err, "run.earlier_steps = 3: expected 0 with train.objective = \"rl\"")) << rl.err;
+}
+
 TEST_F(RwkvRecipe, IsDescribedBeforeTheRun) {
   const Result config = mantissa(folder_, "data inspect run.toml --json");
   ASSERT_EQ(config.code, 0) << config.err;
   const json described = json::parse(config.out);
   EXPECT_EQ(described["rows"], 113) << config.out;  // of 124 rows
+  EXPECT_EQ(described["documents"], documents_) << "rows cross them without data.packing";
   EXPECT_EQ(described["notes"][0], "data.order = \"rwkv\": the magic prime for rows of 32 tokens is 113");
   for (const std::string name : {"data.idx", "data.bin", "data"}) {
-    const Result files = mantissa(folder_, "data inspect " + name + " --json --packing --sequence-length 64");
-    ASSERT_EQ(files.code, 0) << files.err;
-    const json d = json::parse(files.out);
-    EXPECT_EQ(d["tokens"], 4000);
-    EXPECT_EQ(d["documents"], documents_);
+    for (const std::string packing : {"", " --packing"}) {
+      const Result files =
+          mantissa(folder_, "data inspect " + name + " --json --sequence-length 64" + packing);
+      ASSERT_EQ(files.code, 0) << files.err;
+      const json d = json::parse(files.out);
+      EXPECT_EQ(d["tokens"], 4000);
+      EXPECT_EQ(d["documents"], documents_);
+    }
   }
 }
 

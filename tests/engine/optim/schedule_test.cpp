@@ -27,6 +27,17 @@ TEST(Schedule, WarmsUpInAStraightLine) {
   }
 }
 
+TEST(Schedule, OfAContinuedRunGoesOnAfterItsOwnWarmUp) {
+  for (const ScheduleKind kind : {ScheduleKind::linear, ScheduleKind::cosine, ScheduleKind::rwkv}) {
+    const Schedule whole = schedule(kind);
+    Schedule rest = whole;
+    rest.earlier = 60;
+    for (std::int64_t update = 12; update <= 50; ++update)
+      EXPECT_DOUBLE_EQ(rest.at(update), whole.at(60 + update));
+    EXPECT_LT(rest.at(1), whole.at(61)) << "its warm-up begins again";
+  }
+}
+
 TEST(Schedule, EndsAtTheStatedRate) {
   EXPECT_DOUBLE_EQ(schedule(ScheduleKind::constant).at(110), 2.0);
   for (const ScheduleKind kind : {ScheduleKind::linear, ScheduleKind::cosine}) {

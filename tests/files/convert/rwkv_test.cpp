@@ -3,9 +3,12 @@
 
 #include "files/convert/gguf_testing.h"
 #include "mantissa/core/base/error.h"
+#include "mantissa/core/disk/atomic.h"
+#include "mantissa/files/convert/rewrite.h"
 #include "mantissa/files/gguf/gguf_file.h"
 #include "mantissa/files/io/model_path.h"
 #include "mantissa/files/io/state.h"
+#include "mantissa/files/rwkv/checkpoint.h"
 
 namespace mantissa::convert {
 namespace {
@@ -126,7 +129,16 @@ TEST_F(Rwkv7, AnotherFileOfWeightsKeepsTheNamesOfRwkvLm) {
 
 TEST_F(Rwkv7, F64IsRoundedOnlyOnRequest) {
   write(config(), Scalar::f64);
-  to(in(), pth(), Layout::pth);
+  EXPECT_NE(test::message_of<DtypeError>([&] {
+              to(in(), pth(), Layout::pth);
+            }).find("expected F32, BF16 or F16 for a checkpoint of RWKV-LM, got F64 for \"emb.weight\""),
+            std::string::npos);
+  EXPECT_FALSE(fs::exists(pth()));
+  const auto source = rwkv::to_checkpoint(io::WeightFiles(in() / "model.safetensors"),
+                                          model::parse_model_config(config(), "config.json"), in());
+  std::vector<OutputTensor> all;  // of another program
+  for (const io::TensorInfo& t : source->tensors()) all.push_back({&t, t.name});
+  rewrite_file(*source, all, Container::torch, disk::given(pth(), false), {}, {}, {});
   const std::string message =
       test::message_of<DtypeError>([&] { to(pth(), folder / "a", Layout::hugging_face); });
   EXPECT_NE(message.find("expected F32, BF16 or F16 for tensor \"emb.weight\""), std::string::npos)

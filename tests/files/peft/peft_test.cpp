@@ -212,6 +212,24 @@ TEST(PeftTargets, SelectExactlyTheTrainedModules) {
   EXPECT_EQ(names({"transformer.h.1.mlp.c_proj"}), Names{"1.mlp.c_proj"});
 }
 
+TEST(PeftTargets, NameNoModuleThatContainsLayers) {
+  const std::vector<model::LinearLayer> all = model::linear_layers(family("rwkv7"));
+  std::vector<std::string> down, up;
+  for (const model::LinearLayer& layer : all) {
+    if (layer.scope.ends_with(".lora.0")) down.push_back(layer.scope);
+    if (layer.scope.ends_with("w_lora.lora.2")) up.push_back(layer.scope);
+  }
+  ASSERT_GE(down.size(), 6U);
+  // "0" is model.layers.0 too, of which peft cannot make a low-rank layer.
+  EXPECT_EQ(target_modules(down, all), std::vector<std::string>{"lora.0"});
+  EXPECT_EQ(target_modules(up, all), std::vector<std::string>{"w_lora.lora.2"});
+  std::vector<std::string> every_up;
+  for (const model::LinearLayer& layer : all) {
+    if (layer.scope.ends_with(".lora.2")) every_up.push_back(layer.scope);
+  }
+  EXPECT_EQ(target_modules(every_up, all), std::vector<std::string>{"lora.2"}) << "not \"2\"";
+}
+
 TEST(PeftTargets, PatternsSelectLinearLayersOfEveryFamily) {
   for (const mantissa::testing::TinyFamily& tiny : mantissa::testing::tiny_families()) {
     const model::ModelConfig config = model::parse_model_config(tiny.config, tiny.name);

@@ -5,6 +5,7 @@
 #include <gtest/gtest.h>
 
 #include <fstream>
+#include <nlohmann/json.hpp>
 
 #include "core/disk/temporary.h"
 #include "engine/runtime/device.h"
@@ -123,7 +124,7 @@ TEST_P(States, SurviveAFile) {
   const Request first{ids_of(12, 3), 0};
   const precision::Policy policy = precision::Policy::parse("bf16-mixed");
   const std::shared_ptr<const SequenceStates> states = run("bf16-mixed", {&first, 1}, keep).front().states;
-  const StatesOrigin origin = origin_of(source(), policy);
+  const StatesOrigin origin = origin_of(source(), policy, best_device());
   EXPECT_EQ(origin.policy, "bf16-mixed");
   const std::filesystem::path file = folder / "states.safetensors";
   write_states(file, *states, origin, {{"messages", "[]"}});
@@ -140,7 +141,7 @@ TEST_P(States, SurviveAFile) {
     EXPECT_EQ(same->bytes, s.bytes);
   }
   check_model(read, origin);
-  EXPECT_THROW(check_model(read, origin_of(source("rwkv7-tied"), policy)), FileError);
+  EXPECT_THROW(check_model(read, origin_of(source("rwkv7-tied"), policy, best_device())), FileError);
 }
 
 /// Returns the message of checking the states of a file under `policy`.
@@ -182,25 +183,27 @@ TEST_P(States, OfAnotherPolicyOrModelAreRefused) {
 TEST_P(States, OfAnotherAdapterBaseOrConfigAreThoseOfAnotherModel) {
   const precision::Policy policy = precision::Policy::parse("32-true");
   const weights::ModelSource plain = source();
-  const std::string model = origin_of(plain, policy).model;
-  EXPECT_EQ(origin_of(source(), policy).model, model);
+  const std::string model = origin_of(plain, policy, best_device()).model;
+  EXPECT_EQ(origin_of(source(), policy, best_device()).model, model);
   weights::ModelSource other = source();
-  other.config.source["norm_eps"] = 0.5;
-  EXPECT_NE(origin_of(other, policy).model, model);
+  nlohmann::json config = plain.config.source;
+  config[rewinds() ? "rms_norm_eps" : "norm_eps"] = 0.5;
+  other.config = model::parse_model_config(config, "here");
+  EXPECT_NE(origin_of(other, policy, best_device()).model, model);
   other = source();
   other.config.base = QuantFormat::int8;
-  EXPECT_NE(origin_of(other, policy).model, model);
+  EXPECT_NE(origin_of(other, policy, best_device()).model, model);
   other = source();
   model::Adapter adapter;
   adapter.layers["a"] = {4, 8};
   other.config.adapter = std::make_shared<const model::Adapter>(adapter);
-  const std::string adapted = origin_of(other, policy).model;
+  const std::string adapted = origin_of(other, policy, best_device()).model;
   EXPECT_NE(adapted, model);
   adapter.layers["a"].alpha = 4;
   other.config.adapter = std::make_shared<const model::Adapter>(adapter);
-  EXPECT_NE(origin_of(other, policy).model, adapted);
+  EXPECT_NE(origin_of(other, policy, best_device()).model, adapted);
   other.weights.clear();
-  EXPECT_THROW(origin_of(other, policy), ConfigError) << "weights without files have no hash";
+  EXPECT_THROW(origin_of(other, policy, best_device()), ConfigError) << "no weights have no hash";
 }
 
 TEST_P(States, OfAConversationAreFedOnlyItsNewTokens) {

@@ -32,6 +32,7 @@ TEST(Supported, AcceptsPresetsAndSupportedLines) {
                            "bf16-true optimizer=bf16 kahan=true",
                            "bf16-true kahan=true rounding=toward-zero",
                            "optimizer=bf16 rounding=stochastic",
+                           "state=bf16 rounding=stochastic",
                            "params=f16 rounding=stochastic kahan=true",
                            "params=tf32 kahan=true",
                            "params=e4m3 grads=e5m2 rounding=stochastic",
@@ -81,11 +82,11 @@ TEST(Supported, RejectsOtherPoliciesByFieldAndValue) {
        "checkpoint=tf32 is not available: safetensors has no such format and would store f32; "
        "use checkpoint=f32|f64|bf16|f16|e5m2|e4m3"},
       {"rounding=stochastic",
-       "rounding=stochastic is not available: it applies only to weights and moments below f32, and both are "
-       "f32; use rounding=nearest, or params=bf16 or optimizer=bf16"},
+       "rounding=stochastic is not available: it applies only to weights, moments and states below f32, and "
+       "all are f32; use rounding=nearest, or params=bf16, optimizer=bf16 or, for a recurrence, state=bf16"},
       {"64-true rounding=toward-zero",
-       "rounding=toward-zero is not available: it applies only to weights and moments below f32, and both "
-       "are f64; use rounding=nearest, or params=bf16 or optimizer=bf16"},
+       "rounding=toward-zero is not available: it applies only to weights, moments and states below f32, and "
+       "all are f64; use rounding=nearest, or params=bf16, optimizer=bf16 or, for a recurrence, state=bf16"},
       {"kahan=true",
        "kahan=true is not available: f32 masters need no compensation; use kahan=false, or params=bf16"},
   };

@@ -10,6 +10,7 @@
 #include "mantissa/core/base/error_text.h"
 #include "mantissa/core/disk/file.h"
 #include "mantissa/core/disk/output.h"
+#include "mantissa/generate/dialog/prompt_format.h"
 #include "mantissa/generate/rollout/complete.h"
 #include "mantissa/generate/rollout/sequence_states.h"
 #include "mantissa/generate/rollout/stop_text.h"
@@ -47,11 +48,12 @@ std::string name_of(std::span<const Prompt> prompts, std::size_t p) {
 }
 
 /// Returns the origin of the states that the options read or write; empty if they do neither.
-rollout::StatesOrigin states_origin(const weights::ModelSource& source, const GenerateOptions& o) {
+rollout::StatesOrigin states_origin(const weights::ModelSource& source, const GenerateOptions& o,
+                                    const runtime::Device& device) {
   if (o.state.empty() && o.save_state.empty()) return {};
   if (!o.save_state.empty())
     rollout::check_states_place(o.save_state, o.overwrite, rollout::states_inputs(source));
-  return rollout::origin_of(source, policy_for(o.precision, source));
+  return rollout::origin_of(source, policy_for(o.precision, source), device);
 }
 
 std::shared_ptr<const rollout::SequenceStates> start_of(const GenerateOptions& o,
@@ -108,13 +110,14 @@ std::string text_of(const tokenizer::Tokenizer& tokenizer, std::span<const std::
 /// completes. Request r is sample r mod o.samples of its prompt.
 class Texts {
  public:
+  /// `stops` are the strings that end the text of each request.
   Texts(const GenerateOptions& o, const std::vector<std::int32_t>& ends,
-        const tokenizer::Tokenizer* tokenizer, std::size_t requests)
+        const tokenizer::Tokenizer* tokenizer, std::span<const std::vector<std::string>> stops)
       : o_(o), ends_(ends), tokenizer_(tokenizer) {
     if (tokenizer == nullptr && !o.stop.empty())
       throw ConfigError(
           "--stop: this model has no tokenizer, so its output is token ids. Fix: remove --stop");
-    for (std::size_t r = 0; r < requests; ++r) sequences_.emplace_back(o.stop);
+    for (const std::vector<std::string>& of_request : stops) sequences_.emplace_back(of_request);
     if (tokenizer == nullptr) return;
     for (Sequence& s : sequences_) s.text.emplace(*tokenizer);
   }
@@ -151,6 +154,25 @@ class Texts {
   const tokenizer::Tokenizer* tokenizer_;
   std::vector<Sequence> sequences_;
 };
+
+/// Returns the strings that end the text of each sample of each prompt: those of the options, and the end of
+/// a turn if the prompt is one of the model's chat template.
+std::vector<std::vector<std::string>> stops_of(std::span<const Prompt> prompts, const GenerateOptions& o,
+                                               const tokenizer::Tokenizer* tokenizer,
+                                               const weights::ModelSource& source) {
+  const bool texts =
+      std::ranges::any_of(prompts, [](const Prompt& p) { return !p.text.empty() && p.ids.empty(); });
+  const dialog::AnswerForm answer =
+      texts && tokenizer != nullptr ? dialog::answer_form(*tokenizer, source) : dialog::AnswerForm();
+  std::vector<std::vector<std::string>> all;
+  for (const Prompt& prompt : prompts) {
+    std::vector<std::string> stops = o.stop;
+    if (prompt.ids.empty() && answer.begins_after(prompt.text))
+      stops.insert(stops.end(), answer.ends.begin(), answer.ends.end());
+    all.insert(all.end(), static_cast<std::size_t>(o.samples), stops);
+  }
+  return all;
+}
 
 /// Returns `text` up to the first stop string.
 std::string before_stop(const std::string& text, const std::vector<std::string>& stops) {
@@ -197,7 +219,7 @@ Generations generate(const Model& model, std::span<const Prompt> prompts, const 
   const auto device = device_for(o.hardware);
   const weights::ModelSource source = source_of(model);
   const std::unique_ptr<tokenizer::Tokenizer> tokenizer = data::tokenizer_of(source);
-  const rollout::StatesOrigin origin = states_origin(source, o);
+  const rollout::StatesOrigin origin = states_origin(source, o, *device);
   const std::shared_ptr<const rollout::SequenceStates> start = start_of(o, origin);
   const std::vector<rollout::Request> requests = requests_of(prompts, o, start, tokenizer.get(), source);
   if (!o.save_state.empty() && requests.size() != 1)
@@ -213,8 +235,10 @@ Generations generate(const Model& model, std::span<const Prompt> prompts, const 
   options.sampling = {o.temperature, o.top_k, o.top_p, o.min_p, o.repetition_penalty, o.seed};
   options.interrupt = stop;
   options.keep_states = !o.save_state.empty();
-  Texts texts(o, options.stop, tokenizer.get(), requests.size());
-  if (o.on_token || !o.stop.empty()) {
+  const std::vector<std::vector<std::string>> stops = stops_of(prompts, o, tokenizer.get(), source);
+  Texts texts(o, options.stop, tokenizer.get(), stops);
+  const bool ends_by_text = std::ranges::any_of(stops, [](const auto& s) { return !s.empty(); });
+  if (o.on_token || ends_by_text) {
     options.on_token = [&](std::size_t request, std::int32_t id, double log_prob) {
       return texts.push(request, id, log_prob);
     };
@@ -238,7 +262,7 @@ Generations generate(const Model& model, std::span<const Prompt> prompts, const 
     g.prompt = i / static_cast<std::size_t>(o.samples);
     g.sample = static_cast<std::int64_t>(i % static_cast<std::size_t>(o.samples));
     g.stopped = texts.stopped(i);
-    if (tokenizer != nullptr) g.text = before_stop(text_of(*tokenizer, g.ids, options.stop), o.stop);
+    if (tokenizer != nullptr) g.text = before_stop(text_of(*tokenizer, g.ids, options.stop), stops[i]);
     out.all.push_back(std::move(g));
   }
   if (o.best > 0) keep_best(o.best, out.all);

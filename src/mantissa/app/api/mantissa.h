@@ -5,6 +5,7 @@
 #pragma once
 
 #include "mantissa/app/api/audit.h"
+#include "mantissa/app/api/base.h"
 #include "mantissa/app/api/chat.h"
 #include "mantissa/app/api/compare.h"
 #include "mantissa/app/api/config.h"

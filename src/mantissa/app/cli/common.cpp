@@ -1,5 +1,6 @@
 #include "mantissa/app/cli/common.h"
 
+#include "mantissa/app/api/base.h"
 #include "mantissa/core/base/error_text.h"
 #include "mantissa/core/base/printable.h"
 #include "mantissa/core/base/words.h"
@@ -43,7 +44,7 @@ void tell(const Arguments& a, const std::vector<std::string>& notes,
 }
 
 void tell_model(const Arguments& a) {
-  if (!a.has("--quiet")) tell(a, {}, api::warnings_of(model_of(a)));
+  if (!a.has("--quiet")) tell(a, api::base_notes(model_of(a)), api::warnings_of(model_of(a)));
 }
 
 void tell_policy(const Arguments& a, bool backward) {

@@ -19,7 +19,7 @@ ScheduleKind parse_schedule(std::string_view name) {
 double Schedule::rwkv_at(std::int64_t update) const {
   const std::int64_t t = update - 1;
   const double span = static_cast<double>(std::max<std::int64_t>(1, steps - warmup_steps));
-  const double progress = std::clamp(static_cast<double>(t - warmup_steps) / span, 0.0, 1.0);
+  const double progress = std::clamp(static_cast<double>(earlier + t - warmup_steps) / span, 0.0, 1.0);
   const double rate =
       lr * ((0.5 + min_lr_ratio / 2) + (0.5 - min_lr_ratio / 2) * std::cos(std::numbers::pi * progress));
   if (t >= warmup_steps) return rate;
@@ -31,7 +31,7 @@ double Schedule::at(std::int64_t update) const {
   if (update <= warmup_steps) return lr * static_cast<double>(update) / static_cast<double>(warmup_steps);
   if (kind == ScheduleKind::constant) return lr;
   const double span = static_cast<double>(std::max<std::int64_t>(1, steps - warmup_steps));
-  const double progress = std::min(1.0, static_cast<double>(update - warmup_steps) / span);
+  const double progress = std::min(1.0, static_cast<double>(earlier + update - warmup_steps) / span);
   const double left =
       kind == ScheduleKind::linear ? 1.0 - progress : 0.5 * (1.0 + std::cos(std::numbers::pi * progress));
   return lr * (min_lr_ratio + (1.0 - min_lr_ratio) * left);

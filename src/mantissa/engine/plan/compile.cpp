@@ -17,10 +17,10 @@ precision::Use interior_use(std::string_view scope, std::string_view interior, g
 
 std::string interior_decided_by(const Program& program, const Step& step) {
   constexpr std::array<std::string_view, 1> kCompute = {"compute"}, kState = {"state"};
+  if (step.op->kind == graph::OpKind::recurrence)
+    return program.policy.decided_by(state_use(step.scope), kState);
   const precision::Use use = interior_use(step.scope, step.op->interior, step.phase);
-  if (!program.policy.matching_rules(use).empty()) return program.policy.decided_by(use, kCompute);
-  if (step.op->kind != graph::OpKind::recurrence) return "built-in";
-  return program.policy.decided_by(state_use(step.scope), kState);
+  return program.policy.matching_rules(use).empty() ? "built-in" : program.policy.decided_by(use, kCompute);
 }
 
 precision::Pass pass_of(graph::Phase phase) {

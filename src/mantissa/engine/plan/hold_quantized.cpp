@@ -37,17 +37,15 @@ Reads reads_of(Program& p, const Slot& slot) {
   return reads;
 }
 
+std::int64_t row_width(const Slot& slot, bool transposed) {
+  return transposed ? slot.shape.leading() : slot.shape.last();
+}
+
 void check(const Program& p, const Slot& slot, const QuantizedMatrix& quants, const Reads& reads) {
   const std::string_view format = traits(quants.format).name;
   const auto refuse = [&](const std::string& why, const std::string& fix) {
     throw ConfigError("{} cannot be held in {}: {}. Fix: {}", slot.name, format, why, fix);
   };
-  const std::int64_t width = quants.transposed ? slot.shape.leading() : slot.shape.last();
-  if (!takes_width(quants.format, static_cast<std::size_t>(width))) {
-    refuse(fmt::format("its rows have {} elements, and {} needs a multiple of {}", width, format,
-                       traits(quants.format).per_scale),
-           "hold it in int8, or in the policy's formats");
-  }
   const std::string scope = slot.name.substr(0, slot.name.rfind('.'));
   for (const Operand* o : reads.operands) {
     const Buffer& b = p.buffer(o->buffer);
@@ -65,6 +63,8 @@ void hold_quantized(Program& p, const QuantizedSlots& wanted) {
   if (!wanted) return;
   std::optional<QuantFormat> format;
   bool held = false;
+  const Slot* narrow = nullptr;
+  bool narrow_transposed = false;
   for (Slot& slot : p.slots) {
     const std::optional<QuantFormat> f = wanted(slot.name);
     if (!f) continue;
@@ -77,6 +77,11 @@ void hold_quantized(Program& p, const QuantizedSlots& wanted) {
           "policy's formats",
           slot.name, traits(*f).name);
     }
+    if (!takes_width(*f, static_cast<std::size_t>(row_width(slot, reads.transposed)))) {
+      if (narrow == nullptr) narrow_transposed = reads.transposed;
+      if (narrow == nullptr) narrow = &slot;
+      continue;
+    }
     const QuantizedMatrix quants{*f, reads.transposed};
     check(p, slot, quants, reads);
     for (Operand* o : reads.operands) o->buffer = slot.master_buffer;
@@ -88,6 +93,12 @@ void hold_quantized(Program& p, const QuantizedSlots& wanted) {
     slot.copies.clear();
     p.buffer(slot.master_buffer).quants = quants;
     held = true;
+  }
+  if (narrow != nullptr && !held) {
+    throw ConfigError(
+        "no weight can be held in {0}: the rows of {1} have {2} elements, and {0} needs a multiple of {3}. Fix: "
+        "hold it in int8, or in the policy's formats",
+        traits(*format).name, narrow->name, row_width(*narrow, narrow_transposed), traits(*format).per_scale);
   }
   if (format && !held) {
     throw ConfigError(

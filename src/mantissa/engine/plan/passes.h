@@ -35,8 +35,9 @@ void recompute(Program& program, Recompute what, bool in_chunks);
 /// Removes splits and joins of columns whose parts can be views of the whole.
 void view_columns(Program& program);
 
-/// Holds frozen weights in quantized blocks. Throws ConfigError for a weight of a linear layer that cannot be
-/// held so, and if `wanted` names parameters but none of them is the weight of a linear layer.
+/// Holds frozen weights in quantized blocks. Those whose rows do not divide into blocks stay as they are.
+/// Throws ConfigError for another weight of a linear layer that cannot be held, and if `wanted` names
+/// parameters but none is held.
 void hold_quantized(Program& program, const QuantizedSlots& wanted);
 
 /// Lets steps that treat tokens separately run chunk by chunk, so that the buffers between them hold one

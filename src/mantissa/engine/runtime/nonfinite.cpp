@@ -45,6 +45,7 @@ std::vector<std::string> NonFinite::cure() const {
 }
 
 std::vector<std::string> interior_cure(const std::string& scope, const std::string& interior) {
+  if (interior == "state") return {"--rule", fmt::format("{}: state=f32", scope)};
   return {"--rule", fmt::format(R"({{match = "{}", op = "{}", compute = "f32"}})", scope, interior)};
 }
 

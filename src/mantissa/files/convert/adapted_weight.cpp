@@ -3,7 +3,6 @@
 #include <algorithm>
 #include <cmath>
 
-#include "mantissa/core/base/error_text.h"
 #include "mantissa/core/numeric/convert.h"
 #include "mantissa/files/convert/pieces.h"
 #include "mantissa/kernels/quantize_matrix.h"
@@ -95,12 +94,6 @@ void AdaptedWeight::quantize(const io::WeightFiles& base, const std::string& nam
   const std::vector<float> values(stored.begin(), stored.end());
   const auto outputs = static_cast<std::size_t>(outputs_are_columns_ ? columns_ : rows_),
              inputs = values.size() / outputs;
-  if (!takes_width(*format_, inputs)) {
-    throw ConfigError(
-        "{} cannot be held in {}: its rows have {} elements, and {} needs a multiple of {}. Fix: --base "
-        "int8, or --base params",
-        name, traits(*format_).name, inputs, traits(*format_).name, traits(*format_).per_scale);
-  }
   blocks_.resize(quant_bytes(*format_, outputs, inputs));
   kernels::quantize_matrix(ctx, {*format_, outputs, inputs, blocks_.data()}, values, outputs_are_columns_);
 }

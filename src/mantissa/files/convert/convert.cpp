@@ -8,7 +8,7 @@
 #include <set>
 
 #include "mantissa/core/base/counted.h"
-#include "mantissa/core/base/error.h"
+#include "mantissa/core/base/error_text.h"
 #include "mantissa/core/disk/atomic.h"
 #include "mantissa/core/disk/file.h"
 #include "mantissa/core/disk/look.h"
@@ -50,7 +50,9 @@ class Converter {
  private:
   bool rewrite() {
     if (request_.layout == Layout::gguf) return take(write_gguf(request_, ctx_, stop_));
+    if (becomes_states_file(request_)) return take(write_states(request_, ctx_, stop_));
     if (becomes_rwkv_file(request_)) return take(write_rwkv(request_, ctx_, stop_));
+    if (request_.rwkv && !request_.writes_directory()) check_rwkv_dtype(request_);
     switch (request_.in.kind) {
       case io::ModelPath::Kind::file:
         if (request_.rwkv && request_.writes_directory()) return take(convert_rwkv(request_, ctx_, stop_));

@@ -2,11 +2,14 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
+#include <iterator>
 #include <nlohmann/json.hpp>
 
 #include "mantissa/core/base/counted.h"
 #include "mantissa/core/base/error.h"
 #include "mantissa/core/disk/output.h"
+#include "mantissa/core/tensor/narrow_rows.h"
 #include "mantissa/engine/model/family.h"
 #include "mantissa/files/convert/input_model.h"
 #include "mantissa/files/io/json.h"
@@ -78,14 +81,26 @@ std::optional<Merge> merge(const MergeRequest& request, const kernels::Context& 
   const model::ModelConfig config =
       model::parse_model_config(io::read_json_file(config_file), config_file.string());
   peft::PeftAdapter read = peft::read_adapter(request.adapter, config);
+  if (read.adapter->states) {
+    throw FileError(
+        "{}: expected an adapter of linear layers, got initial states of recurrences, which no weight can hold. "
+        "Fix: use them beside the model with --adapter, or write RWKV-PEFT's file: mantissa convert {} STATES.pth",
+        request.adapter.string(), request.adapter.string());
+  }
   const io::WeightFiles base(rewrite.in.weights), tensors(read.tensors);
   const std::optional<QuantFormat> blocks = request.base ? *request.base : read.base_blocks;
+  NarrowRows narrow;
   for (const model::LinearLayer& layer : model::linear_layers(config)) {
-    if (read.adapter->find(layer.scope) == nullptr && !blocks) continue;
+    std::optional<QuantFormat> held = blocks;
+    if (held && !takes_width(*held, static_cast<std::size_t>(layer.in))) {
+      narrow[*held].push_back(layer.scope + ".weight");
+      held.reset();
+    }
+    if (read.adapter->find(layer.scope) == nullptr && !held) continue;
     const std::string name = stored_name(base, config, layer.scope + ".weight");
     check_weight(base, *base.find(name), layer, request.change);
     rewrite.adapters[name] =
-        std::make_shared<const AdaptedWeight>(layer, *read.adapter, tensors, base, name, blocks, ctx);
+        std::make_shared<const AdaptedWeight>(layer, *read.adapter, tensors, base, name, held, ctx);
   }
   Merge merge;
   merge.model = request.model;
@@ -101,6 +116,7 @@ std::optional<Merge> merge(const MergeRequest& request, const kernels::Context& 
                     "weights of {}",
                     traits(*blocks).name, request.base ? "" : ", which the adapter was trained on",
                     request.model.string()));
+    std::ranges::move(narrow_rows_notes(narrow), std::back_inserter(merge.notes));
   }
   if (read.base_plain && !request.base) {
     merge.notes.push_back(

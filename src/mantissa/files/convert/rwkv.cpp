@@ -4,6 +4,8 @@
 
 #include <nlohmann/json.hpp>
 
+#include "mantissa/core/base/error_text.h"
+#include "mantissa/core/base/printable.h"
 #include "mantissa/core/disk/atomic.h"
 #include "mantissa/core/disk/file.h"
 #include "mantissa/core/disk/look.h"
@@ -14,12 +16,17 @@
 #include "mantissa/files/convert/origin.h"
 #include "mantissa/files/io/json.h"
 #include "mantissa/files/io/state.h"
+#include "mantissa/files/peft/states.h"
 #include "mantissa/files/rwkv/checkpoint.h"
 
 namespace mantissa::convert {
 namespace {
 
 namespace fs = std::filesystem;
+
+bool is_rwkv_dtype(io::Dtype dtype) {
+  return dtype == io::Dtype::f32 || dtype == io::Dtype::bf16 || dtype == io::Dtype::f16;
+}
 
 /// Rewrites all tensors of `source` into the file `to`.
 std::optional<Result> rewrite(const io::TensorSource& source, const Request& request, const disk::Target& to,
@@ -41,6 +48,16 @@ std::optional<Result> rewrite(const io::TensorSource& source, const Request& req
 }
 
 }  // namespace
+
+void check_rwkv_dtype(const Request& request) {
+  const std::optional<Scalar>& format = request.change.format;
+  if (!format || is_rwkv_dtype(io::dtype_of(*format))) return;
+  const fs::path directory = fs::path(request.out).replace_extension();
+  throw ConfigError(
+      "--dtype {0}: expected f32, bf16 or f16 for a checkpoint of RWKV-LM, got {0}. Fix: --dtype bf16, or a directory: "
+      "mantissa convert {1} {2} --dtype {0}",
+      name(*format), request.in.path.string(), directory.string());
+}
 
 std::optional<Result> convert_rwkv(const Request& request, const kernels::Context& ctx,
                                    const std::stop_token& stop) {
@@ -112,16 +129,40 @@ bool becomes_rwkv_file(const Request& request) {
 
 std::optional<Result> write_rwkv(const Request& request, const kernels::Context& ctx,
                                  const std::stop_token& stop) {
+  check_rwkv_dtype(request);
   const bool state = request.in.kind == io::ModelPath::Kind::state;
   std::map<std::string, std::string> of_state;
   InputModel model = state ? model_of_state(request.in.path, of_state) : model_of(request.in, "pth");
   const auto source = rwkv::to_checkpoint(std::move(model.files), model.config, request.in.path);
+  for (const io::TensorInfo& t : source->tensors()) {
+    if (request.change.format || is_rwkv_dtype(t.dtype)) continue;
+    throw DtypeError(
+        "{}: expected F32, BF16 or F16 for a checkpoint of RWKV-LM, got {} for {}. Fix: --dtype f32, bf16 or f16",
+        request.in.path.string(), io::safetensors_name(t.dtype), name_in_quotes(t.name));
+  }
   std::optional<Result> result = rewrite(*source, request, disk::given(request.out, request.overwrite),
                                          state ? of_state : source->metadata(), ctx, stop);
   if (result) {
     result->notes.push_back(
         "the tensors have the names of RWKV-LM; blocks.0.att.v0, v1 and v2, which it expects and does not use, "
         "are zeros");
+  }
+  return result;
+}
+
+bool becomes_states_file(const Request& request) {
+  return request.in.kind == io::ModelPath::Kind::adapter && request.layout == Layout::pth &&
+         !request.writes_directory() && peft::holds_states(request.in.path);
+}
+
+std::optional<Result> write_states(const Request& request, const kernels::Context& ctx,
+                                   const std::stop_token& stop) {
+  const auto source = peft::to_time_states(request.in.path);
+  std::optional<Result> result =
+      rewrite(*source, request, disk::given(request.out, request.overwrite), source->metadata(), ctx, stop);
+  if (result) {
+    result->notes.push_back(
+        "the tensors have the names of RWKV-PEFT, and the states are transposed, as it keeps them");
   }
   return result;
 }

@@ -43,9 +43,9 @@ struct ModelToWrite {
 /// disk is full, and ConfigError or ShapeError if a tensor cannot be written.
 std::uint64_t write_model(const std::filesystem::path& directory, const ModelToWrite& model);
 
-/// Returns the weights of a model directory: model.safetensors, its index, or the only safetensors file;
-/// without these pytorch_model.bin, its index, or the only .pth or .pt file. Throws FileError if there are
-/// none.
+/// Returns the weights of a model directory: model.safetensors, its index, or the only safetensors file but
+/// for traces and states of sequences; without these pytorch_model.bin, its index, or the only .pth or .pt
+/// file. Throws FileError if there are none.
 std::filesystem::path find_weights(const std::filesystem::path& directory);
 /// Returns true if `directory` has weights under one of the usual names: model.safetensors,
 /// pytorch_model.bin, or the index of one.

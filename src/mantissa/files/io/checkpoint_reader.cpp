@@ -12,6 +12,7 @@
 #include "mantissa/files/io/checkpoint.h"
 #include "mantissa/files/io/json.h"
 #include "mantissa/files/io/pth/torch_shards.h"
+#include "mantissa/files/io/results.h"
 #include "mantissa/files/io/safetensors_header.h"
 #include "mantissa/files/io/widen.h"
 
@@ -55,7 +56,7 @@ fs::path find_weights(const fs::path& directory) {
   std::vector<fs::path> safetensors, torch;
   for (const fs::path& file : disk::entries(directory)) {
     const fs::path extension = file.extension();
-    if (extension == ".safetensors") safetensors.push_back(file);
+    if (extension == ".safetensors" && !is_result_file(file)) safetensors.push_back(file);
     if (extension == ".pth" || extension == ".pt") torch.push_back(file);
   }
   if (fs::path found = only(safetensors, directory, "safetensors", kSafetensors[1]); !found.empty())

@@ -1,5 +1,6 @@
 #include "mantissa/files/io/model_path.h"
 
+#include <algorithm>
 #include <array>
 #include <string_view>
 #include <vector>
@@ -8,6 +9,7 @@
 #include "mantissa/core/disk/file.h"
 #include "mantissa/core/disk/look.h"
 #include "mantissa/files/io/checkpoint.h"
+#include "mantissa/files/io/results.h"
 #include "mantissa/files/io/state.h"
 
 namespace mantissa::io {
@@ -47,6 +49,21 @@ ModelPath open_file(const fs::path& path) {
   return {ModelPath::Kind::model, folder, path.filename() == "config.json" ? folder : path};
 }
 
+/// Returns the only .pth file of a directory without safetensors files, as RWKV-LM's are, or "". Throws if
+/// there are several.
+fs::path only_checkpoint(const fs::path& path) {
+  std::vector<fs::path> found;
+  for (const fs::path& file : disk::entries(path)) {
+    if (file.extension() == ".safetensors" && !is_result_file(file)) return {};
+    if (file.extension() == ".pth" && disk::is_file(file)) found.push_back(file);
+  }
+  if (found.size() < 2) return found.empty() ? fs::path() : found.front();
+  std::ranges::sort(found);
+  throw FileError("{}: expected one .pth file, got {}: {}, …, {}. Fix: give the path of one, such as {}",
+                  path.string(), found.size(), found.front().filename().string(),
+                  found.back().filename().string(), found.back().string());
+}
+
 ModelPath open_directory(const fs::path& path) {
   const auto has = [&](const char* name) { return disk::exists(path / name); };
   if (has("config.json") || has_usual_weights(path)) return directory(path);
@@ -61,7 +78,9 @@ ModelPath open_directory(const fs::path& path) {
   if (const fs::path adapter = adapter_folder(path); !adapter.empty())
     return {ModelPath::Kind::adapter, adapter, adapter};
   const std::vector<FoundState> states = find_states(path);
-  return states.empty() ? directory(path) : state(states.back().path);
+  if (!states.empty()) return state(states.back().path);
+  const fs::path checkpoint = only_checkpoint(path);
+  return checkpoint.empty() ? directory(path) : open_file(checkpoint);
 }
 
 }  // namespace

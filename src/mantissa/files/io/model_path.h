@@ -28,9 +28,9 @@ struct ModelPath {
   std::filesystem::path weights;  // for io::WeightFiles, or the GGUF file; of an adapter, its directory
 };
 
-/// Returns what `path` names. A run stands for its model or its adapter or else for its newest state, and the
-/// index or config.json of a model for its directory. Throws FileError for a path that does not exist or
-/// cannot be read, for one that is none of these, and for a run with kEarlierMark.
+/// Returns what `path` names. A run stands for its model, its adapter or else its newest state, the index or
+/// config.json of a model for its directory, and another directory for its only .pth file. Throws FileError
+/// for what cannot be read or is none of these, for several .pth files, and for a run with kEarlierMark.
 ModelPath open_model(const std::filesystem::path& path);
 
 /// Returns the directory in PEFT's layout that `path` names: itself or, of a run, its adapter; "" if there is

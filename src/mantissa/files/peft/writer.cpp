@@ -12,6 +12,7 @@
 #include "mantissa/files/io/hash.h"
 #include "mantissa/files/io/model_path.h"
 #include "mantissa/files/io/safetensors_stream.h"
+#include "mantissa/files/peft/config.h"
 #include "mantissa/files/peft/reader.h"
 
 namespace mantissa::peft {
@@ -44,21 +45,38 @@ bool selects(std::string_view name, std::string_view module) {
                             module[module.size() - name.size() - 1] == '.');
 }
 
+/// Returns the modules that contain linear layers: "model", "model.layers", "model.layers.0", …
+std::set<std::string_view> containers_of(std::span<const model::LinearLayer> all) {
+  std::set<std::string_view> modules;
+  for (const model::LinearLayer& layer : all) {
+    const std::string_view scope = layer.scope;
+    for (std::size_t dot = scope.rfind('.'); dot != std::string_view::npos;
+         dot = dot > 0 ? scope.rfind('.', dot - 1) : std::string_view::npos)
+      modules.insert(scope.substr(0, dot));
+  }
+  return modules;
+}
+
 }  // namespace
 
 std::vector<std::string> target_modules(std::span<const std::string> wanted,
                                         std::span<const model::LinearLayer> all) {
   const std::set<std::string_view> selected(wanted.begin(), wanted.end());
+  // peft refuses a name that also selects another module: "0" of w_lora.lora.0 is the first layer too. A
+  // number alone says nothing to a reader either.
+  const std::set<std::string_view> containers = containers_of(all);
   std::set<std::string> names;
   for (const std::string& scope : wanted) {
     std::string_view end = scope;
     for (std::size_t dot = scope.rfind('.'); dot != std::string::npos && dot > 0;
          dot = scope.rfind('.', dot - 1)) {
       const std::string_view shorter = std::string_view(scope).substr(dot + 1);
+      if (shorter.find_first_not_of("0123456789") == std::string_view::npos) continue;
       const bool exact = std::ranges::all_of(all, [&](const model::LinearLayer& layer) {
         return selected.contains(layer.scope) || !selects(shorter, layer.scope);
       });
-      if (!exact) continue;
+      if (!exact || std::ranges::any_of(containers, [&](std::string_view m) { return selects(shorter, m); }))
+        continue;
       end = shorter;
       break;
     }
@@ -69,6 +87,13 @@ std::vector<std::string> target_modules(std::span<const std::string> wanted,
 
 std::string config_text(const model::ModelConfig& config, const std::string& base) {
   const model::Adapter& adapter = *config.adapter;
+  if (adapter.states) {
+    const json out = {{"peft_type", kStates},
+                      {"task_type", config.scores ? "SEQ_CLS" : "CAUSAL_LM"},
+                      {"base_model_name_or_path", base},
+                      {"inference_mode", true}};
+    return out.dump(2) + "\n";
+  }
   std::map<std::int64_t, int> ranks;
   std::map<double, int> alphas;
   std::vector<std::string> wanted;

@@ -1,26 +1,65 @@
 #include "mantissa/generate/dialog/conversation.h"
 
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
 #include <algorithm>
+#include <charconv>
+#include <optional>
 
 #include "mantissa/core/base/error_text.h"
 #include "mantissa/core/disk/output.h"
 #include "mantissa/files/io/json.h"
 #include "mantissa/generate/rollout/stop_text.h"
+#include "mantissa/text/chat/unicode.h"
 
 namespace mantissa::dialog {
 
 namespace {
 
-constexpr const char* kMessages = "messages";
+constexpr const char *kMessages = "messages", *kBytes = "bytes";
+
+/// Returns the messages for a file of states. A message that is not UTF-8 also has its bytes, in hexadecimal.
+std::string text_of(const std::vector<Message>& messages) {
+  nlohmann::ordered_json all = to_json(messages);
+  for (std::size_t i = 0; i < messages.size(); ++i) {
+    const std::string& content = messages[i].content;
+    if (chat::unicode::valid(content)) continue;
+    all[i][kBytes] =
+        fmt::format("{:02x}", fmt::join(std::vector<unsigned char>(content.begin(), content.end()), ""));
+  }
+  return all.dump(-1, ' ', false, nlohmann::json::error_handler_t::replace);
+}
+
+/// Returns null for text that is not of hexadecimal bytes.
+std::optional<std::string> bytes_of(const std::string& hex) {
+  std::string bytes(hex.size() / 2, 0);
+  for (std::size_t i = 0; i < bytes.size(); ++i) {
+    unsigned char byte = 0;
+    const char* const end = hex.data() + 2 * i + 2;
+    if (std::from_chars(hex.data() + 2 * i, end, byte, 16).ptr != end) return std::nullopt;
+    bytes[i] = static_cast<char>(byte);
+  }
+  return hex.size() % 2 == 0 ? std::optional(bytes) : std::nullopt;
+}
 
 std::vector<Message> messages_of(const std::string& text, const std::filesystem::path& file) {
   std::vector<Message> messages;
+  const auto string_in = [](const nlohmann::json& m, const char* key) {
+    return m.contains(key) && m[key].is_string() ? std::optional(m[key].get<std::string>()) : std::nullopt;
+  };
   const nlohmann::json all = io::parse_json(text, file);
   for (const nlohmann::json& m : all) {
-    if (!all.is_array() || !m.is_object() || !m.contains("role") || !m.contains("content") ||
-        !m["role"].is_string() || !m["content"].is_string())
+    const bool is_message = all.is_array() && m.is_object();
+    const std::optional<std::string> role = is_message ? string_in(m, "role") : std::nullopt;
+    std::optional<std::string> content = is_message ? string_in(m, "content") : std::nullopt;
+    if (is_message && m.contains(kBytes)) {
+      const std::optional<std::string> hex = string_in(m, kBytes);
+      content = hex ? bytes_of(*hex) : std::nullopt;
+    }
+    if (!role || !content)
       throw FileError("{}: its messages are damaged. Fix: write it again with --save-state", file.string());
-    messages.push_back({m["role"].get<std::string>(), m["content"].get<std::string>()});
+    messages.push_back({*role, *content});
   }
   return messages;
 }
@@ -36,6 +75,7 @@ Conversation::Conversation(const weights::ModelSource& source, precision::Policy
                            const runtime::Device& device)
     : source_(source),
       policy_(policy),
+      device_(device),
       settings_(std::move(settings)),
       format_(source, settings_.template_name),
       context_(source.config.max_position_embeddings),
@@ -60,7 +100,7 @@ void Conversation::set_system(const std::string& text) {
 }
 
 const rollout::StatesOrigin& Conversation::origin() {
-  if (!origin_) origin_ = rollout::origin_of(source_, policy_);
+  if (!origin_) origin_ = rollout::origin_of(source_, policy_, device_);
   return *origin_;
 }
 
@@ -71,9 +111,7 @@ void Conversation::check_place(const std::filesystem::path& file) const {
 bool Conversation::save_states(const std::filesystem::path& file) {
   const std::optional<rollout::SequenceStates> states = sequence_.states();
   if (!states) return false;
-  rollout::write_states(
-      file, *states, origin(),
-      {{kMessages, to_json(messages_).dump(-1, ' ', false, nlohmann::json::error_handler_t::replace)}});
+  rollout::write_states(file, *states, origin(), {{kMessages, text_of(messages_)}});
   return true;
 }
 

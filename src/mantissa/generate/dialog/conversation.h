@@ -81,6 +81,7 @@ class Conversation {
 
   weights::ModelSource source_;
   precision::Policy policy_;
+  const runtime::Device& device_;
   Settings settings_;
   PromptFormat format_;
   std::int64_t context_;  // positions of the model; 0: unlimited

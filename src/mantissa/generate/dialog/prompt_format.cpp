@@ -5,7 +5,9 @@
 #include "mantissa/core/base/error_text.h"
 #include "mantissa/generate/rollout/complete.h"
 #include "mantissa/setup/data/tokenizer.h"
+#include "mantissa/text/chat/escaped_bytes.h"
 #include "mantissa/text/chat/templates.h"
+#include "mantissa/text/chat/unicode.h"
 #include "mantissa/text/rows/known_ids.h"
 
 namespace mantissa::dialog {
@@ -61,9 +63,38 @@ PromptFormat::PromptFormat(const weights::ModelSource& source, const std::string
   ends_ = answer_ends(*tokenizer_, &format_, source);
 }
 
-std::vector<std::string> PromptFormat::stop_texts() const {
-  if (format_.source() != chat::builtin_template(chat::kRwkvTemplate)) return {};
+std::vector<std::string> turn_ends(const data::ChatFormat& format) {
+  if (format.source() != chat::builtin_template(chat::kRwkvTemplate)) return {};
   return {"\n\nUser:"};
+}
+
+AnswerForm answer_form(const tokenizer::Tokenizer& tokenizer, const weights::ModelSource& source) {
+  try {
+    const data::ChatFormat format(source, "auto", "--template", tokenizer);
+    std::vector<std::string> ends = turn_ends(format);
+    if (ends.empty()) return {};
+    constexpr std::string_view kQuestion = "question";
+    const std::string text = format.render(to_json({{"user", std::string(kQuestion)}}), true).text;
+    return {text.substr(text.rfind(kQuestion) + kQuestion.size()), std::move(ends)};
+  } catch (const Error&) {
+    return {};  // prompts are plain texts
+  }
+}
+
+std::string PromptFormat::prompt_of(const std::vector<Message>& messages) const {
+  const auto is_damaged = [](const Message& m) {
+    return m.role == "assistant" &&
+           !chat::unicode::valid(m.content);  // an answer that ends inside a character
+  };
+  if (std::ranges::none_of(messages, is_damaged)) return format_.render(to_json(messages), true).text;
+  std::vector<std::string_view> texts;
+  for (const Message& m : messages) texts.push_back(m.content);
+  const chat::EscapedBytes bytes(texts);
+  std::vector<Message> escaped = messages;
+  for (Message& m : escaped) {
+    if (is_damaged(m)) m.content = bytes.escape(m.content);
+  }
+  return bytes.restore(format_.render(to_json(escaped), true).text);
 }
 
 std::vector<std::int32_t> PromptFormat::ids_of(const std::vector<Message>& messages) const {

@@ -5,6 +5,7 @@
 #include <cstdint>
 #include <memory>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include <nlohmann/json.hpp>
@@ -29,6 +30,20 @@ nlohmann::ordered_json to_json(const std::vector<Message>& messages);
 std::vector<std::int32_t> answer_ends(const tokenizer::Tokenizer& tokenizer, const data::ChatFormat* format,
                                       const weights::ModelSource& source);
 
+/// Returns the strings before which an answer ends, for a template that ends turns by text: with the built-in
+/// `rwkv` the beginning of the next user's message.
+std::vector<std::string> turn_ends(const data::ChatFormat& format);
+
+/// How prompts of a chat template end, and the strings that end the answers to them.
+struct AnswerForm {
+  std::string begin;              // the last text of a prompt: "\n\nAssistant:"
+  std::vector<std::string> ends;  // empty: tokens end the answers, or there is no template
+  bool begins_after(std::string_view prompt) const { return !ends.empty() && prompt.ends_with(begin); }
+};
+
+/// Returns the form of the model's own template. A template that cannot be read counts as none.
+AnswerForm answer_form(const tokenizer::Tokenizer& tokenizer, const weights::ModelSource& source);
+
 class PromptFormat {
  public:
   /// Reads the tokenizer of `source` and a chat template. `template_name` is "auto" for the template of
@@ -40,11 +55,10 @@ class PromptFormat {
   /// As ChatFormat::fix_date().
   void fix_date() { format_.fix_date(); }
 
-  /// Returns the rendered conversation up to the place where the assistant's answer begins. Throws
-  /// chat::TemplateError, for example if the template rejects a system message.
-  std::string prompt_of(const std::vector<Message>& messages) const {
-    return format_.render(to_json(messages), true).text;
-  }
+  /// Returns the rendered conversation up to the place where the assistant's answer begins. The bytes of an
+  /// assistant's message that are not UTF-8 stay as they are. Throws chat::TemplateError, for example if the
+  /// template rejects a system message, or for a message of the user that is not UTF-8.
+  std::string prompt_of(const std::vector<Message>& messages) const;
 
   /// Returns the ids of prompt_of(messages). Throws
   /// chat::TemplateError, for example if the template rejects a system message, and ConfigError for a token
@@ -54,9 +68,8 @@ class PromptFormat {
   /// Returns answer_ends().
   const std::vector<std::int32_t>& ends() const { return ends_; }
 
-  /// Returns the strings before which an answer ends, for a template that ends turns by text: with the
-  /// built-in `rwkv` the beginning of the next user's message.
-  std::vector<std::string> stop_texts() const;
+  /// Returns turn_ends() of the template.
+  std::vector<std::string> stop_texts() const { return turn_ends(format_); }
 
   const tokenizer::Tokenizer& tokenizer() const { return *tokenizer_; }
   const data::ChatFormat& format() const { return format_; }

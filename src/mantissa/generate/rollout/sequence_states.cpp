@@ -5,25 +5,43 @@
 
 #include <algorithm>
 #include <charconv>
+#include <cmath>
 
 #include "mantissa/core/base/error_text.h"
 #include "mantissa/core/base/words.h"
 #include "mantissa/core/disk/look.h"
 #include "mantissa/core/disk/output.h"
-#include "mantissa/engine/model/adapter.h"
-#include "mantissa/files/io/hash.h"
+#include "mantissa/core/numeric/convert.h"
+#include "mantissa/files/io/results.h"
 #include "mantissa/files/io/safetensors.h"
-#include "mantissa/setup/weights/base_hash.h"
 
 namespace mantissa::rollout {
 namespace {
 
-constexpr const char *kKind = "mantissa.kind", *kKindName = "sequence states", *kModel = "mantissa.model",
+constexpr const char *kKind = io::kKindKey, *kKindName = "sequence states", *kModel = "mantissa.model",
                      *kPolicy = "mantissa.policy", *kFed = "mantissa.fed", *kIds = "ids", *kNotes = "note.";
 
 /// The cure of a file that is not one of states.
 [[noreturn]] void fail(const std::filesystem::path& file, const std::string& what) {
   throw FileError("{}: {}. Fix: write it again with --save-state", file.string(), what);
+}
+
+/// Throws for a number that no sequence leaves behind: generation stops at the first one.
+void check_finite(const SequenceStates::State& state, const std::filesystem::path& file) {
+  constexpr std::size_t kPiece = 4096;
+  const std::size_t count = state.bytes.size() / bytes_of(state.type);
+  std::vector<double> values(kPiece);
+  for (std::size_t first = 0; first < count; first += kPiece) {
+    const std::size_t n = std::min(kPiece, count - first);
+    load_row(state.bytes.data(), state.type, first, n, values.data());
+    for (std::size_t i = 0; i < n; ++i) {
+      if (std::isfinite(values[i])) continue;
+      throw FileError(
+          "{}: expected finite values, got {} at element {} of \"{}\" [{}]. Fix: restore the file, or write it "
+          "again with --save-state",
+          file.string(), values[i], first + i, state.name, fmt::join(state.shape, ", "));
+    }
+  }
 }
 
 /// Returns the shape of one slot of a state that has taken in `fed` tokens.
@@ -49,49 +67,6 @@ bool is_states(const std::filesystem::path& file) {
 }
 
 }  // namespace
-
-namespace {
-
-std::string name_of(const precision::Policy& policy) {
-  return policy.rules().empty() ? policy.short_line() : policy.line();
-}
-
-void add_text(io::Hash64& hash, const std::string& text) {
-  hash.update(std::as_bytes(std::span(text)));
-}
-
-/// Adds what an adapter does to the model.
-void add_adapter(io::Hash64& hash, const weights::ModelSource& source) {
-  const model::Adapter& adapter = *source.config.adapter;
-  add_text(hash, fmt::format("adapter {} {}", adapter.rslora, adapter.dora));
-  for (const auto& [scope, layer] : adapter.layers)
-    add_text(hash, fmt::format(" {} {} {}", scope, layer.rank, layer.alpha));
-  if (source.adapter == nullptr) return;
-  std::vector<std::byte> bytes;
-  for (const io::TensorInfo& t : source.adapter->tensors()) {
-    bytes.resize(t.end - t.begin);
-    source.adapter->read(t, bytes, 0);
-    add_text(hash, t.name);
-    hash.update(bytes);
-  }
-}
-
-}  // namespace
-
-StatesOrigin origin_of(const weights::ModelSource& source, const precision::Policy& policy) {
-  const std::string files = weights::hash_of_files(source);
-  if (files.empty()) {
-    throw ConfigError(
-        "states are kept with the hash of the model's files, and this model has none of its own. Fix: use its "
-        "directory, or a file of its weights");
-  }
-  io::Hash64 rest;  // everything else that determines values
-  add_text(rest, source.config.source.dump());
-  if (source.config.base) add_text(rest, fmt::format("base {}", static_cast<int>(*source.config.base)));
-  if (source.config.base_plain) add_text(rest, fmt::format("base {}", name(*source.config.base_plain)));
-  if (source.config.adapter != nullptr) add_adapter(rest, source);
-  return {fmt::format("{}-{}", files, io::hex(rest.digest())), name_of(policy)};
-}
 
 std::vector<std::filesystem::path> states_inputs(const weights::ModelSource& source) {
   const bool whole = !source.directory.empty() && disk::exists(source.directory / "config.json");
@@ -155,6 +130,7 @@ StatesFile read_states(const std::filesystem::path& file) {
     if (!type) fail(file, fmt::format("\"{}\" is {}", t.name, io::safetensors_name(t.dtype)));
     SequenceStates::State state{t.name, *type, t.shape, std::vector<std::byte>(t.end - t.begin)};
     reader.read(t, state.bytes);
+    check_finite(state, file);
     s.states.push_back(std::move(state));
   }
   return out;
@@ -163,7 +139,7 @@ StatesFile read_states(const std::filesystem::path& file) {
 void check_model(const StatesFile& file, const StatesOrigin& here) {
   if (file.origin.model == here.model) return;
   throw FileError(
-      "{}: the states are of other files, config, adapter or base than this model's: their hashes are {}, and "
+      "{}: the states are of other weights, sizes, adapter or base than this model's: their hashes are {}, and "
       "this model's {}. Fix: use the model that they were saved with",
       file.states.where, file.origin.model, here.model);
 }

@@ -11,7 +11,7 @@
 
 #include "mantissa/core/numeric/format.h"
 #include "mantissa/engine/plan/program.h"
-#include "mantissa/precision/policy/policy.h"
+#include "mantissa/generate/rollout/states_origin.h"
 #include "mantissa/setup/weights/model_files.h"
 
 namespace mantissa::rollout {
@@ -29,15 +29,6 @@ struct SequenceStates {
   std::string where = "the states";  // the file, for messages
   std::string policy = {};           // that they were made under; "": unknown
 };
-
-/// Where a file of states comes from. Its states are meaningful only to the same model under the same policy.
-struct StatesOrigin {
-  std::string model;   // hashes of its files, and of its config, adapter and base
-  std::string policy;  // its name, or with rules its line
-};
-
-/// Reads all weights once, for their hash. Throws ConfigError if they are not in files of their own.
-StatesOrigin origin_of(const weights::ModelSource& source, const precision::Policy& policy);
 
 /// What the file keeps in addition to the states, by names of its caller.
 using StatesNotes = std::map<std::string, std::string>;

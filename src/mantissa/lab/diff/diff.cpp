@@ -2,6 +2,8 @@
 
 #include <algorithm>
 
+#include "mantissa/files/rwkv/checkpoint.h"
+#include "mantissa/files/rwkv/generation.h"
 #include "mantissa/lab/diff/trace_order.h"
 
 namespace mantissa::lab {
@@ -9,6 +11,15 @@ namespace {
 
 io::WeightFiles open(const Subject& subject, bool masters) {
   return io::WeightFiles(subject.weights, masters ? std::string(io::kMasterPrefix) : std::string());
+}
+
+/// Gives the weights of RWKV-LM their names and shapes in Hugging Face's layout if the other side has those.
+void rename_one(io::WeightFiles& a, const Subject& of_a, io::WeightFiles& b, const Subject& of_b) {
+  const bool rwkv_a = rwkv::has_rwkv_names(a.tensors()), rwkv_b = rwkv::has_rwkv_names(b.tensors());
+  if (rwkv_a == rwkv_b) return;
+  io::WeightFiles& files = rwkv_a ? a : b;
+  files =
+      io::WeightFiles(rwkv::open_checkpoint(std::move(files), rwkv_a ? of_a.path : of_b.path, true).weights);
 }
 
 /// Returns the order of a comparison of traces: that of the plan if one of the files has it.
@@ -27,7 +38,8 @@ std::vector<std::string> order_of_traces(const io::WeightFiles& a, const io::Wei
 /// Compares files of tensors. Next to a checkpoint, a state stands for its masters.
 convert::TensorDifferences compare_files(const Subject& a, const Subject& b, const runtime::Device& device) {
   using Kind = Subject::Kind;
-  const io::WeightFiles files_a = open(a, a.kind == Kind::state), files_b = open(b, b.kind == Kind::state);
+  io::WeightFiles files_a = open(a, a.kind == Kind::state), files_b = open(b, b.kind == Kind::state);
+  if (a.kind != Kind::trace) rename_one(files_a, a, files_b, b);
   if (a.kind == Kind::trace) {
     return convert::compare_tensors({&files_a, order_of_traces(files_a, files_b)},
                                     {&files_b, trace_order(files_b)}, convert::ShapeRule::rows,

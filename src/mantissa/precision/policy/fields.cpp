@@ -239,7 +239,7 @@ std::span<const Field> field_table() {
       {"kv", {"kv_cache"}, &Fields::kv, true, "format of keys and values, also in training"},
       {"state", {}, &Fields::state, true, "format of recurrent states, rounded after every token", "f32"},
       {"checkpoint", {}, &Fields::checkpoint, false, "format of the weights in model/"},
-      {"rounding", {}, &Fields::rounding, true, "how weights and moments are rounded"},
+      {"rounding", {}, &Fields::rounding, true, "how weights, moments and states of recurrences are rounded"},
       {"kahan", {}, &Fields::kahan, true, "keep the rounding error of an update and add it to the next"},
       {"saturate",
        {},

@@ -174,6 +174,12 @@ void set_rule_key(Rule& rule, std::string_view key, std::string_view value) {
 
 void check_rule(const Rule& rule) {
   check_glob(rule.match);
+  constexpr std::string_view kStates = "state";  // a field, not an op
+  if (rule.op == kStates) {
+    throw ConfigError(
+        "op=\"state\": expected the field state for the states of recurrences. Fix: {}: state={}", rule.match,
+        rule.fields.compute ? field_text(rule.fields, *find_field("compute")) : "bf16");
+  }
   if (rule.fields == Fields{}) {
     throw ConfigError("the rule for \"{}\" sets nothing; add a field, such as compute=f32", rule.match);
   }
@@ -198,7 +204,8 @@ bool matches(const Rule& rule, const Use& use) {
   if (!rule.operand.empty() && rule.operand != use.operand) return false;
   if (rule.first_step && use.step < *rule.first_step) return false;
   if (rule.last_step && use.step >= *rule.last_step) return false;
-  return scope_match(rule.match, use.scope);
+  if (scope_match(rule.match, use.scope)) return true;
+  return !use.tensor.empty() && rule.speaks_of_tensors() && tensor_match(rule.match, use.tensor);
 }
 
 }  // namespace mantissa::precision

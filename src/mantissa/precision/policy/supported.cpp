@@ -109,19 +109,21 @@ bool narrows(const Policy& policy, std::optional<Scalar> Fields::*member) {
 }
 
 /// Rejects a rounding without anything to round, and a compensation without any loss. A rule for other passes
-/// may still use its rounding for activations (`only_update` is false).
-void check_update_fields(const Policy& policy, const Fields& fields, bool only_update) {
+/// may still use its rounding for activations (`only_update` is false), and the policy's own also applies to
+/// states of recurrences (`with_states`).
+void check_update_fields(const Policy& policy, const Fields& fields, bool only_update, bool with_states) {
   const bool weights = narrows(policy, &Fields::params), moments = narrows(policy, &Fields::optimizer);
   if (fields.kahan.value_or(false) && !weights) {
     throw ConfigError(
         "kahan=true is not available: {} masters need no compensation; use kahan=false, or params=bf16 ({})",
         name(*policy.fields().params), trainable());
   }
+  const bool states = with_states && narrows(policy, &Fields::state);
   if (only_update && fields.rounding.value_or(Rounding::nearest) != Rounding::nearest && !weights &&
-      !moments) {
+      !moments && !states) {
     throw ConfigError(
-        "rounding={} is not available: it applies only to weights and moments below f32, and both are "
-        "{}; use rounding=nearest, or params=bf16 or optimizer=bf16 ({})",
+        "rounding={} is not available: it applies only to weights, moments and states below f32, and all are "
+        "{}; use rounding=nearest, or params=bf16, optimizer=bf16 or, for a recurrence, state=bf16 ({})",
         field_text(fields, *find_field("rounding")), name(*policy.fields().params), trainable());
   }
 }
@@ -152,11 +154,11 @@ void check_update(const Resolved& parameter) {
 void check_supported(const Policy& policy) {
   const bool f64 = policy.arithmetic() == Scalar::f64;
   check_fields(policy.fields(), f64);
-  check_update_fields(policy, policy.fields(), true);
+  check_update_fields(policy, policy.fields(), true, true);
   for (const Rule& rule : policy.rules()) {
     try {
       check_rule_supported(rule, f64);
-      check_update_fields(policy, rule.fields, rule.pass == Pass::update);
+      check_update_fields(policy, rule.fields, rule.pass == Pass::update, false);
     } catch (const ConfigError& e) {
       throw ConfigError("rule {} ({}): {}", in_quotes(rule.str()), rule.origin, e.what());
     }

@@ -46,6 +46,7 @@ struct RunSection {
   std::int64_t steps = 0;
   std::int64_t threads = 0;
   std::string on_nonfinite = "stop";  // or "skip", "continue"
+  std::int64_t earlier_steps = 0;     // of a run that this one continues from its weights
   std::string skip_batches = {};      // steps, such as "7,9-12"
   std::vector<Stage> stages = {};     // empty: all steps are alike
   friend bool operator==(const RunSection&, const RunSection&) = default;
@@ -76,6 +77,7 @@ struct DataSection {
   std::string truncate = "refuse";     // a row longer than sequence_length; or "left", "right", "skip"
   std::string masked_rows = "skip";    // a row without anything to train; or "refuse"
   std::string empty_answers = "skip";  // a row with an empty answer; or "train", "refuse"
+  bool carry_state = false;            // rows continue the sequences of the step before
   bool packing = false;
   std::vector<double> weights;  // of the sources; empty: one stream
   std::int64_t separator = -1;  // ends a document in token files; -1: as their headers state
@@ -83,7 +85,7 @@ struct DataSection {
 };
 
 struct AdapterSection {
-  std::string kind = "none";  // or "lora"
+  std::string kind = "none";  // or "lora", "state"
   std::int64_t rank = 8;
   double alpha = 16;
   std::vector<std::string> target = {"*.q_proj", "*.v_proj"};  // scopes of linear layers, as in rules

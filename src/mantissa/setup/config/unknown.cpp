@@ -22,6 +22,7 @@ struct Foreign {
 
 constexpr std::string_view kEpochs = "steps = epochs × sequences / global_batch_size";
 constexpr std::string_view kTokens = "steps = tokens / (global_batch_size × sequence_length)";
+constexpr std::string_view kBegin = "RWKV-LM's epochs × 40320 / global_batch_size";
 constexpr std::string_view kWarmup = "warmup_steps = ratio × steps";
 constexpr std::string_view kRecompute = "recompute = \"block\", or \"attention\"";
 constexpr std::string_view kAccumulation = "accumulation steps = global_batch_size / micro_batch_size";
@@ -40,6 +41,7 @@ constexpr Foreign kForeign[] = {
     {"num_train_epochs", "run.steps", kEpochs},
     {"epochs", "run.steps", kEpochs},
     {"max_epochs", "run.steps", kEpochs},
+    {"epoch_begin", "run.earlier_steps", kBegin},
     {"max_tokens", "run.steps", kTokens},
     {"train_tokens", "run.steps", kTokens},
     {"output_dir", "run.out"},

@@ -169,7 +169,7 @@ bool holds_binidx(const std::vector<std::string>& files, const std::string& form
 
 DataDescription describe_run(const config::RunConfig& config, const model::ModelConfig& model,
                              std::int64_t samples) {
-  const text::Dataset set = load_dataset(config, model);
+  const text::Dataset set = load_dataset(config, model, {}, nullptr, true);
   const bool text = holds_text(config.data.source, config.data.format);
   const std::unique_ptr<tokenizer::Tokenizer> tokenizer =
       text ? tokenizer_of(config, model) : tokenizer_of_ids(config, model);

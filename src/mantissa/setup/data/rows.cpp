@@ -33,10 +33,11 @@ std::vector<std::int32_t> enough_generated(const config::RunConfig& config,
   }
 }
 
-/// The values that the stages of a run share: the tokens that they need together, and the ids of their
-/// sources.
+/// The values that the stages of a run share: the tokens that they need together, whether the documents of
+/// streams are found, and the ids of their sources.
 struct Stages {
   std::int64_t needed = 0;
+  bool documents = false;
   std::map<std::vector<std::string>, std::shared_ptr<const text::Corpus>> corpora = {};
 };
 
@@ -45,7 +46,8 @@ std::int64_t tokens_of_steps(const config::RunConfig& config) {
   std::int64_t tokens = 0, longest = 0;
   for (std::size_t s = 0; s < config::stage_count(config); ++s) {
     const config::RunConfig stage = config::stage_config(config, s);
-    tokens += stage.run.steps * stage.batch.global_batch_size * stage.data.sequence_length;
+    tokens += (stage.run.earlier_steps + stage.run.steps) * stage.batch.global_batch_size *
+              stage.data.sequence_length;
     longest = std::max(longest, stage.data.sequence_length);
   }
   return std::max(tokens, 2 * longest);
@@ -53,14 +55,14 @@ std::int64_t tokens_of_steps(const config::RunConfig& config) {
 
 /// Returns the ids of generated rows with their documents.
 text::Corpus generated_corpus(const config::RunConfig& config, const model::ModelConfig& model,
-                              const tokenizer::Tokenizer& tokenizer, std::int64_t needed) {
+                              const tokenizer::Tokenizer& tokenizer, const Stages& stages) {
   const double with_held_out =
-      static_cast<double>(needed) / (1.0 - std::min(0.9, config.data.validation.share)) + 4096;
+      static_cast<double>(stages.needed) / (1.0 - std::min(0.9, config.data.validation.share)) + 4096;
   std::vector<std::int32_t> ids = enough_generated(
       config, tokenizer, std::min(kMostGeneratedTokens, static_cast<std::int64_t>(with_held_out)));
   text::check_known_ids(ids, tokenizer, model.vocab_size, training_rows(config).name());
   text::Corpus corpus(std::move(ids));
-  if (config.data.packing) corpus.split(tokenizer.separator());
+  if (config.data.packing || stages.documents) corpus.split(tokenizer.separator());
   return corpus;
 }
 
@@ -96,16 +98,17 @@ std::shared_ptr<const text::RowStore> source_rows(const config::RunConfig& confi
   const config::DataSection& data = config.data;
   std::shared_ptr<const text::Corpus>& shared = stages.corpora[files];
   if (shared == nullptr) {
-    shared = std::make_shared<const text::Corpus>(
-        is_generated(files) ? generated_corpus(config, model, tokenizer, stages.needed)
-                            : file_corpus(config, model, tokenizer, files));
+    shared = std::make_shared<const text::Corpus>(is_generated(files)
+                                                      ? generated_corpus(config, model, tokenizer, stages)
+                                                      : file_corpus(config, model, tokenizer, files));
   }
-  if (!data.packing) return text::sequences(shared, data.sequence_length);
+  if (!data.packing && !stages.documents) return text::sequences(shared, data.sequence_length);
   text::Corpus corpus = *shared;
   if (!is_generated(files))
     corpus.split_token_files(data.separator < 0 ? std::nullopt
                                                 : std::optional(static_cast<std::int32_t>(data.separator)));
-  return text::packed(std::move(corpus), data.sequence_length);
+  return data.packing ? text::packed(std::move(corpus), data.sequence_length)
+                      : text::sequences(std::move(corpus), data.sequence_length);
 }
 
 /// Returns the rows of the config's sources: one part, or one for each of data.weights.
@@ -224,9 +227,11 @@ text::Dataset stage_set(const config::RunConfig& config, const model::ModelConfi
   options.shuffle = config.data.shuffle;
   options.rwkv_walk = config.data.order == "rwkv";
   options.magic_prime = config.data.magic_prime;
+  options.carries = config.data.carry_state;
   options.validation = apart ? 0 : config.data.validation.share;
   options.seed = config.run.seed;
   options.packs = sft && config.data.packing;
+  options.earlier_steps = config.run.earlier_steps;
   check_rows(memory.held_out, options.sequence_length, model.vocab_size, "held_out");
   std::vector<text::Row> held_out = std::move(memory.held_out);
   text::Dataset set = training_set(config, model, std::move(memory), options, stages, notes);
@@ -307,8 +312,8 @@ void check_bytes(const config::RunConfig& config, const model::ModelConfig& mode
 }
 
 text::Dataset load_dataset(const config::RunConfig& config, const model::ModelConfig& model, Memory memory,
-                           std::vector<std::string>* notes) {
-  Stages shared{tokens_of_steps(config)};
+                           std::vector<std::string>* notes, bool documents) {
+  Stages shared{tokens_of_steps(config), documents};
   if (config.run.stages.empty()) return stage_set(config, model, std::move(memory), {}, shared, notes);
   if (!memory.rows.empty() || memory.source) {
     throw ConfigError(

@@ -27,9 +27,11 @@ struct Memory {
 /// Returns the rows of [data] for `model`, or those of `memory` unless it is empty. Throws ConfigError for
 /// text if data.tokenizer does not fit the config's model, and for invalid ids, labels, weights and numbers
 /// of rows. Under train.objective = "sft" the rows are those of conversations; adds a line about them to
-/// `notes` unless it is null. So does data.order = "rwkv", about its prime.
+/// `notes` unless it is null. So does data.order = "rwkv", about its prime. `documents`: finds where the
+/// documents of streams begin, which only descriptions need without data.packing.
 text::Dataset load_dataset(const config::RunConfig& config, const model::ModelConfig& model,
-                           Memory memory = {}, std::vector<std::string>* notes = nullptr);
+                           Memory memory = {}, std::vector<std::string>* notes = nullptr,
+                           bool documents = false);
 
 /// Returns a line on the prime of data.order = "rwkv", or "" for another order.
 std::string order_note(const config::DataSection& data, const text::Dataset& set);

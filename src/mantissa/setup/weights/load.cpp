@@ -34,13 +34,6 @@ void load_quantized(runtime::WeightSet& weights, std::size_t i, const io::Weight
   quantize_frozen(weights, i, values, errors);
 }
 
-/// Returns the weight files of `source`.
-io::WeightFiles files_of(const ModelSource& source) {
-  if (source.memory != nullptr) return io::WeightFiles(source.memory);
-  if (source.tensors != nullptr) return io::WeightFiles(source.tensors);
-  return io::WeightFiles(source.weights, source.state ? std::string(io::kMasterPrefix) : "");
-}
-
 /// Initializes the histories of the scales from those in `files`.
 void read_scales(runtime::WeightSet& weights, const io::WeightFiles& files, const ModelSource& source) {
   std::map<std::string, std::string> metadata = files.metadata();

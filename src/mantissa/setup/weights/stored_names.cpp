@@ -11,6 +11,7 @@
 #include "mantissa/engine/model/adapter.h"
 #include "mantissa/engine/model/family.h"
 #include "mantissa/engine/model/graphs.h"
+#include "mantissa/files/io/state.h"
 
 namespace mantissa::weights {
 namespace {
@@ -73,6 +74,12 @@ void check_dtype(const Slot& slot, const io::TensorInfo& tensor, const io::Weigh
 }
 
 }  // namespace
+
+io::WeightFiles files_of(const ModelSource& source) {
+  if (source.memory != nullptr) return io::WeightFiles(source.memory);
+  if (source.tensors != nullptr) return io::WeightFiles(source.tensors);
+  return io::WeightFiles(source.weights, source.state ? std::string(io::kMasterPrefix) : "");
+}
 
 bool is_new_head(const Slot& slot) {
   return slot.name == weight_of(model::kScoreHead) || slot.name == weight_of(model::kValueHead);

@@ -9,6 +9,9 @@
 
 namespace mantissa::weights {
 
+/// Returns the weight files of `source`.
+io::WeightFiles files_of(const ModelSource& source);
+
 /// Returns true for the weight of a head that files may lack. It then begins with random values.
 bool is_new_head(const plan::Slot& slot);
 

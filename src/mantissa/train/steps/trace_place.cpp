@@ -1,27 +1,12 @@
 #include "mantissa/train/steps/trace_place.h"
 
-#include "mantissa/core/base/error.h"
 #include "mantissa/core/disk/output.h"
+#include "mantissa/files/io/results.h"
 
 namespace mantissa::train {
-namespace {
-
-/// Returns true for a file that an earlier trace wrote.
-bool is_trace(const std::filesystem::path& path) {
-  try {
-    const io::SafetensorsReader file(path);
-    return file.metadata().contains("mantissa.policy") && file.find("logits") != nullptr &&
-           file.find("log_probs") != nullptr && file.find("loss") != nullptr;
-  } catch (const FileError&) {
-    return false;
-  }
-}
-
-}  // namespace
-
 void check_place(const TraceOptions& o) {
   if (o.out.empty()) return;
-  const bool again = is_trace(o.out);
+  const bool again = io::is_trace_file(o.out);
   std::vector<std::filesystem::path> inputs;
   if (!again) {  // a trace in the model's directory is not a part of the model
     inputs = {o.model.directory, o.model.weights};

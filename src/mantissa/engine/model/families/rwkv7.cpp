@@ -219,8 +219,10 @@ class Rwkv7 : public Network {
                                     values([s = s_](std::int64_t i) { return 0.71 - 0.1 * s.linear_of(i); }));
     const ValueId k_a = b.parameter(scope + ".k_a", {width}, constant(1.02));
     const graph::Builder::RwkvKeys keys = b.ops.rwkv_keys(scope, k, rate, k_k, k_a, s_.heads());
-    const ValueId y = b.ops.recurrence(scope, {r, decay, keys.key, v, keys.alpha, keys.beta}, s_.heads(),
-                                       s_.head_dim, s_.head_dim, b.prefix_state(scope, width * s_.head_dim));
+    const ValueId initial = b.initial_state(scope, {s_.heads(), s_.head_dim, s_.head_dim});
+    const ValueId y =
+        b.ops.recurrence(scope, {r, decay, keys.key, v, keys.alpha, keys.beta}, s_.heads(), s_.head_dim,
+                         s_.head_dim, b.prefix_state(scope, width * s_.head_dim), initial);
     const ValueId r_k = b.parameter(scope + ".r_k", {s_.heads(), s_.head_dim}, constant(-0.04));
     const double gain = std::pow(static_cast<double>(layer + 1) / static_cast<double>(s_.layers), 0.7);
     const Norm g_norm = norm_parameters(b, scope + ".g_norm", gain);

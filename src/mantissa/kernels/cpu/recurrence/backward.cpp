@@ -1,6 +1,9 @@
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <span>
 
+#include "mantissa/core/base/error.h"
 #include "mantissa/kernels/cpu/recurrence/prefetch_row.h"
 #include "mantissa/kernels/recurrence.h"
 
@@ -187,7 +190,7 @@ class HeadBackward {
     kept_ = &kept;
     begin_ = static_cast<std::size_t>(segment.begin);
     end_ = begin_ + static_cast<std::size_t>(segment.length);
-    FindStarts();
+    FindStarts(segment);
     std::fill_n(G_, size_.state(c_.shape), T{0});
     std::fill_n(next_.w, keys_, T{0});
     std::fill_n(next_.alpha, keys_, T{0});
@@ -229,10 +232,14 @@ class HeadBackward {
   }
 
   /// Computes the states at the beginnings of all intervals.
-  void FindStarts() {
+  void FindStarts(const Segment& segment) {
     T* const state = states_[0];
     std::fill_n(state, size_.state(c_.shape), T{0});
-    if (c_.initial.data != nullptr) LoadState(c_.initial, 0, head_, c_.shape, state);
+    if (segment.position > 0) {
+      LoadState(c_.before, static_cast<std::size_t>(segment.slot), head_, c_.shape, state);
+    } else if (c_.initial.data != nullptr) {
+      LoadState(c_.initial, 0, head_, c_.shape, state);
+    }
     Begin(begin_, state);
     for (std::size_t t = begin_; t < end_; ++t) {
       if (t + kTokensAhead < end_) prefetch_head(c_, t + kTokensAhead, head_);
@@ -324,7 +331,7 @@ void RunSegments(const RecurrenceBackward& c, std::span<const Segment> segments,
   const std::size_t values = padded_values(c.shape.value_dim);
   for (const Segment& segment : segments) {
     of.Run(segment, seed);
-    if (c.dinitial.data == nullptr) continue;
+    if (c.dinitial.data == nullptr || segment.position > 0) continue;
     T* const sum = static_cast<T*>(c.dinitial.data) + head * keys * width;
     for (std::size_t j = 0; j < keys; ++j) AddRow(of.first_gradient() + j * values, width, sum + j * width);
   }
@@ -357,7 +364,11 @@ std::size_t recurrence_backward_workspace(const Context& ctx, const RecurrenceSh
 void recurrence_backward(const Context& ctx, const Extent& extent, const RecurrenceBackward& c) {
   const auto run = HWY_DISPATCH_TABLE(RunRecurrenceBackward)[ctx.target()];
   std::int64_t longest = 0;
-  for (const Segment& s : extent.segments) longest = std::max(longest, s.length);
+  for (const Segment& s : extent.segments) {
+    longest = std::max(longest, s.length);
+    if (s.position > 0 && c.before.data == nullptr)
+      throw ShapeError(fmt::format("recurrence: a segment at position {} needs a state", s.position));
+  }
   const std::span<std::byte> memory(ctx.workspace,
                                     recurrence_backward_workspace(ctx, c.shape, longest, c.arithmetic));
   // With a gradient of the first state one thread takes all segments of a head, in order.

@@ -34,10 +34,11 @@ void RunHead(const Recurrence& c, const Segment& segment, std::uint64_t seed, st
   T* const next_alpha = scratch.take(size.keys);
   const auto keys = static_cast<std::size_t>(c.shape.key_dim);
   const auto width = static_cast<std::size_t>(c.shape.value_dim);
-  const bool continues = segment.position > 0;
-  if (!continues || in_place == nullptr) std::fill_n(state, size.state(c.shape), T{0});
+  const bool continues = segment.position > 0, carried = continues && c.before.data != nullptr;
+  const bool ready = continues && !carried && in_place != nullptr;  // the state is where it is read
+  if (!ready) std::fill_n(state, size.state(c.shape), T{0});
   if (continues) {
-    if (in_place == nullptr) LoadState(c.state, slot, head, c.shape, state);
+    if (!ready) LoadState(carried ? c.before : ConstMatrix(c.state), slot, head, c.shape, state);
   } else if (c.initial.data != nullptr) {
     LoadState(c.initial, 0, head, c.shape, state);
   }
@@ -87,7 +88,7 @@ std::size_t recurrence_workspace(const Context& ctx, const RecurrenceShape& shap
 void recurrence(const Context& ctx, const Extent& extent, const Recurrence& c) {
   const auto run = HWY_DISPATCH_TABLE(RunRecurrence)[ctx.target()];
   for (const Segment& s : extent.segments) {
-    if (s.position > 0 && c.state.data == nullptr)
+    if (s.position > 0 && c.state.data == nullptr && c.before.data == nullptr)
       throw ShapeError(fmt::format("recurrence: a segment at position {} needs a state", s.position));
   }
   const std::span<std::byte> memory(ctx.workspace, recurrence_workspace(ctx, c.shape, c.arithmetic));

@@ -1,0 +1,18 @@
+// Files of tensors that this program writes and that hold no weights: they may lie beside those of a model.
+#pragma once
+
+#include <filesystem>
+
+namespace mantissa::io {
+
+/// The metadata entry that names the kind of such a file.
+inline constexpr const char* kKindKey = "mantissa.kind";
+
+/// Returns true for a file that `trace` wrote.
+bool is_trace_file(const std::filesystem::path& path);
+
+/// Returns true for a safetensors file that is a trace or names another kind, such as states of a sequence.
+/// False for a file that cannot be read as one.
+bool is_result_file(const std::filesystem::path& path);
+
+}  // namespace mantissa::io
