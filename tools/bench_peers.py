@@ -6,11 +6,10 @@
 
 Runs whole optimizer steps on a single batch of random ids. Tokens per second are medians over all steps except the first of each
 turn. Memory is the peak resident set of the contender's process. Each PyTorch contender is a separate process that waits while
-others run. RWKV-7 in PyTorch computes its recurrence token by token, or in chunks of matrix products. The script does not pass or
-fail. On a shared machine only the ratios are meaningful.
+others run. RWKV-7 in PyTorch computes its recurrence token by token, or in chunks of matrix products; these contenders run one after
+the other, because they keep up to 16 GB. The script does not pass or fail. On a shared machine only the ratios are meaningful.
 """
 import argparse
-import ctypes
 import json
 import os
 import pathlib
@@ -165,11 +164,6 @@ class TorchTraining:
         return speeds[1:]
 
 
-def leave_memory():
-    """Returns freed memory to the system, for the next contender."""
-    ctypes.CDLL(None).malloc_trim(0)
-
-
 def work(args):
     """The process of a PyTorch contender: reads lines with seconds, writes lines with speeds and peak memory."""
     import torch
@@ -180,11 +174,9 @@ def work(args):
     answers = os.fdopen(os.dup(1), "w")
     os.dup2(2, 1)  # hides compiler output
     training.step()
-    leave_memory()
     print("ready", file=answers, flush=True)
     for line in sys.stdin:
         speeds = training.turn(float(line))
-        leave_memory()
         peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
         print(json.dumps({"speeds": speeds, "peak": peak}), file=answers, flush=True)
 
@@ -290,14 +282,24 @@ def contenders(args, name, ids, scratch):
 def compare(args, name):
     speeds, shares = {}, {}
     with tempfile.TemporaryDirectory() as scratch:
-        field = list(contenders(args, name, random_ids(SHAPES[name]), pathlib.Path(scratch)))
-        for _ in range(args.rounds):
+        def turn(contender):
+            speeds.setdefault(contender.name, []).extend(contender.turn(args.seconds))
+            if isinstance(contender, Mantissa):
+                shares.setdefault(contender.name, []).append(contender.share)
+
+        field, all_at_once = [], "model_type" not in SHAPES[name]
+        for contender in contenders(args, name, random_ids(SHAPES[name]), pathlib.Path(scratch)):
+            field.append(contender)
+            if not all_at_once:
+                for _ in range(args.rounds):
+                    turn(contender)
+                contender.end()
+        if all_at_once:
+            for _ in range(args.rounds):
+                for contender in field:
+                    turn(contender)
             for contender in field:
-                speeds.setdefault(contender.name, []).extend(contender.turn(args.seconds))
-                if isinstance(contender, Mantissa):
-                    shares.setdefault(contender.name, []).append(contender.share)
-        for contender in field:
-            contender.end()
+                contender.end()
     shape = SHAPES[name]
     median = {title: statistics.median(values) for title, values in speeds.items()}
     best = {kind: max((v for title, v in median.items() if title.startswith(f"PyTorch {kind}")), default=None)
