@@ -18,6 +18,23 @@ TEST(RwkvConfig, RwkvsOrderHoldsOutNothingUnlessAsked) {
   EXPECT_EQ(parse_config(asked.to_toml(), "run.toml"), asked);
 }
 
+TEST(RwkvConfig, EarlierStepsBelongToOneStreamOfSteps) {
+  const RunConfig config = parse(kSmallest, {"run.earlier_steps=3"});
+  EXPECT_EQ(config.run.earlier_steps, 3);
+  EXPECT_EQ(parse_config(config.to_toml(), "run.toml"), config);
+  EXPECT_EQ(message_of([] {
+              parse(kSmallest, {"run.earlier_steps=3", "train.objective=rl"});
+            }),
+            "--set: run.earlier_steps = 3: expected 0 with train.objective = \"rl\". Fix: "
+            "remove one of them");
+  EXPECT_NE(message_of([] {
+              parse(
+                  "[run]\nearlier_steps = 3\n[[run.stage]]\nsteps = 1\n[model]\nconfig = \"c\"\n"
+                  "[data]\nsource = \"a\"\n");
+            }).find("run.earlier_steps = 3: expected 0 with [[run.stage]]"),
+            std::string::npos);
+}
+
 TEST(RwkvConfig, RwkvsOrderIsOneOfPretrainingOnOneStream) {
   const auto with = [](const std::string& data) {
     return message_of([&] {

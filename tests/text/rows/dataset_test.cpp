@@ -73,6 +73,20 @@ TEST(Dataset, StreamsGiveEachPlaceOfTheBatchesSuccessiveRows) {
   EXPECT_THROW(data.step(1, 9), ConfigError);
 }
 
+TEST(Dataset, GoesOnAfterEarlierSteps) {
+  for (const bool walk : {false, true}) {
+    Dataset::Options options{.sequence_length = 10, .shuffle = !walk, .seed = 3, .rwkv_walk = walk};
+    const Dataset whole(counting(1250), options, "data");
+    options.earlier_steps = 20;  // the second epoch begins at step 29 or 32
+    const Dataset rest(counting(1250), options, "data");
+    for (std::int64_t step = 1; step <= 20; ++step) {
+      EXPECT_EQ(rest.step(step, 4).origin, whole.step(20 + step, 4).origin);
+      EXPECT_EQ(rest.step(step, 4).sequence, whole.step(20 + step, 4).sequence) << "keys of random numbers";
+    }
+    EXPECT_NE(rest.step(1, 4).origin, whole.step(1, 4).origin);
+  }
+}
+
 TEST(Dataset, HoldsOutTheLastSequencesAtLeastOne) {
   const Dataset tenth = in_order(1001, 10, 0.1);
   EXPECT_EQ(tenth.training_rows(), 90);

@@ -326,8 +326,8 @@ void settle_schedule(RunConfig& config, const Entries& entries, Told& told) {
 void check_earlier_steps(const RunConfig& config, const Entries& entries) {
   if (config.run.earlier_steps == 0) return;
   const auto refuse_with = [&](const std::string& with) {
-    throw ConfigError("{}: run.earlier_steps = {}: expected 0 with {}. Fix: remove one of them",
-                      entries.where("run", "earlier_steps"), config.run.earlier_steps, with);
+    throw ConfigError(fmt::format("{}: run.earlier_steps = {}: expected 0 with {}. Fix: remove one of them",
+                                  entries.where("run", "earlier_steps"), config.run.earlier_steps, with));
   };
   if (entries.find("run", "stage") != nullptr) refuse_with("[[run.stage]]");
   if (config.train.objective == "rl") refuse_with("train.objective = \"rl\"");
