@@ -1,14 +1,16 @@
-// Decoding of a model of the shape of SmolLM2-135M with random weights: tokens per second of one stream and
-// of sixteen, as a share of the limit by memory bandwidth if every weight is read once per step. Then the
-// time by kind of op, in a second run whose ops are timed one by one. Medians over the steps.
+// Decoding of a model of the shape of SmolLM2-135M, or of an RWKV-7 of 191M parameters, with random weights:
+// tokens per second of one stream and of sixteen, as a share of the limit by memory bandwidth if every weight
+// is read once per step. Then the time by kind of op, in a second run whose ops are timed one by one. Medians
+// over the steps.
 //
-//   bench_generate [THREADS [STREAMS…]]
+//   bench_generate [--rwkv7] [THREADS [STREAMS…]]
 #include <fmt/format.h>
 
 #include <chrono>
 #include <cstdlib>
 #include <map>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "bench.h"
@@ -34,6 +36,17 @@ model::ModelConfig smollm2_135m() {
                                     {"num_key_value_heads", 3},
                                     {"tie_word_embeddings", true}},
                                    "smollm2_135m");
+}
+
+model::ModelConfig rwkv7_191m() {
+  return model::parse_model_config({{"model_type", "rwkv7"},
+                                    {"vocab_size", 65536},
+                                    {"hidden_size", 768},
+                                    {"intermediate_size", 3072},
+                                    {"num_hidden_layers", 12},
+                                    {"head_dim", 64},
+                                    {"tie_word_embeddings", false}},
+                                   "rwkv7_191m");
 }
 
 /// Returns the bytes of the weight matrices that a step multiplies.
@@ -81,10 +94,11 @@ class Stopwatch {
   std::map<std::string, std::vector<double>> steps_;
 };
 
-void measure(const char* policy, std::int64_t streams, const kernels::Context& ctx) {
+void measure(const model::ModelConfig& config, const char* policy, std::int64_t streams,
+             const kernels::Context& ctx) {
   const auto device = runtime::cpu(ctx);
-  const auto compiled = programs::compile_decode(smollm2_135m(), precision::Policy::parse(policy),
-                                                 kPrompt + kNew, *device, streams);
+  const auto compiled =
+      programs::compile_decode(config, precision::Policy::parse(policy), kPrompt + kNew, *device, streams);
   const plan::Program& program = *compiled;
   const auto weights = std::make_shared<runtime::WeightSet>(program, *device);
   weights->initialize(1);
@@ -106,7 +120,7 @@ void measure(const char* policy, std::int64_t streams, const kernels::Context& c
       watch.token();
       return true;
     };
-    rollout::generate(session, smollm2_135m(), requests, options);
+    rollout::generate(session, config, requests, options);
     return watch.medians();
   };
   const double before = kernels::measure_read_bandwidth(ctx);
@@ -126,12 +140,15 @@ void measure(const char* policy, std::int64_t streams, const kernels::Context& c
 }  // namespace
 
 int main(int argc, char** argv) {
+  const bool rwkv = argc > 1 && std::string_view(argv[1]) == "--rwkv7";
+  if (rwkv) --argc, ++argv;
   const kernels::Context ctx = bench::context(argc, argv);
   std::vector<std::int64_t> streams;
   for (int i = 2; i < argc; ++i) streams.push_back(std::atoi(argv[i]));
   if (streams.empty()) streams = {1, 16};
-  fmt::print("SmolLM2-135M, {} threads, {}\n", ctx.threads, kernels::name(ctx.simd));
+  fmt::print("{}, {} threads, {}\n", rwkv ? "RWKV-7 191M" : "SmolLM2-135M", ctx.threads,
+             kernels::name(ctx.simd));
   for (const char* policy : {"32-true", "bf16-true"}) {
-    for (const std::int64_t s : streams) measure(policy, s, ctx);
+    for (const std::int64_t s : streams) measure(rwkv ? rwkv7_191m() : smollm2_135m(), policy, s, ctx);
   }
 }

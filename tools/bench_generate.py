@@ -1,14 +1,16 @@
 #!/usr/bin/env python3
-"""Compares generation with transformers: the same Llama and weights, greedy, with a key-value cache, measured alternately.
+"""Compares generation with transformers: the same Llama and weights, greedy, with a key-value cache, measured alternately. Or with
+llama.cpp: the same GGUF files.
 
     bench_generate.py [--mantissa build/mantissa] [--streams 1,16] [--tokens 256] [--prompts 8] [--prompt-tokens 512]
                       [--rounds 3] [--threads N] [--model DIR]
+    bench_generate.py --llama-bench PROGRAM --gguf FILE=POLICY... [--mantissa build/mantissa] [--tokens 256] [--rounds 3] [--threads N]
 
 Decoding: tokens per second of each turn (including a prompt of 16 tokens), medians over the turns, and ratios of the medians.
 `of limit` is the share of the speed at which each stream reads all required weights once per token at the bandwidth that
 `mantissa doctor` measures. Prompts: prompt tokens per second of a turn of random prompts, one after the other, with one new token
-each; --prompts 0 or --streams "" leaves a part out. The model is a Llama of 134M with random weights unless DIR is given. The
-script does not pass or fail. On a shared machine only the ratios are meaningful.
+each; --prompts 0 or --streams "" leaves a part out. The model is a Llama of 134M with random weights unless DIR is given. With
+--gguf, llama.cpp's llama-bench and `generate FILE --precision POLICY` generate in turn. The script does not pass or fail. On a shared machine only the ratios are meaningful.
 """
 import argparse
 import json
@@ -117,6 +119,35 @@ def read_prompts(args, field):
         print(f"{name:24} {'':7} {median:9.1f} {span:>15} {ratio:15.2f}", flush=True)
 
 
+class LlamaCpp:
+    """A contender: llama-bench, which begins with an empty context."""
+
+    def __init__(self, program, file, threads):
+        self.name = "llama.cpp"
+        self.command = [program, "-m", file, "-p", "0", "-r", "1", "-t", str(threads), "-o", "json"]
+
+    def turn(self, _, tokens):
+        done = subprocess.run([*self.command, "-n", str(tokens)], capture_output=True, text=True, check=True)
+        return json.loads(done.stdout)[0]["avg_ts"]
+
+
+def bytes_per_token(file):
+    """Returns the bytes of a GGUF file that one token reads: all tensors except the embedding, unless it is the head too."""
+    import gguf
+    tensors = {tensor.name: int(tensor.n_bytes) for tensor in gguf.GGUFReader(file).tensors}
+    return sum(tensors.values()) - (tensors["token_embd.weight"] if "output.weight" in tensors else 0)
+
+
+def decode_gguf(args):
+    print(f"\n{f'{args.tokens} tokens':40} {'tokens/s':>9} {'lowest-highest':>15} {'/ llama.cpp':>12} {'of limit':>9}")
+    for one in args.gguf:
+        file, _, policy = one.partition("=")
+        limit = bandwidth(args.mantissa, args.threads) / bytes_per_token(file)
+        field = [LlamaCpp(args.llama_bench, file, args.threads), Mantissa(args.mantissa, file, policy, args.threads)]
+        for name, median, span, ratio in measure(field, args.rounds, lambda c: c.turn(1, args.tokens)):
+            print(f"{f'{pathlib.Path(file).stem}, {name}':40} {median:9.1f} {span:>15} {ratio:12.2f} {median / limit:9.2f}", flush=True)
+
+
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--mantissa", default=str(pathlib.Path(__file__).parent.parent / "build/mantissa"))
@@ -127,7 +158,11 @@ def main():
     parser.add_argument("--prompt-tokens", type=int, default=512)
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--threads", type=int, default=len(os.sched_getaffinity(0)))
+    parser.add_argument("--llama-bench", help="llama.cpp's program")
+    parser.add_argument("--gguf", action="append", metavar="FILE=POLICY")
     args = parser.parse_args()
+    if args.gguf:
+        return decode_gguf(args)
     warnings.filterwarnings("ignore")
     transformers.logging.set_verbosity_error()
     transformers.utils.logging.disable_progress_bar()

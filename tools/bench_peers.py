@@ -1,14 +1,16 @@
 #!/usr/bin/env python3
-"""Compares training with PyTorch: the same Llama, batch, AdamW, clipping and threads, measured alternately.
+"""Compares training with PyTorch: the same Llama or RWKV-7, batch, AdamW, clipping and threads, measured alternately.
 
-    bench_peers.py [--mantissa build/mantissa] [--shape 5M|24M|124Mx64|124Mx256]... [--threads N] [--rounds 3] [--seconds 6]
-                   [--precision POLICY]... [--no-compile] [--no-f16]
+    bench_peers.py [--mantissa build/mantissa] [--shape 5M|24M|124Mx64|124Mx256|rwkv24M|rwkv191M]... [--threads N] [--rounds 3]
+                   [--seconds 6] [--precision POLICY]... [--no-compile] [--no-f16]
 
 Runs whole optimizer steps on a single batch of random ids. Tokens per second are medians over all steps except the first of each
 turn. Memory is the peak resident set of the contender's process. Each PyTorch contender is a separate process that waits while
-others run. The script does not pass or fail. On a shared machine only the ratios are meaningful.
+others run. RWKV-7 in PyTorch computes its recurrence token by token, or in chunks of matrix products. The script does not pass or
+fail. On a shared machine only the ratios are meaningful.
 """
 import argparse
+import ctypes
 import json
 import os
 import pathlib
@@ -29,7 +31,15 @@ SHAPES = {  # batch and length of a step last
                     tie_word_embeddings=True, batch=4, length=64),
     "124Mx256": dict(hidden_size=768, num_hidden_layers=12, num_attention_heads=12, intermediate_size=2048, vocab_size=50304,
                      tie_word_embeddings=True, batch=4, length=256),
+    "rwkv24M": dict(model_type="rwkv7", hidden_size=512, num_hidden_layers=6, head_dim=64, intermediate_size=2048, vocab_size=4096,
+                    tie_word_embeddings=False, batch=8, length=256),
+    "rwkv191M": dict(model_type="rwkv7", hidden_size=768, num_hidden_layers=12, head_dim=64, intermediate_size=3072,
+                     vocab_size=65536, tie_word_embeddings=False, batch=2, length=512),
 }
+RANKS = dict(decay_low_rank_dim=64, a_low_rank_dim=64, v_low_rank_dim=32, gate_low_rank_dim=128)
+for _shape in SHAPES.values():
+    _shape.update(RANKS if "model_type" in _shape else {})
+CHUNK = 32  # tokens; 16 and 64 differ by less than 4 %
 # The policies of Mantissa, each with the precision of PyTorch that it is compared with.
 PEERS = {"32-true": "f32", "bf16-mixed": "bf16", "16-mixed": "f16", "bf16-matmul-x3": "f32", "bf16-matmul-x6": "f32",
          "fp8-hybrid": "f32", "bf16-mixed compute=mxfp8": "f32"}
@@ -43,8 +53,30 @@ def random_ids(shape):
     return torch.randint(0, shape["vocab_size"], (shape["batch"], shape["length"] + 1))
 
 
-def torch_model(shape):
-    """Returns the Llama of the comparison in idiomatic PyTorch."""
+def torch_rwkv7_model(shape, recurrence):
+    """Returns the RWKV-7 of the comparison, with its recurrence by token or by chunk."""
+    import torch
+    import torch_rwkv7
+    fields = {key: value for key, value in shape.items() if key not in ("batch", "length", "model_type")}
+    if recurrence == "chunk":
+        torch_rwkv7.TimeMixing.recurrence = staticmethod(lambda *rows: torch_rwkv7.by_chunk(*rows, size=CHUNK))
+    model = torch_rwkv7.make(torch_rwkv7.Config(num_heads=shape["hidden_size"] // shape["head_dim"], **fields)).train()
+
+    class WithLoss(torch.nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.of = model
+
+        def forward(self, ids, targets):
+            return torch.nn.functional.cross_entropy(self.of(ids).logits.float().flatten(0, 1), targets.flatten())
+
+    return WithLoss()
+
+
+def torch_model(shape, recurrence):
+    """Returns the model of the comparison in idiomatic PyTorch: a Llama, or an RWKV-7."""
+    if shape.get("model_type") == "rwkv7":
+        return torch_rwkv7_model(shape, recurrence)
     import torch
     import torch.nn.functional as F
     from torch import nn
@@ -100,14 +132,14 @@ def torch_model(shape):
 class TorchTraining:
     """Runs whole training steps in the process of a contender."""
 
-    def __init__(self, shape, autocast, compiled):
+    def __init__(self, shape, autocast, compiled, recurrence):
         import torch
         self.torch, self.ids = torch, random_ids(shape)
         self.autocast = {"f32": None, "bf16": torch.bfloat16, "f16": torch.float16}[autocast]
-        self.model = torch_model(shape)
+        self.model = torch_model(shape, recurrence)
         self.run = torch.compile(self.model) if compiled else self.model
         matrices = [p for p in self.model.parameters() if p.ndim == 2]
-        gains = [p for p in self.model.parameters() if p.ndim < 2]
+        gains = [p for p in self.model.parameters() if p.ndim != 2]
         self.optimizer = torch.optim.AdamW([{"params": matrices}, {"params": gains, "weight_decay": 0.0}], fused=True, **SETTINGS)
         self.scaler = torch.amp.GradScaler("cpu", enabled=self.autocast == torch.float16)
 
@@ -133,19 +165,26 @@ class TorchTraining:
         return speeds[1:]
 
 
+def leave_memory():
+    """Returns freed memory to the system, for the next contender."""
+    ctypes.CDLL(None).malloc_trim(0)
+
+
 def work(args):
     """The process of a PyTorch contender: reads lines with seconds, writes lines with speeds and peak memory."""
     import torch
     warnings.filterwarnings("ignore")
     torch.set_num_threads(args.threads)
-    autocast, compiled = args.worker.split(",")
-    training = TorchTraining(SHAPES[args.shape[0]], autocast, compiled == "compiled")
+    autocast, compiled, recurrence = args.worker.split(",")
+    training = TorchTraining(SHAPES[args.shape[0]], autocast, compiled == "compiled", recurrence)
     answers = os.fdopen(os.dup(1), "w")
     os.dup2(2, 1)  # hides compiler output
     training.step()
+    leave_memory()
     print("ready", file=answers, flush=True)
     for line in sys.stdin:
         speeds = training.turn(float(line))
+        leave_memory()
         peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
         print(json.dumps({"speeds": speeds, "peak": peak}), file=answers, flush=True)
 
@@ -153,10 +192,10 @@ def work(args):
 class Torch:
     """A contender: PyTorch in a separate process."""
 
-    def __init__(self, name, shape, threads, autocast, compiled=False):
+    def __init__(self, name, shape, threads, autocast, compiled=False, recurrence=""):
         self.name = name
         command = [sys.executable, __file__, "--shape", shape, "--threads", str(threads), "--worker",
-                   f"{autocast},{'compiled' if compiled else 'eager'}"]
+                   f"{autocast},{'compiled' if compiled else 'eager'},{recurrence}"]
         self.process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True)
         self.works = self.process.stdout.readline().strip() == "ready"
 
@@ -181,11 +220,11 @@ class Mantissa:
         dtype = "<u2" if shape["vocab_size"] < 65536 else "<u4"
         (scratch / "tokens.bin").write_bytes(bytes(ids[:, :-1].flatten().numpy().astype(dtype)) + b"\0" * 4)
         fields = {key: value for key, value in shape.items() if key not in ("batch", "length")}
-        fields.update(num_key_value_heads=shape["num_attention_heads"], rms_norm_eps=EPS, rope_theta=THETA,
-                      max_position_embeddings=shape["length"])
+        if "model_type" not in fields:
+            fields = dict(model_type="llama", num_key_value_heads=shape["num_attention_heads"], rms_norm_eps=EPS, rope_theta=THETA,
+                          max_position_embeddings=shape["length"]) | fields
         lines = "\n".join(f"{key} = {json.dumps(value)}" for key, value in fields.items())
         self.config = f"""[model]
-model_type = "llama"
 {lines}
 [data]
 source = "tokens.bin"
@@ -225,12 +264,17 @@ interval = 1000000
 
 def contenders(args, name, ids, scratch):
     shape = SHAPES[name]
-    wanted = [("PyTorch f32", "f32", False), ("PyTorch f32, compiled", "f32", True), ("PyTorch bf16 autocast", "bf16", False),
-              ("PyTorch bf16 autocast, compiled", "bf16", True), ("PyTorch f16 autocast", "f16", False)]
-    for title, autocast, compiled in wanted:
+    wanted = [("PyTorch f32", "f32", False, ""), ("PyTorch f32, compiled", "f32", True, ""), ("PyTorch bf16 autocast", "bf16", False, ""),
+              ("PyTorch bf16 autocast, compiled", "bf16", True, ""), ("PyTorch f16 autocast", "f16", False, "")]
+    if shape.get("model_type") == "rwkv7":
+        wanted = [("PyTorch f32 by token", "f32", False, "token"), ("PyTorch f32 by chunk", "f32", False, "chunk"),
+                  ("PyTorch f32 by chunk, compiled", "f32", True, "chunk"), ("PyTorch bf16 autocast by token", "bf16", False, "token"),
+                  ("PyTorch bf16 autocast by chunk", "bf16", False, "chunk"),
+                  ("PyTorch bf16 autocast by chunk, compiled", "bf16", True, "chunk")]
+    for title, autocast, compiled, recurrence in wanted:
         if (compiled and not args.compile) or (autocast == "f16" and not (args.f16 and name == "5M")):
             continue
-        contender = Torch(title, name, args.threads, autocast, compiled)
+        contender = Torch(title, name, args.threads, autocast, compiled, recurrence)
         if contender.works:
             yield contender
         else:
@@ -258,14 +302,14 @@ def compare(args, name):
     median = {title: statistics.median(values) for title, values in speeds.items()}
     best = {kind: max((v for title, v in median.items() if title.startswith(f"PyTorch {kind}")), default=None)
             for kind in ("f32", "bf16", "f16")}
-    print(f"\nLlama {name}, {shape['batch']} x {shape['length']} tokens per step, {args.threads} threads, {args.rounds} turns of about "
+    print(f"\n{name}, {shape['batch']} x {shape['length']} tokens per step, {args.threads} threads, {args.rounds} turns of about "
           f"{args.seconds:g} s each")
-    print(f"{'':34} {'tokens/s':>9} {'quartiles':>13} {'to its PyTorch':>15} {'to PyTorch f32':>15} {'of peak':>8} {'peak memory':>12}")
+    print(f"{'':40} {'tokens/s':>9} {'quartiles':>13} {'to its PyTorch':>15} {'to PyTorch f32':>15} {'of peak':>8} {'peak memory':>12}")
     for contender in field:
         values, middle = speeds[contender.name], median[contender.name]
         low, _, high = statistics.quantiles(values, n=4) if len(values) > 1 else (middle, middle, middle)
         peer = best.get(PEERS.get(contender.name.removeprefix("Mantissa "), "f32")) if contender.name in shares else None
-        print(f"{contender.name:34} {middle:9.0f} {f'{low:.0f}-{high:.0f}':>13} {f'{middle / peer:.2f}' if peer else '':>15} "
+        print(f"{contender.name:40} {middle:9.0f} {f'{low:.0f}-{high:.0f}':>13} {f'{middle / peer:.2f}' if peer else '':>15} "
               f"{middle / best['f32']:15.2f} {f'{100 * statistics.median(shares[contender.name]):.0f} %' if contender.name in shares else '':>8} "
               f"{contender.peak / 1e9:9.2f} GB", flush=True)
 
@@ -273,7 +317,7 @@ def compare(args, name):
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--mantissa", default=str(pathlib.Path(__file__).parent.parent / "build/mantissa"))
-    parser.add_argument("--shape", choices=SHAPES, action="append", help="one or more; default: all")
+    parser.add_argument("--shape", choices=SHAPES, action="append", help="one or more; default: the Llamas")
     parser.add_argument("--precision", action="append", help=f"one or more policies; default: {', '.join(PEERS)}")
     parser.add_argument("--threads", type=int, default=len(os.sched_getaffinity(0)))
     parser.add_argument("--rounds", type=int, default=3)
@@ -287,7 +331,7 @@ def main():
     import torch
     print(f"PyTorch {torch.__version__}; \"to its PyTorch\": relative to the faster of eager and compiled in the same "
           "precision, or in f32 if PyTorch lacks the policy's")
-    for name in args.shape or SHAPES:
+    for name in args.shape or [name for name in SHAPES if "model_type" not in SHAPES[name]]:
         compare(args, name)
 
 

@@ -1,5 +1,5 @@
-"""RWKV-7 by its formulas (arXiv 2503.14456), token by token, in any dtype: the reference of golden_families.py. Weights have the
-names of flash-linear-attention, and the model the interface of transformers that the other references use."""
+"""RWKV-7 by its formulas (arXiv 2503.14456), token by token, in any dtype: the reference of golden_families.py. bench_peers.py also
+compares with a recurrence in chunks. Weights have the names of flash-linear-attention, and the model the interface of transformers that the other references use."""
 import json
 import math
 import types
@@ -36,7 +36,50 @@ def previous(x):
     return functional.pad(x, (0, 0, 1, -1))
 
 
+def by_token(r, w, k, v, removed, added):
+    """The recurrence, token by token: S = S·diag(w) + (S·removed)·added' + v·k', y = S·r. All: [rows, length, heads, channels]."""
+    rows, length, heads, channels = r.shape
+    state, out = r.new_zeros(rows, heads, channels, channels), []  # [value, key]
+    for t in range(length):
+        erased = state @ removed[:, t, :, :, None]
+        state = (state * w[:, t, :, None] + erased * added[:, t, :, None] + v[:, t, :, :, None] * k[:, t, :, None])
+        out.append((state @ r[:, t, :, :, None])[..., 0])
+    return torch.stack(out, 1)
+
+
+def by_chunk(r, w, k, v, removed, added, size=32):
+    """The same in chunks of `size` tokens, which must divide the length: matrix products within a chunk, as flash-linear-attention's
+    kernels do them, and a step from chunk to chunk. With W the product of a chunk's decays up to a token, the state is diag(W)·U
+    and U changes by sums, so the erased values e of a chunk solve a triangular system."""
+    rows, length, heads, channels = r.shape
+    split = lambda x: x.reshape(rows, length // size, size, heads, channels).transpose(2, 3)  # [rows, chunk, heads, size, channels]
+    r, w, k, v, removed, added = (split(x) for x in (r, w, k, v, removed, added))
+    log = torch.log(w)
+    up_to = torch.cumsum(log, -2)
+    decay, grow = torch.exp(up_to), torch.exp(-up_to)
+    reads, erases, writes, adds = r * decay, removed * torch.exp(up_to - log), k * grow, added * grow
+    from_added, from_written = erases @ adds.mT, erases @ writes.mT
+    inverse_of = torch.eye(size, dtype=r.dtype) - torch.tril(from_added, -1)
+    both = torch.cat((erases, torch.tril(from_written, -1) @ v), -1)
+    solved = torch.linalg.solve_triangular(inverse_of, both, upper=False, unitriangular=True)
+    of_state, of_values = solved.split(channels, -1)
+    # y = reads·U + tril(reads·adds')·e + tril(reads·writes')·v, with e = of_state·U + of_values
+    read_added = torch.tril(reads @ adds.mT)
+    y_of_state = reads + read_added @ of_state
+    y_of_values = read_added @ of_values + torch.tril(reads @ writes.mT) @ v
+    end = decay[..., -1:, :].mT  # of the chunk, a column
+    step = (adds.mT @ of_state, adds.mT @ of_values + writes.mT @ v)
+    state, before = r.new_zeros(rows, heads, channels, channels), []  # [key, value]
+    for chunk in range(length // size):
+        before.append(state)
+        state = end[:, chunk] * (state + step[0][:, chunk] @ state + step[1][:, chunk])
+    y = y_of_state @ torch.stack(before, 1) + y_of_values
+    return y.transpose(2, 3).reshape(rows, length, heads, channels)
+
+
 class TimeMixing(nn.Module):
+    recurrence = staticmethod(by_token)
+
     def __init__(self, c, layer):
         super().__init__()
         width, self.heads, self.layer = c.hidden_size, c.hidden_size // c.head_dim, layer
@@ -63,19 +106,20 @@ class TimeMixing(nn.Module):
             first_values = v
         else:
             v = v + (first_values - v) * torch.sigmoid(self.v_lora["lora"](of["v"]))
-        w = torch.exp(LOWEST_DECAY * torch.sigmoid(self.w_lora["lora"](of["w"])))
+        w = torch.exp(LOWEST_DECAY * torch.sigmoid(self.w_lora["lora"](of["w"])).to(x.dtype))
         a = torch.sigmoid(self.a_lora["lora"](of["a"]))
         unit = functional.normalize(heads(k * self.k_k), dim=-1, eps=1e-12)
         k = k * (1 + (a - 1) * self.k_a)
         r, w, k, v, a = (heads(y) for y in (r, w, k, v, a))
-        state, out = x.new_zeros(rows, self.heads, width // self.heads, width // self.heads), []  # [value, key]
-        for t in range(length):
-            removed = state @ -unit[:, t, :, :, None]
-            state = (state * w[:, t, :, None] + removed * (unit * a)[:, t, :, None] + v[:, t, :, :, None] * k[:, t, :, None])
-            out.append((state @ r[:, t, :, :, None])[..., 0])
-        y = self.g_norm(torch.stack(out, 1).reshape(rows * length, width)).reshape(rows, length, width)
+        y = self.mix(r, w, k, v, -unit, unit * a)
+        y = self.g_norm(y.reshape(rows * length, width)).reshape(rows, length, width)
         y = y + ((r * k * self.r_k).sum(-1, keepdim=True) * v).reshape(rows, length, width)
         return self.o_proj(y * self.g_lora["lora"](of["g"])), first_values
+
+    def mix(self, r, w, k, v, removed, added):
+        """The recurrence, under autocast too in the parameters' format."""
+        with torch.autocast("cpu", enabled=False):
+            return self.recurrence(*(x.to(self.k_k.dtype) for x in (r, w, k, v, removed, added)))
 
 
 class ChannelMixing(nn.Module):

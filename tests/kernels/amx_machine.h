@@ -10,6 +10,7 @@
 
 #include "kernels/amx_arithmetic.h"
 #include "kernels/amx_instruction.h"
+#include "kernels/amx_row.h"
 
 namespace mantissa::kernels::testing::amx {
 
@@ -126,6 +127,12 @@ class Machine {
     }
     if (c.rows != a.rows || c.row_bytes != b.row_bytes || a.words() != b.rows)
       return "the sizes of the tiles do not match (#UD)";
+    if (!multiply_add_rows(c, a, b)) multiply_add_words(c, a, b);
+    return nullptr;
+  }
+
+  /// The product, number by number.
+  static void multiply_add_words(Tile& c, const Tile& a, const Tile& b) {
     for (unsigned m = 0; m < c.rows; ++m) {
       std::uint32_t even[kMostRows] = {}, odd[kMostRows] = {};  // +0 for each column
       for (unsigned k = 0; k < a.words(); ++k) {
@@ -138,7 +145,40 @@ class Machine {
       }
       for (unsigned n = 0; n < c.words(); ++n) c.set_word(m, n, add(c.word(m, n), add(even[n], odd[n])));
     }
-    return nullptr;
+  }
+
+  /// The same for whole rows. Returns false if a number is beyond their range.
+  __attribute__((target("avx512f,avx512dq"))) static bool multiply_add_rows(Tile& c, const Tile& a,
+                                                                            const Tile& b) {
+    Row even_of_b[kMostRows], odd_of_b[kMostRows];
+    for (const Tile* tile : {&std::as_const(c), &a, &b}) {
+      const unsigned halves = tile == &c ? 1 : 2;
+      for (unsigned r = 0; r < tile->rows; ++r) {
+        for (unsigned n = 0; n < tile->words(); ++n) {
+          const std::uint32_t x = tile->word(r, n);
+          if (!is_moderate(x) || (halves == 2 && !is_moderate(x << 16U))) return false;
+        }
+      }
+    }
+    for (unsigned k = 0; k < b.rows; ++k) {
+      for (unsigned n = 0; n < b.words(); ++n) {
+        even_of_b[k].set(n, b.word(k, n) << 16U);
+        odd_of_b[k].set(n, b.word(k, n) & 0xffff0000U);
+      }
+    }
+    for (unsigned m = 0; m < c.rows; ++m) {
+      Row even, odd, sum;  // of +0
+      for (unsigned k = 0; k < a.words(); ++k) {
+        const std::uint32_t x = a.word(m, k);
+        even.add(operand(x << 16U), even_of_b[k]);
+        odd.add(operand(x & 0xffff0000U), odd_of_b[k]);
+      }
+      for (unsigned n = 0; n < c.words(); ++n) sum.set(n, c.word(m, n));
+      even.add(1, odd);
+      sum.add(1, even);
+      for (unsigned n = 0; n < c.words(); ++n) c.set_word(m, n, sum.word(n));
+    }
+    return true;
   }
 
   bool configured_ = false;

@@ -117,11 +117,13 @@ TEST(Interleave, ProductsKeepSubnormalNumbers) {
     ASSERT_TRUE(result_of_interleaved(x, ctx) == expected) << describe(ctx);
 }
 
-/// Compares products of the same rows in one call with those one by one.
-void expect_together(std::span<const std::unique_ptr<Case>> cases, const std::string& what) {
+/// Compares products in one call with those one by one. The first is the largest; `workspaces`: how many
+/// times its workspace there is.
+void expect_together(std::span<const std::unique_ptr<Case>> cases, const std::string& what,
+                     std::size_t workspaces = 1) {
   for (Context ctx : all_contexts()) {
     ctx.workspace_bytes =
-        gemm_workspace(ctx, cases[0]->g.m, cases[0]->g.n, cases[0]->g.k, Scalar::f32);  // the widest
+        workspaces * gemm_workspace(ctx, cases[0]->g.m, cases[0]->g.n, cases[0]->g.k, Scalar::f32);
     const Storage workspace(ctx.workspace_bytes);
     ctx.workspace = workspace.data();
     std::vector<Tensor> results;
@@ -164,6 +166,29 @@ TEST(GemmTogether, GivesTheBitsOfTheProductsOneByOne) {
     for (const bool interleaved : {false, true}) {
       for (const Scalar type : kTypes) expect_together(type, SumOrder::chain, m, interleaved);
       expect_together(Scalar::bf16, SumOrder::tile, m, interleaved);
+    }
+  }
+}
+
+/// Products of other rows and depths, as those of RWKV-7's mixtures and low-rank layers.
+TEST(GemmTogether, GivesTheSameBitsForRowsOfTheirOwn) {
+  for (const Scalar type : kTypes) {
+    for (const bool interleaved : {false, true}) {
+      std::vector<std::unique_ptr<Case>> cases;
+      std::vector<Storage> copies;
+      const std::pair<std::int64_t, std::int64_t> sizes[] = {
+          {576, 320}, {64, 320}, {576, 64}, {32, 320}, {192, 32}};
+      for (const auto& [n, k] : sizes) {
+        const Formats formats{Scalar::f32, type, type, Scalar::f32};
+        Case& x = *cases.emplace_back(std::make_unique<Case>(Size{1, n, k}, formats, kWeightsByRows));
+        if (cases.size() == 2) x.g.a = cases.front()->g.a;
+        x.add_bias();
+        if (!interleaved) continue;
+        interleave(best(), n, k, x.b, copies.emplace_back(interleaved_bytes(n, k, type)).data());
+        x.g.b.interleaved = copies.back().data();
+      }
+      for (const std::size_t workspaces : {1, 5})
+        expect_together(cases, fmt::format("{}, {} workspaces", name(type), workspaces), workspaces);
     }
   }
 }

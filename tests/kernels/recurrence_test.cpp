@@ -86,7 +86,8 @@ struct Problem {
     recurrence(ctx, batch.extent(), c);
   }
   void forward(const Context& ctx) { forward(ctx, call()); }
-  void backward(Context ctx, bool of_initial = false) {
+  /// `after_others`: the initial state is that of rows before.
+  void backward(Context ctx, bool of_initial = false, bool after_others = false) {
     const Storage memory(
         recurrence_backward_workspace(ctx, of.shape, *std::ranges::max_element(of.lengths), of.arithmetic));
     ctx.workspace = memory.data();
@@ -96,6 +97,7 @@ struct Problem {
       b.initial = initial;
       b.dinitial = dinitial;
     }
+    if (after_others) b.before = initial;
     recurrence_backward(ctx, batch.extent(), b);
   }
   std::vector<const Tensor*> gradients() const { return {&dr, &ddecay, &dk, &dv, &dalpha, &dbeta}; }
@@ -244,6 +246,39 @@ TEST_P(Recurrences, BeginWithAnInitialStateThatHasAGradient) {
   again.forward(other, c);
   again.backward(other, true);
   EXPECT_EQ(again.dinitial, p.dinitial) << "on any instruction set and number of threads";
+}
+
+TEST_P(Recurrences, GoOnFromTheStatesOfRowsBeforeAsInOneRow) {
+  const std::int64_t first = 17, length = 40;
+  Case in_one_row = GetParam();
+  in_one_row.lengths = {length};
+  Problem whole(in_one_row), parts(in_one_row);
+  const Context ctx = contexts().back();
+  whole.forward(ctx);
+  Tensor before(whole.of.arithmetic, 3, whole.of.shape.state()), after(before);
+  for (const Segment& s : {Segment{0, first, 0, 1}, Segment{first, length - first, first, 1}}) {
+    parts.batch.segments = {s};
+    Recurrence c = parts.call();
+    c.before = before;
+    c.state = after;
+    parts.forward(ctx, c);
+    if (s.position == 0) before = after;
+  }
+  EXPECT_EQ(parts.y, whole.y);
+  EXPECT_NE(before, after) << "only the states after a row are replaced";
+}
+
+/// The gradient of a row does not depend on whether its first state is an initial one or that of another row.
+TEST_P(Recurrences, HaveTheGradientsOfAnInitialStateAfterOtherRows) {
+  Problem begins(GetParam()), goes_on(GetParam());
+  const Context ctx = contexts().back();
+  begins.backward(ctx, true);
+  for (Segment& s : goes_on.batch.segments) s.position = 5;
+  const Tensor dinitial = goes_on.dinitial;
+  goes_on.backward(ctx, true, true);
+  for (std::size_t i = 0; i < begins.gradients().size(); ++i)
+    EXPECT_EQ(*goes_on.gradients()[i], *begins.gradients()[i]) << i;
+  EXPECT_EQ(goes_on.dinitial, dinitial) << "no gradient passes between rows";
 }
 
 TEST(Recurrences, RoundAsTheirHeaderSays) {

@@ -101,8 +101,8 @@ std::size_t gemm_workspace(const Context& ctx, std::int64_t m, std::int64_t n, s
 
 void gemm(const Context& ctx, const Gemm& g);
 
-/// Runs products that do not read each other's results, with the bits of gemm(). Those of few rows with the
-/// same A share one loop over the threads.
+/// Runs products that do not read each other's results, with the bits of gemm(). Those of few rows share one
+/// loop over the threads if ctx.workspace_bytes suffice for the rows of all A.
 void gemm_together(const Context& ctx, std::span<const Gemm> products);
 
 }  // namespace mantissa::kernels

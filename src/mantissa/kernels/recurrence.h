@@ -47,8 +47,8 @@ struct StateRounding {
 /// y.type. Nothing depends on how tokens are divided into calls, chunks or rows.
 ///
 /// A segment at position 0 begins with `initial` [1, heads · key_dim · value_dim], or zeros without it; one
-/// at a later position with its slot's row of `state` [slots, heads · key_dim · value_dim]. The state after a
-/// segment is written to its slot unless state.data is null.
+/// at a later position with its slot's row of `before` [slots, heads · key_dim · value_dim], or of `state` if
+/// that is null. The state after a segment is written to its slot of `state` unless state.data is null.
 struct Recurrence {
   RecurrenceShape shape;
   bool head_decay = false;
@@ -59,23 +59,24 @@ struct Recurrence {
   Scalar arithmetic = Scalar::f32;
   Scalar kept = Scalar::f64;    // f64: in the arithmetic
   StateRounding rounding = {};  // in f64 arithmetic to nearest
+  ConstMatrix before = {};      // null: `state`
 };
 
 std::size_t recurrence_workspace(const Context& ctx, const RecurrenceShape& shape, Scalar arithmetic);
-/// Throws ShapeError for a segment that continues another without `state`.
+/// Throws ShapeError for a segment that continues another without `state` or `before`.
 void recurrence(const Context& ctx, const Extent& extent, const Recurrence& c);
 
-/// Gradients of `recurrence` for segments at position 0, in the same arithmetic. States are recomputed,
-/// with the same bits; a rounding of the state counts as the identity. For each token from the last one, with
-/// G the gradient of the state after it:
+/// Gradients of `recurrence`, in the same arithmetic. States are recomputed from those that the segments
+/// begin with, with the same bits; a rounding of the state counts as the identity. For each token from the
+/// last one, with G the gradient of the state after it:
 ///   G_j += r_j dy,  dv = Σ_j k_j G_j,  ds = Σ_j β_j G_j  (FMA chains over j),
 ///   dr_j = S_j·dy,  dk_j = G_j·v,  dβ_j = G_j·s,  ddecay_j = w_j (G_j·S'_j),  dα_j = S'_j·ds,
 ///   G_j ← fma(w_j, G_j, α_j ds),
 /// where S' is the state before the token. Products of rows are sums over 16 virtual lanes (lane = value
 /// component mod 16), an FMA chain in each, joined within groups of four lanes as (0 + 2) + (1 + 3), and the
 /// four groups in the same way; in f64 by the tree 8, 4, 2, 1. With `head_decay`, ddecay is their chain of
-/// additions over j. `dinitial` is the sum of the gradients of the segments' first states, added to it in the
-/// order of the segments.
+/// additions over j. `dinitial` is the sum of the gradients of the first states of segments at position 0,
+/// added to it in the order of the segments. The states of `before` are constants.
 struct RecurrenceBackward {
   RecurrenceShape shape;
   bool head_decay = false;
@@ -87,6 +88,7 @@ struct RecurrenceBackward {
   Scalar arithmetic = Scalar::f32;
   Scalar kept = Scalar::f64;
   StateRounding rounding = {};
+  ConstMatrix before = {};  // null: no segment continues another
 };
 
 /// `longest`: tokens of the longest segment.

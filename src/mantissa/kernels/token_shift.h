@@ -12,22 +12,23 @@
 namespace mantissa::kernels {
 
 /// mixed[j][t] = fma(x[t−1] − x[t], mix[j], x[t]) in f32 (f64 if x is f64), rounded once. The predecessor of
-/// the first token of a segment is zero at position 0, else its slot's row of `state` [slots, channels]. The
-/// last token of each segment is written to its slot, unless state.data is null. x, mixed: [tokens,
-/// channels]; mix: [channels].
+/// the first token of a segment is zero at position 0, else its slot's row of `before` [slots, channels], or
+/// of `state` if that is null. The last token of each segment is written to its slot of `state`, unless
+/// state.data is null. x, mixed: [tokens, channels]; mix: [channels].
 struct TokenShift {
   std::int64_t channels = 0;
   ConstMatrix x;
   std::span<const ConstMatrix> mix;
   std::span<const Matrix> mixed;
-  Matrix state = {};  // null: no segment continues another
+  Matrix state = {};        // null: no segment continues another
+  ConstMatrix before = {};  // null: `state`
 };
-/// Throws ShapeError for a segment that continues another without `state`.
+/// Throws ShapeError for a segment that continues another without `state` or `before`.
 void token_shift(const Context& ctx, const Extent& extent, const TokenShift& s);
 
 /// dx[t] = (Σ_j dy[j][t] − q[t]) + q[t+1], q[t] = Σ_j mix[j] ∘ dy[j][t], with q = 0 after the last token of a
 /// segment: sums over j from zero in ascending order, the first of additions, the second a chain of fused
-/// multiply-adds. Segments begin at position 0. The arithmetic is f64 if x is.
+/// multiply-adds. The token before a segment gets no gradient. The arithmetic is f64 if x is.
 struct TokenShiftBackward {
   std::int64_t channels = 0;
   std::span<const ConstMatrix> mix, dy;
@@ -37,10 +38,11 @@ struct TokenShiftBackward {
 void token_shift_backward(const Context& ctx, const Extent& extent, const TokenShiftBackward& s);
 
 /// dmix += Σ_t dy[t] ∘ (x[t−1] − x[t]): one FMA chain per block of 256 tokens, blocks into leaves, leaves
-/// into dmix (docs/numerics.md, "Sums over tokens"). dmix: [channels], f32 (f64 in f64).
+/// into dmix (docs/numerics.md, "Sums over tokens"). dmix: [channels], f32 (f64 in f64). `before` as above.
 struct TokenShiftMix {
   std::int64_t channels = 0;
   ConstMatrix x, dy;
+  ConstMatrix before = {};  // null: no segment continues another
   Matrix dmix;
   bool accumulate = false;  // false: dmix starts at zero
 };

@@ -86,5 +86,27 @@ TEST_P(ModelGradients, OfAdaptersAreTheDerivativesAndThoseOfTheBaseAreNotCompute
   check_gradients(c, "log_prob", data.d, rows, 64, step_of(config));
 }
 
+TEST(ModelGradients, OfInitialStatesAreTheDerivatives) {
+  const auto tiny = mantissa::testing::tiny_models(mantissa::testing::facts_of("rwkv7")).front();
+  model::ModelConfig config = model::parse_model_config(tiny.config, tiny.name);
+  auto adapter = std::make_shared<model::Adapter>();
+  adapter->states = true;
+  config.adapter = adapter;
+  const Segments rows({10, 7});
+  Graph graph = with_normal_matrices(model::build_log_prob(config, rows.tokens, 10, true));
+  std::size_t states = 0;
+  for (const ValueId p : graph.parameters()) {
+    const Value& value = graph.value(p);
+    ASSERT_EQ(value.trainable, value.name.ends_with(".initial_state")) << value.name;
+    states += value.trainable ? 1 : 0;
+  }
+  ASSERT_EQ(states, static_cast<std::size_t>(config.num_hidden_layers));
+  Compiled c(std::move(graph), precision::Policy::parse("64-true"), options_for(rows));
+  c.randomize_vectors();
+  const Data data(rows.tokens, config.vocab_size, 3);
+  data.feed(c, 0, data.ids.size());
+  check_gradients(c, "log_prob", data.d, rows, 256, step_of(config));
+}
+
 }  // namespace
 }  // namespace mantissa::graph::model_gradients_test

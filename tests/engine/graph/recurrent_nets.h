@@ -15,7 +15,7 @@ inline void add_recurrent_nets(std::map<std::string_view, Graph>& all) {
   {
     Net n;
     const std::vector<ValueId> mixed = n.b.token_shift(
-        "shift", n.trained("x"), {n.weight("mix.a", {1, 1, kNetWidth}), vector(n, "mix.b")}, kNone);
+        "shift", n.trained("x"), {n.weight("mix.a", {1, 1, kNetWidth}), vector(n, "mix.b")}, {});
     all["token_shift"] = n.finish(n.b.mul("mul", mixed[0], mixed[1]));
   }
   for (const bool of_heads : {false, true}) {
@@ -23,7 +23,37 @@ inline void add_recurrent_nets(std::map<std::string_view, Graph>& all) {
     const ValueId decay = n.b.decay("w", n.trained("w", of_heads ? kHeads : kNetWidth), -0.6);
     all[of_heads ? "recurrence, decays of heads" : "recurrence"] = n.finish(n.b.recurrence(
         "mix", {n.trained("r"), decay, n.trained("k"), n.trained("v"), n.trained("alpha"), n.trained("beta")},
-        kHeads, kDim, kDim, kNone));
+        kHeads, kDim, kDim, {}));
+  }
+  {
+    Net n;  // the rows begin sequences: no gradient passes to those before
+    const auto state = [&](const char* name) {
+      return n.b.state(name, {2, kNetWidth}, Role::compute, SequenceState::prefix);
+    };
+    const ValueId before = state("before");
+    const std::vector<ValueId> mixed = n.b.token_shift(
+        "shift", n.trained("x"), {vector(n, "mix.a"), vector(n, "mix.b")}, {state("after"), before});
+    all["token_shift.carry"] = n.finish(n.b.mul("mul", mixed[0], mixed[1]));
+  }
+  {
+    Net n;
+    const auto state = [&](const char* name) {
+      return n.b.state(name, {2, kNetWidth * kDim}, Role::state, SequenceState::prefix);
+    };
+    const ValueId before = state("before"), after = state("after");
+    const ValueId decay = n.b.decay("w", n.trained("w"), -0.6),
+                  initial = n.weight("initial", {kHeads, kDim, kDim});
+    all["recurrence.carry"] = n.finish(n.b.recurrence(
+        "mix", {n.trained("r"), decay, n.trained("k"), n.trained("v"), n.trained("alpha"), n.trained("beta")},
+        kHeads, kDim, kDim, {after, before}, initial));
+  }
+  {
+    Net n;
+    const ValueId decay = n.b.decay("w", n.trained("w"), -0.6),
+                  initial = n.weight("initial", {kHeads, kDim, kDim});
+    all["recurrence from an initial state"] = n.finish(n.b.recurrence(
+        "mix", {n.trained("r"), decay, n.trained("k"), n.trained("v"), n.trained("alpha"), n.trained("beta")},
+        kHeads, kDim, kDim, {}, initial));
   }
   {
     Net n;

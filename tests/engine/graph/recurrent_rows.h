@@ -37,16 +37,18 @@ inline double recurrence_chain() {
   return (2 * static_cast<double>(kRecurrentDim) + 8) * fading();
 }
 
-inline Bound recurrence_bound(const Case& c, bool decode) {
+/// `first`: the input with the first states; 0: they are zeros.
+inline Bound recurrence_bound(const Case& c, bool keeps, std::size_t first = 0) {
   const double dim = static_cast<double>(kRecurrentDim);
-  const double state = largest_state(c, decode ? c.largest(6) : 0);
+  const double state = largest_state(c, first > 0 ? c.largest(first) : 0);
   const double y = dim * state * c.largest(0);
-  return {recurrence_chain(), 0, decode ? std::vector{state, y} : std::vector{y}};
+  return {recurrence_chain(), 0, keeps ? std::vector{state, y} : std::vector{y}};
 }
 
 /// With G the gradient of a state: at most the products r·dy, which fade as the state does.
-inline Bound recurrence_grad_bound(const Case& c) {
-  const double dim = static_cast<double>(kRecurrentDim), state = largest_state(c, 0);
+inline Bound recurrence_grad_bound(const Case& c, std::size_t first = 0) {
+  const double dim = static_cast<double>(kRecurrentDim),
+               state = largest_state(c, first > 0 ? c.largest(first) : 0);
   const double g = c.largest(0) * c.largest(6) * fading();
   const double s = dim * 0.2 * state, ds = dim * 0.2 * g;
   return {2 * recurrence_chain() + dim,
@@ -66,14 +68,58 @@ inline void add_recurrence_rows(std::vector<OpRow>& rows) {
   rows.push_back({"recurrence", "", [](T t, T) { return recurrence_inputs(t, 0); },
                   [](const Case& c) { return recurrence_bound(c, false); }, shape, 0, contract});
   rows.push_back({"recurrence.grad", "", [](T t, T) { return recurrence_inputs(t, 1); },
-                  recurrence_grad_bound, shape, 0, contract});
+                  [](const Case& c) { return recurrence_grad_bound(c); }, shape, 0, contract});
   rows.push_back({"recurrence.decode", "",
                   [](T t, T) {
                     std::vector<InputSpec> in = recurrence_inputs(t, 0);
                     in.push_back({Shape{kSlots, kWidth * kRecurrentDim}, Stored::arithmetic});
                     return in;
                   },
-                  [](const Case& c) { return recurrence_bound(c, true); }, shape, 3, contract});
+                  [](const Case& c) { return recurrence_bound(c, true, 6); }, shape, 3, contract});
+  const Shape states{kSlots, kWidth * kRecurrentDim}, initial{kRecurrentHeads, kRecurrentDim, kRecurrentDim};
+  const auto with = [](const char* flag, const char* other = "plain") {
+    return Attributes{{"heads", kRecurrentHeads},
+                      {"key_dim", kRecurrentDim},
+                      {"value_dim", kRecurrentDim},
+                      {flag, true},
+                      {other, true}};
+  };
+  rows.push_back({"recurrence.carry", "",
+                  [states](T t, T) {
+                    std::vector<InputSpec> in = recurrence_inputs(t, 0);
+                    in.insert(in.end(), 2, {states, Stored::arithmetic});
+                    return in;
+                  },
+                  [](const Case& c) { return recurrence_bound(c, true, 7); }, with("carries"), 3, contract});
+  rows.push_back({"recurrence.grad", "_carry",
+                  [states](T t, T) {
+                    std::vector<InputSpec> in = recurrence_inputs(t, 1);
+                    in.push_back({states, Stored::arithmetic});
+                    return in;
+                  },
+                  [](const Case& c) { return recurrence_grad_bound(c, 7); }, with("carries"), 3, contract});
+  rows.push_back({"recurrence", "_initial",
+                  [initial](T t, T) {
+                    std::vector<InputSpec> in = recurrence_inputs(t, 0);
+                    in.push_back({initial, Stored::arithmetic});
+                    return in;
+                  },
+                  [](const Case& c) { return recurrence_bound(c, false, 6); }, with("initial"), 0, contract});
+  rows.push_back({"recurrence.grad", "_initial",
+                  [initial](T t, T) {
+                    std::vector<InputSpec> in = recurrence_inputs(t, 1);
+                    in.push_back({initial, Stored::arithmetic});
+                    return in;
+                  },
+                  [](const Case& c) {
+                    Bound bound = recurrence_grad_bound(c, 7);
+                    // The sum over the rows of gradients of states.
+                    const auto n = static_cast<double>(c.extent().rows.size());
+                    bound.chain += n;
+                    bound.magnitude.push_back(n * c.largest(0) * c.largest(6) * fading());
+                    return bound;
+                  },
+                  with("initial", "trains_initial"), 0, contract});
 }
 
 /// Two mixtures: x and their coefficients.
@@ -101,6 +147,29 @@ inline void add_shift_rows(std::vector<OpRow>& rows) {
                   },
                   [](const Case& c) { return shift_bound(c, c.largest(1)); },
                   {},
+                  3});
+  rows.push_back({"token_shift.carry",
+                  "",
+                  [](T t, T) {
+                    std::vector<InputSpec> in = shift_inputs(t);
+                    in.insert(in.begin() + 1, 2, {Shape{kSlots, kWidth}});
+                    return in;
+                  },
+                  [](const Case& c) { return shift_bound(c, c.largest(2)); },
+                  {},
+                  3});
+  rows.push_back({"token_shift.dmix",
+                  "_carry",
+                  [](T t, T) {
+                    std::vector<InputSpec> in(2, {Shape::tokens(t, {kWidth})});
+                    in.push_back({Shape{kSlots, kWidth}});
+                    return in;
+                  },
+                  [](const Case& c) {
+                    const double x = c.largest(0) + std::max(c.largest(0), c.largest(2));
+                    return Bound{token_chain(c) + 1, 0, {tokens_of(c) * x * c.largest(1)}};
+                  },
+                  {{"dims", std::vector<T>{1, 1, kWidth}}},
                   3});
   rows.push_back({"token_shift.dx", "",
                   [](T t, T) {

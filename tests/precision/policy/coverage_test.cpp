@@ -70,9 +70,17 @@ TEST(Coverage, ACorrectionOfOnePartKeepsTheOthers) {
   EXPECT_EQ(why("model.layer.{0,1}.mlp: compute=f32"), "did you mean \"model.layers.{0,1}.mlp\"?");
 }
 
-TEST(Coverage, AScopeDoesNotContainAWeight) {
-  EXPECT_EQ(why("model.layers.0.mlp.down_proj.weight: compute=f32"),
-            "a scope does not contain \".weight\"; write \"model.layers.0.mlp.down_proj\"");
+TEST(Coverage, FieldsThatNoParameterHasBelongToItsModule) {
+  EXPECT_EQ(
+      why("model.layers.0.mlp.down_proj.weight: compute=f32"),
+      "only params, grads, residual, optimizer, rounding and kahan can be set for a parameter; for other "
+      "fields write \"model.layers.0.mlp.down_proj\"");
+  const std::vector<Place> rwkv = {{"model.layers.0.attn", "rwkv_keys"},
+                                   {"model.layers.0.attn.k_k", "update", Pass::update}};
+  EXPECT_EQ(
+      why_unmatched(Policy().with_rule("*.k_k: compute=f16", "").rules().front(), rwkv),
+      "only params, grads, residual, optimizer, rounding and kahan can be set for a parameter; for other "
+      "fields write \"model.layers.0.attn\"");
 }
 
 TEST(Coverage, AForeignOpGetsItsLocalNameAsASuggestion) {

@@ -73,6 +73,38 @@ TEST(Glob, AScopePatternAlsoMatchesTheScopesBelow) {
   EXPECT_FALSE(scope_match("", "model"));
 }
 
+TEST(Glob, APatternOfAParameterMatchesItsOwnName) {
+  const std::vector<Case> cases = {
+      {"*.attn.k_k", "model.layers.0.attn.k_k", true},
+      {"*.k_k", "model.layers.0.attn.k_k", true},
+      {"*.k_k", "model.layers.0.attn.k_a", false},
+      {"*.attn.x_*", "model.layers.0.attn.x_w", true},
+      {"*.attn.{x_w,k_?}", "model.layers.3.attn.k_a", true},
+      {"{*.k_k,*.ffn.x_k}", "model.layers.3.ffn.x_k", true},
+      {"*.norm.bias", "model.norm.bias", true},
+      {"*.norm.{weight,bias}", "model.norm.bias", true},
+      {"*.weight", "model.layers.0.mlp.up_proj.weight", true},
+      {"*.norm.bias", "model.norm.weight", false},
+      {"*", "model.layers.0.attn.k_k", false},         // modules,
+      {"*.attn.*", "model.layers.0.attn.k_k", false},  // those below one,
+      {"*.attn", "model.layers.0.attn.k_k", false},    // or one
+      {"model.*.*", "model.norm.weight", false},
+      {"*.w*", "transformer.h.0.attn.c_attn.weight", false},  // transformer.wte and wpe
+      {"*t", "model.norm.weight", false},
+      {"*.b?as*", "model.norm.bias", false},
+      {"lm_head", "lm_head", false},
+  };
+  for (const Case& c : cases)
+    EXPECT_EQ(tensor_match(c.pattern, c.scope), c.matches) << c.pattern << " on " << c.scope;
+}
+
+TEST(Glob, TheScopeOfAParameterNamesItUnlessItsNameIsCommon) {
+  EXPECT_EQ(rule_scope("model.layers.0.attn.k_k"), "model.layers.0.attn.k_k");
+  EXPECT_EQ(rule_scope("model.layers.0.attn.w_lora.lora.2.bias"), "model.layers.0.attn.w_lora.lora.2");
+  EXPECT_EQ(rule_scope("model.norm.weight"), "model.norm");
+  EXPECT_EQ(rule_scope("alone"), "alone");
+}
+
 TEST(Glob, TakesPolynomialTimeOnHostilePatterns) {
   std::string pattern;
   for (int i = 0; i < 60; ++i) pattern += "{a,a*}*";

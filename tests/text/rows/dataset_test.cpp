@@ -67,6 +67,26 @@ TEST(Dataset, GoesOnAfterEarlierSteps) {
   }
 }
 
+TEST(Dataset, StreamsGiveEachPlaceOfTheBatchesSuccessiveRows) {
+  const Dataset data(counting(81), {.sequence_length = 10, .shuffle = false, .carries = true}, "data");
+  ASSERT_EQ(data.training_rows(), 8);
+  const auto expect = [&](std::int64_t step, std::int64_t batch, std::vector<std::int64_t> rows,
+                          std::int64_t position) {
+    const StepData rows_of = data.step(step, batch);
+    EXPECT_EQ(rows_of.origin, rows) << step;
+    EXPECT_TRUE(rows_of.carries);
+    EXPECT_EQ(rows_of.row(1).position, position) << step;
+    EXPECT_EQ(rows_of.row(1).slot, 1) << step;
+  };
+  expect(1, 3, {0, 2, 4}, 0);  // rows 6 and 7 would be a third of a step
+  expect(2, 3, {1, 3, 5}, 10);
+  expect(3, 3, {0, 2, 4}, 0);  // the next epoch
+  expect(4, 2, {3, 7}, 30);
+  EXPECT_FALSE(in_order(81, 10).step(1, 2).carries);
+  EXPECT_EQ(in_order(81, 10).step(2, 2).row(0).position, 0);
+  EXPECT_THROW(data.step(1, 9), ConfigError);
+}
+
 TEST(Dataset, HoldsOutTheLastSequencesAtLeastOne) {
   const Dataset tenth = in_order(1001, 10, 0.1);
   EXPECT_EQ(tenth.training_rows(), 90);

@@ -86,6 +86,19 @@ TEST(HealthWatch, NamesTheLayerIfItIsTheOnlyOne) {
                                       "--rule", "model.layers.1.mlp.down_proj: params=f32"}));
 }
 
+/// A parameter with a name of its own has a rule of its own.
+TEST(HealthWatch, NamesTheParameterIfItsModuleHasOthers) {
+  HealthWatch watch(policy("bf16-true"));
+  runtime::ParameterHealth other = matrix("model.layers.0.attn.x_w", 0);
+  other.master = Scalar::f32;
+  watch.see(step(1e-5, {other, matrix("model.layers.0.attn.k_k", 0.9), matrix("model.norm.weight", 0.9)}));
+  const std::vector<HealthFinding> found = watch.findings();
+  ASSERT_EQ(found.size(), 1U);
+  EXPECT_EQ(found[0].warning.cures[0].arguments,
+            (std::vector<std::string>{"--overwrite", "--rule", "model.layers.0.attn.k_k: params=f32",
+                                      "--rule", "model.norm: params=f32"}));
+}
+
 /// Layers in one format lose about the same share, so the limit would otherwise choose among them.
 TEST(HealthWatch, CuresAllLayersInTheFormat) {
   HealthWatch watch(policy("bf16-true"));

@@ -10,6 +10,7 @@
 #include "mantissa/core/base/suggest.h"
 #include "mantissa/files/convert/block_rows.h"
 #include "mantissa/files/convert/refuse_adapter.h"
+#include "mantissa/files/convert/rwkv.h"
 #include "mantissa/files/io/model_path.h"
 #include "mantissa/generate/eval/effect.h"
 
@@ -204,7 +205,7 @@ Conversion convert(const ConvertOptions& o, std::stop_token stop) {
   check_gguf(o, request);
   check_pth(o, request);
   request.in = io::open_model(o.in);
-  convert::refuse_adapter(request.in, o.in);
+  if (!convert::becomes_states_file(request)) convert::refuse_adapter(request.in, o.in);
   convert::look_at_names(request);
   check_directory(o, request);
   request.overwrite = o.overwrite;

@@ -47,7 +47,8 @@ inline constexpr Option kBase = {
     "hold the weights of linear layers in int8, nf4 or nf4-double, all frozen weights in f32, bf16 or "
     "f16 (not merge), or in the policy's formats (params); default: what the adapter was trained on"};
 inline constexpr Option kAdapter[] = {
-    {"--adapter", one, "DIR", "add the adapter of a run or of peft to the model"},
+    {"--adapter", one, "DIR",
+     "add the adapter of a run or of peft to the model, or RWKV-PEFT's file of states"},
     kBase,
 };
 

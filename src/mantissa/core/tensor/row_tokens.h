@@ -14,6 +14,8 @@ struct RowTokens {
   std::span<const std::int64_t> documents = {};  // lengths of parts that attend only to themselves, at
                                                  // positions from 0; empty: one part
   std::uint64_t sequence = 0;                    // a key of the row's random numbers
+  std::int64_t position = 0;  // of the first token: the tokens before it, whose states `slot` holds
+  std::int64_t slot = -1;     // of Segment::slot; -1: the number of the row in its batch
 };
 
 }  // namespace mantissa

@@ -169,23 +169,37 @@ ValueId Builder::attention(const std::string& scope, ValueId q, ValueId k, Value
 }
 
 std::vector<ValueId> Builder::token_shift(const std::string& scope, ValueId x,
-                                          const std::vector<ValueId>& mix, ValueId state) {
+                                          const std::vector<ValueId>& mix, PrefixState state) {
+  const bool keeps = state.after != kNone, carries = state.before != kNone;
   std::vector<ValueId> inputs = {x};
-  if (state != kNone) inputs.push_back(state);
+  if (keeps) inputs.push_back(state.after);
+  if (carries) inputs.push_back(state.before);
   inputs.insert(inputs.end(), mix.begin(), mix.end());
-  const NodeId id =
-      graph_.add_node(state == kNone ? "token_shift" : "token_shift.decode", scope, std::move(inputs));
+  const NodeId id = graph_.add_node(carries ? "token_shift.carry"
+                                    : keeps ? "token_shift.decode"
+                                            : "token_shift",
+                                    scope, std::move(inputs));
   const std::vector<ValueId>& outputs = graph_.node(id).outputs;
-  return {outputs.begin() + (state == kNone ? 0 : 1), outputs.end()};
+  return {outputs.begin() + (keeps ? 1 : 0), outputs.end()};
 }
 
 ValueId Builder::recurrence(const std::string& scope, const RecurrenceInputs& in, std::int64_t heads,
-                            std::int64_t key_dim, std::int64_t value_dim, ValueId state) {
+                            std::int64_t key_dim, std::int64_t value_dim, PrefixState state,
+                            ValueId initial) {
+  const bool keeps = state.after != kNone, carries = state.before != kNone;
   std::vector<ValueId> inputs = {in.r, in.decay, in.k, in.v, in.alpha, in.beta};
-  if (state != kNone) inputs.push_back(state);
-  const NodeId id =
-      graph_.add_node(state == kNone ? "recurrence" : "recurrence.decode", scope, std::move(inputs),
-                      {{"heads", heads}, {"key_dim", key_dim}, {"value_dim", value_dim}});
+  if (keeps) inputs.push_back(state.after);
+  if (initial != kNone) inputs.push_back(initial);
+  if (carries) inputs.push_back(state.before);
+  const NodeId id = graph_.add_node(carries ? "recurrence.carry"
+                                    : keeps ? "recurrence.decode"
+                                            : "recurrence",
+                                    scope, std::move(inputs),
+                                    {{"heads", heads},
+                                     {"key_dim", key_dim},
+                                     {"value_dim", value_dim},
+                                     {"initial", initial != kNone},
+                                     {"carries", carries}});
   return graph_.node(id).outputs.back();
 }
 

@@ -94,18 +94,25 @@ class Builder {
     return attention(scope, q, k, v, AttentionOptions{heads, kv_heads});
   }
 
+  /// The states of prefixes. In decoding `after` is read and replaced. In training, rows continue those of
+  /// `before`, and leave theirs in `after`. kNone for both: all sequences begin in this run.
+  struct PrefixState {
+    ValueId after = kNone, before = kNone;
+  };
   /// x[t] + (x[t−1] − x[t])·mix for each coefficient vector: at most 8 of [channels]. `state` [slots,
-  /// channels] keeps the last token of each sequence; kNone: all sequences begin in this run.
+  /// channels] keeps the last token of each sequence.
   std::vector<ValueId> token_shift(const std::string& scope, ValueId x, const std::vector<ValueId>& mix,
-                                   ValueId state);
+                                   PrefixState state);
   struct RecurrenceInputs {
     ValueId r, decay, k, v, alpha, beta;
   };
   /// The recurrence over a matrix [key_dim, value_dim] for each head (kernels/recurrence.h). `decay` has the
   /// logarithms of the decays, of each key channel or of each head. `state` [slots, heads · key_dim ·
-  /// value_dim] as in token_shift().
+  /// value_dim] as in token_shift(). Sequences begin with `initial` [heads, key_dim, value_dim]; kNone:
+  /// zeros.
   ValueId recurrence(const std::string& scope, const RecurrenceInputs& inputs, std::int64_t heads,
-                     std::int64_t key_dim, std::int64_t value_dim, ValueId state);
+                     std::int64_t key_dim, std::int64_t value_dim, PrefixState state,
+                     ValueId initial = kNone);
   struct RwkvKeys {
     ValueId alpha, beta, key;
   };

@@ -20,6 +20,7 @@ double Adapter::scale(const AdapterLayer& layer) const {
 }
 
 bool Adapter::owns(std::string_view parameter) const {
+  if (states && parameter.ends_with(kInitialState)) return true;
   constexpr std::string_view kEnd = ".weight";
   if (!parameter.ends_with(kEnd)) return false;
   const std::string_view name = parameter.substr(0, parameter.size() - kEnd.size());
@@ -28,6 +29,19 @@ bool Adapter::owns(std::string_view parameter) const {
     return name.ends_with(part) && find(name.substr(0, name.size() - part.size())) != nullptr;
   };
   return is(kLoraA) || is(kLoraB) || (dora && is(kMagnitude));
+}
+
+std::vector<RecurrentLayer> recurrent_layers(const ModelConfig& config) {
+  ModelConfig plain = config;
+  plain.adapter.reset();
+  const graph::Graph graph = build_forward(plain);
+  std::vector<RecurrentLayer> layers;
+  for (const graph::Node& node : graph.nodes()) {
+    if (node.op->kind != graph::OpKind::recurrence) continue;
+    const graph::Attributes& a = node.attributes;
+    layers.push_back({node.scope, {a.integer("heads"), a.integer("key_dim"), a.integer("value_dim")}});
+  }
+  return layers;
 }
 
 std::vector<LinearLayer> linear_layers(const ModelConfig& config) {

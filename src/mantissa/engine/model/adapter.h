@@ -5,6 +5,8 @@
 //   LoRA:  y = x·Wᵀ + b + s·(x·Aᵀ)·Bᵀ
 //   DoRA:  y = m / ‖W + s·B·A‖ · (x·Wᵀ + s·(x·Aᵀ)·Bᵀ) + b, with the norms of rows, constants of the gradient
 //
+// An adapter of states (RWKV-PEFT) trains instead the state with which each recurrence begins every sequence.
+//
 // W is [out, in], A [rank, in], B [out, rank], m [out]; s is alpha / rank, or alpha / √rank with rsLoRA.
 #pragma once
 
@@ -29,6 +31,7 @@ struct Adapter {
   std::map<std::string, AdapterLayer, std::less<>> layers;  // by the scope of the linear layer
   bool rslora = false;
   bool dora = false;
+  bool states = false;  // of the initial states of recurrences: then there are no layers
   /// Scopes of heads that are trained as a whole, with the adapter: kScoreHead, kValueHead
   /// (engine/model/graphs.h).
   std::vector<std::string> heads = {};
@@ -37,14 +40,25 @@ struct Adapter {
   const AdapterLayer* find(std::string_view scope) const;
   /// Returns s.
   double scale(const AdapterLayer& layer) const;
-  /// Returns true if `parameter` is a parameter of this adapter, such as "SCOPE.lora_A.weight", or of its
-  /// heads.
+  /// Returns true if `parameter` is a parameter of this adapter, such as "SCOPE.lora_A.weight" or
+  /// "SCOPE.initial_state", or of its heads.
   bool owns(std::string_view parameter) const;
 };
 
 /// The names of an adapter's parameters after the scope of their layer: "SCOPE" + kLoraA + ".weight".
 inline constexpr std::string_view kLoraA = ".lora_A", kLoraB = ".lora_B",
                                   kMagnitude = ".lora_magnitude_vector";
+
+/// The name of the initial state of a recurrence [heads, key_dim, value_dim] after its scope.
+inline constexpr std::string_view kInitialState = ".initial_state";
+
+/// A recurrence of a model, which has a state of one size for any length of a sequence.
+struct RecurrentLayer {
+  std::string scope;
+  std::vector<std::int64_t> state = {};  // [heads, key_dim, value_dim]
+};
+/// Returns the recurrences of `config` in the order of their computation.
+std::vector<RecurrentLayer> recurrent_layers(const ModelConfig& config);
 
 /// A linear layer of a model.
 struct LinearLayer {

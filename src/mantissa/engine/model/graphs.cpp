@@ -84,7 +84,8 @@ Graph build(const ModelConfig& config, std::int64_t tokens, std::int64_t positio
   check_language_model(config);
   check_positions(config, positions);
   Graph graph;
-  NetworkBuilder b(graph, tokens, positions, {}, config.adapter.get());
+  const Sequences kept{extras.carried, positions, extras.carried > 0};
+  NetworkBuilder b(graph, tokens, positions, kept, config.adapter.get());
   Seeds seeds(graph, train);
   const ValueId ids = b.ops.token_input("ids");
   const ValueId targets = b.ops.token_input("targets");

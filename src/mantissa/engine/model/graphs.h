@@ -35,6 +35,9 @@ struct Extras {
   Entropy entropy = Entropy::none;
   bool value = false;  // output "value" [tokens] of a value head, and with `train` its seed "dvalue" [tokens]
   double l2wrap = 0;   // of graph::Builder::log_prob()
+  /// The slots of states that rows continue, as Segment::slot names them: inputs are "SCOPE.state", and the
+  /// states after the rows "SCOPE.next_state". 0: every row begins its sequences.
+  std::int64_t carried = 0;
 };
 
 /// Builds inputs "ids" and "targets" [tokens] (−1: no log-probability) and outputs "log_prob" and "lse"

@@ -2,6 +2,8 @@
 
 #include <cmath>
 
+#include "mantissa/core/base/error_text.h"
+
 namespace mantissa::model {
 
 ValueId NetworkBuilder::parameter(const std::string& name, const Shape& shape, const graph::Init& init) {
@@ -41,6 +43,12 @@ ValueId NetworkBuilder::term(const std::string& scope, ValueId x, ValueId weight
 ValueId NetworkBuilder::cached(const std::string& scope, ValueId x) {
   const ValueId rounded = ops.round_kv(scope, x);
   if (kept_.slots == 0) return rounded;
+  if (kept_.carries) {
+    throw ConfigError(
+        "data.carry_state: expected a model whose state has one size for any length, such as rwkv7, got one with "
+        "attention, which keeps the keys and values of every token. Fix: remove the key, and set "
+        "data.sequence_length to the length of the context");
+  }
   // below the projection, so that a rule for the projection applies to the cache too
   const std::string name = scope + ".cache";
   const std::int64_t width = ops.graph().value(x).shape.last();
@@ -49,9 +57,20 @@ ValueId NetworkBuilder::cached(const std::string& scope, ValueId x) {
   return ops.cache_append(name, rounded, cache);
 }
 
-ValueId NetworkBuilder::prefix_state(const std::string& scope, std::int64_t width, graph::Role role) {
-  if (kept_.slots == 0) return graph::kNone;
-  return ops.state(scope + ".state", {kept_.slots, width}, role, graph::SequenceState::prefix);
+graph::Builder::PrefixState NetworkBuilder::prefix_state(const std::string& scope, std::int64_t width,
+                                                         graph::Role role) {
+  if (kept_.slots == 0) return {};
+  const auto state = [&](const char* name) {
+    return ops.state(scope + name, {kept_.slots, width}, role, graph::SequenceState::prefix);
+  };
+  if (!kept_.carries) return {state(".state"), graph::kNone};
+  const ValueId before = state(".state");
+  return {state(".next_state"), before};
+}
+
+ValueId NetworkBuilder::initial_state(const std::string& scope, const Shape& shape) {
+  if (adapter_ == nullptr || !adapter_->states) return graph::kNone;
+  return parameter(scope + std::string(kInitialState), shape, {graph::Init::Kind::zeros, 0});
 }
 
 }  // namespace mantissa::model

@@ -14,10 +14,11 @@ namespace mantissa::model {
 using graph::ValueId;
 
 /// The sequences of which a network keeps states: in each slot one of up to `capacity` positions. `slots` is
-/// 0 if it keeps none.
+/// 0 if it keeps none. `carries`: each row of a training step continues the sequence of its slot.
 struct Sequences {
   std::int64_t slots = 0;
   std::int64_t capacity = 0;
+  bool carries = false;
 };
 
 /// The means of building a network: the ops, the number of positions, and the states for decoding.
@@ -47,9 +48,13 @@ class NetworkBuilder {
   /// cache with the new positions appended. `scope` is the projection that computes them.
   ValueId cached(const std::string& scope, ValueId x);
 
-  /// Returns a state of `width` elements for the prefix of each sequence, "SCOPE.state"; kNone if the network
+  /// Returns a state of `width` elements for the prefix of each sequence, "SCOPE.state"; none if the network
   /// keeps none. A state of tokens has the format of a layer's results (Role::compute).
-  ValueId prefix_state(const std::string& scope, std::int64_t width, graph::Role role = graph::Role::state);
+  graph::Builder::PrefixState prefix_state(const std::string& scope, std::int64_t width,
+                                           graph::Role role = graph::Role::state);
+  /// Returns the state with which the recurrence `scope` begins every sequence, a parameter of the adapter,
+  /// or kNone for zeros.
+  ValueId initial_state(const std::string& scope, const Shape& shape);
 
   /// Sets the tokens [count] whose logits are needed: the feed-forward of the last layer and what follows
   /// computes only them. Not called: all tokens.

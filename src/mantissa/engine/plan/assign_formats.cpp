@@ -65,7 +65,7 @@ class Lowering {
       case Role::parameter:
         return uses_.resolve(node).params;
       case Role::weight_gradient:
-        return uses_.resolve(node).grads;
+        return uses_.resolve_tensor(node, graph_.value(value.of)).grads;
       case Role::like: {
         const Value& of = graph_.value(value.of);
         if (of.role == Role::kv && of.producer != graph::kNone)
@@ -105,9 +105,10 @@ class Lowering {
       if (kind == value.kind) home = h;
     }
     Scalar type = program_.arithmetic;
-    const precision::Use use{scope_of_name(value.name), "parameter", precision::Pass::forward, 0};
-    if (value.kind == ValueKind::parameter) type = program_.policy.resolve(use).params;
-    if (value.kind == ValueKind::state) type = format_of_state(value, use);
+    if (value.kind == ValueKind::parameter)
+      type = program_.policy.resolve(precision::master_use(value.name)).params;
+    if (value.kind == ValueKind::state)
+      type = format_of_state(value, {scope_of_name(value.name), "parameter", precision::Pass::forward, 0});
     const BufferId b = add_buffer(value.name, value.shape, type, home, id);
     program_.buffer(b).keeps = value.keeps;
     program_.buffer(b).integer = value.role == Role::integer;
@@ -116,7 +117,7 @@ class Lowering {
     if (value.kind == ValueKind::parameter) {
       program_.buffer(b).slot = static_cast<std::int32_t>(program_.slots.size());
       program_.slots.push_back({value.name, value.shape, type, value.init, b, {}, kNoBuffer, value.fixed});
-      uses_.note_update(value.name);
+      uses_.note_parameter(value.name);
     }
   }
 
@@ -277,10 +278,12 @@ class Lowering {
   /// cannot represent the weight. A module that was cast as a whole has 16-bit embedding rows, gains and
   /// biases.
   bool reads_copy(const Node& node, const Buffer& from) {
-    return from.home == Home::master && !holds(uses_.resolve(node).residual, from.type);
+    if (node.op->kind == graph::OpKind::recurrence) return false;  // its initial state
+    return from.home == Home::master &&
+           !holds(uses_.resolve_tensor(node, graph_.value(from.value)).residual, from.type);
   }
   Operand as_value(const Node& node, BufferId b) {
-    const Scalar format = uses_.resolve(node).residual;
+    const Scalar format = uses_.resolve_tensor(node, graph_.value(program_.buffer(b).value)).residual;
     return {copy_of(b, format), format};
   }
 

@@ -32,6 +32,21 @@ const Buffer& main_input(const Program& p, const Step& s) {
   return p.buffer(s.inputs.front().buffer);
 }
 
+/// Returns the formats in which the characteristic inputs of a step lie in memory, "f32+bf16": those of all
+/// its parameters, but of a product only that of the weight.
+std::string stored_names(const Program& p, const Step& s) {
+  std::string text = stored_name(main_input(p, s));
+  if (s.op->kind == graph::OpKind::product || s.op->kind == graph::OpKind::head) return text;
+  std::vector<std::string> names;
+  for (const Operand& o : s.inputs) {
+    const Buffer& b = p.buffer(o.buffer);
+    if (b.home != Home::master && b.home != Home::copy) continue;
+    std::string one = stored_name(b);
+    if (std::ranges::find(names, one) == names.end()) names.push_back(std::move(one));
+  }
+  return names.empty() ? text : fmt::format("{}", fmt::join(names, "+"));
+}
+
 bool multiplies(const Step& s) {
   return std::any_of(s.op->reads.begin(), s.op->reads.end(),
                      [](graph::Read r) { return r == graph::Read::matmul; });
@@ -127,7 +142,7 @@ PlanRow row_of(const Program& p, const Step& s) {
   r.scope = s.scope;
   r.op = std::string(s.op->op);
   r.pass = precision::name(pass_of(s.phase));
-  r.stored = stored_name(main_input(p, s));
+  r.stored = stored_names(p, s);
   r.multiplied = multiplied_name(p, s);
   r.accumulated = moves_only(s) ? kNoFormat : accumulator_name(p, s);
   if (sums_products(s)) r.order = name(s.accumulator.order);

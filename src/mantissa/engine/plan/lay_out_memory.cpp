@@ -5,6 +5,7 @@
 
 #include "mantissa/core/tensor/storage.h"
 #include "mantissa/engine/plan/first_fit.h"
+#include "mantissa/engine/plan/joint_products.h"
 #include "mantissa/engine/plan/lifetimes.h"
 #include "mantissa/engine/plan/passes.h"
 
@@ -103,6 +104,7 @@ std::size_t place_in_order(Program& p, Home home, std::size_t begin) {
 void lay_out_memory(Program& p, bool keep_values) {
   for (Buffer& b : p.buffers) b.bytes = b.chunk > 0 ? b.layout().bytes(b.held_shape()) : b.stored_bytes();
   std::vector<Lifetime> lives = lifetimes(p, keep_values);
+  extend_over_joint_products(p, lives);
   // With keep_values, every value stays readable, so no op works in place.
   Places places(p.buffers.size());
   join_views(p, lives, places);

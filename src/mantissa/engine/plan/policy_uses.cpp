@@ -1,6 +1,7 @@
 #include "mantissa/engine/plan/policy_uses.h"
 
 #include <algorithm>
+#include <span>
 
 #include "mantissa/engine/plan/passes.h"
 
@@ -14,6 +15,14 @@ using graph::Value;
 using graph::ValueId;
 using graph::ValueKind;
 
+namespace {
+
+precision::Use tensor_use(const Node& node, const Value& parameter) {
+  return {.scope = node.scope, .op = node.op->op, .pass = pass_of(node.phase), .tensor = parameter.name};
+}
+
+}  // namespace
+
 PolicyUses::PolicyUses(const Graph& graph, const precision::Policy& policy)
     : graph_(graph), policy_(policy), matched_(policy.rules().size(), false) {}
 
@@ -23,6 +32,12 @@ void PolicyUses::note(const precision::Use& use) {
 
 precision::Resolved PolicyUses::resolve(const Node& node, std::string_view operand) {
   const precision::Use use{node.scope, node.op->op, pass_of(node.phase), 0, operand};
+  note(use);
+  return policy_.resolve(use);
+}
+
+precision::Resolved PolicyUses::resolve_tensor(const Node& node, const Value& parameter) {
+  const precision::Use use = tensor_use(node, parameter);
   note(use);
   return policy_.resolve(use);
 }
@@ -79,17 +94,31 @@ std::string PolicyUses::decided_by(const Node& node, std::vector<std::string_vie
     if (role == Role::kv) fields.emplace_back("kv");
     if (role == Role::weight_gradient) fields.emplace_back("grads");
   }
-  std::string by = policy_.decided_by({node.scope, node.op->op, pass_of(node.phase), 0}, fields);
-  for (const std::string_view operand : node.op->operands) {
-    const precision::Use use{node.scope, node.op->op, pass_of(node.phase), 0, operand};
-    if (policy_.matching_rules(use) !=
-        policy_.matching_rules({node.scope, node.op->op, pass_of(node.phase), 0}))
-      by = policy_.decided_by(use, fields);
+  const precision::Use whole{node.scope, node.op->op, pass_of(node.phase), 0};
+  std::string by = policy_.decided_by(whole, fields);
+  const auto look_at = [&](const precision::Use& use, std::span<const std::string_view> names) {
+    if (policy_.matching_rules(use) != policy_.matching_rules(whole)) by = policy_.decided_by(use, names);
+  };
+  for (const std::string_view operand : node.op->operands)
+    look_at({node.scope, node.op->op, pass_of(node.phase), 0, operand}, fields);
+  for (std::size_t i = 0; i < node.inputs.size(); ++i) {
+    const Value& value = graph_.value(node.inputs[i]);
+    if (value.kind == ValueKind::parameter && read_of(node, i) == Read::value)
+      look_at(tensor_use(node, value), fields);
+  }
+  for (const ValueId id : node.outputs) {
+    const Value& value = graph_.value(id);
+    if (value.role == Role::weight_gradient) look_at(tensor_use(node, graph_.value(value.of)), fields);
   }
   return by;
 }
 
-void PolicyUses::note_update(std::string_view name) {
+void PolicyUses::note_parameter(std::string_view name) {
+  const precision::Use master = precision::master_use(name);
+  for (const std::size_t i : policy_.matching_rules(master)) {
+    const precision::Rule& rule = policy_.rules()[i];
+    matched_[i] = matched_[i] || (rule.op.empty() && rule.speaks_of_tensors());
+  }
   const precision::Use use{name, "update", precision::Pass::update, 0};
   for (const std::size_t i : policy_.matching_rules(use))
     matched_[i] = matched_[i] || speaks_of_update(policy_.rules()[i]);

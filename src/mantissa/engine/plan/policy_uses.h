@@ -19,6 +19,8 @@ class PolicyUses {
 
   /// Returns the resolved fields for `node`, or for its operand `operand` unless that is empty.
   precision::Resolved resolve(const graph::Node& node, std::string_view operand = {});
+  /// Returns the resolved fields for `parameter` as `node` reads it or computes its gradient.
+  precision::Resolved resolve_tensor(const graph::Node& node, const graph::Value& parameter);
   /// Returns the format of the interior step `interior` of `node`'s op: the field `state` for a recurrence,
   /// else as set by rules for the step, or the arithmetic.
   Scalar interior_of(const graph::Node& node, std::string_view interior);
@@ -29,9 +31,9 @@ class PolicyUses {
   /// Returns the origin of the formats of `node`: the last rule that sets `fields` or any field that affects
   /// ops of its kind, else the preset or line.
   std::string decided_by(const graph::Node& node, std::vector<std::string_view> fields = {}) const;
-  /// Records the rules that match the update of the parameter `name`. Throws ConfigError if the policy gives
+  /// Records the rules that match the parameter `name` and its update. Throws ConfigError if the policy gives
   /// its moments an unsupported format.
-  void note_update(std::string_view name);
+  void note_parameter(std::string_view name);
 
   /// Returns the indices of the rules that have matched nothing so far.
   std::vector<std::size_t> unmatched() const;

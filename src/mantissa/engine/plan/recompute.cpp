@@ -151,7 +151,10 @@ class Recomputing {
       step.phase = Phase::backward;
       step.recomputed = true;
       read_instead(step, fresh);
-      for (BufferId& b : step.outputs) b = fresh[b] = copy_of(b);
+      for (BufferId& b : step.outputs) {
+        if (p_.buffer(b).home != Home::state)
+          b = fresh[b] = copy_of(b);  // a state gets the same values again
+      }
     }
     for (const BufferId b : wanted) {
       for (const std::size_t r : uses_.readers(b)) {

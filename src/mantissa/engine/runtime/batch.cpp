@@ -31,12 +31,12 @@ void Batch::add(const RowTokens& row) {
   }
   if (end != length) throw ShapeError("the documents of a row of {} tokens have {} tokens", length, end);
   rows_.push_back({begin, length});
-  const std::int64_t slot = rows() - 1;
+  const std::int64_t slot = row.slot >= 0 ? row.slot : rows() - 1;
   std::int64_t at = begin;
   for (const std::int64_t n : documents) {
     // Random numbers are keyed by (sequence, position), so each document needs its own sequence number.
     const auto document = static_cast<std::uint64_t>(at - begin) << 32U;
-    segments_.push_back({at, n, 0, slot, row.sequence + document});
+    segments_.push_back({at, n, at == begin ? row.position : 0, slot, row.sequence + document});
     at += n;
   }
   ids_.insert(ids_.end(), row.ids.begin(), row.ids.end());

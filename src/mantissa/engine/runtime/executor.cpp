@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "mantissa/core/base/error_text.h"
+#include "mantissa/engine/plan/joint_products.h"
 #include "mantissa/engine/runtime/interleaved.h"
 #include "mantissa/engine/runtime/quantized.h"
 
@@ -25,11 +26,11 @@ Executor::Executor(const plan::Program& program, const WeightSet& weights, Arena
       arena_(arena),
       bindings_(program.buffers.size()),
       operands_(program.steps.size()),
+      joint_(plan::joint_products(program)),
       ctx_(device_->host()) {
   bind_weights(weights);
   describe_buffers();
   find_next_weights();
-  find_joint_products();
   if (arena_ == nullptr || arena_->size() < program.memory.arena()) {
     own_ = std::make_unique<Arena>(program.memory.arena(), *device_);
     arena_ = own_.get();
@@ -107,26 +108,6 @@ void Executor::find_next_weights() {
     const std::size_t bytes =
         of.quants ? quant_bytes(of.quants->format, static_cast<std::size_t>(b.shape.count())) : b.bytes;
     next = {of.interleaved != nullptr ? of.interleaved : of.memory, bytes};
-  }
-}
-
-void Executor::find_joint_products() {
-  const std::vector<plan::Step>& steps = program_->steps;
-  const auto is_product = [](const plan::Step& s) {
-    return s.op->product != nullptr && s.phase == graph::Phase::forward && s.addend == plan::kNoBuffer;
-  };
-  for (std::size_t i = 0; i < steps.size(); ++i) {
-    std::size_t end = i + 1;
-    const auto reads_result = [&](const plan::Operand& o) {
-      return std::any_of(steps.begin() + static_cast<std::ptrdiff_t>(i),
-                         steps.begin() + static_cast<std::ptrdiff_t>(end),
-                         [&](const plan::Step& s) { return s.outputs[0] == o.buffer; });
-    };
-    while (is_product(steps[i]) && end < steps.size() && is_product(steps[end]) &&
-           steps[end].op == steps[i].op && steps[end].inputs[0].buffer == steps[i].inputs[0].buffer &&
-           std::ranges::none_of(steps[end].inputs, reads_result))
-      ++end;
-    joint_.push_back(end);
   }
 }
 

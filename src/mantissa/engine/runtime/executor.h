@@ -107,8 +107,6 @@ class Executor {
   std::byte* memory(plan::BufferId id) const;
   /// Finds for each step the beginning of the weight that the next product of its phase reads.
   void find_next_weights();
-  /// Finds the products that read the same values and may run together: those of q, k and v.
-  void find_joint_products();
   /// Returns the operand for the tokens of `extent`, of which `first_token` is the first in the buffers that
   /// hold all tokens.
   graph::Argument bind(plan::BufferId id, const Extent& extent, std::int64_t first_token) const;
@@ -142,8 +140,8 @@ class Executor {
   mutable std::map<plan::BufferId, std::vector<std::byte>> dequantized_;  // those that buffer() returned
   std::vector<std::span<const std::byte>> next_weights_;                  // by step
   std::vector<Operands> operands_;                                        // by step
-  std::vector<std::size_t> joint_;  // by step: the end of the joint products that begin there
-  std::uint64_t placed_ = 0;        // number of calls of place()
+  std::vector<std::size_t> joint_;                                        // by step: plan::joint_products()
+  std::uint64_t placed_ = 0;                                              // number of calls of place()
   kernels::Context ctx_;
   std::vector<StepObserver*> observers_;
 };

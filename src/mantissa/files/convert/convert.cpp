@@ -50,6 +50,7 @@ class Converter {
  private:
   bool rewrite() {
     if (request_.layout == Layout::gguf) return take(write_gguf(request_, ctx_, stop_));
+    if (becomes_states_file(request_)) return take(write_states(request_, ctx_, stop_));
     if (becomes_rwkv_file(request_)) return take(write_rwkv(request_, ctx_, stop_));
     if (request_.rwkv && !request_.writes_directory()) check_rwkv_dtype(request_);
     switch (request_.in.kind) {

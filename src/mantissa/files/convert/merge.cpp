@@ -81,6 +81,12 @@ std::optional<Merge> merge(const MergeRequest& request, const kernels::Context& 
   const model::ModelConfig config =
       model::parse_model_config(io::read_json_file(config_file), config_file.string());
   peft::PeftAdapter read = peft::read_adapter(request.adapter, config);
+  if (read.adapter->states) {
+    throw FileError(
+        "{}: expected an adapter of linear layers, got initial states of recurrences, which no weight can hold. "
+        "Fix: use them beside the model with --adapter, or write RWKV-PEFT's file: mantissa convert {} STATES.pth",
+        request.adapter.string(), request.adapter.string());
+  }
   const io::WeightFiles base(rewrite.in.weights), tensors(read.tensors);
   const std::optional<QuantFormat> blocks = request.base ? *request.base : read.base_blocks;
   NarrowRows narrow;

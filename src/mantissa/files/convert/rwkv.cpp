@@ -16,6 +16,7 @@
 #include "mantissa/files/convert/origin.h"
 #include "mantissa/files/io/json.h"
 #include "mantissa/files/io/state.h"
+#include "mantissa/files/peft/states.h"
 #include "mantissa/files/rwkv/checkpoint.h"
 
 namespace mantissa::convert {
@@ -145,6 +146,23 @@ std::optional<Result> write_rwkv(const Request& request, const kernels::Context&
     result->notes.push_back(
         "the tensors have the names of RWKV-LM; blocks.0.att.v0, v1 and v2, which it expects and does not use, "
         "are zeros");
+  }
+  return result;
+}
+
+bool becomes_states_file(const Request& request) {
+  return request.in.kind == io::ModelPath::Kind::adapter && request.layout == Layout::pth &&
+         !request.writes_directory() && peft::holds_states(request.in.path);
+}
+
+std::optional<Result> write_states(const Request& request, const kernels::Context& ctx,
+                                   const std::stop_token& stop) {
+  const auto source = peft::to_time_states(request.in.path);
+  std::optional<Result> result =
+      rewrite(*source, request, disk::given(request.out, request.overwrite), source->metadata(), ctx, stop);
+  if (result) {
+    result->notes.push_back(
+        "the tensors have the names of RWKV-PEFT, and the states are transposed, as it keeps them");
   }
   return result;
 }

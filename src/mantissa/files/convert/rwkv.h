@@ -24,4 +24,11 @@ std::optional<Result> write_rwkv(const Request& request, const kernels::Context&
 /// `request` writes such a file.
 void check_rwkv_dtype(const Request& request);
 
+/// Returns true if `request` writes an adapter of initial states as one file of PyTorch, that of RWKV-PEFT.
+bool becomes_states_file(const Request& request);
+
+/// Writes that file.
+std::optional<Result> write_states(const Request& request, const kernels::Context& ctx,
+                                   const std::stop_token& stop);
+
 }  // namespace mantissa::convert

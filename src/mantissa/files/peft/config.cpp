@@ -174,6 +174,13 @@ PeftConfig parse_config(const json& object, const std::filesystem::path& where) 
   if (!object.is_object()) fail(where, "must hold a JSON object with the adapter's settings");
   const Reader fields(object, where);
   const std::string type = fields.text("peft_type", "");
+  if (type == kStates) {
+    PeftConfig config;
+    config.states = true;
+    config.base = fields.text("base_model_name_or_path", "");
+    config.scores = fields.text("task_type", "") == "SEQ_CLS";
+    return config;
+  }
   if (type != "LORA") {
     fail(where, fmt::format("peft_type is {}, but only LORA is supported (with use_rslora and use_dora)",
                             in_quotes(type)));

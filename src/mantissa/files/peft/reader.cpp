@@ -17,6 +17,7 @@
 #include "mantissa/files/io/pth/torch_file.h"
 #include "mantissa/files/io/safetensors.h"
 #include "mantissa/files/peft/config.h"
+#include "mantissa/files/peft/states.h"
 #include "mantissa/files/peft/targets.h"
 
 namespace mantissa::peft {
@@ -92,11 +93,15 @@ class Reading {
         adapter_(std::make_shared<model::Adapter>()) {}
 
   PeftAdapter operator()() {
+    adapter_->states = config_.states;
+    if (config_.states) find_recurrences();
     adapter_->rslora = config_.rslora;
     adapter_->dora = config_.dora;
     if (config_.scores) adapter_->heads = {std::string(model::kScoreHead)};
     for (const io::TensorInfo& tensor : source_->tensors()) add(tensor);
-    if (parts_.empty()) fail("contains no adapter; train one with [adapter] kind = \"lora\", or in peft");
+    if (config_.states) check_states();
+    if (parts_.empty() && !config_.states)
+      fail("contains no adapter; train one with [adapter] kind = \"lora\", or in peft");
     for (const auto& [scope, parts] : parts_) check(scope, parts);
     const auto found = source_->metadata().find(kBaseKey);
     const std::string base = found == source_->metadata().end() ? "" : found->second;
@@ -145,8 +150,44 @@ class Reading {
     return true;
   }
 
+  /// Adds the initial state of a recurrence.
+  void add_state(const io::TensorInfo& tensor) {
+    std::string_view name = tensor.name;
+    if (name.starts_with(kPrefix)) name.remove_prefix(kPrefix.size());
+    const auto layer = std::ranges::find_if(recurrent_, [&](const model::RecurrentLayer& l) {
+      return name == l.scope + std::string(model::kInitialState);
+    });
+    if (layer == recurrent_.end())
+      fail(fmt::format(
+          "tensor {} is not the initial state of a recurrence of this {} model; use the base model of "
+          "this adapter",
+          name_in_quotes(tensor.name), base_.model_type));
+    check_state(tensor, *layer, false, source_->path());
+    tensors_->add(std::string(name), tensor);
+  }
+
+  void find_recurrences() {
+    recurrent_ = model::recurrent_layers(base_);
+    if (recurrent_.empty())
+      fail(fmt::format(
+          "holds the initial states of recurrences, and this {} model has none; use the base model of "
+          "this adapter",
+          base_.model_type));
+  }
+
+  /// Throws unless there is a state for every recurrence.
+  void check_states() const {
+    for (const model::RecurrentLayer& layer : recurrent_) {
+      const std::string name = layer.scope + std::string(model::kInitialState);
+      if (std::ranges::find(tensors_->tensors(), name, &io::TensorInfo::name) == tensors_->tensors().end())
+        fail(fmt::format("has no tensor {}; the file is incomplete: save the adapter again",
+                         name_in_quotes(name)));
+    }
+  }
+
   void add(const io::TensorInfo& tensor) {
     if (add_head(tensor)) return;
+    if (config_.states) return add_state(tensor);
     const std::optional<Place> place = place_of(tensor.name);
     if (!place) {
       fail(
@@ -193,6 +234,7 @@ class Reading {
   std::shared_ptr<const io::TensorSource> source_;
   const model::ModelConfig& base_;
   std::vector<LinearLayer> linear_;
+  std::vector<model::RecurrentLayer> recurrent_;  // of an adapter of states
   std::shared_ptr<RenamedTensors> tensors_;
   std::shared_ptr<model::Adapter> adapter_;
   std::map<std::string, Parts> parts_;          // by scope
@@ -202,6 +244,7 @@ class Reading {
 }  // namespace
 
 PeftAdapter read_adapter(const fs::path& directory, const model::ModelConfig& base) {
+  if (disk::is_file(directory)) return read_time_states(directory, base);
   const fs::path folder = io::adapter_folder(directory);
   if (folder.empty()) {
     throw FileError(

@@ -36,11 +36,12 @@ struct PeftAdapter {
   std::vector<std::string> notes;  // for the user, such as on dropout
 };
 
-/// Reads the adapter in `directory`, in PEFT's layout or of a run, for the model `base`. The tensors
-/// determine layers and ranks; lora_alpha and alpha_pattern the scales. Throws FileError for a missing or
-/// damaged file, for tensors that do not fit the base or each other, and ConfigError for settings of
-/// adapter_config.json that are not supported and change the result: other peft_types, trained biases, saved
-/// modules, embeddings and others, each by name.
+/// Reads the adapter in `directory`, in PEFT's layout or of a run, or the file of initial states of RWKV-PEFT
+/// of that name (files/peft/states.h), for the model `base`. The tensors determine layers and ranks;
+/// lora_alpha and alpha_pattern the scales. Throws FileError for a missing or damaged file, for tensors that
+/// do not fit the base or each other, and ConfigError for settings of adapter_config.json that are not
+/// supported and change the result: other peft_types, trained biases, saved modules, embeddings and others,
+/// each by name.
 PeftAdapter read_adapter(const std::filesystem::path& directory, const model::ModelConfig& base);
 
 /// Returns the adapter whose parameters are the tensors "master.NAME" of a state of a run. `adapter` has the

@@ -12,6 +12,7 @@
 #include "mantissa/files/io/hash.h"
 #include "mantissa/files/io/model_path.h"
 #include "mantissa/files/io/safetensors_stream.h"
+#include "mantissa/files/peft/config.h"
 #include "mantissa/files/peft/reader.h"
 
 namespace mantissa::peft {
@@ -86,6 +87,13 @@ std::vector<std::string> target_modules(std::span<const std::string> wanted,
 
 std::string config_text(const model::ModelConfig& config, const std::string& base) {
   const model::Adapter& adapter = *config.adapter;
+  if (adapter.states) {
+    const json out = {{"peft_type", kStates},
+                      {"task_type", config.scores ? "SEQ_CLS" : "CAUSAL_LM"},
+                      {"base_model_name_or_path", base},
+                      {"inference_mode", true}};
+    return out.dump(2) + "\n";
+  }
   std::map<std::int64_t, int> ranks;
   std::map<double, int> alphas;
   std::vector<std::string> wanted;

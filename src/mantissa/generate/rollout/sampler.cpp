@@ -13,9 +13,29 @@
 namespace mantissa::rollout {
 namespace {
 
+/// Returns the index of the first of the largest logits, as std::max_element does. Searches only blocks that
+/// contain a larger one than those before, because comparing a block takes less time than finding its
+/// largest.
+template <class T>
+std::size_t largest(std::span<const T> logits) {
+  constexpr std::size_t kBlock = 256;
+  std::size_t best = 0;
+  for (std::size_t begin = 0; begin < logits.size(); begin += kBlock) {
+    const std::span<const T> block = logits.subspan(begin, std::min(kBlock, logits.size() - begin));
+    const T limit = logits[best];
+    unsigned larger = 0;  // without a branch, so that the compiler compares several at once
+    for (const T logit : block) larger |= static_cast<unsigned>(limit < logit);
+    if (larger == 0) continue;
+    for (std::size_t i = 0; i < block.size(); ++i) {
+      if (logits[best] < block[i]) best = begin + i;
+    }
+  }
+  return best;
+}
+
 template <class T>
 std::int32_t most_likely(std::span<const T> logits) {
-  return static_cast<std::int32_t>(std::max_element(logits.begin(), logits.end()) - logits.begin());
+  return static_cast<std::int32_t>(largest(logits));
 }
 
 /// The ids by decreasing logit, equal ones by increasing id. Sorts only those above a limit, which decreases
@@ -25,7 +45,7 @@ class Ranking {
  public:
   /// The first limit is `margin` below the largest logit.
   Ranking(std::span<const T> logits, double margin)
-      : logits_(logits), max_(*std::max_element(logits.begin(), logits.end())), margin_(margin) {}
+      : logits_(logits), max_(logits[largest(logits)]), margin_(margin) {}
 
   T max() const { return max_; }
   /// Returns the id with rank `i`, from 0.

@@ -65,7 +65,8 @@ void add_network(io::Hash64& hash, const model::ModelConfig& config) {
 /// Adds what an adapter does to the model.
 void add_adapter(io::Hash64& hash, const weights::ModelSource& source) {
   const model::Adapter& adapter = *source.config.adapter;
-  add_text(hash, fmt::format("adapter {} {}", adapter.rslora, adapter.dora));
+  add_text(hash,
+           fmt::format("adapter {} {}{}", adapter.rslora, adapter.dora, adapter.states ? " states" : ""));
   for (const auto& [scope, layer] : adapter.layers)
     add_text(hash, fmt::format(" {} {} {}", scope, layer.rank, layer.alpha));
   if (source.adapter == nullptr) return;

@@ -56,7 +56,7 @@ void find_lost_updates(const Audit& audit, const config::RunConfig& config, cons
     if (h.kind == "rounded_away" && !audit.uninformative.empty()) continue;
     Finding f;
     f.kind = h.kind;
-    f.scope = h.worst.substr(0, h.worst.rfind('.'));
+    f.scope = precision::rule_scope(h.worst);
     f.op = h.op;
     f.pass = h.pass;
     f.step = h.first;

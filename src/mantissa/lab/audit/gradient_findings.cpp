@@ -6,6 +6,7 @@
 
 #include "mantissa/core/base/quantities.h"
 #include "mantissa/lab/audit/value_findings.h"
+#include "mantissa/precision/policy/glob.h"
 #include "mantissa/train/steps/health_watch.h"
 
 namespace mantissa::lab {
@@ -40,7 +41,7 @@ Worst worst_of(const Audit& audit, const Measure& measure, const Limit& limit) {
 void report(const Audit& audit, const Worst& w, std::string text, double share, std::vector<Finding>& found) {
   Finding& f = found.emplace_back();
   f.kind = "gradient";
-  f.scope = w.parameter->name.substr(0, w.parameter->name.rfind('.'));
+  f.scope = precision::rule_scope(w.parameter->name);
   f.op = "gradient";
   f.pass = "backward";
   f.step = w.step->step;

@@ -25,14 +25,15 @@ config::RunConfig in_f32(const config::RunConfig& config) {
   return f32;
 }
 
-/// Copies the masters of one trainer into another, in its format.
-void transfer_masters(train::Trainer& from, train::Trainer& to) {
+/// Copies the masters of one trainer, and the states that its rows continue, into another, in its formats.
+void transfer_values(train::Trainer& from, train::Trainer& to) {
   const std::vector<train::Trainer::NamedMemory> targets = to.state_memory();
   std::array<double, kPiece> values;
   std::vector<std::byte> read, written;
   for (const train::Trainer::NamedMemory& m : from.state_memory()) {
     const auto target = std::ranges::find(targets, m.name, &train::Trainer::NamedMemory::name);
-    if (!m.name.starts_with("master.") || target == targets.end()) continue;
+    if (!m.name.starts_with("master.") && !m.name.starts_with("carried.")) continue;
+    if (target == targets.end()) continue;
     const std::size_t width = bytes_of(m.type), wide = bytes_of(target->type), count = m.bytes.size() / width;
     for (std::size_t at = 0; at < count; at += kPiece) {
       const std::size_t n = std::min(kPiece, count - at);
@@ -109,7 +110,7 @@ bool GradientReference::compute(train::Trainer& trainer, const std::stop_token& 
   trainer.next_executor();  // enters the part of the step, whose weights are copied
   f32_->restore({trainer.step(), trainer.applied(), trainer.tokens(), 0, trainer.stage_applied()}, {});
   f32_->next_executor();
-  transfer_masters(trainer, *f32_);
+  transfer_values(trainer, *f32_);
   f32_->restore({trainer.step(), trainer.applied(), trainer.tokens(), 0, trainer.stage_applied()}, {});
   try {
     const std::optional<train::StepReport> r = f32_->advance(stop);

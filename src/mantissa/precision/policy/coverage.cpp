@@ -96,6 +96,14 @@ std::vector<std::string> ops_of(std::span<const Place> places) {
   return {ops.begin(), ops.end()};
 }
 
+/// Returns why a rule for a parameter of `module` has no effect.
+std::string not_of_tensors(std::string_view module) {
+  return fmt::format(
+      "only params, grads, residual, optimizer, rounding and kahan can be set for a parameter; for other fields "
+      "write \"{}\"",
+      module);
+}
+
 std::vector<std::string> operands_of(std::span<const Place> places) {
   std::set<std::string> operands;
   for (const Place& place : places) operands.insert(place.operands.begin(), place.operands.end());
@@ -115,7 +123,7 @@ std::string why_unmatched(const Rule& rule, std::span<const Place> places) {
   if (rule.match.ends_with(kWeight)) {
     const std::string module = rule.match.substr(0, rule.match.size() - kWeight.size());
     if (std::ranges::any_of(places, [&](const Place& p) { return scope_match(module, p.scope); }))
-      return fmt::format("a scope does not contain \"{}\"; write \"{}\"", kWeight, module);
+      return not_of_tensors(module);
   }
   const std::vector<Place> there =
       those(places, [&](const Place& place) { return scope_match(rule.match, place.scope); });
@@ -123,6 +131,9 @@ std::string why_unmatched(const Rule& rule, std::span<const Place> places) {
     const std::optional<std::string> near = nearest_scope(rule.match, places);
     return near ? fmt::format("did you mean \"{}\"?", *near) : "";
   }
+  const auto is_update = [](const Place& place) { return place.pass == Pass::update; };
+  if (rule.op.empty() && !rule.pass && rule.operand.empty() && std::ranges::all_of(there, is_update))
+    return not_of_tensors(there.front().scope.substr(0, there.front().scope.rfind('.')));
   const std::vector<Place> ops = those(there, has_op);
   if (ops.empty())
     return fmt::format("the scope has no op {} (ops: {})", in_quotes(rule.op), list_of(ops_of(there)));

@@ -137,6 +137,11 @@ Places places_after(std::string_view pattern, std::string_view text) {
   return advance(pattern, text, std::move(start));
 }
 
+/// True for the last words of parameters that are not names of their own.
+bool is_common_word(std::string_view word) {
+  return word == "weight" || word == "bias";
+}
+
 bool in_scopes(char c) {
   return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') || c == '_' || c == '.' ||
          c == '-' || c == '/';
@@ -154,6 +159,29 @@ bool scope_match(std::string_view pattern, std::string_view scope) {
     if (places[i] && scope[i] == '.') return true;
   }
   return places.back() != 0;
+}
+
+bool tensor_match(std::string_view pattern, std::string_view name) {
+  // A character that no pattern contains stands for a part of the name that only a wildcard can match.
+  constexpr char kOther = '\x01';
+  const std::size_t dot = name.rfind('.');
+  if (dot == std::string_view::npos || !glob_match(pattern, name)) return false;
+  const std::string scope(name.substr(0, dot + 1));
+  const std::string_view word = name.substr(dot + 1);
+  const auto matches = [&](std::string last) { return glob_match(pattern, scope + std::move(last)); };
+  if (matches(std::string(word.size() + 1, kOther))) return false;
+  if (!is_common_word(word)) return true;
+  for (std::size_t i = 0; i <= word.size(); ++i) {
+    std::string longer(word);
+    if (matches(longer.insert(i, 1, kOther))) return false;
+  }
+  return true;
+}
+
+std::string_view rule_scope(std::string_view name) {
+  const std::size_t dot = name.rfind('.');
+  if (dot == std::string_view::npos) return name;
+  return is_common_word(name.substr(dot + 1)) ? name.substr(0, dot) : name;
 }
 
 void check_glob(std::string_view pattern) {

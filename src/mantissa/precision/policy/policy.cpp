@@ -264,9 +264,12 @@ AccumulateOrder Policy::update_order(const Use& use) const {
 }
 
 bool Policy::compensates(std::string_view name) const {
-  const std::string_view scope = name.substr(0, name.rfind('.'));
   return resolve({name, "update", Pass::update}).kahan &&
-         !holds(resolve({scope, "parameter", Pass::forward}).params, arithmetic());
+         !holds(resolve(master_use(name)).params, arithmetic());
+}
+
+Use master_use(std::string_view name) {
+  return {.scope = name.substr(0, name.rfind('.')), .op = "parameter", .tensor = name};
 }
 
 Rounding Policy::activation_rounding(const Use& use) const {

@@ -50,9 +50,9 @@ struct Fields {
 
 /// A rule. Where its patterns match, its fields override the preset and earlier rules.
 struct Rule {
-  std::string match =
-      "*";         // scope glob: * ? [0-3] [!x] {a,b}; also matches everything below a matching scope
-  std::string op;  // empty: any
+  std::string match = "*";  // scope glob: * ? [0-3] [!x] {a,b}; also matches everything below a matching
+                            // scope, and parameters (glob.h, tensor_match)
+  std::string op;           // empty: any
   std::optional<Pass> pass;
   std::string operand;                                // empty: any
   std::optional<std::int64_t> first_step, last_step;  // steps = "0:500": [first, last)
@@ -60,6 +60,9 @@ struct Rule {
   std::string origin;       // "--rule 1", "run.toml:31": printed by explain under "decided by"
   std::string str() const;  // "SCOPE: field=value …", or the TOML inline form if that does not suffice
   bool names_update() const { return op == "update" || pass == Pass::update; }  // only the optimizer's steps
+  /// True if the rule sets a field that parameters of one module can have each for itself, besides those of
+  /// the update.
+  bool speaks_of_tensors() const { return fields.params || fields.grads || fields.residual; }
   friend bool operator==(const Rule&, const Rule&);
 };
 
@@ -71,7 +74,11 @@ struct Use {
   std::int64_t step = 0;
   std::string_view operand = {};  // of a product: "input", "weight", "gradient"; empty: the op itself
   bool interior = false;          // `op` is an interior step of an op; only rules with that op match
+  std::string_view tensor = {};   // the parameter that the use is about, "model.norm.weight"; empty: none
 };
+
+/// Returns the use that decides the format of the masters of parameter `name`.
+Use master_use(std::string_view name);
 
 /// The resolved fields of a use.
 struct Resolved {

@@ -204,7 +204,8 @@ bool matches(const Rule& rule, const Use& use) {
   if (!rule.operand.empty() && rule.operand != use.operand) return false;
   if (rule.first_step && use.step < *rule.first_step) return false;
   if (rule.last_step && use.step >= *rule.last_step) return false;
-  return scope_match(rule.match, use.scope);
+  if (scope_match(rule.match, use.scope)) return true;
+  return !use.tensor.empty() && rule.speaks_of_tensors() && tensor_match(rule.match, use.tensor);
 }
 
 }  // namespace mantissa::precision

@@ -12,10 +12,11 @@ namespace mantissa::config {
 namespace {
 
 constexpr std::string_view kAdapter = "adapter";
-constexpr std::array<std::string_view, 5> kOfAnAdapter = {"rank", "alpha", "target", "rslora", "dora"};
+constexpr std::array<std::string_view, 5> kOfLinearLayers = {"rank", "alpha", "target", "rslora", "dora"};
 
-bool is_of_an_adapter(std::string_view key) {
-  return std::ranges::find(kOfAnAdapter, key) != kOfAnAdapter.end();
+/// True for the keys of adapters of linear layers.
+bool is_of_linear_layers(std::string_view key) {
+  return std::ranges::find(kOfLinearLayers, key) != kOfLinearLayers.end();
 }
 
 std::optional<Scalar> at_least_f32(Scalar format) {
@@ -37,7 +38,7 @@ precision::Policy of_adapter(const precision::Policy& policy, Scalar params) {
   const precision::Fields& fields = policy.fields();
   precision::Rule rule;
   // Also heads that are trained as a whole (engine/model/graphs.h).
-  rule.match = "{*.lora_A,*.lora_B,*.lora_magnitude_vector,score,value_head}";
+  rule.match = "{*.lora_A,*.lora_B,*.lora_magnitude_vector,*.initial_state,score,value_head}";
   rule.origin = "adapter";
   rule.fields.params = at_least_f32(params).value_or(params);
   rule.fields.grads = at_least_f32(*fields.grads);
@@ -54,7 +55,9 @@ void check_adapter(const RunConfig& config, const Entries& entries) {
     if (entry == nullptr || key == "kind") continue;
     if (adapter.kind == "none")
       refuse(*entry, "only an adapter uses it; set adapter.kind = \"lora\", or remove the key");
-    if (!adapter.path.empty() && is_of_an_adapter(key))
+    if (adapter.kind == "state" && is_of_linear_layers(key))
+      refuse(*entry, "adapter.kind = \"state\" trains the initial states of all recurrences; remove the key");
+    if (!adapter.path.empty() && is_of_linear_layers(key))
       refuse(*entry, "the adapter of adapter.path has its own; remove the key");
   }
   if (adapter.kind == "none") return;
@@ -75,7 +78,7 @@ std::optional<QuantFormat> base_blocks(const AdapterSection& adapter) {
 
 bool prints_adapter_key(const AdapterSection& adapter, std::string_view key) {
   if (adapter.kind == "none") return key == "kind";
-  return adapter.path.empty() || !is_of_an_adapter(key);
+  return (adapter.path.empty() && adapter.kind != "state") || !is_of_linear_layers(key);
 }
 
 std::optional<Scalar> base_format(const AdapterSection& adapter) {

@@ -130,6 +130,9 @@ void add_model_and_data(std::vector<Option>& table) {
           {"validation", &DataSection::validation,
            "held-out share of the sequences (the last ones), or files; default with data.order = \"rwkv\": 0",
            Valid{.range = {.min = 0, .max = 1, .below = true}, .path = true}},
+          {"carry_state", &DataSection::carry_state,
+           "each row continues that of the step before in the same place of the batch, from the state of a "
+           "recurrent model after it; without a gradient across"},
           {"packing", &DataSection::packing,
            "pack several documents (or rows of sft) per row; attention and positions restart in each"},
           {"weights", &DataSection::weights,
@@ -175,9 +178,9 @@ void add_model_and_data(std::vector<Option>& table) {
       table, "adapter", &RunConfig::adapter,
       {
           {"kind", &AdapterSection::kind,
-           "what to train: none (all weights), or lora (low-rank adapters of linear layers, on frozen "
-           "weights)",
-           words({"none", "lora"})},
+           "what to train: none (all weights), lora (low-rank adapters of linear layers, on frozen weights), or "
+           "state (the states with which the recurrences of rwkv7 begin)",
+           words({"none", "lora", "state"})},
           {"rank", &AdapterSection::rank, "rank of the adapters", from(1, kLong)},
           {"alpha", &AdapterSection::alpha, "adapters are multiplied by alpha / rank", above(0)},
           {"target", &AdapterSection::target, "scopes of the adapted linear layers, as in rules"},
@@ -188,7 +191,8 @@ void add_model_and_data(std::vector<Option>& table) {
            "nf4 or nf4-double for those of linear layers (QLoRA)",
            words({"params", "f32", "bf16", "f16", "int8", "nf4", "nf4-double"})},
           {"path", &AdapterSection::path,
-           "directory of an adapter of peft to continue from, with its rank, alpha, layers, rslora and dora",
+           "directory of an adapter of peft to continue from, with its rank, alpha, layers, rslora and dora; under "
+           "state also RWKV-PEFT's file of states",
            path()},
       });
 }

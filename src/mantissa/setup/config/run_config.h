@@ -77,6 +77,7 @@ struct DataSection {
   std::string truncate = "refuse";     // a row longer than sequence_length; or "left", "right", "skip"
   std::string masked_rows = "skip";    // a row without anything to train; or "refuse"
   std::string empty_answers = "skip";  // a row with an empty answer; or "train", "refuse"
+  bool carry_state = false;            // rows continue the sequences of the step before
   bool packing = false;
   std::vector<double> weights;  // of the sources; empty: one stream
   std::int64_t separator = -1;  // ends a document in token files; -1: as their headers state
@@ -84,7 +85,7 @@ struct DataSection {
 };
 
 struct AdapterSection {
-  std::string kind = "none";  // or "lora"
+  std::string kind = "none";  // or "lora", "state"
   std::int64_t rank = 8;
   double alpha = 16;
   std::vector<std::string> target = {"*.q_proj", "*.v_proj"};  // scopes of linear layers, as in rules

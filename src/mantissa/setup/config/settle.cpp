@@ -229,6 +229,29 @@ void settle_order(RunConfig& config, const Entries& entries) {
   if (entries.find("data", "validation") == nullptr) data.validation.share = 0;
 }
 
+/// Rows that continue others are successive ones of one stream.
+void settle_carried_state(RunConfig& config, const Entries& entries) {
+  DataSection& data = config.data;
+  if (!data.carry_state) return;
+  const Entry& carry = *entries.find("data", "carry_state");
+  const auto refuse_with = [&](const std::string& got, std::string_view fix) {
+    refuse(carry,
+           fmt::format("expected rows that follow each other in one stream, got {}. Fix: {}", got, fix));
+  };
+  if (config.train.objective != "pretrain")
+    refuse_with(
+        fmt::format("train.objective = \"{}\", whose rows are separate texts", config.train.objective),
+        "remove the key");
+  if (data.packing) refuse_with("data.packing, whose rows are whole documents", "remove one of the keys");
+  if (!data.weights.empty()) refuse_with("data.weights, which mix several streams", "remove one of the keys");
+  if (data.order != "auto") refuse_with(fmt::format("data.order = \"{}\"", data.order), "remove data.order");
+  if (entries.find("run", "stage") != nullptr)
+    refuse_with("[[run.stage]]", "train each stage as a run of its own");
+  if (data.shuffle && entries.find("data", "shuffle") != nullptr)
+    refuse_with("data.shuffle = true", "remove data.shuffle");
+  data.shuffle = false;
+}
+
 /// Calls `parse`, and refuses the entry of the key if it throws.
 template <class Parse>
 void check_text(const Entries& entries, std::string_view section, std::string_view key, const Parse& parse) {
@@ -299,7 +322,7 @@ void settle_schedule(RunConfig& config, const Entries& entries, Told& told) {
   warmup = steps;
 }
 
-/// Stages have their own places in the data, and rl samples by its own steps.
+/// Stages have their own places in the data, rl samples by its own steps, and weights hold no carried states.
 void check_earlier_steps(const RunConfig& config, const Entries& entries) {
   if (config.run.earlier_steps == 0) return;
   const auto refuse_with = [&](const std::string& with) {
@@ -308,6 +331,7 @@ void check_earlier_steps(const RunConfig& config, const Entries& entries) {
   };
   if (entries.find("run", "stage") != nullptr) refuse_with("[[run.stage]]");
   if (config.train.objective == "rl") refuse_with("train.objective = \"rl\"");
+  if (config.data.carry_state) refuse_with("data.carry_state = true");
 }
 
 /// Translates the name that PEFT has for all linear layers except the head.
@@ -339,6 +363,7 @@ void settle(RunConfig& config, const Entries& entries, bool policy_replaced,
   settle_post_training(config, entries, told);
   check_packing(config, entries);
   settle_order(config, entries);
+  settle_carried_state(config, entries);
   settle_batch(config, entries, deepspeed != nullptr && divide_batch(config, entries, *deepspeed));
   check_l2wrap(config, entries);
   settle_conversations(config, entries);

@@ -227,6 +227,7 @@ text::Dataset stage_set(const config::RunConfig& config, const model::ModelConfi
   options.shuffle = config.data.shuffle;
   options.rwkv_walk = config.data.order == "rwkv";
   options.magic_prime = config.data.magic_prime;
+  options.carries = config.data.carry_state;
   options.validation = apart ? 0 : config.data.validation.share;
   options.seed = config.run.seed;
   options.packs = sft && config.data.packing;

@@ -51,7 +51,10 @@ MemoryForecast forecast_memory(const plan::Program& program, std::size_t data_by
   f.shard_sums = shard_sum_bytes(program);
   f.activations = program.memory.activations;
   f.work = program.memory.work;
-  f.tables = program.memory.inputs + program.memory.constants + program.memory.states;
+  f.tables = program.memory.inputs + program.memory.constants;
+  // Those before and after a step, and a trainer's own copy of the former.
+  (program.update ? f.carried : f.tables) += program.memory.states;
+  if (program.update) f.carried += program.memory.states / 2;
   f.data = data_bytes;
   f.process = process_bytes;
   if (program.update) add_update_memory(*program.update, f);
@@ -68,7 +71,8 @@ MemoryForecast forecast_memory(std::span<const programs::RunPart> parts, std::si
     between.masters += before.masters;
     between.copies += before.copies;
     between.frozen += before.frozen;
-    between.gradients = between.activations = between.work = between.tables = between.observer = 0;
+    between.gradients = between.activations = between.work = between.carried = between.tables =
+        between.observer = 0;
     for (const MemoryForecast& f : {now, between}) {
       if (f.peak() > most.peak()) most = f;
     }

@@ -17,16 +17,16 @@
 namespace mantissa::forecast {
 
 /// Bytes by purpose. `frozen` are weights in quantized blocks and those of an adapter's base, of which a run
-/// holds what steps read; mapped files count. `reference` are the weights of other models, `observer` is what
-/// log.observe takes. `peak` is the peak
-/// memory of the process, including its code and the data.
+/// holds what steps read; mapped files count. `carried` are the states that rows continue. `reference` are
+/// the weights of other models, `observer` is what log.observe takes. `peak` is the peak memory of the
+/// process, including its code and the data.
 struct MemoryForecast {
   std::size_t masters = 0, copies = 0, frozen = 0, reference = 0, moments = 0, compensation = 0,
-              gradients = 0, activations = 0, shard_sums = 0, work = 0, tables = 0, observer = 0, data = 0,
-              process = 0;
+              gradients = 0, activations = 0, shard_sums = 0, work = 0, carried = 0, tables = 0, observer = 0,
+              data = 0, process = 0;
   std::size_t peak() const {
     return masters + copies + frozen + reference + moments + compensation + gradients + shard_sums +
-           activations + work + tables + observer + data + process;
+           activations + work + carried + tables + observer + data + process;
   }
 };
 

@@ -85,13 +85,30 @@ ModelSource find_run_model(const config::RunConfig& config) {
     auto adapter = std::make_shared<model::Adapter>(*source.config.adapter);
     adapter->heads = trained_heads(config);
     source.config.adapter = std::move(adapter);
-    return source;
+    if (source.config.adapter->states == (section.kind == "state")) return source;
+    throw ConfigError(
+        "adapter.path: expected an adapter of {}, as adapter.kind = \"{}\" says, got one of {}: {}. Fix: set "
+        "adapter.kind = \"{}\"",
+        section.kind == "state" ? "initial states" : "linear layers", section.kind,
+        section.kind == "state" ? "linear layers" : "initial states", section.path,
+        section.kind == "state" ? "lora" : "state");
   }
   set_base(source, section);
   auto adapter = std::make_shared<model::Adapter>();
+  adapter->heads = trained_heads(config);
+  if (section.kind == "state") {
+    adapter->states = true;
+    if (model::recurrent_layers(source.config).empty()) {
+      throw ConfigError(
+          "adapter.kind = \"state\": expected a model with recurrences, such as rwkv7, whose initial states are "
+          "trained, got {}. Fix: set adapter.kind = \"lora\"",
+          source.config.model_type);
+    }
+    source.config.adapter = std::move(adapter);
+    return source;
+  }
   adapter->rslora = section.rslora;
   adapter->dora = section.dora;
-  adapter->heads = trained_heads(config);
   adapter->layers =
       peft::select_layers(source.config, section.target, {section.rank, section.alpha}, "adapter.target");
   source.config.adapter = std::move(adapter);

@@ -229,6 +229,7 @@ StepData Dataset::step(std::int64_t step, std::int64_t global_batch_size) const 
   step += options_.earlier_steps - options_.first_step;
   if (source_) return from_source(step, global_batch_size);
   if (packs_ != nullptr) return from_packs(step, global_batch_size);
+  if (options_.carries) return from_streams(step, global_batch_size);
   StepData data = empty_step(global_batch_size, options_.sequence_length);
   data.sequence = static_cast<std::uint64_t>(options_.first_sequence) +
                   static_cast<std::uint64_t>(step - 1) * static_cast<std::uint64_t>(global_batch_size);
@@ -250,6 +251,22 @@ StepData Dataset::from_packs(std::int64_t step, std::int64_t global_batch_size) 
   for (std::int64_t p = 0; p <= global_batch_size; ++p)
     data.packs.push_back(packs_->first_row(pack + p) - first);
   check_weight(data, name_, fmt::format("step {}", step));
+  return data;
+}
+
+StepData Dataset::from_streams(std::int64_t step, std::int64_t global_batch_size) const {
+  const std::int64_t length = train_ / global_batch_size;  // of a stream, in rows
+  if (length < 1) {
+    throw ConfigError(
+        "{}: expected at least batch.global_batch_size = {} rows for data.carry_state, one for each row of a "
+        "batch, got {}. Fix: give more data, or a smaller data.sequence_length or batch.global_batch_size",
+        name_, global_batch_size, train_);
+  }
+  StepData data = empty_step(global_batch_size, options_.sequence_length);
+  data.sequence = static_cast<std::uint64_t>(step - 1) * static_cast<std::uint64_t>(global_batch_size);
+  data.carries = true;
+  data.position = (step - 1) % length * options_.sequence_length;
+  for (std::int64_t i = 0; i < global_batch_size; ++i) append({0, i * length + (step - 1) % length}, data);
   return data;
 }
 

@@ -21,8 +21,10 @@ std::int64_t held_out_rows(std::int64_t rows, double share);
 /// last sequences are held out if validation is requested. Each step uses the next `global_batch_size`
 /// training sequences and wraps at the end, also within a batch. With `shuffle` each epoch is a permutation
 /// that depends only on (seed, epoch). With `rwkv_walk` every epoch is the walk of RwkvWalk, over the rows
-/// below its prime; the other rows are unused. Several sources are mixed by their weights; each has its own
-/// epochs, order and held-out rows.
+/// below its prime; the other rows are unused. With `carries` the rows of one source form as many streams of
+/// successive rows as a batch has places, and each place of the batches has the rows of its stream: with R
+/// rows and B places, place i of step s has row i·⌊R/B⌋ + (s − 1) mod ⌊R/B⌋. Several sources are mixed by
+/// their weights; each has its own epochs, order and held-out rows.
 class Dataset {
  public:
   struct Options {
@@ -30,10 +32,11 @@ class Dataset {
     bool shuffle = true;
     double validation = 0;  // share of the sequences, from the end; at least one if > 0
     std::uint64_t seed = 1;
-    bool rwkv_walk = false;           // of one source
-    std::int64_t magic_prime = 0;     // of the walk; 0: magic_prime_below() the rows
-    bool packs = false;               // a batch has packs of consecutive rows instead of rows (row_order.h)
-    std::int64_t first_step = 0;      // of a stage of a run: the steps before it
+    bool rwkv_walk = false;        // of one source
+    std::int64_t magic_prime = 0;  // of the walk; 0: magic_prime_below() the rows
+    bool carries = false;          // successive rows of one source, in the same place of successive batches
+    bool packs = false;            // a batch has packs of consecutive rows instead of rows (row_order.h)
+    std::int64_t first_step = 0;   // of a stage of a run: the steps before it
     std::int64_t first_sequence = 0;  // the rows of all stages before it
     std::int64_t earlier_steps = 0;   // of a run that this one continues: its rows come first
   };
@@ -129,6 +132,7 @@ class Dataset {
   /// Appends the row at `place`.
   void append(const RowPlace& place, StepData& data) const;
   StepData from_packs(std::int64_t step, std::int64_t global_batch_size) const;
+  StepData from_streams(std::int64_t step, std::int64_t global_batch_size) const;
 
   std::vector<Source> sources_;
   std::vector<double> weights_;  // of the sources

@@ -86,6 +86,10 @@ RowTokens StepData::row(std::int64_t r) const {
                 .sequence = sequence + static_cast<std::uint64_t>(r)};
   if (!weights.empty()) row.weights = std::span(weights).subspan(first, count);
   if (!documents.empty()) row.documents = documents[static_cast<std::size_t>(r)];
+  if (carries) {
+    row.position = position;
+    row.slot = r;
+  }
   return row;
 }
 

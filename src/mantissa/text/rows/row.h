@@ -47,6 +47,10 @@ struct StepData {
   // inputs, and is what batch sizes count.
   std::vector<std::int64_t> packs = {};
   std::uint64_t sequence = 0;  // of the first row: the key of its random numbers; the next rows have the next
+  // Each row continues that of the same number in the step before: `position` tokens of its stream are behind
+  // it.
+  bool carries = false;
+  std::int64_t position = 0;
 
   bool weighted() const { return !weights.empty(); }
   /// Returns the first input of row r, also for r = rows, and the number of its inputs.

@@ -65,6 +65,17 @@ std::optional<AdapterPlan> adapter_plan(const model::ModelConfig& model, const p
                                         const forecast::MemoryForecast& memory) {
   if (model.adapter == nullptr) return std::nullopt;
   AdapterPlan plan;
+  for (const plan::Slot& slot : program.slots) {
+    if (slot.gradient != plan::kNoBuffer) plan.parameters += static_cast<double>(slot.shape.count());
+  }
+  plan.trained_bytes = memory.masters + memory.copies + memory.gradients + memory.moments;
+  plan.frozen_bytes = memory.frozen;
+  if (model.base) plan.base = traits(*model.base).name;
+  if (model.adapter->states) {
+    plan.kind = "state";
+    plan.layers = plan.all_layers = model::recurrent_layers(model).size();
+    return plan;
+  }
   plan.kind = model.adapter->dora ? "DoRA" : "LoRA";
   if (model.adapter->rslora) plan.kind = "rs" + plan.kind;
   plan.layers = model.adapter->layers.size();
@@ -74,12 +85,6 @@ std::optional<AdapterPlan> adapter_plan(const model::ModelConfig& model, const p
     plan.smallest_rank = std::min(plan.smallest_rank, layer.rank);
     plan.largest_rank = std::max(plan.largest_rank, layer.rank);
   }
-  for (const plan::Slot& slot : program.slots) {
-    if (slot.gradient != plan::kNoBuffer) plan.parameters += static_cast<double>(slot.shape.count());
-  }
-  plan.trained_bytes = memory.masters + memory.copies + memory.gradients + memory.moments;
-  plan.frozen_bytes = memory.frozen;
-  if (model.base) plan.base = traits(*model.base).name;
   return plan;
 }
 

@@ -11,7 +11,7 @@
 namespace mantissa::explain {
 
 /// Returns bytes by purpose, in the order of display.
-inline std::array<std::pair<std::string_view, std::size_t>, 14> purposes(const forecast::MemoryForecast& m) {
+inline std::array<std::pair<std::string_view, std::size_t>, 15> purposes(const forecast::MemoryForecast& m) {
   return {{{"masters", m.masters},
            {"frozen", m.frozen},
            {"reference", m.reference},
@@ -22,6 +22,7 @@ inline std::array<std::pair<std::string_view, std::size_t>, 14> purposes(const f
            {"shard_sums", m.shard_sums},
            {"activations", m.activations},
            {"work", m.work},
+           {"carried", m.carried},
            {"tables", m.tables},
            {"observer", m.observer},
            {"data", m.data},

@@ -205,11 +205,14 @@ std::string training_head(const Explained& e) {
     const std::string ranks = a->smallest_rank == a->largest_rank
                                   ? fmt::format("{}", a->largest_rank)
                                   : fmt::format("{} to {}", a->smallest_rank, a->largest_rank);
-    text += fmt::format(
-        "adapter {} of rank {} on {} of {} linear layers: {} weights trained ({}), {} frozen ({}{})\n",
-        a->kind, ranks, a->layers, a->all_layers, parameters_text(a->parameters),
-        bytes_text(a->trained_bytes), parameters_text(e.parameters), bytes_text(a->frozen_bytes),
-        a->base.empty() ? "" : ", linear layers in " + a->base);
+    const std::string what = a->kind == "state"
+                                 ? fmt::format("of the initial states of {} recurrences", a->layers)
+                                 : fmt::format("{} of rank {} on {} of {} linear layers", a->kind, ranks,
+                                               a->layers, a->all_layers);
+    text += fmt::format("adapter {}: {} weights trained ({}), {} frozen ({}{})\n", what,
+                        parameters_text(a->parameters), bytes_text(a->trained_bytes),
+                        parameters_text(e.parameters), bytes_text(a->frozen_bytes),
+                        a->base.empty() ? "" : ", linear layers in " + a->base);
   }
   text += fmt::format("policy  {}\n        {}\n", e.title, e.line);
   if (const std::vector<std::int64_t> changes = c.policy.changes(); !changes.empty()) {

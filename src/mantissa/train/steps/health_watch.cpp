@@ -9,6 +9,7 @@
 
 #include "mantissa/core/base/quantities.h"
 #include "mantissa/core/numeric/round.h"
+#include "mantissa/precision/policy/glob.h"
 
 namespace mantissa::train {
 namespace {
@@ -53,7 +54,7 @@ std::vector<std::string> rules_for(const std::vector<std::string>& names, std::s
                                    const std::vector<std::string>& alike) {
   std::vector<std::string> scopes, arguments;
   for (const std::string& name : grouped(names, alike)) {
-    std::string scope = name.substr(0, name.rfind('.'));
+    std::string scope(precision::rule_scope(name));
     if (std::ranges::find(scopes, scope) == scopes.end()) scopes.push_back(std::move(scope));
   }
   constexpr std::size_t kMost = 3;

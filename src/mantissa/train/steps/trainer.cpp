@@ -12,6 +12,7 @@
 #include "mantissa/engine/plan/rules.h"
 #include "mantissa/engine/runtime/process.h"
 #include "mantissa/kernels/guard_count.h"
+#include "mantissa/precision/policy/glob.h"
 #include "mantissa/setup/config/stages.h"
 #include "mantissa/setup/weights/frozen_hash.h"
 
@@ -42,7 +43,7 @@ void check_drawn(const runtime::WeightSet& weights) {
         fmt::format("model.initializer_range: {} has initial values beyond the largest {} ({}); "
                     "lower it, or keep this weight in f32",
                     slot.name, name(slot.master), traits(slot.master).max_finite),
-        {{{"--rule", slot.name.substr(0, slot.name.rfind('.')) + ": params=f32"}}});
+        {{{"--rule", std::string(precision::rule_scope(slot.name)) + ": params=f32"}}});
   }
 }
 
@@ -75,6 +76,7 @@ Trainer::Trainer(const config::RunConfig& config, weights::ModelSource source, s
       device_(device),
       parts_(programs::compile_parts(config_, source_.config, device)),
       part_(part_of(done)),
+      carried_(program()),
       batch_(config_.batch.leaf, config_.run.seed),
       skipped_batches_(config::parse_steps(config_.run.skip_batches)) {
   for (std::size_t s = 0; s < config::stage_count(config_); ++s) {
@@ -189,6 +191,7 @@ void Trainer::enter(std::size_t part) {
   std::shared_ptr<runtime::WeightSet> next = allocate_weights(nullptr);
   next->assign(*weights_);
   weights_ = std::move(next);
+  carried_.assign_formats(program());
   bind();
 }
 
@@ -219,6 +222,7 @@ objective::Outcome Trainer::run_rows(const text::StepData& data, objective::Pass
   const bool train = pass == objective::Pass::train;
   session_->set_stop(stop);
   weights_->scales().record(train);
+  if (train) carried_.give(*session_);
   objective::Objective& objective = task_->objective();
   objective.begin({.total_weight = data.total_weight(), .loss_scale = scale()});
   const std::int64_t micro = stage_config().batch.micro_batch_size, items = data.items();
@@ -267,6 +271,8 @@ std::optional<StepReport> Trainer::advance(const std::stop_token& stop) {
   r.loss = outcome.loss;
   r.metrics = std::move(outcome.metrics);
   update_weights(r, rows, health);
+  // A skipped step leaves the states of the rows before it, which are finite.
+  if (!r.skipped && std::isfinite(r.loss)) carried_.take(*session_);
   watch_.reset();
   if (scaler_) scaler_->update(r.skipped);
   weights_->scales().end_step();
@@ -353,52 +359,6 @@ std::optional<Validation> Trainer::validate(const std::stop_token& stop) {
   // A stop after the last measurement leaves it complete: a reward program has counted its samples.
   if (!result.loss && result.metrics.empty()) return std::nullopt;
   return result;
-}
-
-void Trainer::NamedMemory::read(std::size_t offset, std::span<std::byte> out) const {
-  if (device != nullptr) return device->download(out, bytes.data() + offset);
-  std::ranges::copy(bytes.subspan(offset, out.size()), out.begin());
-}
-
-void Trainer::NamedMemory::write(std::size_t offset, std::span<const std::byte> in) const {
-  if (device != nullptr) return device->upload(bytes.data() + offset, in);
-  std::ranges::copy(in, bytes.begin() + static_cast<std::ptrdiff_t>(offset));
-}
-
-std::vector<Trainer::NamedMemory> Trainer::state_memory() {
-  std::vector<NamedMemory> all;
-  const auto add = [&](std::string name, const plan::Buffer& b, std::byte* data) {
-    const std::size_t bytes = static_cast<std::size_t>(b.shape.count()) * bytes_of(b.type);
-    all.push_back({.name = std::move(name),
-                   .type = b.type,
-                   .shape = b.shape.sizes(),
-                   .bytes = {data, bytes},
-                   .device = device_.host_pointer(data) == nullptr ? &device_ : nullptr,
-                   .begins_at_zero = b.random == RandomUse::compensation});
-  };
-  const plan::Program& update = update_->program();
-  for (std::size_t i = 0; i < program().slots.size(); ++i) {
-    if (program().slots[i].fixed) continue;  // read again from its file
-    const plan::Buffer& master = program().buffer(program().slots[i].master_buffer);
-    if (master.quants) continue;  // recomputed from the model's files
-    add("master." + master.name, master, static_cast<std::byte*>(weights_->master(i).data));
-    for (const Update::State& state : update_->states()) {
-      const plan::Buffer& b = update.buffer(state.buffer);
-      if (b.slot == static_cast<std::int32_t>(i)) add(b.name, b, state.data);
-    }
-  }
-  runtime::Scales& scales = weights_->scales();
-  for (std::size_t i = 0; i < scales.size(); ++i) {
-    const std::span<float> history = scales.history(i);
-    if (history.empty()) continue;
-    all.push_back({.name = "amax." + scales.slot(i).name,
-                   .type = Scalar::f32,
-                   .shape = {static_cast<std::int64_t>(history.size())},
-                   .bytes = std::as_writable_bytes(history),
-                   .begins_at_zero = true,
-                   .newest_first = true});
-  }
-  return all;
 }
 
 }  // namespace mantissa::train

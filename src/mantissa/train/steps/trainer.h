@@ -24,6 +24,7 @@
 #include "mantissa/setup/programs/training.h"
 #include "mantissa/setup/weights/model_files.h"
 #include "mantissa/text/rows/dataset.h"
+#include "mantissa/train/steps/carried_states.h"
 #include "mantissa/train/steps/task.h"
 #include "mantissa/train/steps/update.h"
 
@@ -164,8 +165,8 @@ class Trainer {
   const std::string& frozen_hash() const { return frozen_hash_; }
   const runtime::Device& device() const { return device_; }
 
-  /// Memory that a resumable state holds: masters that are not in quantized blocks, moments, compensations
-  /// and histories of scales by name. Valid as long as the trainer.
+  /// Memory that a resumable state holds: masters that are not in quantized blocks, moments, compensations,
+  /// histories of scales and states that rows continue, by name. Valid as long as the trainer.
   struct NamedMemory {
     std::string name;
     Scalar type = Scalar::f32;
@@ -247,6 +248,7 @@ class Trainer {
   std::unique_ptr<runtime::Session> session_;
   Storage kept_;  // optimizer state, the same in all parts
   std::unique_ptr<Update> update_;
+  CarriedStates carried_;
   runtime::Batch batch_;
   std::vector<std::string> notes_;
   std::string frozen_hash_;

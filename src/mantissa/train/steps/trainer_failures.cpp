@@ -6,6 +6,7 @@
 #include <cmath>
 
 #include "mantissa/core/base/error.h"
+#include "mantissa/precision/policy/glob.h"
 #include "mantissa/train/steps/trainer.h"
 
 namespace mantissa::train {
@@ -156,7 +157,7 @@ void Trainer::beyond_format(StepReport& report, const runtime::Executor::Broken&
   const plan::Step& step = *broken.step;
   const plan::Slot& slot = *plan::written_slot(update_->program(), step);
   const double value = broken.weight.value;
-  const std::string module = slot.name.substr(0, slot.name.rfind('.'));
+  const std::string module(precision::rule_scope(slot.name));
   const std::string what =
       std::isfinite(value)
           ? fmt::format("the update would take {} beyond its format: {:.4g} {} {} ({}) at element {}",

@@ -20,13 +20,35 @@ Recurrence recurrence_of(const ReferenceCall& c) {
 }
 
 void recurrence(const ReferenceCall& c) {
-  kernels::reference::recurrence(c.extent, recurrence_of(c), c.outputs[0].data());
+  Recurrence r = recurrence_of(c);
+  if (c.attributes.flag("initial")) r.initial = c.inputs[6].data();
+  kernels::reference::recurrence(c.extent, r, c.outputs[0].data());
 }
 
 void recurrence_grad(const ReferenceCall& c) {
-  kernels::reference::recurrence_backward(c.extent, recurrence_of(c), c.inputs[6].data(),
-                                          {c.outputs[0].data(), c.outputs[1].data(), c.outputs[2].data(),
-                                           c.outputs[3].data(), c.outputs[4].data(), c.outputs[5].data()});
+  Recurrence r = recurrence_of(c);
+  kernels::reference::RecurrenceGradients to{c.outputs[0].data(), c.outputs[1].data(), c.outputs[2].data(),
+                                             c.outputs[3].data(), c.outputs[4].data(), c.outputs[5].data()};
+  if (c.attributes.flag("initial")) r.initial = c.inputs[7].data();
+  if (c.attributes.flag("trains_initial")) to.dinitial = c.outputs[6].data();
+  if (!c.attributes.flag("carries"))
+    return kernels::reference::recurrence_backward(c.extent, r, c.inputs[6].data(), to);
+  for (const Segment& segment : c.extent.segments) {  // each continues the state of its slot
+    r.initial = c.inputs[7].data() + segment.slot * r.shape.state();
+    const Extent own{c.extent.tokens, {}, {&segment, 1}};
+    kernels::reference::recurrence_backward(own, r, c.inputs[6].data(), to);
+  }
+}
+
+/// Each segment continues a state, and leaves another.
+void recurrence_carry(const ReferenceCall& c) {
+  Recurrence r = recurrence_of(c);
+  for (const Segment& segment : c.extent.segments) {
+    r.initial = c.inputs[7].data() + segment.slot * r.shape.state();
+    const Extent own{c.extent.tokens, {}, {&segment, 1}};
+    kernels::reference::recurrence(own, r, c.outputs[1].data(),
+                                   c.outputs[0].data() + segment.slot * r.shape.state());
+  }
 }
 
 /// Each segment continues the state of its slot.
@@ -74,13 +96,22 @@ void token_shift(const ReferenceCall& c) {
   shift(c, {c, 1}, 0);
 }
 
-void token_shift_decode(const ReferenceCall& c) {
+/// `before` is the input with the tokens before the segments, and the last one before the coefficients.
+void token_shift_after(const ReferenceCall& c, std::size_t before) {
   const ReferenceOperand& x = c.inputs[0];
-  shift(c, {c, 2, &c.inputs[1]}, 1);
+  shift(c, {c, before + 1, &c.inputs[before]}, 1);
   for (const Segment& s : c.extent.segments) {
     const auto last = x.values.begin() + (s.begin + s.length - 1) * x.width;
     std::copy(last, last + x.width, c.outputs[0].values.begin() + s.slot * x.width);
   }
+}
+
+void token_shift_decode(const ReferenceCall& c) {
+  token_shift_after(c, 1);
+}
+
+void token_shift_carry(const ReferenceCall& c) {
+  token_shift_after(c, 2);
 }
 
 void token_shift_dx(const ReferenceCall& c) {
@@ -105,7 +136,7 @@ void token_shift_dx(const ReferenceCall& c) {
 void token_shift_dmix(const ReferenceCall& c) {
   const ReferenceOperand &x = c.inputs[0], &dy = c.inputs[1];
   std::ranges::fill(c.outputs[0].values, 0);
-  const Shifted shifted{c, 1};
+  const Shifted shifted{c, 1, c.inputs.size() > 2 ? &c.inputs[2] : nullptr};
   for (const Segment& s : c.extent.segments) {
     for (std::int64_t t = s.begin; t < s.begin + s.length; ++t) {
       for (std::int64_t i = 0; i < x.width; ++i) {
@@ -224,8 +255,10 @@ std::span<const NamedReference> recurrent_references() {
       {"recurrence", recurrence},
       {"recurrence.grad", recurrence_grad},
       {"recurrence.decode", recurrence_decode},
+      {"recurrence.carry", recurrence_carry},
       {"token_shift", token_shift},
       {"token_shift.decode", token_shift_decode},
+      {"token_shift.carry", token_shift_carry},
       {"token_shift.dx", token_shift_dx},
       {"token_shift.dmix", token_shift_dmix},
       {"rwkv_keys", rwkv_keys},

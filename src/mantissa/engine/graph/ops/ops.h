@@ -16,8 +16,8 @@ extern const OpDef kLayerNorm, kLayerNormDx, kLayerNormDgain;
 extern const OpDef kTokenSum;
 extern const OpDef kRope, kRopeGrad;
 extern const OpDef kAttention, kAttentionGrad;
-extern const OpDef kRecurrence, kRecurrenceGrad, kRecurrenceDecode;
-extern const OpDef kTokenShift, kTokenShiftDx, kTokenShiftDmix, kTokenShiftDecode;
+extern const OpDef kRecurrence, kRecurrenceGrad, kRecurrenceDecode, kRecurrenceCarry;
+extern const OpDef kTokenShift, kTokenShiftDx, kTokenShiftDmix, kTokenShiftDecode, kTokenShiftCarry;
 extern const OpDef kRwkvKeys, kRwkvKeysGrad, kRwkvOutput, kRwkvOutputGrad;
 extern const OpDef kGather, kGatherDtable, kGatherAddRows, kSelect, kSelectDx;
 extern const OpDef kPositions;
@@ -44,8 +44,8 @@ inline constexpr const OpDef* kOps[] = {
     &kTokenSum,
     &kRope, &kRopeGrad,
     &kAttention, &kAttentionGrad,
-    &kRecurrence, &kRecurrenceGrad, &kRecurrenceDecode,
-    &kTokenShift, &kTokenShiftDx, &kTokenShiftDmix, &kTokenShiftDecode,
+    &kRecurrence, &kRecurrenceGrad, &kRecurrenceDecode, &kRecurrenceCarry,
+    &kTokenShift, &kTokenShiftDx, &kTokenShiftDmix, &kTokenShiftDecode, &kTokenShiftCarry,
     &kRwkvKeys, &kRwkvKeysGrad, &kRwkvOutput, &kRwkvOutputGrad,
     &kGather, &kGatherDtable, &kGatherAddRows,
     &kSelect, &kSelectDx,

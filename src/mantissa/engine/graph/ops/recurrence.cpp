@@ -4,6 +4,7 @@
 #include <fmt/format.h>
 
 #include <array>
+#include <cstring>
 
 #include "mantissa/core/base/error.h"
 #include "mantissa/engine/graph/ops/ops.h"
@@ -49,10 +50,50 @@ void set_inputs(const Call& c, C& to) {
   to.rounding = {c.rounding, c.random_name};
 }
 
-// Inputs r, decay, k, v, alpha, beta [tokens, ·] and, for decoding, a state [slots, heads · key_dim ·
-// value_dim]; outputs y and the state. In training all sequences begin with a state of zeros.
+/// Throws ShapeError unless input i has rows of states.
+void check_states(const NodeView& n, std::size_t i) {
+  const Shape& shape = n.shape(i);
+  if (shape.rank() == 2 && shape.last() == shape_of(n.attributes).state()) return;
+  throw ShapeError(fmt::format("recurrence: the state {} does not hold rows of {}", shape.str(),
+                               shape_of(n.attributes).state()));
+}
+
+// The further inputs, by attributes: "initial" is the state with which every sequence begins [heads, key_dim,
+// value_dim], instead of zeros; "carries" are the states that rows continue [slots, heads · key_dim ·
+// value_dim].
+struct Further {
+  std::size_t initial = 0, before = 0;  // 0: there is none
+};
+
+/// `from` is the first further input.
+Further further(const Attributes& a, std::size_t from) {
+  Further f;
+  if (a.flag("initial")) f.initial = from++;
+  if (a.flag("carries")) f.before = from;
+  return f;
+}
+
+void check_further(const NodeView& n, std::size_t from) {
+  const Further f = further(n.attributes, from);
+  if (f.initial > 0 && n.shape(f.initial).count() != shape_of(n.attributes).state())
+    throw ShapeError(fmt::format("recurrence: the initial state {} does not have {} elements",
+                                 n.shape(f.initial).str(), shape_of(n.attributes).state()));
+  if (f.before > 0) check_states(n, f.before);
+}
+
+template <class C>
+void set_further(const Call& c, std::size_t from, C& to) {
+  const Further f = further(c.attributes, from);
+  const std::int64_t state = to.shape.state();
+  // As one row.
+  if (f.initial > 0) to.initial = {c.inputs[f.initial].data, c.inputs[f.initial].type, state};
+  if (f.before > 0) to.before = c.inputs[f.before].in();
+}
+
+// Inputs r, decay, k, v, alpha, beta [tokens, ·] and further ones; output y.
 std::vector<OutputSpec> infer_forward(const NodeView& n) {
   check_inputs(n);
+  check_further(n, kInputs);
   return {{n.shape(kValues), Role::compute}};
 }
 
@@ -63,23 +104,47 @@ std::size_t workspace_forward(const NodeView& n, const Sizes& s, const kernels::
 void run_forward(const Call& c) {
   kernels::Recurrence r;
   set_inputs(c, r);
+  set_further(c, kInputs, r);
   r.y = c.outputs[0].out();
   kernels::recurrence(c.ctx, c.extent, r);
 }
 
-void gradient_forward(GradientBuilder& b) {
+/// The gradient of a node whose result y is output `y`, and whose further inputs begin at `from`.
+void differentiate(GradientBuilder& b, std::size_t from, std::size_t y) {
   std::vector<ValueId> inputs;
   for (std::size_t i = 0; i < kInputs; ++i) inputs.push_back(b.input(i));
-  inputs.push_back(b.gradient(0));
-  const std::vector<ValueId> d = b.emit("recurrence.grad", std::move(inputs), b.node().attributes);
+  inputs.push_back(b.gradient(y));
+  const Further f = further(b.node().attributes, from);
+  if (f.initial > 0) inputs.push_back(b.input(f.initial));
+  if (f.before > 0) inputs.push_back(b.input(f.before));
+  const Attributes& a = b.node().attributes;
+  const bool trained = f.initial > 0 && b.needed(f.initial);
+  const std::vector<ValueId> d = b.emit("recurrence.grad", std::move(inputs),
+                                        {{"heads", a.integer("heads")},
+                                         {"key_dim", a.integer("key_dim")},
+                                         {"value_dim", a.integer("value_dim")},
+                                         {"initial", f.initial > 0},
+                                         {"carries", f.before > 0},
+                                         {"trains_initial", trained}});
   for (std::size_t i = 0; i < kInputs; ++i) b.contribute(i, d[i]);
+  if (trained) b.contribute(f.initial, d[kInputs]);
 }
 
-// The inputs and dy; their gradients.
+void gradient_forward(GradientBuilder& b) {
+  differentiate(b, kInputs, 0);
+}
+
+// The inputs, dy and the further inputs; the gradients of the inputs and, with "trains_initial", of the
+// initial state.
 std::vector<OutputSpec> infer_grad(const NodeView& n) {
   std::vector<OutputSpec> outputs;
   for (std::size_t i = 0; i < kInputs; ++i)
     outputs.push_back({n.shape(i), Role::arithmetic, kNone, ValueKind::activation, kNames[i]});
+  check_further(n, kInputs + 1);
+  if (n.attributes.flag("trains_initial")) {
+    outputs.push_back({n.shape(further(n.attributes, kInputs + 1).initial), Role::weight_gradient, kNone,
+                       ValueKind::weight_gradient, "initial"});
+  }
   return outputs;
 }
 
@@ -97,26 +162,38 @@ void run_grad(const Call& c) {
   r.dv = c.outputs[kValues].out();
   r.dalpha = c.outputs[4].out();
   r.dbeta = c.outputs[5].out();
+  set_further(c, kInputs + 1, r);
+  if (c.attributes.flag("trains_initial")) {
+    const Argument& sum = c.outputs[kInputs];
+    r.dinitial = {sum.data, sum.type, r.shape.state()};
+    if (!c.accumulate)
+      std::memset(sum.data, 0, static_cast<std::size_t>(r.shape.state()) * bytes_of(sum.type));
+  }
   kernels::recurrence_backward(c.ctx, c.extent, r);
 }
 
-// The inputs and the state; outputs the state and y.
+// The inputs, the state and, for "initial", the initial state; outputs the state and y.
 std::vector<OutputSpec> infer_decode(const NodeView& n) {
   check_inputs(n);
-  const ValueId state = n.inputs[kInputs];
-  if (n.shape(kInputs).rank() != 2 || n.shape(kInputs).last() != shape_of(n.attributes).state())
-    throw ShapeError(fmt::format("recurrence: the state {} does not hold rows of {}", n.shape(kInputs).str(),
-                                 shape_of(n.attributes).state()));
-  return {{n.shape(kInputs), Role::like, state, ValueKind::state, "state"},
+  check_states(n, kInputs);
+  check_further(n, kInputs + 1);
+  return {{n.shape(kInputs), Role::like, n.inputs[kInputs], ValueKind::state, "state"},
           {n.shape(kValues), Role::compute}};
 }
 
 void run_decode(const Call& c) {
   kernels::Recurrence r;
   set_inputs(c, r);
+  set_further(c, kInputs + 1, r);
   r.state = c.outputs[0].out();
   r.y = c.outputs[1].out();
   kernels::recurrence(c.ctx, c.extent, r);
+}
+
+// The inputs, the states after the rows, and the further inputs, among them the states before the rows;
+// outputs the former and y.
+void gradient_carry(GradientBuilder& b) {
+  differentiate(b, kInputs + 1, 1);
 }
 
 }  // namespace
@@ -161,6 +238,22 @@ const OpDef kRecurrenceDecode = {
     .alias = kInputs,
     .interior = "state",
     .infer = infer_decode,
+    .cost = [](const NodeView& n, const Sizes&) -> Cost { return {flops_of_elements(n, 9)}; },
+    .workspace = workspace_forward,
+    .run = run_decode,
+};
+
+const OpDef kRecurrenceCarry = {
+    .id = "recurrence.carry",
+    .op = "recurrence",
+    .doc = "the recurrence from the states that the rows continue on, and the states after the rows",
+    .kind = OpKind::recurrence,
+    .reads = {Read::value},
+    .strided = {.inputs = 0b111111, .outputs = 0b10},
+    .alias = kInputs,
+    .interior = "state",
+    .infer = infer_decode,
+    .gradient = gradient_carry,
     .cost = [](const NodeView& n, const Sizes&) -> Cost { return {flops_of_elements(n, 9)}; },
     .workspace = workspace_forward,
     .run = run_decode,

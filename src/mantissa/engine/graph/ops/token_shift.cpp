@@ -10,6 +10,9 @@
 namespace mantissa::graph {
 namespace {
 
+/// The input of token_shift.carry with the tokens before the rows.
+constexpr std::size_t kBefore = 2;
+
 void check_inputs(const NodeView& n, std::size_t first) {
   const std::int64_t channels = n.shape(0).last();
   for (std::size_t i = first; i < n.inputs.size(); ++i) {
@@ -45,11 +48,11 @@ std::vector<ConstMatrix> matrices(std::span<const Argument> arguments) {
 }
 
 void run_mixtures(const Call& c, std::span<const Argument> mix, std::span<const Argument> mixed,
-                  const Matrix& state) {
+                  const Matrix& state, const ConstMatrix& before = {}) {
   const std::vector<ConstMatrix> from = matrices(mix);
   std::vector<Matrix> to;
   for (const Argument& a : mixed) to.push_back(a.out());
-  kernels::token_shift(c.ctx, c.extent, {c.inputs[0].width, c.inputs[0].in(), from, to, state});
+  kernels::token_shift(c.ctx, c.extent, {c.inputs[0].width, c.inputs[0].in(), from, to, state, before});
 }
 
 Cost cost_of(const NodeView& n, std::size_t mixtures) {
@@ -66,23 +69,30 @@ void run_forward(const Call& c) {
   run_mixtures(c, c.inputs.subspan(1), c.outputs, {});
 }
 
-void gradient_forward(GradientBuilder& b) {
-  const std::size_t count = b.node().inputs.size() - 1;
+/// `first` is the first coefficient, and `mixed` the first result that is a mixture.
+void differentiate(GradientBuilder& b, std::size_t first, std::size_t mixed) {
+  const std::size_t count = b.node().inputs.size() - first;
   std::vector<ValueId> inputs, dy;
   for (std::size_t j = 0; j < count; ++j) {
-    inputs.push_back(b.input(1 + j));
-    dy.push_back(b.gradient(j));
+    inputs.push_back(b.input(first + j));
+    dy.push_back(b.gradient(mixed + j));
   }
   if (b.needed(0)) {
     inputs.insert(inputs.end(), dy.begin(), dy.end());
     b.contribute(0, b.emit("token_shift.dx", std::move(inputs)).front());
   }
   for (std::size_t j = 0; j < count; ++j) {
-    if (!b.needed(1 + j)) continue;
+    if (!b.needed(first + j)) continue;
     std::vector<std::int64_t> dims;
-    for (const Dim& d : b.graph().value(b.input(1 + j)).shape.dims()) dims.push_back(d.size);
-    b.contribute(1 + j, b.emit("token_shift.dmix", {b.input(0), dy[j]}, {{"dims", dims}}).front());
+    for (const Dim& d : b.graph().value(b.input(first + j)).shape.dims()) dims.push_back(d.size);
+    std::vector<ValueId> of_mix = {b.input(0), dy[j]};
+    if (first > 1) of_mix.push_back(b.input(kBefore));
+    b.contribute(first + j, b.emit("token_shift.dmix", std::move(of_mix), {{"dims", dims}}).front());
   }
+}
+
+void gradient_forward(GradientBuilder& b) {
+  differentiate(b, 1, 0);
 }
 
 // Inputs: the coefficients, then the gradients of the mixtures; output dx.
@@ -98,7 +108,8 @@ void run_dx(const Call& c) {
       c.ctx, c.extent, {c.outputs[0].width, mix, dy, c.outputs[0].out(), c.arithmetic == Scalar::f64});
 }
 
-// Inputs x, dy; output dmix, in the shape of the attribute "dims".
+// Inputs x, dy and, if rows continue others, the last tokens before them; output dmix, in the shape of the
+// attribute "dims".
 std::vector<OutputSpec> infer_dmix(const NodeView& n) {
   std::vector<Dim> dims;
   for (const std::int64_t size : n.attributes.integers("dims")) dims.push_back({size});
@@ -110,14 +121,14 @@ void run_dmix(const Call& c) {
   s.channels = c.inputs[0].width;
   s.x = c.inputs[0].in();
   s.dy = c.inputs[1].in();
+  if (c.inputs.size() > 2) s.before = c.inputs[2].in();
   s.dmix = c.outputs[0].out();
   s.accumulate = c.accumulate;
   kernels::token_shift_mix(c.ctx, c.extent, s);
 }
 
-// Inputs x, a state [slots, channels], the coefficients; outputs the state and the mixtures.
-std::vector<OutputSpec> infer_decode(const NodeView& n) {
-  std::vector<OutputSpec> outputs = mixtures(n, 2);
+std::vector<OutputSpec> with_state(const NodeView& n, std::size_t first) {
+  std::vector<OutputSpec> outputs = mixtures(n, first);
   const ValueId state = n.inputs[1];
   const Shape& held = n.graph.value(state).shape;
   if (held.rank() != 2 || held.last() != n.shape(0).last())
@@ -126,8 +137,31 @@ std::vector<OutputSpec> infer_decode(const NodeView& n) {
   return outputs;
 }
 
+// Inputs x, a state [slots, channels], the coefficients; outputs the state and the mixtures.
+std::vector<OutputSpec> infer_decode(const NodeView& n) {
+  return with_state(n, 2);
+}
+
 void run_decode(const Call& c) {
   run_mixtures(c, c.inputs.subspan(2), c.outputs.subspan(1), c.outputs[0].out());
+}
+
+// Inputs x, the last tokens of the rows, those of the rows before them [slots, channels], the coefficients;
+// outputs the former and the mixtures.
+std::vector<OutputSpec> infer_carry(const NodeView& n) {
+  if (n.shape(kBefore) != n.shape(1))
+    throw ShapeError("token_shift: the states {} and {} differ in shape", n.shape(kBefore).str(),
+                     n.shape(1).str());
+  return with_state(n, kBefore + 1);
+}
+
+void gradient_carry(GradientBuilder& b) {
+  differentiate(b, kBefore + 1, 1);
+}
+
+void run_carry(const Call& c) {
+  run_mixtures(c, c.inputs.subspan(kBefore + 1), c.outputs.subspan(1), c.outputs[0].out(),
+               c.inputs[kBefore].in());
 }
 
 }  // namespace
@@ -179,6 +213,19 @@ const OpDef kTokenShiftDecode = {
     .infer = infer_decode,
     .cost = [](const NodeView& n, const Sizes&) { return cost_of(n, n.inputs.size() - 2); },
     .run = run_decode,
+};
+
+const OpDef kTokenShiftCarry = {
+    .id = "token_shift.carry",
+    .op = "token_shift",
+    .doc = "token_shift after the last tokens of the rows that these rows continue, and their last tokens",
+    .kind = OpKind::rows,
+    .strided = {.inputs = 0b1, .outputs = kAllOperands & ~1U},
+    .alias = 1,
+    .infer = infer_carry,
+    .gradient = gradient_carry,
+    .cost = [](const NodeView& n, const Sizes&) { return cost_of(n, n.inputs.size() - kBefore - 1); },
+    .run = run_carry,
 };
 
 }  // namespace mantissa::graph

@@ -129,15 +129,26 @@ class Rwkv7 : public Network {
     return {Init::Kind::orthogonal, 0.1 * std::sqrt(std::max(1.0, ratio))};
   }
 
-  /// The second matrix of low-rank layers and its bias, without rounding.
-  ValueId second(NetworkBuilder& b, const std::string& scope, ValueId x,
-                 std::function<double(std::int64_t)> bias, std::int64_t rank) const {
-    const ValueId weight = b.parameter(scope + ".weight", {s_.hidden_size, rank}, second_matrix(rank));
-    return b.term(scope, x, weight, b.parameter(scope + ".bias", {s_.hidden_size}, values(std::move(bias))));
-  }
+  /// The parameters of two low-rank layers.
+  struct LowRank {
+    std::string scope;
+    ValueId first = graph::kNone, second = graph::kNone, bias = graph::kNone;
+  };
 
-  ValueId first(NetworkBuilder& b, const std::string& scope, ValueId x, std::int64_t rank) const {
-    return linear(b, scope, x, rank, {Init::Kind::zeros, 0});
+  LowRank low_rank(NetworkBuilder& b, std::string scope, std::int64_t rank,
+                   std::function<double(std::int64_t)> bias) const {
+    LowRank p{std::move(scope)};
+    p.first = b.parameter(p.scope + ".lora.0.weight", {rank, s_.hidden_size}, {Init::Kind::zeros, 0});
+    p.second = b.parameter(p.scope + ".lora.2.weight", {s_.hidden_size, rank}, second_matrix(rank));
+    if (bias) p.bias = b.parameter(p.scope + ".lora.2.bias", {s_.hidden_size}, values(std::move(bias)));
+    return p;
+  }
+  static ValueId narrow(NetworkBuilder& b, const LowRank& p, ValueId x) {
+    return b.linear(p.scope + ".lora.0", x, p.first);
+  }
+  /// The second layer with its bias, without rounding.
+  static ValueId widen(NetworkBuilder& b, const LowRank& p, ValueId x) {
+    return b.term(p.scope + ".lora.2", x, p.second, p.bias);
   }
 
   /// The coefficients of a mixture: 1 − (channel / channels)^power.
@@ -163,49 +174,55 @@ class Rwkv7 : public Network {
     const ValueId of_r = mixed[0], of_w = mixed[1], of_k = mixed[2], of_v = mixed[3], of_a = mixed[4],
                   of_g = mixed[5];
 
-    const ValueId r = linear(b, scope + ".r_proj", of_r, width, {Init::Kind::orthogonal, 1});
-    const ValueId k = linear(b, scope + ".k_proj", of_k, width, {Init::Kind::orthogonal, 0.1});
-    ValueId v = linear(b, scope + ".v_proj", of_v, width, {Init::Kind::orthogonal, 1});
-
-    const auto lora = [&](const char* name, int matrix) {
-      return fmt::format("{}.{}.lora.{}", scope, name, matrix);
+    const auto square = [&](const char* name, double scale) {
+      return b.parameter(fmt::format("{}.{}.weight", scope, name), {width, width},
+                         {Init::Kind::orthogonal, scale});
     };
-    const ValueId hidden = b.ops.tanh(lora("w_lora", 0), first(b, lora("w_lora", 0), of_w, s_.decay_rank));
+    const ValueId r_proj = square("r_proj", 1), k_proj = square("k_proj", 0.1), v_proj = square("v_proj", 1);
     const double power = 1 + std::pow(s_.depth(layer), 0.3);
-    const ValueId omega = second(
-        b, lora("w_lora", 2), hidden,
-        [s = s_, power](std::int64_t i) {
-          return -5.5 + 6 * std::pow(s.linear_of(i) + 0.5, power) + 2.5 * s.zigzag(i);
-        },
-        s_.decay_rank);
-    const ValueId decay = b.ops.decay(scope + ".w_lora", omega, kLeastDecay);
+    const LowRank w_lora = low_rank(b, scope + ".w_lora", s_.decay_rank, [s = s_, power](std::int64_t i) {
+      return -5.5 + 6 * std::pow(s.linear_of(i) + 0.5, power) + 2.5 * s.zigzag(i);
+    });
+    const LowRank a_lora = low_rank(b, scope + ".a_lora", s_.rate_rank, [s = s_](std::int64_t i) {
+      return -0.19 + 0.3 * s.zigzag(i) + 0.4 * s.linear_of(i);
+    });
+    LowRank v_lora;
+    if (layer > 0) {
+      v_lora = low_rank(b, scope + ".v_lora", s_.value_rank,
+                        [s = s_](std::int64_t i) { return 0.73 - 0.4 * s.linear_of(i); });
+    }
+    const LowRank g_lora = low_rank(b, scope + ".g_lora", s_.gate_rank, nullptr);
 
-    const ValueId rate = b.ops.sigmoid(
-        scope + ".a_lora",
-        second(
-            b, lora("a_lora", 2), first(b, lora("a_lora", 0), of_a, s_.rate_rank),
-            [s = s_](std::int64_t i) { return -0.19 + 0.3 * s.zigzag(i) + 0.4 * s.linear_of(i); },
-            s_.rate_rank));
+    // Products that can run together are neighbours (plan/joint_products.h).
+    const ValueId r = b.linear(scope + ".r_proj", of_r, r_proj),
+                  k = b.linear(scope + ".k_proj", of_k, k_proj);
+    ValueId v = b.linear(scope + ".v_proj", of_v, v_proj);
+    const ValueId narrow_w = narrow(b, w_lora, of_w), narrow_a = narrow(b, a_lora, of_a);
+    const ValueId narrow_v = layer > 0 ? narrow(b, v_lora, of_v) : graph::kNone;
+    const ValueId narrow_g = narrow(b, g_lora, of_g);
+    const ValueId hidden = b.ops.tanh(scope + ".w_lora.lora.0", narrow_w);
+    const ValueId gate_inner = b.ops.sigmoid(scope + ".g_lora.lora.0", narrow_g);
+
+    const ValueId omega = widen(b, w_lora, hidden), wide_a = widen(b, a_lora, narrow_a);
+    const ValueId wide_v = layer > 0 ? widen(b, v_lora, narrow_v) : graph::kNone;
+    const ValueId gate = b.linear(scope + ".g_lora.lora.2", gate_inner, g_lora.second);
+
+    const ValueId decay = b.ops.decay(scope + ".w_lora", omega, kLeastDecay);
+    const ValueId rate = b.ops.sigmoid(scope + ".a_lora", wide_a);
     if (layer == 0) {
       first_values = v;
     } else {
-      const ValueId share =
-          b.ops.sigmoid(scope + ".v_lora",
-                        second(
-                            b, lora("v_lora", 2), first(b, lora("v_lora", 0), of_v, s_.value_rank),
-                            [s = s_](std::int64_t i) { return 0.73 - 0.4 * s.linear_of(i); }, s_.value_rank));
-      v = b.ops.lerp(scope, v, first_values, share);
+      v = b.ops.lerp(scope, v, first_values, b.ops.sigmoid(scope + ".v_lora", wide_v));
     }
-    const ValueId gate_inner =
-        b.ops.sigmoid(lora("g_lora", 0), first(b, lora("g_lora", 0), of_g, s_.gate_rank));
-    const ValueId gate = linear(b, lora("g_lora", 2), gate_inner, width, second_matrix(s_.gate_rank));
 
     const ValueId k_k = b.parameter(scope + ".k_k", {width},
                                     values([s = s_](std::int64_t i) { return 0.71 - 0.1 * s.linear_of(i); }));
     const ValueId k_a = b.parameter(scope + ".k_a", {width}, constant(1.02));
     const graph::Builder::RwkvKeys keys = b.ops.rwkv_keys(scope, k, rate, k_k, k_a, s_.heads());
-    const ValueId y = b.ops.recurrence(scope, {r, decay, keys.key, v, keys.alpha, keys.beta}, s_.heads(),
-                                       s_.head_dim, s_.head_dim, b.prefix_state(scope, width * s_.head_dim));
+    const ValueId initial = b.initial_state(scope, {s_.heads(), s_.head_dim, s_.head_dim});
+    const ValueId y =
+        b.ops.recurrence(scope, {r, decay, keys.key, v, keys.alpha, keys.beta}, s_.heads(), s_.head_dim,
+                         s_.head_dim, b.prefix_state(scope, width * s_.head_dim), initial);
     const ValueId r_k = b.parameter(scope + ".r_k", {s_.heads(), s_.head_dim}, constant(-0.04));
     const double gain = std::pow(static_cast<double>(layer + 1) / static_cast<double>(s_.layers), 0.7);
     const Norm g_norm = norm_parameters(b, scope + ".g_norm", gain);

@@ -57,8 +57,7 @@ bool TogetherF32(const Context& ctx, std::span<const Gemm> products) {
   });
   if (!thin || unit == UnitId::tdpbf16ps || unit == UnitId::tile_model) return false;
   if (pairs && products[0].m > kThinPairRows) return false;
-  ThinRun<float>::RunTogether(ctx, products, pairs);
-  return true;
+  return ThinRun<float>::RunTogether(ctx, products, pairs);
 }
 
 void GemmF64(const Context& ctx, const Gemm& g) {
@@ -93,9 +92,9 @@ void gemm(const Context& ctx, const Gemm& g) {
 void gemm_together(const Context& ctx, std::span<const Gemm> products) {
   const Gemm& first = products[0];
   const auto alike = [&](const Gemm& g) {
-    return arithmetic_of(g) == Scalar::f32 && g.m == first.m && g.k == first.k && g.k > 0 && g.n > 0 &&
-           g.n % kInterleaved == 0 && g.a.matrix.data == first.a.matrix.data &&
-           g.a.operand == first.a.operand && g.accumulator == first.accumulator && g.rows.empty();
+    return arithmetic_of(g) == Scalar::f32 && g.m == first.m && g.k > 0 && g.n > 0 &&
+           g.n % kInterleaved == 0 && g.a.operand == first.a.operand && g.accumulator == first.accumulator &&
+           g.rows.empty();
   };
   if (products.size() > 1 && first.m > 0 && std::ranges::all_of(products, alike)) {
     for (const Gemm& g : products) check(ctx, g);

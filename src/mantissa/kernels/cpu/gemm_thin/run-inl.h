@@ -68,8 +68,8 @@ class ThinRun {
     });
   }
 
-  /// Runs products with the same A in one loop. All have the workspace of the largest.
-  static void RunTogether(const Context& ctx, std::span<const Gemm> products, bool pairs) {
+  /// Runs products in one loop, or returns false if the workspace does not hold the rows of all A.
+  static bool RunTogether(const Context& ctx, std::span<const Gemm> products, bool pairs) {
     std::vector<ThinRun> runs;
     runs.reserve(products.size());
     std::int64_t columns = 0;
@@ -79,12 +79,21 @@ class ThinRun {
     }
     const auto most = std::max_element(runs.begin(), runs.end(),
                                        [](const ThinRun& x, const ThinRun& y) { return x.n_ < y.n_; });
-    const gemm_plan::GemmScratch scratch = most->scratch_;
-    for (ThinRun& run : runs) {
-      run.scratch_ = scratch;
-      run.ctx_.threads = ctx.threads;
+    gemm_plan::GemmScratch scratch = most->scratch_;
+    scratch.shared = 0;
+    for (std::size_t i = 0; i < runs.size(); ++i) {
+      ThinRun& run = runs[i];
+      run.rows_at_ = i > 0 && SameRows(products[i - 1], products[i]) ? runs[i - 1].rows_at_ : scratch.shared;
+      scratch.shared = std::max(scratch.shared, run.rows_at_ + run.scratch_.shared);
+      scratch.own = std::max(scratch.own, run.scratch_.own);
+      scratch.temporary = std::max(scratch.temporary, run.scratch_.temporary);
     }
-    runs.front().Pack();
+    if (scratch.elements(ctx.threads) * sizeof(T) > ctx.workspace_bytes) return false;
+    for (std::size_t i = 0; i < runs.size(); ++i) {
+      runs[i].scratch_ = scratch;
+      runs[i].ctx_.threads = ctx.threads;
+      if (i == 0 || !SameRows(products[i - 1], products[i])) runs[i].Pack();
+    }
     Pieces pieces = most->Split();
     pieces.count = columns;
     for_each_piece(ctx, pieces, [&](const Piece& piece, int thread) {
@@ -100,10 +109,16 @@ class ThinRun {
                         continues ? runs[i + 1].FirstColumns() : runs[i].NextWeight(thread), thread);
       }
     });
+    return true;
   }
 
  private:
   static constexpr std::size_t kColumns = GemmEpilogue<T>::kColumns;
+
+  /// True if two products read the same A.
+  static bool SameRows(const Gemm& x, const Gemm& y) {
+    return x.a.matrix.data == y.a.matrix.data && x.k == y.k;
+  }
 
   void Pack() const {
     for (std::size_t row = 0; row < m_; row += kThinStrip) {
@@ -160,7 +175,8 @@ class ThinRun {
   }
   template <class Packed>
   Packed* StripAt(std::size_t row, const gemm_plan::Block& b) const {
-    return reinterpret_cast<Packed*>(ctx_.workspace) + row * depth_ + b.packed * StripRows(row);
+    return reinterpret_cast<Packed*>(reinterpret_cast<T*>(ctx_.workspace) + rows_at_) + row * depth_ +
+           b.packed * StripRows(row);
   }
   T* Sums(int thread) const {
     return reinterpret_cast<T*>(ctx_.workspace) + scratch_.shared +
@@ -310,6 +326,7 @@ class ThinRun {
   bool pairs_;         // by VDPBF16PS
   std::size_t depth_;  // places that a packed row of A takes
   gemm_plan::GemmScratch scratch_;
+  std::size_t rows_at_ = 0;                    // the packed rows in the workspace
   std::size_t together_, distance_;            // from reading to prefetching, in bytes
   mutable std::vector<std::size_t> expected_;  // the column with which each thread continues to read
 };

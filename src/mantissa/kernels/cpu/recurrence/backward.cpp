@@ -1,6 +1,10 @@
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <span>
 
+#include "mantissa/core/base/error.h"
+#include "mantissa/kernels/cpu/recurrence/prefetch_row.h"
 #include "mantissa/kernels/recurrence.h"
 
 #undef HWY_TARGET_INCLUDE
@@ -18,15 +22,15 @@ namespace HWY_NAMESPACE {
 /// The gradients of one token's rows.
 template <class T>
 struct TokenGradients {
-  T *dr, *dw, *dk, *dbeta;  // [key_dim]
-  T *dv, *ds, *dy;          // [padded values]
+  T *dr, *dk, *dbeta;  // [key_dim]
+  T *dv, *ds, *dy;     // [padded values]
 };
 
-/// What a token still has to do to G, the gradient of the state before it, when the one before it begins.
+/// What a token still has to do with the state before it, and with G, when the token before it begins.
 template <class T>
 struct Waiting {
-  T *w, *alpha, *dalpha;  // [key_dim]
-  T* ds;                  // [padded values]; zeros: there is no such token
+  T *w, *alpha, *dw, *dalpha;  // [key_dim]
+  T* ds;                       // [padded values]; zeros: there is no such token
 };
 
 /// Writes the sums of the first `kRows` rows.
@@ -41,64 +45,86 @@ HWY_INLINE void StoreSums(const RowSum<T>* rows, T* to) {
   }
 }
 
-/// Sweep() for rows [j, j + kRows), a number that the compiler knows, so that all sums stay in registers.
+/// Rows that Sweep() takes at once: with AVX-512 their factors and the sums of their products stay in
+/// registers.
+inline constexpr std::size_t kSweptRows = 2;
+
+/// Writes `kRows` sums of each of two kinds.
 template <std::size_t kRows, class T>
-HWY_INLINE void SweepRows(const Waiting<T>& next, const TokenRows<T>& t, const TokenGradients<T>& g,
-                          const T* HWY_RESTRICT before, const T* HWY_RESTRICT after, std::size_t j,
-                          std::size_t values, T* HWY_RESTRICT G) {
+HWY_INLINE void StorePairs(const RowSum<T> (&a)[kSweptRows], const RowSum<T> (&b)[kSweptRows], T* to_a,
+                           T* to_b) {
+  const RowSum<T> rows[kJoinedRows] = {a[0], a[1], b[0], b[1]};
+  T sums[kJoinedRows];
+  JoinRows(rows, sums);
+  std::copy_n(sums, kRows, to_a);
+  std::copy_n(sums + kSweptRows, kRows, to_b);
+}
+
+/// Sweep() for rows [j, j + kRows). `kValues`: the values of a row, if the compiler is to know them, else 0.
+template <std::size_t kRows, std::size_t kValues, class T>
+HWY_INLINE void SweepRows(const Waiting<T> next, const TokenRows<T> t, const TokenGradients<T> g,
+                          const T* HWY_RESTRICT after, std::size_t j, std::size_t any_values,
+                          T* HWY_RESTRICT G) {
   using Sum = RowSum<T>;
   const typename Sum::D d;
+  using V = hn::Vec<typename Sum::D>;
   constexpr std::size_t kLanes = Sum::kLanes, kVectors = Sum::kVectors;
-  // In variables of their own, which no store can change.
-  const T *HWY_RESTRICT r = t.r + j, *HWY_RESTRICT k = t.k + j, *HWY_RESTRICT beta = t.beta + j,
-                        *HWY_RESTRICT next_alpha = next.alpha + j, *HWY_RESTRICT next_w = next.w + j;
-  const T *HWY_RESTRICT all_dy = g.dy, *HWY_RESTRICT all_v = t.v, *HWY_RESTRICT all_s = t.s,
-                        *HWY_RESTRICT all_next = next.ds;
-  T *HWY_RESTRICT all_dv = g.dv, *HWY_RESTRICT all_ds = g.ds;
-  Sum dr[kJoinedRows], dw[kJoinedRows], dk[kJoinedRows], dbeta[kJoinedRows], dalpha[kJoinedRows];
+  const std::size_t values = kValues == 0 ? any_values : kValues;
+  after += j * values, G += j * values;
+  V r[kRows], k[kRows], beta[kRows], alpha[kRows], w[kRows];
+  for (std::size_t i = 0; i < kRows; ++i) {
+    r[i] = hn::Set(d, t.r[j + i]);
+    k[i] = hn::Set(d, t.k[j + i]);
+    beta[i] = hn::Set(d, t.beta[j + i]);
+    alpha[i] = hn::Set(d, next.alpha[j + i]);
+    w[i] = hn::Set(d, next.w[j + i]);
+  }
+  Sum dr[kSweptRows], dw[kSweptRows], dk[kSweptRows], dbeta[kSweptRows], dalpha[kSweptRows];
+  HWY_UNROLL(4)
   for (std::size_t c = 0; c < values; c += kVirtualLanes) {
     for (std::size_t x = 0; x < kVectors; ++x) {
       const std::size_t at = c + x * kLanes;
-      const auto dy = hn::Load(d, all_dy + at), v = hn::Load(d, all_v + at), s = hn::Load(d, all_s + at),
-                 ds_next = hn::Load(d, all_next + at);
-      auto dv = hn::Load(d, all_dv + at), ds = hn::Load(d, all_ds + at);
+      const V dy = hn::Load(d, g.dy + at), v = hn::Load(d, t.v + at), s = hn::Load(d, t.s + at),
+              ds_next = hn::Load(d, next.ds + at);
+      V dv = hn::Load(d, g.dv + at), ds = hn::Load(d, g.ds + at);
       for (std::size_t i = 0; i < kRows; ++i) {
-        const std::size_t row = (j + i) * values + at;
-        const auto state = hn::Load(d, after + row);
+        const std::size_t row = i * values + at;
+        const V state = hn::Load(d, after + row), next_grad = hn::Load(d, G + row);
+        dw[i].lanes[x] = hn::MulAdd(next_grad, state, dw[i].lanes[x]);
         dalpha[i].lanes[x] = hn::MulAdd(state, ds_next, dalpha[i].lanes[x]);
         dr[i].lanes[x] = hn::MulAdd(state, dy, dr[i].lanes[x]);
-        const auto corrected = hn::Mul(hn::Set(d, next_alpha[i]), ds_next);
-        const auto passed = hn::MulAdd(hn::Set(d, next_w[i]), hn::Load(d, G + row), corrected);
-        const auto grad = hn::MulAdd(hn::Set(d, r[i]), dy, passed);
+        const V passed = hn::MulAdd(w[i], next_grad, hn::Mul(alpha[i], ds_next));
+        const V grad = hn::MulAdd(r[i], dy, passed);
         hn::Store(grad, d, G + row);
-        dv = hn::MulAdd(hn::Set(d, k[i]), grad, dv);
-        ds = hn::MulAdd(hn::Set(d, beta[i]), grad, ds);
+        dv = hn::MulAdd(k[i], grad, dv);
+        ds = hn::MulAdd(beta[i], grad, ds);
         dk[i].lanes[x] = hn::MulAdd(grad, v, dk[i].lanes[x]);
         dbeta[i].lanes[x] = hn::MulAdd(grad, s, dbeta[i].lanes[x]);
-        dw[i].lanes[x] = hn::MulAdd(grad, hn::Load(d, before + row), dw[i].lanes[x]);
       }
-      hn::Store(dv, d, all_dv + at);
-      hn::Store(ds, d, all_ds + at);
+      hn::Store(dv, d, g.dv + at);
+      hn::Store(ds, d, g.ds + at);
     }
   }
-  StoreSums<kRows>(dalpha, next.dalpha + j);
-  StoreSums<kRows>(dr, g.dr + j);
-  StoreSums<kRows>(dw, g.dw + j);
-  StoreSums<kRows>(dk, g.dk + j);
-  StoreSums<kRows>(dbeta, g.dbeta + j);
+  StorePairs<kRows>(dalpha, dw, next.dalpha + j, next.dw + j);
+  StorePairs<kRows>(dr, dk, g.dr + j, g.dk + j);
+  StorePairs<kRows>(dbeta, dbeta, g.dbeta + j, g.dbeta + j);
 }
 
-/// In one sweep over the state: ends the token after this one, for which `after` is the state before, adds
-/// the token's own part to G, and computes all its gradients but dalpha.
-template <class T>
-HWY_INLINE void Sweep(const Waiting<T>& next, const TokenRows<T>& t, const TokenGradients<T>& g,
-                      const T* before, const T* after, std::size_t keys, std::size_t values, T* G) {
+/// In one sweep over the state and G: ends the token after this one, for which `after` is the state before,
+/// adds the token's own part to G, and computes its gradients but dw and dalpha, which need the state before
+/// it. So a sweep reads one state only, and it and G fit the cache of the first level.
+template <std::size_t kValues, class T>
+void Sweep(const Waiting<T> next, const TokenRows<T> t, const TokenGradients<T> g, const T* after,
+           std::size_t keys, std::size_t values, T* G, LinesAhead& ahead) {
+  const std::size_t lines = ahead.count() * kSweptRows / keys + 1;
   std::fill_n(g.dv, values, T{0});
   std::fill_n(g.ds, values, T{0});
   std::size_t j = 0;
-  for (; j + kJoinedRows <= keys; j += kJoinedRows)
-    SweepRows<kJoinedRows>(next, t, g, before, after, j, values, G);
-  for (; j < keys; ++j) SweepRows<1>(next, t, g, before, after, j, values, G);
+  for (; j + kSweptRows <= keys; j += kSweptRows) {
+    ahead.prefetch(lines);
+    SweepRows<kSweptRows, kValues>(next, t, g, after, j, values, G);
+  }
+  for (; j < keys; ++j) SweepRows<1, kValues>(next, t, g, after, j, values, G);
 }
 
 /// EndFirst() for rows [j, j + kRows).
@@ -107,23 +133,26 @@ HWY_INLINE void EndRows(const Waiting<T>& first, const T* before, std::size_t j,
   using Sum = RowSum<T>;
   const typename Sum::D d;
   constexpr std::size_t kLanes = Sum::kLanes, kVectors = Sum::kVectors;
-  Sum dalpha[kJoinedRows];
+  Sum dw[kJoinedRows], dalpha[kJoinedRows];
   for (std::size_t c = 0; c < values; c += kVirtualLanes) {
     for (std::size_t x = 0; x < kVectors; ++x) {
       const std::size_t at = c + x * kLanes;
       const auto ds = hn::Load(d, first.ds + at);
       for (std::size_t i = 0; i < kRows; ++i) {
         const std::size_t row = (j + i) * values + at;
-        dalpha[i].lanes[x] = hn::MulAdd(hn::Load(d, before + row), ds, dalpha[i].lanes[x]);
+        const auto state = hn::Load(d, before + row), grad = hn::Load(d, G + row);
+        dw[i].lanes[x] = hn::MulAdd(grad, state, dw[i].lanes[x]);
+        dalpha[i].lanes[x] = hn::MulAdd(state, ds, dalpha[i].lanes[x]);
         const auto corrected = hn::Mul(hn::Set(d, first.alpha[j + i]), ds);
-        hn::Store(hn::MulAdd(hn::Set(d, first.w[j + i]), hn::Load(d, G + row), corrected), d, G + row);
+        hn::Store(hn::MulAdd(hn::Set(d, first.w[j + i]), grad, corrected), d, G + row);
       }
     }
   }
+  StoreSums<kRows>(dw, first.dw + j);
   StoreSums<kRows>(dalpha, first.dalpha + j);
 }
 
-/// Ends the first token of a segment: its dalpha, and G as the gradient of `before`.
+/// Ends the first token of a segment: its dw and dalpha, and G as the gradient of `before`.
 template <class T>
 HWY_INLINE void EndFirst(const Waiting<T>& first, const T* before, std::size_t keys, std::size_t values,
                          T* G) {
@@ -148,8 +177,8 @@ class HeadBackward {
     G_ = scratch.take(size_.state(c.shape));
     for (TokenRows<T>& rows : rows_) rows = TakeRows(size_, scratch);
     const TokenRows<T> of = TakeRows(size_, scratch);
-    gradients_ = {of.r, of.w, of.k, of.beta, of.v, of.s, scratch.take(size_.values)};
-    next_ = {scratch.take(size_.keys), scratch.take(size_.keys), of.alpha, scratch.take(size_.values)};
+    gradients_ = {of.r, of.k, of.beta, of.v, of.s, scratch.take(size_.values)};
+    next_ = {scratch.take(size_.keys), scratch.take(size_.keys), of.w, of.alpha, scratch.take(size_.values)};
     std::fill_n(gradients_.dy, size_.values, T{0});
     next_alpha_ = scratch.take(size_.keys);
     next_s_ = scratch.take(size_.values);
@@ -161,7 +190,7 @@ class HeadBackward {
     kept_ = &kept;
     begin_ = static_cast<std::size_t>(segment.begin);
     end_ = begin_ + static_cast<std::size_t>(segment.length);
-    FindStarts();
+    FindStarts(segment);
     std::fill_n(G_, size_.state(c_.shape), T{0});
     std::fill_n(next_.w, keys_, T{0});
     std::fill_n(next_.alpha, keys_, T{0});
@@ -173,7 +202,7 @@ class HeadBackward {
       end = begin;
     }
     EndFirst(next_, states_[0], keys_, size_.values, G_);
-    StoreHead(next_.dalpha, c_.dalpha, begin_, head_, keys_);
+    StoreWaiting(begin_);
   }
   /// The gradient of the state before the segment, padded.
   const T* first_gradient() const { return G_; }
@@ -203,12 +232,17 @@ class HeadBackward {
   }
 
   /// Computes the states at the beginnings of all intervals.
-  void FindStarts() {
+  void FindStarts(const Segment& segment) {
     T* const state = states_[0];
     std::fill_n(state, size_.state(c_.shape), T{0});
-    if (c_.initial.data != nullptr) LoadState(c_.initial, 0, head_, c_.shape, state);
+    if (segment.position > 0) {
+      LoadState(c_.before, static_cast<std::size_t>(segment.slot), head_, c_.shape, state);
+    } else if (c_.initial.data != nullptr) {
+      LoadState(c_.initial, 0, head_, c_.shape, state);
+    }
     Begin(begin_, state);
     for (std::size_t t = begin_; t < end_; ++t) {
+      if (t + kTokensAhead < end_) prefetch_head(c_, t + kTokensAhead, head_);
       if ((t - begin_) % kStateInterval == 0) std::copy_n(state, size_.state(c_.shape), Start(t));
       Advance(t, rows_[0], state, state);
     }
@@ -222,24 +256,52 @@ class HeadBackward {
       Advance(t, rows_[t - begin], states_[t - begin], states_[t - begin + 1]);
   }
 
+  /// The rows that the tokens before `t` read and write.
+  LinesAhead Ahead(std::size_t t) const {
+    LinesAhead lines;
+    const auto width = static_cast<std::size_t>(c_.shape.value_dim);
+    const std::size_t decays = c_.head_decay ? 1 : keys_;
+    if (t >= begin_ + kTokensAhead) {
+      const std::size_t ahead = t - kTokensAhead;
+      for (const ConstMatrix& m : {c_.dy, ConstMatrix(c_.dv)}) lines.add(m, ahead, head_ * width, width);
+      for (const Matrix& m : {c_.dr, c_.dk, c_.dalpha, c_.dbeta}) lines.add(m, ahead, head_ * keys_, keys_);
+      lines.add(c_.ddecay, ahead, head_ * decays, decays);
+    }
+    if (t >= begin_ + kStateInterval) {  // Recompute() reads these
+      const std::size_t ahead = t - kStateInterval;
+      for (const ConstMatrix& m : {c_.r, c_.k, c_.alpha, c_.beta}) lines.add(m, ahead, head_ * keys_, keys_);
+      lines.add(c_.v, ahead, head_ * width, width);
+      lines.add(c_.decay, ahead, head_ * decays, decays);
+    }
+    return lines;
+  }
+
+  /// Stores the gradients of the token that waited.
+  void StoreWaiting(std::size_t t) const {
+    StoreHead(next_.dalpha, c_.dalpha, t, head_, keys_);
+    for (std::size_t j = 0; j < keys_; ++j) next_.dw[j] *= next_.w[j];
+    if (c_.head_decay) {
+      T sum{0};
+      for (std::size_t j = 0; j < keys_; ++j) sum += next_.dw[j];
+      StoreHead(&sum, c_.ddecay, t, head_, 1);
+    } else {
+      StoreHead(next_.dw, c_.ddecay, t, head_, keys_);
+    }
+  }
+
   void Token(std::size_t t, std::size_t i) {
     const std::size_t keys = keys_, width = static_cast<std::size_t>(c_.shape.value_dim);
     const TokenRows<T>& rows = rows_[i];
     const TokenGradients<T>& g = gradients_;
+    LinesAhead ahead = Ahead(t);
     LoadHead(c_.dy, t, head_, width, g.dy);
-    Sweep(next_, rows, g, states_[i], states_[i + 1], keys, size_.values, G_);
-    if (t + 1 < end_) StoreHead(next_.dalpha, c_.dalpha, t + 1, head_, keys);
+    // Most models have heads of 64.
+    (size_.values == 64 ? Sweep<64, T> : Sweep<0, T>)(next_, rows, g, states_[i + 1], keys, size_.values, G_,
+                                                      ahead);
+    if (t + 1 < end_) StoreWaiting(t + 1);
     std::copy_n(rows.w, keys, next_.w);
     std::copy_n(rows.alpha, keys, next_.alpha);
     std::copy_n(g.ds, size_.values, next_.ds);
-    for (std::size_t j = 0; j < keys; ++j) g.dw[j] *= rows.w[j];
-    if (c_.head_decay) {
-      T sum{0};
-      for (std::size_t j = 0; j < keys; ++j) sum += g.dw[j];
-      StoreHead(&sum, c_.ddecay, t, head_, 1);
-    } else {
-      StoreHead(g.dw, c_.ddecay, t, head_, keys);
-    }
     StoreHead(g.dr, c_.dr, t, head_, keys);
     StoreHead(g.dk, c_.dk, t, head_, keys);
     StoreHead(g.dbeta, c_.dbeta, t, head_, keys);
@@ -269,7 +331,7 @@ void RunSegments(const RecurrenceBackward& c, std::span<const Segment> segments,
   const std::size_t values = padded_values(c.shape.value_dim);
   for (const Segment& segment : segments) {
     of.Run(segment, seed);
-    if (c.dinitial.data == nullptr) continue;
+    if (c.dinitial.data == nullptr || segment.position > 0) continue;
     T* const sum = static_cast<T*>(c.dinitial.data) + head * keys * width;
     for (std::size_t j = 0; j < keys; ++j) AddRow(of.first_gradient() + j * values, width, sum + j * width);
   }
@@ -302,7 +364,11 @@ std::size_t recurrence_backward_workspace(const Context& ctx, const RecurrenceSh
 void recurrence_backward(const Context& ctx, const Extent& extent, const RecurrenceBackward& c) {
   const auto run = HWY_DISPATCH_TABLE(RunRecurrenceBackward)[ctx.target()];
   std::int64_t longest = 0;
-  for (const Segment& s : extent.segments) longest = std::max(longest, s.length);
+  for (const Segment& s : extent.segments) {
+    longest = std::max(longest, s.length);
+    if (s.position > 0 && c.before.data == nullptr)
+      throw ShapeError(fmt::format("recurrence: a segment at position {} needs a state", s.position));
+  }
   const std::span<std::byte> memory(ctx.workspace,
                                     recurrence_backward_workspace(ctx, c.shape, longest, c.arithmetic));
   // With a gradient of the first state one thread takes all segments of a head, in order.

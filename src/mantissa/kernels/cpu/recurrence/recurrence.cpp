@@ -4,6 +4,7 @@
 #include <vector>
 
 #include "mantissa/core/base/error.h"
+#include "mantissa/kernels/cpu/recurrence/prefetch_row.h"
 #include "mantissa/kernels/recurrence.h"
 
 #undef HWY_TARGET_INCLUDE
@@ -23,16 +24,21 @@ void RunHead(const Recurrence& c, const Segment& segment, std::uint64_t seed, st
   const KeptStates kept(c.shape, c.kept, c.rounding, seed, head, segment);
   const TokenScratch size(c.shape);
   Scratch<T> scratch(memory);
-  T* const state = scratch.take(size.state(c.shape));
+  const auto slot = static_cast<std::size_t>(segment.slot);
+  T* const in_place = c.state.data == nullptr ? nullptr : StateInPlace<T>(c.state, slot, head, c.shape);
+  T* const copy = scratch.take(size.state(c.shape));
+  T* const state = in_place == nullptr ? copy : in_place;
   const TokenRows<T> rows = TakeRows(size, scratch);
   T* const y = scratch.take(size.values);
   T* const next_s = scratch.take(size.values);
   T* const next_alpha = scratch.take(size.keys);
   const auto keys = static_cast<std::size_t>(c.shape.key_dim);
   const auto width = static_cast<std::size_t>(c.shape.value_dim);
-  std::fill_n(state, size.state(c.shape), T{0});
-  if (segment.position > 0) {
-    LoadState(c.state, static_cast<std::size_t>(segment.slot), head, c.shape, state);
+  const bool continues = segment.position > 0, carried = continues && c.before.data != nullptr;
+  const bool ready = continues && !carried && in_place != nullptr;  // the state is where it is read
+  if (!ready) std::fill_n(state, size.state(c.shape), T{0});
+  if (continues) {
+    if (!ready) LoadState(carried ? c.before : ConstMatrix(c.state), slot, head, c.shape, state);
   } else if (c.initial.data != nullptr) {
     LoadState(c.initial, 0, head, c.shape, state);
   }
@@ -41,6 +47,10 @@ void RunHead(const Recurrence& c, const Segment& segment, std::uint64_t seed, st
   LoadHead(c.alpha, begin, head, keys, next_alpha);
   Combine(next_alpha, state, keys, size.values, next_s);
   for (std::size_t t = begin; t < end; ++t) {
+    if (t + kTokensAhead < end) {
+      prefetch_head(c, t + kTokensAhead, head);
+      prefetch_row(c.y, t + kTokensAhead, head * width, width);
+    }
     std::copy_n(next_s, size.values, rows.s);
     LoadHead(c.r, t, head, keys, rows.r);
     LoadDecays(c.decay, c.head_decay, t, head, keys, rows.w);
@@ -51,8 +61,7 @@ void RunHead(const Recurrence& c, const Segment& segment, std::uint64_t seed, st
     Step<false>(rows, next_alpha, state, keys, size.values, kept, t, state, y, next_s);
     StoreRow(y, width, c.y.data, c.y.type, t * static_cast<std::size_t>(c.y.ld) + head * width);
   }
-  if (c.state.data != nullptr)
-    StoreState(state, c.state, static_cast<std::size_t>(segment.slot), head, c.shape);
+  if (c.state.data != nullptr && in_place == nullptr) StoreState(state, c.state, slot, head, c.shape);
 }
 
 void RunRecurrence(const Recurrence& c, const Segment& segment, std::uint64_t seed, std::size_t head,
@@ -79,7 +88,7 @@ std::size_t recurrence_workspace(const Context& ctx, const RecurrenceShape& shap
 void recurrence(const Context& ctx, const Extent& extent, const Recurrence& c) {
   const auto run = HWY_DISPATCH_TABLE(RunRecurrence)[ctx.target()];
   for (const Segment& s : extent.segments) {
-    if (s.position > 0 && c.state.data == nullptr)
+    if (s.position > 0 && c.state.data == nullptr && c.before.data == nullptr)
       throw ShapeError(fmt::format("recurrence: a segment at position {} needs a state", s.position));
   }
   const std::span<std::byte> memory(ctx.workspace, recurrence_workspace(ctx, c.shape, c.arithmetic));

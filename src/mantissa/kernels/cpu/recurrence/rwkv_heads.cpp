@@ -86,6 +86,15 @@ struct Group {
   std::size_t first = 0, heads = 0, tokens_left = 0;
 };
 
+/// Prefetches the rows that head `h` of the group reads and writes some tokens later. Those of all heads at
+/// once would be hundreds of lines, which wait for each other.
+template <class... M>
+HWY_INLINE void PrefetchHead(const Group& group, std::size_t t, std::size_t h, std::size_t n,
+                             const M&... rows) {
+  if (group.tokens_left <= kTokensAhead) return;
+  (prefetch_row(rows, t + kTokensAhead, (group.first + h) * n, n), ...);
+}
+
 /// Calls `f(d, i)` so that the vectors from i on cover the channels [begin, begin + n) of a head.
 template <class T, class F>
 HWY_INLINE void ForHead(std::size_t begin, std::size_t n, const F& f) {
@@ -99,10 +108,8 @@ void KeysOfGroup(const RwkvKeys& s, std::size_t t, Group group) {
       k_a(s.k_a, 0, first, count);
   const Results<T> alpha(s.alpha, t, first, count), beta(s.beta, t, first, count),
       key(s.key, t, first, count);
-  if (group.tokens_left > kTokensAhead) {
-    for (const ConstMatrix& m : {s.k, s.a}) prefetch_row(m, t + kTokensAhead, first, count);
-  }
   for (std::size_t h = 0; h < group.heads; ++h) {
+    PrefetchHead(group, t, h, n, s.k, s.a, s.alpha, s.beta, s.key);
     const std::size_t from = h * n, at = t * static_cast<std::size_t>(s.heads) + group.first + h;
     Channels<T> kappa;
     ForHead<T>(from, n, [&](auto d, std::size_t i) HWY_ATTR {
@@ -134,11 +141,8 @@ void KeysBackwardOfGroup(const RwkvKeysBackward& s, std::size_t t, Group group) 
       dkey(s.dkey, t, first, count);
   const Results<T> dk(s.dk, t, first, count), da(s.da, t, first, count), dk_k(s.dk_k, t, first, count),
       dk_a(s.dk_a, t, first, count);
-  if (group.tokens_left > kTokensAhead) {
-    for (const ConstMatrix& m : {s.k, s.a, s.dalpha, s.dbeta, s.dkey})
-      prefetch_row(m, t + kTokensAhead, first, count);
-  }
   for (std::size_t h = 0; h < group.heads; ++h) {
+    PrefetchHead(group, t, h, n, s.k, s.a, s.dalpha, s.dbeta, s.dkey, s.dk, s.da, s.dk_k, s.dk_a);
     const std::size_t from = h * n, at = t * static_cast<std::size_t>(s.heads) + group.first + h;
     const T inverse = NumberOf<T>(s.n, at);
     Channels<T> unit, cotangent;
@@ -177,10 +181,8 @@ void OutputOfGroup(const RwkvOutput& c, std::size_t t, Group group) {
       v(c.v, t, first, count), g(c.g, t, first, count), r_k(c.r_k, 0, first, count),
       gain(c.gain, 0, first, count), bias(c.bias, 0, first, count);
   const Results<T> o(c.o, t, first, count);
-  if (group.tokens_left > kTokensAhead) {
-    for (const ConstMatrix& m : {c.y, c.r, c.key, c.v, c.g}) prefetch_row(m, t + kTokensAhead, first, count);
-  }
   for (std::size_t h = 0; h < group.heads; ++h) {
+    PrefetchHead(group, t, h, n, c.y, c.r, c.key, c.v, c.g, c.o);
     const std::size_t from = h * n, at = t * static_cast<std::size_t>(c.heads) + group.first + h;
     LaneSum<T> sum, squares, weights;
     sum.Add(y.data() + from, n);
@@ -218,11 +220,9 @@ void OutputBackwardOfGroup(const RwkvOutputBackward& c, std::size_t t, Group gro
   const Results<T> dy(c.dy, t, first, count), dr(c.dr, t, first, count), dkey(c.dkey, t, first, count),
       dv(c.dv, t, first, count), dg(c.dg, t, first, count), dr_k(c.dr_k, t, first, count),
       dgain(c.dgain, t, first, count), dbias(c.dbias, t, first, count);
-  if (group.tokens_left > kTokensAhead) {
-    for (const ConstMatrix& m : {c.y, c.r, c.key, c.v, c.g, c.dout})
-      prefetch_row(m, t + kTokensAhead, first, count);
-  }
   for (std::size_t h = 0; h < group.heads; ++h) {
+    PrefetchHead(group, t, h, n, c.y, c.r, c.key, c.v, c.g, c.dout, c.dy, c.dr, c.dkey, c.dv, c.dg, c.dr_k,
+                 c.dgain, c.dbias);
     const std::size_t from = h * n, at = t * static_cast<std::size_t>(c.heads) + group.first + h;
     const T mean = NumberOf<T>(c.mean, at), rstd = NumberOf<T>(c.rstd, at), weight = NumberOf<T>(c.s, at);
     Channels<T> normal, e, scaled;

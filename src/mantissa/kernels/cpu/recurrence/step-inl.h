@@ -10,6 +10,8 @@
 
 #include <algorithm>
 #include <cstddef>
+#include <cstdint>
+#include <type_traits>
 
 #include "mantissa/core/numeric/lanes-inl.h"
 #include "mantissa/core/numeric/math-inl.h"
@@ -59,16 +61,33 @@ HWY_INLINE void LoadDecays(ConstMatrix m, bool of_head, std::size_t token, std::
   });
 }
 
+/// Vectors of a row that are in registers together: as many accumulators as these hold.
+inline constexpr std::size_t kWideRow = HWY_TARGET <= HWY_AVX3 ? 4 : 2;
+
+/// Combine() for V vectors from column `c` on.
+template <std::size_t V, class T>
+HWY_INLINE void CombineColumns(const T* factors, const T* state, std::size_t keys, std::size_t values,
+                               std::size_t c, T* to) {
+  const LaneTag<T> d;
+  const std::size_t lanes = hn::Lanes(d);
+  hn::Vec<decltype(d)> sums[V];
+  for (std::size_t i = 0; i < V; ++i) sums[i] = hn::Zero(d);
+  for (std::size_t j = 0; j < keys; ++j) {
+    const auto factor = hn::Set(d, factors[j]);
+    for (std::size_t i = 0; i < V; ++i)
+      sums[i] = hn::MulAdd(factor, hn::Load(d, state + j * values + c + i * lanes), sums[i]);
+  }
+  for (std::size_t i = 0; i < V; ++i) hn::Store(sums[i], d, to + c + i * lanes);
+}
+
 /// to = Σ_j factors[j] · state[j], an FMA chain over j.
 template <class T>
 HWY_INLINE void Combine(const T* factors, const T* state, std::size_t keys, std::size_t values, T* to) {
-  const LaneTag<T> d;
-  for (std::size_t c = 0; c < values; c += hn::Lanes(d)) {
-    auto sum = hn::Zero(d);
-    for (std::size_t j = 0; j < keys; ++j)
-      sum = hn::MulAdd(hn::Set(d, factors[j]), hn::Load(d, state + j * values + c), sum);
-    hn::Store(sum, d, to + c);
-  }
+  const std::size_t lanes = hn::Lanes(LaneTag<T>());
+  std::size_t c = 0;
+  for (; c + kWideRow * lanes <= values; c += kWideRow * lanes)
+    CombineColumns<kWideRow>(factors, state, keys, values, c, to);
+  for (; c < values; c += lanes) CombineColumns<1>(factors, state, keys, values, c, to);
 }
 
 /// Updates V vectors of every row of the state from column `c` on, writes the new rows to `after`, which may
@@ -161,12 +180,10 @@ template <bool kStateOnly, class T>
 HWY_INLINE void Step(const TokenRows<T>& t, const T* next_alpha, const T* before, std::size_t keys,
                      std::size_t values, const KeptStates& kept, std::size_t token, T* after, T* y,
                      T* next_s) {
-  // As many accumulators as the registers hold.
-  constexpr std::size_t kWide = HWY_TARGET <= HWY_AVX3 ? 4 : 2;
   const std::size_t lanes = hn::Lanes(LaneTag<T>());
   std::size_t c = 0;
-  for (; c + kWide * lanes <= values; c += kWide * lanes)
-    UpdateColumns<kWide, kStateOnly>(t, next_alpha, before, keys, values, c, after, y, next_s);
+  for (; c + kWideRow * lanes <= values; c += kWideRow * lanes)
+    UpdateColumns<kWideRow, kStateOnly>(t, next_alpha, before, keys, values, c, after, y, next_s);
   for (; c < values; c += lanes)
     UpdateColumns<1, kStateOnly>(t, next_alpha, before, keys, values, c, after, y, next_s);
   if (!kept.rounds<T>()) return;
@@ -184,6 +201,17 @@ void LoadState(ConstMatrix m, std::size_t row, std::size_t head, const Recurrenc
   const std::size_t begin = row * static_cast<std::size_t>(m.ld) + head * keys * width;
   for (std::size_t j = 0; j < keys; ++j)
     LoadRow(m.data, m.type, begin + j * width, width, state + j * values);
+}
+
+/// Returns the state of `head` in row `row` if the recurrence can work on it where it is, else null.
+template <class T>
+T* StateInPlace(Matrix m, std::size_t row, std::size_t head, const RecurrenceShape& shape) {
+  const auto keys = static_cast<std::size_t>(shape.key_dim),
+             width = static_cast<std::size_t>(shape.value_dim);
+  if (m.type != (std::is_same_v<T, double> ? Scalar::f64 : Scalar::f32)) return nullptr;
+  T* const state = static_cast<T*>(m.data) + row * static_cast<std::size_t>(m.ld) + head * keys * width;
+  const bool aligned = reinterpret_cast<std::uintptr_t>(state) % HWY_MAX_BYTES == 0;
+  return aligned && width == padded_values(shape.value_dim) ? state : nullptr;
 }
 
 template <class T>

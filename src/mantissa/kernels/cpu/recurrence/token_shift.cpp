@@ -5,6 +5,7 @@
 
 #include "mantissa/core/base/error_text.h"
 #include "mantissa/kernels/cpu/recurrence/prefetch_row.h"
+#include "mantissa/kernels/cpu/recurrence/segment_begins.h"
 #include "mantissa/kernels/cpu/tasks.h"
 #include "mantissa/kernels/update.h"
 
@@ -46,6 +47,7 @@ void MixPiece(const TokenShift& s, std::size_t begin, std::size_t end, const Con
     for (std::size_t j = 0; j < s.mix.size(); ++j) {
       const T* const mix = View(s.mix[j], 0, c, count, mix_buffer);
       const Matrix& to = s.mixed[j];
+      if (t + kTokensAhead < end) prefetch_row(to, t + kTokensAhead, c, count);
       const OutRow<T> out(to.data, to.type, t * static_cast<std::size_t>(to.ld) + c, count, out_buffer);
       T* const y = out.data();
       ForEachVector<T>(count, [&](auto d, std::size_t i) HWY_ATTR {
@@ -69,14 +71,16 @@ void MixTokens(const TokenShift& s, std::size_t begin, std::size_t end, const Co
   }
 }
 
-/// q = Σ_j mix[j] ∘ dy[j][t] and, if `sum` is not null, Σ_j dy[j][t].
+/// q = Σ_j mix[j] ∘ dy[j][t] and, if `sum` is not null, Σ_j dy[j][t]. Prefetches the rows of token `next`,
+/// unless it is t.
 template <class T>
-void SumGradients(const TokenShiftBackward& s, std::size_t t, std::size_t c, std::size_t count, T* q,
-                  T* sum) {
+void SumGradients(const TokenShiftBackward& s, std::size_t t, std::size_t next, std::size_t c,
+                  std::size_t count, T* q, T* sum) {
   alignas(64) T mix_buffer[kPiece], dy_buffer[kPiece];
   std::fill_n(q, count, T{0});
   if (sum != nullptr) std::fill_n(sum, count, T{0});
   for (std::size_t j = 0; j < s.mix.size(); ++j) {
+    if (next != t) prefetch_row(s.dy[j], next, c, count);
     const T* const mix = View(s.mix[j], 0, c, count, mix_buffer);
     const T* const dy = View(s.dy[j], t, c, count, dy_buffer);
     ForEachVector<T>(count, [&](auto d, std::size_t i) HWY_ATTR {
@@ -93,12 +97,11 @@ void BackwardPiece(const TokenShiftBackward& s, std::size_t begin, std::size_t e
                    std::size_t c, std::size_t count) {
   alignas(64) T here[kPiece], after[kPiece], sum[kPiece], out_buffer[kPiece];
   std::fill_n(after, count, T{0});
-  if (end < segment_end) SumGradients<T>(s, end, c, count, after, nullptr);
+  if (end < segment_end) SumGradients<T>(s, end, end, c, count, after, nullptr);
   for (std::size_t t = end; t-- > begin;) {
-    if (t >= begin + kTokensAhead) {
-      for (const ConstMatrix& dy : s.dy) prefetch_row(dy, t - kTokensAhead, c, count);
-    }
-    SumGradients(s, t, c, count, here, sum);
+    const std::size_t next = t >= begin + kTokensAhead ? t - kTokensAhead : t;
+    SumGradients(s, t, next, c, count, here, sum);
+    if (next != t) prefetch_row(s.dx, next, c, count);
     const OutRow<T> out(s.dx.data, s.dx.type, t * static_cast<std::size_t>(s.dx.ld) + c, count, out_buffer);
     T* const dx = out.data();
     ForEachVector<T>(count, [&](auto d, std::size_t i) HWY_ATTR {
@@ -125,14 +128,16 @@ constexpr std::size_t kBlockAhead = 12;
 
 /// Adds the chain of tokens [begin, end) and channels [c, c + width) to `leaf`.
 template <class T>
-void AddMixBlock(const TokenShiftMix& s, const std::vector<bool>& opens, std::size_t begin, std::size_t end,
-                 std::size_t c, std::size_t width, T* leaf) {
-  alignas(64) T chain[kSumColumns], buffers[2][kSumColumns], dy_buffer[kSumColumns], zeros[kSumColumns];
+void AddMixBlock(const TokenShiftMix& s, const std::vector<std::int64_t>& opens, std::size_t begin,
+                 std::size_t end, std::size_t c, std::size_t width, T* leaf) {
+  alignas(64) T chain[kSumColumns], buffers[2][kSumColumns], dy_buffer[kSumColumns], zeros[kSumColumns],
+      carried[kSumColumns];
   std::fill_n(chain, width, T{0});
   std::fill_n(zeros, width, T{0});
-  const T* before = opens[begin] ? zeros : View(s.x, begin - 1, c, width, buffers[1]);
+  const T* before = opens[begin] == kInside ? View(s.x, begin - 1, c, width, buffers[1]) : zeros;
   for (std::size_t t = begin; t < end; ++t) {
-    if (opens[t]) before = zeros;
+    if (opens[t] == kOpens) before = zeros;
+    if (opens[t] >= 0) before = View(s.before, static_cast<std::size_t>(opens[t]), c, width, carried);
     if (t + kBlockAhead < end) {
       prefetch_row(s.x, t + kBlockAhead, c, width);
       prefetch_row(s.dy, t + kBlockAhead, c, width);
@@ -149,15 +154,15 @@ void AddMixBlock(const TokenShiftMix& s, const std::vector<bool>& opens, std::si
 }
 
 template <class T>
-void MixChannels(const Extent& extent, const TokenShiftMix& s, const std::vector<bool>& opens, std::size_t c,
-                 std::size_t width) {
+void MixChannels(const Extent& extent, const TokenShiftMix& s, const std::vector<std::int64_t>& opens,
+                 std::size_t c, std::size_t width) {
   SumBlocks(extent, width, s.accumulate, static_cast<T*>(s.dmix.data) + c,
             [&](std::size_t begin, std::size_t end, T* leaf)
                 HWY_ATTR { AddMixBlock(s, opens, begin, end, c, width, leaf); });
 }
 
-void MixRange(const Extent& extent, const TokenShiftMix& s, const std::vector<bool>& opens, std::size_t c,
-              std::size_t width) {
+void MixRange(const Extent& extent, const TokenShiftMix& s, const std::vector<std::int64_t>& opens,
+              std::size_t c, std::size_t width) {
   s.x.type == Scalar::f64 ? MixChannels<double>(extent, s, opens, c, width)
                           : MixChannels<float>(extent, s, opens, c, width);
 }
@@ -174,6 +179,11 @@ HWY_EXPORT(BackwardTokens);
 HWY_EXPORT(MixRange);
 
 namespace {
+
+void check_begin(const Segment& segment, bool has_states) {
+  if (segment.position > 0 && !has_states)
+    throw ShapeError("token_shift: a segment at position {} needs a state", segment.position);
+}
 
 /// Tokens [begin, end) of a segment.
 struct SegmentPart {
@@ -200,12 +210,11 @@ void for_segment_parts(const Context& ctx, const Extent& extent, std::int64_t wi
 }  // namespace
 
 void token_shift(const Context& ctx, const Extent& extent, const TokenShift& s) {
-  for (const Segment& segment : extent.segments) {
-    if (segment.position > 0 && s.state.data == nullptr)
-      throw ShapeError("token_shift: a segment at position {} needs a state", segment.position);
-  }
+  for (const Segment& segment : extent.segments)
+    check_begin(segment, s.state.data != nullptr || s.before.data != nullptr);
   const auto mix = HWY_DISPATCH_TABLE(MixTokens)[ctx.target()];
-  const ConstMatrix state{s.state.data, s.state.type, s.state.ld};
+  const ConstMatrix state =
+      s.before.data != nullptr ? s.before : ConstMatrix{s.state.data, s.state.type, s.state.ld};
   const auto width = s.channels * (1 + std::ssize(s.mix));
   for_segment_parts(ctx, extent, width, [&](const SegmentPart& part) {
     const Segment& segment = *part.segment;
@@ -242,10 +251,8 @@ void token_shift_backward(const Context& ctx, const Extent& extent, const TokenS
 }
 
 void token_shift_mix(const Context& ctx, const Extent& extent, const TokenShiftMix& s) {
-  std::vector<bool> opens(static_cast<std::size_t>(extent.tokens), false);
-  for (const Segment& segment : extent.segments) {
-    if (segment.length > 0) opens[static_cast<std::size_t>(segment.begin)] = true;
-  }
+  for (const Segment& segment : extent.segments) check_begin(segment, s.before.data != nullptr);
+  const std::vector<std::int64_t> opens = segment_begins(extent);
   const auto range = HWY_DISPATCH_TABLE(MixRange)[ctx.target()];
   for_column_ranges(ctx, s.channels, extent.tokens,
                     [&](std::size_t c, std::size_t width) { range(extent, s, opens, c, width); });
