@@ -28,6 +28,10 @@ TEST(RwkvConfig, EarlierStepsBelongToOneStreamOfSteps) {
             "--set: run.earlier_steps = 3: expected 0 with train.objective = \"rl\". Fix: "
             "remove one of them");
   EXPECT_NE(message_of([] {
+              parse(kSmallest, {"run.earlier_steps=3", "data.carry_state=true"});
+            }).find("expected 0 with data.carry_state = true"),
+            std::string::npos);
+  EXPECT_NE(message_of([] {
               parse(
                   "[run]\nearlier_steps = 3\n[[run.stage]]\nsteps = 1\n[model]\nconfig = \"c\"\n"
                   "[data]\nsource = \"a\"\n");

@@ -53,20 +53,6 @@ TEST(Dataset, WithoutShufflingRowsComeInOrderAndWrapWithinABatch) {
   EXPECT_EQ(data.step(2, 7).origin, (std::vector<std::int64_t>{1, 2, 0, 1, 2, 0, 1}));
 }
 
-TEST(Dataset, GoesOnAfterEarlierSteps) {
-  for (const bool walk : {false, true}) {
-    Dataset::Options options{.sequence_length = 10, .shuffle = !walk, .seed = 3, .rwkv_walk = walk};
-    const Dataset whole(counting(1250), options, "data");
-    options.earlier_steps = 20;  // the second epoch begins at step 29 or 32
-    const Dataset rest(counting(1250), options, "data");
-    for (std::int64_t step = 1; step <= 20; ++step) {
-      EXPECT_EQ(rest.step(step, 4).origin, whole.step(20 + step, 4).origin);
-      EXPECT_EQ(rest.step(step, 4).sequence, whole.step(20 + step, 4).sequence) << "keys of random numbers";
-    }
-    EXPECT_NE(rest.step(1, 4).origin, whole.step(1, 4).origin);
-  }
-}
-
 TEST(Dataset, StreamsGiveEachPlaceOfTheBatchesSuccessiveRows) {
   const Dataset data(counting(81), {.sequence_length = 10, .shuffle = false, .carries = true}, "data");
   ASSERT_EQ(data.training_rows(), 8);
@@ -85,6 +71,20 @@ TEST(Dataset, StreamsGiveEachPlaceOfTheBatchesSuccessiveRows) {
   EXPECT_FALSE(in_order(81, 10).step(1, 2).carries);
   EXPECT_EQ(in_order(81, 10).step(2, 2).row(0).position, 0);
   EXPECT_THROW(data.step(1, 9), ConfigError);
+}
+
+TEST(Dataset, GoesOnAfterEarlierSteps) {
+  for (const bool walk : {false, true}) {
+    Dataset::Options options{.sequence_length = 10, .shuffle = !walk, .seed = 3, .rwkv_walk = walk};
+    const Dataset whole(counting(1250), options, "data");
+    options.earlier_steps = 20;  // the second epoch begins at step 29 or 32
+    const Dataset rest(counting(1250), options, "data");
+    for (std::int64_t step = 1; step <= 20; ++step) {
+      EXPECT_EQ(rest.step(step, 4).origin, whole.step(20 + step, 4).origin);
+      EXPECT_EQ(rest.step(step, 4).sequence, whole.step(20 + step, 4).sequence) << "keys of random numbers";
+    }
+    EXPECT_NE(rest.step(1, 4).origin, whole.step(1, 4).origin);
+  }
 }
 
 TEST(Dataset, HoldsOutTheLastSequencesAtLeastOne) {

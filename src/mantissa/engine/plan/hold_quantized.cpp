@@ -37,7 +37,7 @@ Reads reads_of(Program& p, const Slot& slot) {
   return reads;
 }
 
-std::int64_t width_of(const Slot& slot, bool transposed) {
+std::int64_t row_width(const Slot& slot, bool transposed) {
   return transposed ? slot.shape.leading() : slot.shape.last();
 }
 
@@ -77,7 +77,7 @@ void hold_quantized(Program& p, const QuantizedSlots& wanted) {
           "policy's formats",
           slot.name, traits(*f).name);
     }
-    if (!takes_width(*f, static_cast<std::size_t>(width_of(slot, reads.transposed)))) {
+    if (!takes_width(*f, static_cast<std::size_t>(row_width(slot, reads.transposed)))) {
       if (narrow == nullptr) narrow_transposed = reads.transposed;
       if (narrow == nullptr) narrow = &slot;
       continue;
@@ -98,7 +98,7 @@ void hold_quantized(Program& p, const QuantizedSlots& wanted) {
     throw ConfigError(
         "no weight can be held in {0}: the rows of {1} have {2} elements, and {0} needs a multiple of {3}. Fix: "
         "hold it in int8, or in the policy's formats",
-        traits(*format).name, narrow->name, width_of(*narrow, narrow_transposed), traits(*format).per_scale);
+        traits(*format).name, narrow->name, row_width(*narrow, narrow_transposed), traits(*format).per_scale);
   }
   if (format && !held) {
     throw ConfigError(

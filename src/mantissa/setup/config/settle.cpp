@@ -322,7 +322,8 @@ void settle_schedule(RunConfig& config, const Entries& entries, Told& told) {
   warmup = steps;
 }
 
-/// Stages have their own places in the data, rl samples by its own steps, and weights hold no carried states.
+/// Stages have their own places in the data, rl samples by its own steps, and weights alone hold no states
+/// that rows could go on from.
 void check_earlier_steps(const RunConfig& config, const Entries& entries) {
   if (config.run.earlier_steps == 0) return;
   const auto refuse_with = [&](const std::string& with) {
