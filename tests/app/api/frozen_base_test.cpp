@@ -170,7 +170,7 @@ TEST(FrozenBaseRuns, RefuseWhatCannotBeQuantized) {
       "hidden_size = 16\nintermediate_size = 24\nnum_hidden_layers = 1\nnum_attention_heads = 2\nvocab_size "
       "= 256";
   EXPECT_TRUE(has(refused(out, config(narrow, 2, "32-true", frozen("nf4"))),
-                  "its rows have 16 elements, and nf4 needs a multiple of 64. Fix: hold it in int8"));
+                  "have 16 elements, and nf4 needs a multiple of 64. Fix: hold it in int8"));
   const Summary start = run(folder / "start", config(narrow, 2, "32-true", ""));
   EXPECT_EQ(refused(out, config(at(start.model), 2, "bf16-mixed", frozen("int8"))), "");
 }
