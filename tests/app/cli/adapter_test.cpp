@@ -171,7 +171,7 @@ TEST_F(Adapter, WrongSettingsAreErrorsThatNameTheCure) {
   EXPECT_TRUE(has(refusal(set + "rank=17"), "rank 17 is too large for model.layers.0.self_attn.v_proj"));
   EXPECT_TRUE(has(refusal(set + "rank=0"), "must be"));
   EXPECT_TRUE(has(refusal(set + "base=int4"), "nf4-double"));
-  EXPECT_TRUE(has(refusal(set + "base=nf4"), "its rows have 32 elements, and nf4 needs a multiple of 64"));
+  EXPECT_TRUE(has(refusal(set + "base=nf4"), "have 32 elements, and nf4 needs a multiple of 64"));
   EXPECT_TRUE(has(refusal(set + "base=int8 --precision 64-true"), "the policy computes in f64"));
   EXPECT_TRUE(has(refusal(set + "base=int8 --precision fp8-hybrid"), "multiplies it under scales"));
   EXPECT_TRUE(has(refusal("generate b/model --base q8 --prompt a"), "--base \"q8\": must be one of int8"));

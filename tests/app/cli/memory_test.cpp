@@ -1,5 +1,6 @@
 // The peak memory that a plan predicts, against what the kernel counted for the process that ran.
 #include <gtest/gtest.h>
+#include <stdlib.h>
 
 #include <algorithm>
 #include <cmath>
@@ -128,6 +129,8 @@ void expect_predicted(const TemporaryFolder& folder, const std::string& command,
 // read of the mapped file must not stay in memory.
 class PeakMemoryOfABase : public ::testing::Test {
  protected:
+  static void SetUpTestSuite() { unsetenv("TMPDIR"); }  // pages of a file in memory count otherwise
+
   void SetUp() override {
 #if defined(MANTISSA_SANITIZED)
     GTEST_SKIP() << "the address sanitizer's own memory is most of this process's";
