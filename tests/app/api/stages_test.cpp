@@ -60,16 +60,8 @@ INSTANTIATE_TEST_SUITE_P(Policies, StagesUnder,
                          });
 
 TEST_P(StagesUnder, StoppedAndResumedAnywhereEndWithTheBytesOfARunThatWasNot) {
-  const TemporaryFolder folder;
-  const Config config = Config::parse(staged(kThree, GetParam()));
-  const Summary whole = train(config, into(folder / "run"));
-  const std::string metrics = timeless(read_all(folder / "run/metrics.jsonl"));
-  for (const std::int64_t step : {2, 3, 4, 6, 7}) {  // 3 and 6 are the ends of stages
-    TrainOptions again = into(folder / "run");
-    again.resume = step;
-    EXPECT_EQ(train(config, again).weights_xxh64, whole.weights_xxh64) << step;
-    EXPECT_EQ(timeless(read_all(folder / "run/metrics.jsonl")), metrics) << step;
-  }
+  mantissa::testing::expect_same_bytes_from(Config::parse(staged(kThree, GetParam())),
+                                            {2, 3, 4, 6, 7});  // 3 and 6 are the ends of stages
 }
 
 TEST_P(StagesUnder, MicroBatchesThreadsAndRecomputationChangeNoBit) {

@@ -6,6 +6,7 @@
 
 #include <filesystem>
 #include <fstream>
+#include <initializer_list>
 #include <iterator>
 #include <nlohmann/json.hpp>
 #include <regex>
@@ -73,6 +74,19 @@ inline api::TrainOptions into(const std::filesystem::path& out) {
   api::TrainOptions o;
   o.out = out;
   return o;
+}
+
+/// Expects that the run, continued from each of `steps`, ends with the bytes of a run that never stopped.
+inline void expect_same_bytes_from(const api::Config& config, std::initializer_list<std::int64_t> steps) {
+  const TemporaryFolder folder;
+  const api::Summary whole = api::train(config, into(folder / "run"));
+  const std::string metrics = timeless(read_all(folder / "run/metrics.jsonl"));
+  for (const std::int64_t step : steps) {
+    api::TrainOptions again = into(folder / "run");
+    again.resume = step;
+    EXPECT_EQ(api::train(config, again).weights_xxh64, whole.weights_xxh64) << step;
+    EXPECT_EQ(timeless(read_all(folder / "run/metrics.jsonl")), metrics) << step;
+  }
 }
 
 /// One layer on puzzles, `steps` steps of 4 rows of 32 tokens, under `policy`.

@@ -15,6 +15,12 @@ inline const std::vector<FamilyFacts>& family_facts() {
           "num_key_value_heads": 2, "initializer_range": 0.3, "rms_norm_eps": 1e-5})";
   constexpr const char* kWindowed =
       R"({"use_sliding_window": true, "max_window_layers": 2, "sliding_window": 9})";
+  const std::vector<DefaultField> glm = decoder_defaults({{"head_dim", "128", "8"},
+                                                          {"rms_norm_eps", "1.5625e-7", "1e-4"},
+                                                          {"max_position_embeddings", "131072", "1000"},
+                                                          {"num_key_value_heads", "2", "4"},
+                                                          {"attention_bias", "true", "false"},
+                                                          {"partial_rotary_factor", "0.5", "0.25"}});
   static const std::vector<FamilyFacts> rows = {
       {.model_type = "llama",
        .architecture = "LlamaForCausalLM",
@@ -97,12 +103,7 @@ inline const std::vector<FamilyFacts>& family_facts() {
       {.model_type = "glm",
        .architecture = "GlmForCausalLM",
        .required = kDecoder,
-       .defaults = decoder_defaults({{"head_dim", "128", "8"},
-                                     {"rms_norm_eps", "1.5625e-7", "1e-4"},
-                                     {"max_position_embeddings", "131072", "1000"},
-                                     {"num_key_value_heads", "2", "4"},
-                                     {"attention_bias", "true", "false"},
-                                     {"partial_rotary_factor", "0.5", "0.25"}}),
+       .defaults = glm,
        .fixed_kv_heads = true,
        .partial_rotary = true,
        .tiny_shape = kTinyDecoder,
@@ -129,12 +130,7 @@ inline const std::vector<FamilyFacts>& family_facts() {
       {.model_type = "glm4",
        .architecture = "Glm4ForCausalLM",
        .required = kDecoder,
-       .defaults = decoder_defaults({{"head_dim", "128", "8"},
-                                     {"rms_norm_eps", "1.5625e-7", "1e-4"},
-                                     {"max_position_embeddings", "131072", "1000"},
-                                     {"num_key_value_heads", "2", "4"},
-                                     {"attention_bias", "true", "false"},
-                                     {"partial_rotary_factor", "0.5", "0.25"}}),
+       .defaults = glm,
        .fixed_kv_heads = true,
        .partial_rotary = true,
        .tiny_shape = kTinyDecoder,

@@ -11,7 +11,7 @@
 #include "mantissa/setup/config/options.h"
 #include "mantissa/setup/data/rows.h"
 #include "mantissa/setup/data/tokenizer.h"
-#include "mantissa/setup/programs/narrow_rows.h"
+#include "mantissa/setup/programs/narrow_layers.h"
 #include "mantissa/train/run/work.h"
 
 namespace mantissa::api {
@@ -77,7 +77,7 @@ Plan explain(const Config& config, const Hardware& hardware, const std::vector<s
   config::Told told = config.impl().told;
   const run::Work work = run::work_of(run, source, memory_of(data), *device, &told.notes);
   if (!in_memory(data)) data::add_notes(run, source.config, told);
-  std::ranges::move(programs::narrow_rows_notes(run, source.config), std::back_inserter(told.notes));
+  std::ranges::move(programs::narrow_layers_notes(run, source.config), std::back_inserter(told.notes));
   data::files_of_tokenizer(run, source.config, in_memory(data));  // throws what would refuse the run
   return plan_of(
       explain::explain_training(work.config, source.config, *device, told, there, 0, work.task->passes()));
@@ -95,7 +95,7 @@ Plan explain_model(const std::filesystem::path& model, const Precision& precisio
   }
   config::Told told;
   const precision::Policy policy = config::adapted_policy(policy_for(precision, &told), source.config);
-  std::ranges::move(programs::narrow_rows_notes(source.config), std::back_inserter(told.notes));
+  std::ranges::move(programs::narrow_layers_notes(source.config), std::back_inserter(told.notes));
   if (source.tensors != nullptr) {
     const std::map<std::string, std::string>& origin = source.tensors->metadata();
     const auto rounded_to = origin.find("mantissa.rounded_to");

@@ -11,7 +11,7 @@
 #include "mantissa/precision/policy/supported.h"
 #include "mantissa/setup/data/rows.h"
 #include "mantissa/setup/data/tokenizer.h"
-#include "mantissa/setup/programs/narrow_rows.h"
+#include "mantissa/setup/programs/narrow_layers.h"
 #include "mantissa/train/rl/samples.h"
 #include "mantissa/train/run/run.h"
 #include "mantissa/train/run/work.h"
@@ -117,7 +117,7 @@ Summary train(const Config& config, const TrainOptions& options, const Events& e
   if (options.weights != nullptr) weights::use_memory(source, memory_of(options.weights));
   config::Told told = config.impl().told;
   if (!in_memory(options.data)) data::add_notes(run, source.config, told);
-  std::ranges::move(programs::narrow_rows_notes(run, source.config), std::back_inserter(told.notes));
+  std::ranges::move(programs::narrow_layers_notes(run, source.config), std::back_inserter(told.notes));
   const auto samples = std::make_shared<rl::SamplesFile>(out / "samples.jsonl");
   run::Work work = run::work_of(
       run, source, memory_of(options.data), *device, &told.notes,

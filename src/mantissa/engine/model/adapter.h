@@ -31,7 +31,7 @@ struct Adapter {
   std::map<std::string, AdapterLayer, std::less<>> layers;  // by the scope of the linear layer
   bool rslora = false;
   bool dora = false;
-  bool states = false;  // of the initial states of recurrences: then there are no layers
+  bool states = false;  // true: it trains the initial states of recurrences, and `layers` is empty
   /// Scopes of heads that are trained as a whole, with the adapter: kScoreHead, kValueHead
   /// (engine/model/graphs.h).
   std::vector<std::string> heads = {};

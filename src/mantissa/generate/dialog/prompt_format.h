@@ -37,7 +37,7 @@ std::vector<std::string> turn_ends(const data::ChatFormat& format);
 /// How prompts of a chat template end, and the strings that end the answers to them.
 struct AnswerForm {
   std::string begin;              // the last text of a prompt: "\n\nAssistant:"
-  std::vector<std::string> ends;  // empty: tokens end the answers, or there is no template
+  std::vector<std::string> ends;  // texts that end an answer; empty if tokens do, or without a template
   bool begins_after(std::string_view prompt) const { return !ends.empty() && prompt.ends_with(begin); }
 };
 

@@ -145,7 +145,7 @@ class Policy {
   /// set and the weights have fewer bits than the arithmetic.
   bool compensates(std::string_view name) const;
   /// Returns the rounding that rules give to activations and their gradients; nearest without such a rule.
-  /// The policy's own `rounding` applies to weights and moments.
+  /// The policy's own `rounding` applies to weights, moments and states of recurrences.
   Rounding activation_rounding(const Use& use) const;
   /// Returns the origin of the fields `names` for `use`: the last rule that sets any of them, else the preset
   /// or line.

@@ -22,19 +22,15 @@ std::string weight_of(std::string_view scope) {
   return std::string(scope) + ".weight";
 }
 
-/// Maps the names of the model's slots to tensors of a file. Files of the bare trunk omit its prefix.
+/// Maps the names of the model's slots to tensors of a file.
 class StoredNames {
  public:
   StoredNames(const io::WeightFiles& files, const model::Family& family) : files_(files), family_(family) {}
 
   /// Returns the name of a slot in the files.
   std::string of(const std::string& slot) const {
-    const std::string_view prefix = family_.trunk_prefix;
-    if (files_.find(slot) == nullptr && slot.starts_with(prefix)) {
-      std::string bare = slot.substr(prefix.size());
-      if (files_.find(bare) != nullptr) return bare;
-    }
-    return slot;
+    const io::TensorInfo* tensor = stored_tensor(slot, files_, family_);
+    return tensor == nullptr ? slot : tensor->name;
   }
 
   /// Returns true for tensors that the model computes from its config, for a stored head that is tied to the
@@ -79,6 +75,14 @@ io::WeightFiles files_of(const ModelSource& source) {
   if (source.memory != nullptr) return io::WeightFiles(source.memory);
   if (source.tensors != nullptr) return io::WeightFiles(source.tensors);
   return io::WeightFiles(source.weights, source.state ? std::string(io::kMasterPrefix) : "");
+}
+
+const io::TensorInfo* stored_tensor(const std::string& name, const io::WeightFiles& files,
+                                    const model::Family& family) {
+  const io::TensorInfo* tensor = files.find(name);
+  const std::string_view prefix = family.trunk_prefix;
+  if (tensor != nullptr || !name.starts_with(prefix)) return tensor;
+  return files.find(name.substr(prefix.size()));
 }
 
 bool is_new_head(const Slot& slot) {

@@ -12,6 +12,11 @@ namespace mantissa::weights {
 /// Returns the weight files of `source`.
 io::WeightFiles files_of(const ModelSource& source);
 
+/// Returns the tensor of the model's parameter `name` in the files, or null. Files of the bare trunk omit its
+/// prefix.
+const io::TensorInfo* stored_tensor(const std::string& name, const io::WeightFiles& files,
+                                    const model::Family& family);
+
 /// Returns true for the weight of a head that files may lack. It then begins with random values.
 bool is_new_head(const plan::Slot& slot);
 

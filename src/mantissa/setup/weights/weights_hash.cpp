@@ -59,9 +59,7 @@ std::string hash_of_weights(const ModelSource& source, const runtime::Device& de
   for (const graph::ValueId id : graph.parameters()) {
     const std::string& name = graph.value(id).name;
     if (source.config.adapter != nullptr && source.config.adapter->owns(name)) continue;
-    const std::string_view trunk = source.config.family->trunk_prefix;
-    const io::TensorInfo* tensor = files.find(name);
-    if (tensor == nullptr && name.starts_with(trunk)) tensor = files.find(name.substr(trunk.size()));
+    const io::TensorInfo* tensor = stored_tensor(name, files, *source.config.family);
     if (tensor == nullptr) continue;  // loading the weights reports what is missing
     const std::optional<Scalar> type = io::scalar_of(tensor->dtype);
     if (!type) continue;

@@ -243,20 +243,12 @@ const OpDef kRecurrenceDecode = {
     .run = run_decode,
 };
 
-const OpDef kRecurrenceCarry = {
-    .id = "recurrence.carry",
-    .op = "recurrence",
-    .doc = "the recurrence from the states that the rows continue on, and the states after the rows",
-    .kind = OpKind::recurrence,
-    .reads = {Read::value},
-    .strided = {.inputs = 0b111111, .outputs = 0b10},
-    .alias = kInputs,
-    .interior = "state",
-    .infer = infer_decode,
-    .gradient = gradient_carry,
-    .cost = [](const NodeView& n, const Sizes&) -> Cost { return {flops_of_elements(n, 9)}; },
-    .workspace = workspace_forward,
-    .run = run_decode,
-};
+const OpDef kRecurrenceCarry = [] {
+  OpDef op = kRecurrenceDecode;
+  op.id = "recurrence.carry";
+  op.doc = "the recurrence from the states that the rows continue on, and the states after the rows";
+  op.gradient = gradient_carry;
+  return op;
+}();
 
 }  // namespace mantissa::graph

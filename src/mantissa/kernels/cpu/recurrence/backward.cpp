@@ -30,7 +30,7 @@ struct TokenGradients {
 template <class T>
 struct Waiting {
   T *w, *alpha, *dw, *dalpha;  // [key_dim]
-  T* ds;                       // [padded values]; zeros: there is no such token
+  T* ds;                       // [padded values]; zeros if no token follows
 };
 
 /// Writes the sums of the first `kRows` rows.

@@ -13,24 +13,27 @@ namespace mantissa::kernels {
 /// Tokens between prefetching and reading.
 inline constexpr std::size_t kTokensAhead = 2;
 
-/// Prefetches columns [column, column + width) of row `row`, which must exist.
+inline constexpr std::size_t kCacheLine = 64;
+
+/// Returns the memory of a row from `column` on.
+inline const std::byte* row_memory(const ConstMatrix& m, std::size_t row, std::size_t column) {
+  return static_cast<const std::byte*>(m.data) +
+         (row * static_cast<std::size_t>(m.ld) + column) * bytes_of(m.type);
+}
+
+/// Prefetches columns [column, column + width) of row `row`, which must exist, to be written if `kWrite`.
+template <bool kWrite = false>
 [[gnu::always_inline]] inline void prefetch_row(const ConstMatrix& m, std::size_t row, std::size_t column,
                                                 std::size_t width) {
-  constexpr std::size_t kLine = 64;
-  const std::size_t size = bytes_of(m.type);
-  const auto* const begin =
-      static_cast<const std::uint8_t*>(m.data) + (row * static_cast<std::size_t>(m.ld) + column) * size;
-  for (std::size_t i = 0; i < width * size; i += kLine) __builtin_prefetch(begin + i, 0, 3);
+  const std::byte* const begin = row_memory(m, row, column);
+  for (std::size_t i = 0; i < width * bytes_of(m.type); i += kCacheLine)
+    __builtin_prefetch(begin + i, kWrite ? 1 : 0, 3);
 }
 
 /// The same for a row to write: stores are written in order, so one that waits for memory delays all others.
 [[gnu::always_inline]] inline void prefetch_row(const Matrix& m, std::size_t row, std::size_t column,
                                                 std::size_t width) {
-  constexpr std::size_t kLine = 64;
-  const std::size_t size = bytes_of(m.type);
-  const auto* const begin =
-      static_cast<const std::uint8_t*>(m.data) + (row * static_cast<std::size_t>(m.ld) + column) * size;
-  for (std::size_t i = 0; i < width * size; i += kLine) __builtin_prefetch(begin + i, 1, 3);
+  prefetch_row<true>(ConstMatrix(m), row, column, width);
 }
 
 /// Lines to prefetch one by one: a kernel that asks for dozens at once waits until the first ones have come.
@@ -38,10 +41,9 @@ class LinesAhead {
  public:
   /// Adds columns [column, column + width) of a row. Lines beyond kMost are left out.
   void add(const ConstMatrix& m, std::size_t row, std::size_t column, std::size_t width) {
-    const std::size_t size = bytes_of(m.type);
-    const auto* const begin =
-        static_cast<const std::byte*>(m.data) + (row * static_cast<std::size_t>(m.ld) + column) * size;
-    for (std::size_t i = 0; i < width * size && end_ < kMost; i += kLine) lines_[end_++] = begin + i;
+    const std::byte* const begin = row_memory(m, row, column);
+    for (std::size_t i = 0; i < width * bytes_of(m.type) && end_ < kMost; i += kCacheLine)
+      lines_[end_++] = begin + i;
   }
   std::size_t count() const { return end_; }
   /// Prefetches the next `n` lines.
@@ -51,7 +53,7 @@ class LinesAhead {
   }
 
  private:
-  static constexpr std::size_t kLine = 64, kMost = 64;
+  static constexpr std::size_t kMost = 64;
   std::size_t next_ = 0, end_ = 0;
   const std::byte* lines_[kMost];
 };

@@ -11,9 +11,10 @@
 namespace mantissa::programs {
 
 /// Returns notes on the linear layers of a model whose base is held in blocks.
-std::vector<std::string> narrow_rows_notes(const model::ModelConfig& model);
+std::vector<std::string> narrow_layers_notes(const model::ModelConfig& model);
 
 /// Returns notes on those of a run: of its adapter's base, or of the optimizer's groups.
-std::vector<std::string> narrow_rows_notes(const config::RunConfig& config, const model::ModelConfig& model);
+std::vector<std::string> narrow_layers_notes(const config::RunConfig& config,
+                                             const model::ModelConfig& model);
 
 }  // namespace mantissa::programs

@@ -1,4 +1,4 @@
-#include "mantissa/setup/programs/narrow_rows.h"
+#include "mantissa/setup/programs/narrow_layers.h"
 
 #include "mantissa/core/tensor/narrow_rows.h"
 #include "mantissa/engine/model/adapter.h"
@@ -17,17 +17,18 @@ std::vector<std::string> notes_on(const model::ModelConfig& model, const HeldIn&
     if (format && !takes_width(*format, static_cast<std::size_t>(layer.in)))
       narrow[*format].push_back(weight);
   }
-  return mantissa::narrow_rows_notes(narrow);
+  return narrow_rows_notes(narrow);
 }
 
 }  // namespace
 
-std::vector<std::string> narrow_rows_notes(const model::ModelConfig& model) {
+std::vector<std::string> narrow_layers_notes(const model::ModelConfig& model) {
   return notes_on(model, [&](const std::string& /*weight*/) { return model.base; });
 }
 
-std::vector<std::string> narrow_rows_notes(const config::RunConfig& config, const model::ModelConfig& model) {
-  if (model.adapter != nullptr) return narrow_rows_notes(model);
+std::vector<std::string> narrow_layers_notes(const config::RunConfig& config,
+                                             const model::ModelConfig& model) {
+  if (model.adapter != nullptr) return narrow_layers_notes(model);
   return notes_on(model, [&](const std::string& weight) {
     return optim::settings_of(config.optimizer.groups, weight).held_in();
   });
