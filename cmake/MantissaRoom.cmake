@@ -51,20 +51,22 @@ function(mantissa_wing name about)
 endfunction()
 
 # A room is one folder of a wing, or a wing without others: one static library, called mantissa_<room>, that links only the rooms
-# it may use. ABOUT: its line in docs/architecture.md. QUICK: it
-# reads, decides and prints, and computes nothing in bulk. APART: its files use the same local names, so each is compiled alone.
-# APART_IN: the same for the files of a subfolder. VECTORS: the same for files that are compiled for several instruction sets;
-# MANTISSA_VECTORS_FROM replaces the whole room by that of another build.
-# ALONE: the same for these files.
+# it may use. ABOUT: its line in docs/architecture.md. QUICK: it reads, decides and prints, and computes nothing in bulk. INNER:
+# what it gets was checked by other rooms; MANTISSA_INNER_FROM replaces it by that of another build. APART: its files use the
+# same local names, so each is compiled alone. APART_IN: the same for the files of a subfolder. ALONE: the same for these files.
+# VECTORS: its files with vector code are compiled for several instruction sets.
 function(mantissa_room path)
-  cmake_parse_arguments(ARG "QUICK;APART;VECTORS" "APART_IN;ABOUT" "USES;LINKS;ALONE" ${ARGN})
+  cmake_parse_arguments(ARG "QUICK;INNER;APART;VECTORS" "APART_IN;ABOUT" "USES;LINKS;ALONE" ${ARGN})
   cmake_path(GET path FILENAME name)
   file(GLOB_RECURSE sources CONFIGURE_DEPENDS ${PROJECT_SOURCE_DIR}/src/mantissa/${path}/*.cpp)
   list(REMOVE_ITEM sources ${PROJECT_SOURCE_DIR}/src/mantissa/app/cli/main.cpp)
-  if(ARG_VECTORS AND MANTISSA_VECTORS_FROM)
-    set(archive ${MANTISSA_VECTORS_FROM}/libmantissa_${name}.a)
+  if(ARG_INNER)
+    set_property(GLOBAL APPEND PROPERTY MANTISSA_INNER_ROOMS mantissa_${name})
+  endif()
+  if(ARG_INNER AND MANTISSA_INNER_FROM)
+    set(archive ${MANTISSA_INNER_FROM}/libmantissa_${name}.a)
     if(NOT EXISTS ${archive})
-      message(FATAL_ERROR "MANTISSA_VECTORS_FROM: expected ${archive}, which does not exist. "
+      message(FATAL_ERROR "MANTISSA_INNER_FROM: expected ${archive}, which does not exist. "
                           "Fix: ./dev build --target mantissa_${name}")
     endif()
     add_library(mantissa_${name} STATIC IMPORTED GLOBAL)

@@ -32,7 +32,8 @@ constinit struct sigaction previous = {};
   std::abort();
 }
 
-/// Executes the tile instruction at which the thread stopped. The system saves and restores its vector
+/// Executes the tile instruction at which the thread stopped, and those that follow it without another
+/// between them: a stop costs as much as several of them. The system saves and restores the thread's vector
 /// registers, and gives the handler the default rounding. Allocates nothing.
 void execute(int /*signal*/, siginfo_t* /*info*/, void* context) {
   constexpr int kNames[16] = {REG_RAX, REG_RCX, REG_RDX, REG_RBX, REG_RSP, REG_RBP, REG_RSI, REG_RDI,
@@ -45,11 +46,14 @@ void execute(int /*signal*/, siginfo_t* /*info*/, void* context) {
   }
   amx::Registers registers;
   for (std::size_t i = 0; i < 16; ++i) registers.at[i] = static_cast<std::uint64_t>(saved[kNames[i]]);
-  const amx::Decoded decoded = amx::decode(code, registers);
-  if (decoded.fault != nullptr) stop(decoded.fault);
-  if (const char* fault = machine.execute(decoded.instruction)) stop(fault);
-  if (decoded.instruction.operation == amx::Operation::multiply_add) ++products;
-  saved[REG_RIP] += static_cast<greg_t>(decoded.instruction.length);
+  do {
+    const amx::Decoded decoded = amx::decode(code, registers);
+    if (decoded.fault != nullptr) stop(decoded.fault);
+    if (const char* fault = machine.execute(decoded.instruction)) stop(fault);
+    if (decoded.instruction.operation == amx::Operation::multiply_add) ++products;
+    code += decoded.instruction.length;
+  } while (amx::is_tile_instruction(code));
+  saved[REG_RIP] = reinterpret_cast<greg_t>(code);
 }
 
 /// Returns true if the processor has tiles, even if the system denies them.

@@ -93,12 +93,16 @@ TEST(Output, PuzzlesAreWrittenToDevicesAndPipes) {
   const std::string puzzle = testing::shell(folder, program + "data kk --count 1").out;
   for (const std::string& line :
        {one + "/dev/stdout", "{ " + one + "/dev/stdout | cat; }", "{ " + one + "/dev/stderr 2>&1; }",
-        "{ mkfifo p; " + one + "p & cat p; wait; }"}) {
+        "{ mkfifo p; " + one + "p & sleep 0.2; timeout 20 cat p; wait; }"}) {
     const Result r = testing::shell(folder, line);
     EXPECT_EQ(r.code, 0) << line << "\n" << r.err;
     EXPECT_EQ(r.out, puzzle) << line;
   }
   EXPECT_TRUE(std::filesystem::is_fifo(folder / "p"));
+  const Result unread = mantissa(folder, "data kk --out p");
+  EXPECT_EQ(unread.code, 2);
+  EXPECT_EQ(unread.err,
+            "mantissa: p: is a pipe that no process opened to read in 5 seconds; start its reader\n");
   const Result full = mantissa(folder, "data kk --out /dev/full");
   EXPECT_EQ(full.code, 1);
   EXPECT_EQ(full.err.find("mantissa: /dev/full: the device accepts no more bytes: No space left on device"),

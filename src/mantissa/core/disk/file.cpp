@@ -8,7 +8,9 @@
 
 #include <algorithm>
 #include <cerrno>
+#include <chrono>
 #include <system_error>
+#include <thread>
 #include <utility>
 
 #include "mantissa/core/base/error.h"
@@ -20,8 +22,12 @@
 namespace mantissa::disk {
 namespace {
 
+using namespace std::chrono_literals;
+
 // Linux transfers at most 2 GiB − 4 KiB in one call.
 constexpr std::size_t kLargestCall = std::size_t{1} << 30;
+
+constexpr std::chrono::seconds kWaitForReader = 5s;
 
 std::string reason(int error) {
   return std::generic_category().message(error);
@@ -72,11 +78,20 @@ File File::open_to_read(const std::filesystem::path& path) {
 }
 
 File File::open_device(const std::filesystem::path& path) {
-  // A pipe that nobody reads would be waited for.
-  const int descriptor = ::open(path.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_NONBLOCK | O_CLOEXEC, 0666);
+  // Without O_NONBLOCK, a pipe that nobody reads would be waited for without end. A reader started beside
+  // this program needs a moment.
+  const auto open = [&path] {
+    return ::open(path.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_NONBLOCK | O_CLOEXEC, 0666);
+  };
+  int descriptor = open();
+  for (auto waited = 0ms; descriptor < 0 && errno == ENXIO && waited < kWaitForReader; waited += 10ms) {
+    std::this_thread::sleep_for(10ms);
+    descriptor = open();
+  }
   if (descriptor < 0 && errno == ENXIO)
     throw FileError(
-        fmt::format("{}: is a pipe that no process reads; start its reader first", path.string()));
+        fmt::format("{}: is a pipe that no process opened to read in {} seconds; start its reader",
+                    path.string(), kWaitForReader.count()));
   if (descriptor < 0) throw_write_error(path, errno);
   File file(descriptor, path);
   const int flags = ::fcntl(descriptor, F_GETFL);

@@ -17,7 +17,8 @@ class File {
  public:
   /// Throws FileError if `path` is missing, unreadable, or not a regular file.
   static File open_to_read(const std::filesystem::path& path);
-  /// Opens a device, a pipe, or a link to a descriptor, for writing. Throws FileError if that fails.
+  /// Opens a device, a pipe, or a link to a descriptor, for writing; waits some seconds for the reader of a
+  /// named pipe. Throws FileError if that fails.
   static File open_device(const std::filesystem::path& path);
   /// Takes an open descriptor of `path`.
   File(int descriptor, std::filesystem::path path) : descriptor_(descriptor), path_(std::move(path)) {}
