@@ -232,6 +232,8 @@ name = "constant"
 warmup_steps = 0
 [checkpoint]
 interval = 1000000
+[log]
+health_interval = 0
 """
 
     def turn(self, seconds):
