@@ -276,6 +276,8 @@ inline const std::vector<FamilyFacts>& family_facts() {
                 {R"({"intermediate_size": null, "hidden_ratio": 2})", R"({"intermediate_size": 512})"}},
        .refusals = {{R"({"head_dim": 5})", "head_dim", "is 5, but must divide hidden_size 16"},
                     {R"({"num_heads": 4})", "num_heads", "is 4, but hidden_size 16 has 2 heads of 8"},
+                    {R"({"head_dim": null, "num_heads": 17})", "num_heads",
+                     "is 17, more than the 16 channels"},
                     {R"({"value_dim": 32})", "value_dim", "values of another width"},
                     {R"({"value_dim": "all"})", "value_dim", "values of another width"},
                     {R"({"hidden_act": "gelu"})", "hidden_act", "is \"gelu\", which is not supported"},

@@ -141,6 +141,9 @@ TEST_P(States, SurviveAFile) {
     EXPECT_EQ(same->bytes, s.bytes);
   }
   check_model(read, origin);
+  StatesFile strange = read;
+  strange.states.ids[2] = static_cast<std::int32_t>(origin.vocabulary);
+  EXPECT_THROW(check_model(strange, origin), FileError);
   EXPECT_THROW(check_model(read, origin_of(source("rwkv7-tied"), policy, best_device())), FileError);
 }
 
@@ -153,6 +156,25 @@ std::string refusal(const StatesFile& file, const weights::ModelSource& source, 
   } catch (const Error& e) {
     return e.what();
   }
+}
+
+TEST_P(States, OfFormatsThatFilesDoNotNameSurviveAFile) {
+  GenerateOptions keep = drawing(4);
+  keep.keep_states = true;
+  const Request first{ids_of(12, 3), 0};
+  const char* const text = "tf32 state=tf32 kv=tf32";
+  const precision::Policy policy = precision::Policy::parse(text);
+  const std::shared_ptr<const SequenceStates> states = run(text, {&first, 1}, keep).front().states;
+  const std::filesystem::path file = folder / "states.safetensors";
+  write_states(file, *states, origin_of(source(), policy, best_device()), {});
+  const StatesFile read = read_states(file);
+  EXPECT_EQ(refusal(read, source(), text), "accepted");
+  StatesFile changed = read;
+  changed.states.states.front().type = Scalar::f64;
+  const std::string message = refusal(changed, source(), text);
+  EXPECT_NE(message.find("is f64, and the policy of the file keeps it in "),
+            std::string::npos)
+      << message;
 }
 
 TEST_P(States, OfAnotherPolicyOrModelAreRefused) {

@@ -2,6 +2,8 @@
 // tensors that follow from the config, and shards.
 #include <gtest/gtest.h>
 
+#include <utility>
+
 #include "core/disk/temporary.h"
 #include "engine/model/tiny_families.h"
 #include "engine/runtime/device.h"
@@ -129,7 +131,11 @@ TEST_P(FamilyNames, OfABareTrunkDoNotMakeAnUntiedModel) {
 }
 
 TEST_P(FamilyNames, MayIncludeATiedHeadAndWhatFollowsFromTheConfig) {
-  add("lm_head.weight", {config.vocab_size, config.hidden_size});
+  const std::vector<std::int64_t> shape = {config.vocab_size, config.hidden_size};
+  const auto embedding = std::ranges::find(shapes, shape) - shapes.begin();
+  add("lm_head.weight", shape);
+  const std::vector<float> other = std::exchange(stored.back(), stored[static_cast<std::size_t>(embedding)]);
+  const std::size_t head = stored.size() - 1;
   const std::string layer = mantissa::testing::facts_of(config.model_type).layer;
   for (const std::string_view derived : config.family->derived) {
     const std::string dot = derived.starts_with(".") ? "" : ".";
@@ -141,6 +147,10 @@ TEST_P(FamilyNames, MayIncludeATiedHeadAndWhatFollowsFromTheConfig) {
   make_bare();
   write();
   expect_loaded();
+  stored[head] = other;
+  const std::string message = refused();
+  EXPECT_NE(message.find("tensor \"lm_head.weight\" differs from \""), std::string::npos) << message;
+  EXPECT_NE(message.find("set tie_word_embeddings to false"), std::string::npos) << message;
 }
 
 TEST_P(FamilyNames, OfOtherTensorsAreRefused) {

@@ -69,6 +69,19 @@ TEST(SentencePiece, StreamsOfAnyIdsJoinToTheirText) {
   }
 }
 
+TEST(SentencePiece, StreamsAPieceThatIsSpeltAsAByteAsThatByte) {
+  text::TempFiles files;
+  const std::string path = files.write("twice.model", piece("<0xCA>", -3) + model_with_bytes(""));
+  const std::unique_ptr<Tokenizer> tokenizer = make_tokenizer(path);
+  const Ids ids = {4, 0, static_cast<std::int32_t>(tokenizer->vocabulary()) - 256 + 0xAB, 4};
+  TextStream stream(*tokenizer);
+  std::string joined;
+  for (const std::int32_t id : ids) joined += stream.push(id);
+  joined += stream.finish();
+  EXPECT_EQ(joined, tokenizer->decode(ids));
+  EXPECT_TRUE(has(joined, "\xCA\xAB")) << joined;
+}
+
 TEST(SentencePiece, EncodesAndDecodesByTheLibrary) {
   text::TempFiles files;
   const auto tokenizer = make_tokenizer(files.write("small.model", model()));

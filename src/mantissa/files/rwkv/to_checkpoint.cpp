@@ -26,7 +26,8 @@ void check_constants(const model::ModelConfig& config) {
     throw ConfigError("--format pth: {}. Fix: write another --format", what);
   };
   if (config.tie_word_embeddings)
-    refuse("RWKV-LM has a head of its own, and this model's is tied to the embedding");
+    refuse(
+        "RWKV-LM has a head of its own, and tie_word_embeddings in config.json ties this model's to the embedding");
   if (const double eps = json.value("norm_eps", kNormEps); differs(eps, kNormEps))
     refuse(fmt::format("RWKV-LM adds {} in its norms, and this model {} (norm_eps)", kNormEps, eps));
   if (const double eps = head_norm_eps(config); differs(eps, kHeadNormEps)) {

@@ -137,11 +137,19 @@ StatesFile read_states(const std::filesystem::path& file) {
 }
 
 void check_model(const StatesFile& file, const StatesOrigin& here) {
-  if (file.origin.model == here.model) return;
-  throw FileError(
-      "{}: the states are of other weights, sizes, adapter or base than this model's: their hashes are {}, and "
-      "this model's {}. Fix: use the model that they were saved with",
-      file.states.where, file.origin.model, here.model);
+  if (file.origin.model != here.model) {
+    throw FileError(
+        "{}: the states are of other weights, sizes, adapter or base than this model's: their hashes are {}, and "
+        "this model's {}. Fix: use the model that they were saved with",
+        file.states.where, file.origin.model, here.model);
+  }
+  for (std::size_t i = 0; i < file.states.ids.size(); ++i) {
+    const std::int32_t id = file.states.ids[i];
+    if (id < 0 || id >= here.vocabulary)
+      fail(file.states.where,
+           fmt::format("id {} at position {} of \"ids\" is outside the model's vocabulary (0 … {})", id, i,
+                       here.vocabulary - 1));
+  }
 }
 
 void check_states(const SequenceStates& states, const plan::Program& program) {
@@ -153,7 +161,11 @@ void check_states(const SequenceStates& states, const plan::Program& program) {
     const auto state = std::ranges::find(states.states, b.name, &SequenceStates::State::name);
     if (state == states.states.end())
       throw ShapeError("{}: \"{}\" is missing, which this model keeps. {}", states.where, b.name, kSameModel);
-    if (state->type != b.type) {
+    // Files have no tf32: its values are those of f32 in memory too.
+    if (io::dtype_of(state->type) != io::dtype_of(b.type)) {
+      if (states.policy == name_of(program.policy))
+        fail(states.where, fmt::format("\"{}\" is {}, and the policy of the file keeps it in {}", b.name,
+                                       name(state->type), name(b.type)));
       throw DtypeError("{}: \"{}\" is {}, and this policy keeps it in {}. Fix: --precision '{}'",
                        states.where, b.name, name(state->type), name(b.type), states.policy);
     }

@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <set>
+#include <vector>
 
 #include "mantissa/core/base/error.h"
 #include "mantissa/core/base/printable.h"
@@ -69,6 +70,42 @@ void check_dtype(const Slot& slot, const io::TensorInfo& tensor, const io::Weigh
                   what, where));
 }
 
+/// True if two tensors of the files have the same stored bytes.
+bool are_same(const io::WeightFiles& files, const io::TensorInfo& a, const io::TensorInfo& b) {
+  if (a.dtype != b.dtype || a.shape != b.shape) return false;
+  constexpr std::uint64_t kPart = std::uint64_t{1} << 20;
+  const std::uint64_t bytes = a.end - a.begin;
+  std::vector<std::byte> of_a(std::min(kPart, bytes)), of_b(of_a.size());
+  for (std::uint64_t at = 0; at < bytes; at += kPart) {
+    const std::uint64_t part = std::min(kPart, bytes - at);
+    files.read(a.name, std::span(of_a).first(part), at);
+    files.read(b.name, std::span(of_b).first(part), at);
+    if (!std::equal(of_a.begin(), of_a.begin() + static_cast<std::ptrdiff_t>(part), of_b.begin()))
+      return false;
+  }
+  return true;
+}
+
+/// Throws for a stored head that config.json ties to an embedding with other values: either may be what is
+/// meant.
+void check_tied_head(const plan::Program& program, const StoredNames& names, const io::WeightFiles& files,
+                     const model::ModelConfig& config, const std::filesystem::path& where) {
+  const io::TensorInfo* head = files.find(config.family->head_weight);
+  if (!config.tie_word_embeddings || config.scores || head == nullptr) return;
+  const io::TensorInfo* embedding = nullptr;
+  for (const Slot& slot : program.slots) {
+    const io::TensorInfo* tensor = files.find(names.of(slot.name));
+    if (tensor == nullptr || slot.shape.sizes() != head->shape) continue;
+    if (are_same(files, *tensor, *head)) return;
+    embedding = tensor;
+  }
+  throw FileError(fmt::format(
+      "{}: tie_word_embeddings in config.json makes the head that of the embedding, but tensor "
+      "\"{}\" {}; set tie_word_embeddings to false to use this head, or remove it from the file",
+      where.string(), head->name,
+      embedding == nullptr ? "has another shape" : fmt::format("differs from \"{}\"", embedding->name)));
+}
+
 }  // namespace
 
 io::WeightFiles files_of(const ModelSource& source) {
@@ -112,6 +149,7 @@ void check_names(const plan::Program& program, const io::WeightFiles& files, con
                       where.string(), name_in_quotes(t.name), config.model_type));
     }
   }
+  check_tied_head(program, names, files, config, where);
 }
 
 const io::TensorInfo& tensor_of(const Slot& slot, const io::WeightFiles& files, const plan::Program& program,

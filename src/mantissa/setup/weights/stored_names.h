@@ -23,8 +23,8 @@ bool is_new_head(const plan::Slot& slot);
 /// Returns true for a parameter of the model's adapter, which has a source of its own.
 bool is_adapters(const model::ModelConfig& config, const plan::Slot& slot);
 
-/// Throws if the files contain other tensors than the model's weights, or weights that are not
-/// floating-point.
+/// Throws if the files contain other tensors than the model's weights, weights that are not floating-point,
+/// or a head with other values than the embedding that it is tied to.
 void check_names(const plan::Program& program, const io::WeightFiles& files, const model::ModelConfig& config,
                  const std::filesystem::path& where);
 

@@ -145,7 +145,7 @@ class SentencePieceTokenizer final : public Tokenizer {
         return;
       }
       part_.push_back(id);
-      if (!tokenizer_.processor_.IsByte(id)) pass(text);
+      if (!tokenizer_.is_byte(id)) pass(text);
     }
     void finish(std::string& text) override {
       pass(text);
@@ -172,10 +172,15 @@ class SentencePieceTokenizer final : public Tokenizer {
   };
 
   static std::optional<std::int32_t> optional(int id) { return id < 0 ? std::nullopt : std::optional(id); }
+  /// True if decode() takes the piece for a byte: the library looks its spelling up, which another piece may
+  /// have too.
+  bool is_byte(std::int32_t id) const {
+    return processor_.IsByte(processor_.PieceToId(processor_.IdToPiece(id)));
+  }
   // True for the pieces <0x80> to <0xFF>.
   bool is_beyond_ascii(std::int32_t id) const {
     constexpr std::size_t kFirstDigit = 3;
-    return processor_.IsByte(id) && processor_.IdToPiece(id).at(kFirstDigit) >= '8';
+    return is_byte(id) && processor_.IdToPiece(id).at(kFirstDigit) >= '8';
   }
   void check_id(std::int32_t id, std::size_t position) const {
     if (known(id)) return;

@@ -275,8 +275,11 @@ std::shared_ptr<const Network> read(const FieldReader& fields, ModelConfig& c) {
   s.vocab_size = c.vocab_size = fields.size("vocab_size");
   s.hidden_size = c.hidden_size = fields.size("hidden_size", 2048);
   s.layers = c.num_hidden_layers = fields.size("num_hidden_layers", 24, 1000);
-  s.head_dim =
-      fields.size("head_dim", fields.has("num_heads") ? s.hidden_size / fields.size("num_heads") : 64);
+  const std::int64_t heads = fields.has("num_heads") ? fields.size("num_heads") : 0;
+  if (heads > s.hidden_size)
+    fields.fail("num_heads",
+                fmt::format("is {}, more than the {} channels of hidden_size", heads, s.hidden_size));
+  s.head_dim = fields.size("head_dim", heads > 0 ? s.hidden_size / heads : 64);
   if (s.hidden_size % s.head_dim != 0 || s.head_dim > kernels::kMostHeadChannels) {
     fields.fail("head_dim", fmt::format("is {}, but must divide hidden_size {} into heads of at most {}",
                                         s.head_dim, s.hidden_size, kernels::kMostHeadChannels));
