@@ -153,6 +153,9 @@ TEST_F(InitialState, IsRefusedWhereItDoesNotFit) {
   ASSERT_EQ(mantissa(folder, "train base.toml --quiet --out n" + narrow).code, 0);
   EXPECT_TRUE(has(refusal("generate n/model --adapter states.pth --prompt a"),
                   "tensor \"blocks.0.att.time_state\": expected [1, 16, 16]"));
+  ASSERT_EQ(mantissa(folder, "convert states.pth wide.pth --dtype f64").code, 0);
+  EXPECT_TRUE(has(refusal("generate b/model --adapter wide.pth --prompt a"),
+                  "expected F32, BF16 or F16, got F64. Fix: save the states in f32 or bf16"));
 }
 
 }  // namespace

@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <map>
+#include <optional>
 #include <utility>
 
 #include "mantissa/core/base/error_text.h"
@@ -97,10 +98,13 @@ void check_state(const io::TensorInfo& tensor, const RecurrentLayer& layer, bool
         path.string(), name_in_quotes(tensor.name), fmt::join(wanted, ", "), layer.scope,
         fmt::join(tensor.shape, ", "));
   }
-  if (io::scalar_of(tensor.dtype)) return;
+  // Those of RWKV-PEFT have the formats of its models' files.
+  const std::optional<Scalar> type = io::scalar_of(tensor.dtype);
+  if (type && !(transposed && type == Scalar::f64)) return;
   throw DtypeError(
-      "{}: tensor {}: expected floating-point numbers, got {}. Fix: save the states in f32 or bf16",
-      path.string(), name_in_quotes(tensor.name), io::safetensors_name(tensor.dtype));
+      "{}: tensor {}: expected {}, got {}. Fix: save the states in f32 or bf16", path.string(),
+      name_in_quotes(tensor.name), transposed ? "F32, BF16 or F16" : "floating-point numbers",
+      io::safetensors_name(tensor.dtype));
 }
 
 PeftAdapter read_time_states(const fs::path& file, const model::ModelConfig& base) {
