@@ -5,6 +5,7 @@
 #include <cstring>
 #include <limits>
 #include <nlohmann/json.hpp>
+#include <tuple>
 
 #include "app/cli/run_program.h"
 
@@ -58,6 +59,21 @@ TEST_F(RwkvFiles, OfEveryKindContinueEachOthersStates) {
   EXPECT_EQ(made("b --prompt x --precision 32-true --save-state b.state")["log_probs"],
             made("b.pth --prompt x --precision 32-true")["log_probs"]);
   made("b.pth --prompt y --precision 32-true --state b.state");  // the same values in another dtype
+}
+
+TEST_F(RwkvFiles, OfDecodingThePlanTellsResultsFromStates) {
+  for (const auto& [policy, result, state] :
+       {std::tuple{"bf16-mixed", "bf16", "f32"}, std::tuple{"'32-true state=bf16'", "f32", "bf16"}}) {
+    SCOPED_TRACE(policy);
+    const json plan = json::parse(run(std::string("explain r/model --json --precision ") + policy).out);
+    int seen = 0;
+    for (const json& op : plan["ops"]) {
+      if (op["op"] != "recurrence" && op["op"] != "state") continue;
+      EXPECT_EQ(op["formats"]["output"], op["op"] == "state" ? state : result) << op;
+      ++seen;
+    }
+    EXPECT_EQ(seen, 4);  // of two layers
+  }
 }
 
 /// A GGUF file does not keep the magnitudes from which a model's scales begin.

@@ -172,9 +172,7 @@ TEST_P(States, OfFormatsThatFilesDoNotNameSurviveAFile) {
   StatesFile changed = read;
   changed.states.states.front().type = Scalar::f64;
   const std::string message = refusal(changed, source(), text);
-  EXPECT_NE(message.find("is f64, and the policy of the file keeps it in "),
-            std::string::npos)
-      << message;
+  EXPECT_NE(message.find("is f64, and the policy of the file keeps it in "), std::string::npos) << message;
 }
 
 TEST_P(States, OfAnotherPolicyOrModelAreRefused) {

@@ -132,6 +132,14 @@ std::string multiplied_name(const Program& p, const Step& s) {
   return formats[0] == formats[1] ? formats[0] : fmt::format("{}·{}", formats[0], formats[1]);
 }
 
+/// Returns the format of the step's result: not of a state that it replaces, if it has another.
+std::string output_name(const Program& p, const Step& s) {
+  if (s.outputs.empty()) return kNoFormat;
+  const auto result =
+      std::ranges::find_if(s.outputs, [&p](BufferId b) { return p.buffer(b).home != Home::state; });
+  return stored_name(p.buffer(result == s.outputs.end() ? s.outputs.front() : *result));
+}
+
 /// Returns true if the step computes nothing.
 bool moves_only(const Step& s) {
   return s.op->kind == graph::OpKind::move || s.op->kind == graph::OpKind::lookup;
@@ -147,7 +155,7 @@ PlanRow row_of(const Program& p, const Step& s) {
   r.accumulated = moves_only(s) ? kNoFormat : accumulator_name(p, s);
   if (sums_products(s)) r.order = name(s.accumulator.order);
   if (const std::optional<StepProduct> product = product_of(p, s)) r.products = {*product};
-  r.output = s.outputs.empty() ? kNoFormat : stored_name(p.buffer(s.outputs.front()));
+  r.output = output_name(p, s);
   if (s.addend != kNoBuffer && s.rounded != p.arithmetic) r.rounded = std::string(name(s.rounded));
   r.decided_by = s.decided_by;
   r.kernel = kernel_of(p, s);

@@ -101,10 +101,9 @@ void check_state(const io::TensorInfo& tensor, const RecurrentLayer& layer, bool
   // Those of RWKV-PEFT have the formats of its models' files.
   const std::optional<Scalar> type = io::scalar_of(tensor.dtype);
   if (type && !(transposed && type == Scalar::f64)) return;
-  throw DtypeError(
-      "{}: tensor {}: expected {}, got {}. Fix: save the states in f32 or bf16", path.string(),
-      name_in_quotes(tensor.name), transposed ? "F32, BF16 or F16" : "floating-point numbers",
-      io::safetensors_name(tensor.dtype));
+  throw DtypeError("{}: tensor {}: expected {}, got {}. Fix: save the states in f32 or bf16", path.string(),
+                   name_in_quotes(tensor.name), transposed ? "F32, BF16 or F16" : "floating-point numbers",
+                   io::safetensors_name(tensor.dtype));
 }
 
 PeftAdapter read_time_states(const fs::path& file, const model::ModelConfig& base) {

@@ -19,8 +19,10 @@ std::unique_ptr<tokenizer::Tokenizer> read_tokenizer(const weights::ModelSource&
     throw ConfigError("{}. Fix: use another model", data::why_no_tokenizer(source));
   }
   if (data::tokenizer_file(source.directory).empty()) {
-    throw ConfigError("{}: no tokenizer. Fix: put the model's tokenizer.json into this directory",
-                      source.directory.empty() ? "the model" : source.directory.string());
+    throw ConfigError(
+        "{}: no tokenizer. Fix: put the model's {} into this directory",
+        source.directory.empty() ? "the model" : source.directory.string(),
+        source.config.model_type == "rwkv7" ? "tokenizer.json or rwkv_vocab_*.txt" : "tokenizer.json");
   }
   return tokenizer::make_tokenizer(source.directory.string());
 }

@@ -23,6 +23,13 @@ namespace fs = std::filesystem;
 void require_regular_file(const std::string& path) {
   const disk::Kind kind = disk::kind_of(path);
   if (kind == disk::Kind::absent) {
+    for (const auto& [there, missing] : {std::pair{".idx", ".bin"}, std::pair{".bin", ".idx"}}) {
+      if (!disk::exists(path + there)) continue;
+      throw FileError(
+          "data: \"{0}{1}\": expected \"{0}{2}\" beside it (binidx data are a pair of .idx and .bin). Fix: copy both files to "
+          "one folder",
+          path, there, missing);
+    }
     throw FileError("data: file not found: \"{}\"", path);
   }
   if (kind == disk::Kind::directory) {
