@@ -138,7 +138,8 @@ TEST_F(RwkvCheckpoint, ConstantsThatRwkvLmDoesNotHaveAreErrors) {
   EXPECT_NE(message("norm_eps", 1e-6).find("RWKV-LM adds 1e-05 in its norms"), std::string::npos);
   EXPECT_NE(message("group_norm_eps", 4e-5).find("in the norm of each head, and this model 4e-05"),
             std::string::npos);
-  EXPECT_NE(message("tie_word_embeddings", true).find("ties this model's to the embedding"), std::string::npos);
+  EXPECT_NE(message("tie_word_embeddings", true).find("ties this model's to the embedding"),
+            std::string::npos);
 }
 
 struct Fault {
