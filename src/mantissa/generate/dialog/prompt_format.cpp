@@ -20,9 +20,9 @@ std::unique_ptr<tokenizer::Tokenizer> read_tokenizer(const weights::ModelSource&
   }
   if (data::tokenizer_file(source.directory).empty()) {
     throw ConfigError(
-        "{}: no tokenizer. Fix: put the model's {} into this directory",
-        source.directory.empty() ? "the model" : source.directory.string(),
-        source.config.model_type == "rwkv7" ? "tokenizer.json or rwkv_vocab_*.txt" : "tokenizer.json");
+        "{}: no tokenizer. Fix: put the model's tokenizer (tokenizer.json, tokenizer.model or rwkv_vocab_*.txt) "
+        "into this directory",
+        source.directory.empty() ? "the model" : source.directory.string());
   }
   return tokenizer::make_tokenizer(source.directory.string());
 }

@@ -348,15 +348,6 @@ void add_notes(const config::RunConfig& config, const model::ModelConfig& model,
         "learned later positions; model.rope_theta extends them (docs/long-context.md)",
         length, positions));
   }
-  const std::string &form = config.data.chat_template, &objective = config.train.objective;
-  const bool talks = form == "rwkv" || (form == "auto" && model.model_type == "rwkv7");
-  if (config.data.tokenizer == "byte" && talks && objective != "pretrain") {
-    told.notes.push_back(fmt::format(
-        "data.tokenizer = \"byte\" has no token that ends an answer, and the template rwkv marks none: {}; a vocabulary "
-        "of RWKV ends answers with the id 0",
-        objective == "rl" ? "responses may run to rl.max_new_tokens"
-                          : "the last answer of a row teaches no end"));
-  }
   if (config.data.tokenizer != "byte" || model.vocab_size <= kByteEntries) return;
   if (!reads_text(config)) return;
   told.notes.push_back(

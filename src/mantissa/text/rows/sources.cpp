@@ -23,13 +23,6 @@ namespace fs = std::filesystem;
 void require_regular_file(const std::string& path) {
   const disk::Kind kind = disk::kind_of(path);
   if (kind == disk::Kind::absent) {
-    for (const auto& [there, missing] : {std::pair{".idx", ".bin"}, std::pair{".bin", ".idx"}}) {
-      if (!disk::exists(path + there)) continue;
-      throw FileError(
-          "data: \"{0}{1}\": expected \"{0}{2}\" beside it (binidx data are a pair of .idx and .bin). Fix: copy both files to "
-          "one folder",
-          path, there, missing);
-    }
     throw FileError("data: file not found: \"{}\"", path);
   }
   if (kind == disk::Kind::directory) {
@@ -98,9 +91,9 @@ std::vector<std::string> expand_files(const std::vector<std::string>& patterns) 
   for (const std::string& pattern : patterns) {
     const bool is_glob = pattern.find_first_of("*?[") != std::string::npos && !disk::exists(pattern);
     if (!is_glob) {
-      const bool names_pair =
-          !disk::exists(pattern) && disk::exists(pattern + ".idx") && disk::exists(pattern + ".bin");
-      paths.push_back(names_pair ? pattern + ".bin" : pattern);
+      const bool names_pair = !disk::exists(pattern) && disk::exists(pattern + ".idx");
+      const char* const end = !names_pair ? "" : disk::exists(pattern + ".bin") ? ".bin" : ".idx";
+      paths.push_back(pattern + end);  // the reader of an index names the .bin that is missing
       continue;
     }
     std::vector<std::string> matches = match(pattern);
