@@ -3,9 +3,7 @@
 // and kernels are measured alternately; the tables show medians.
 #include <fmt/format.h>
 
-#include <chrono>
 #include <cmath>
-#include <functional>
 #include <memory>
 #include <random>
 #include <string>
@@ -58,12 +56,6 @@ std::string or_none(double setting) {
   return setting == 0 ? "-" : fmt::format("{}", setting);
 }
 
-double seconds(const std::function<void()>& f) {
-  const auto start = std::chrono::steady_clock::now();
-  f();
-  return std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
-}
-
 void measure(Context ctx, const Work& w) {
   const AttentionShape shape{w.heads,  w.kv_heads, w.head_dim, 1 / std::sqrt(static_cast<double>(w.head_dim)),
                              w.window, w.soft_cap};
@@ -87,16 +79,16 @@ void measure(Context ctx, const Work& w) {
 
   attention(ctx, extent, forward);
   attention_backward(ctx, extent, backward);
-  const double once = seconds([&] { attention(ctx, extent, forward); });
+  const double once = bench::seconds([&] { attention(ctx, extent, forward); });
   const int repeats = std::clamp(static_cast<int>(0.01 / once), 1, 1000);
   std::vector<double> peaks, forwards, backwards;
   for (int run = 0; run < 11; ++run) {
     peaks.push_back(measure_fma_peak(ctx, Scalar::f32));
-    forwards.push_back(seconds([&] {
+    forwards.push_back(bench::seconds([&] {
                          for (int i = 0; i < repeats; ++i) attention(ctx, extent, forward);
                        }) /
                        repeats);
-    backwards.push_back(seconds([&] { attention_backward(ctx, extent, backward); }));
+    backwards.push_back(bench::seconds([&] { attention_backward(ctx, extent, backward); }));
   }
   const double flops = 4 * static_cast<double>(w.head_dim) * w.pairs();
   const double peak = bench::median(peaks), forward_rate = flops / bench::median(forwards),

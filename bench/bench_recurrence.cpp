@@ -5,9 +5,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <chrono>
 #include <cstdint>
-#include <functional>
 #include <random>
 #include <vector>
 
@@ -41,12 +39,6 @@ struct Operand {
   Matrix view() const { return {storage.data(), type, kWidth}; }
 };
 
-double seconds(const std::function<void()>& f) {
-  const auto start = std::chrono::steady_clock::now();
-  f();
-  return std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
-}
-
 void measure(Context ctx, Scalar format, std::int64_t tokens) {
   const std::vector<Segment> segments = {{0, tokens, 0, 0}};
   const std::vector<Row> rows = {{0, tokens}};
@@ -78,8 +70,8 @@ void measure(Context ctx, Scalar format, std::int64_t tokens) {
   std::vector<double> peaks, forwards, backwards;
   for (int run = 0; run < 21; ++run) {
     peaks.push_back(measure_fma_peak(ctx, Scalar::f32));
-    forwards.push_back(seconds([&] { recurrence(ctx, extent, forward); }));
-    backwards.push_back(seconds([&] { recurrence_backward(ctx, extent, backward); }));
+    forwards.push_back(bench::seconds([&] { recurrence(ctx, extent, forward); }));
+    backwards.push_back(bench::seconds([&] { recurrence_backward(ctx, extent, backward); }));
   }
   const double elements = static_cast<double>(tokens * kHeads * kHeadDim * kHeadDim);
   const double peak = bench::median(peaks), there = bench::median(forwards), back = bench::median(backwards);

@@ -88,9 +88,9 @@ std::vector<RecurrentLayer> recurrences_of(const model::ModelConfig& base, const
 
 }  // namespace
 
-void check_state(const io::TensorInfo& tensor, const RecurrentLayer& layer, bool transposed,
+void check_state(const io::TensorInfo& tensor, const RecurrentLayer& layer, bool of_rwkv_peft,
                  const fs::path& path) {
-  const std::vector<std::int64_t> wanted = transposed ? transposed_shape(layer.state) : layer.state;
+  const std::vector<std::int64_t> wanted = of_rwkv_peft ? transposed_shape(layer.state) : layer.state;
   if (tensor.shape != wanted) {
     throw ShapeError(
         "{}: tensor {}: expected [{}], the heads and channels of {} in this model, got [{}]. Fix: use the model "
@@ -98,11 +98,10 @@ void check_state(const io::TensorInfo& tensor, const RecurrentLayer& layer, bool
         path.string(), name_in_quotes(tensor.name), fmt::join(wanted, ", "), layer.scope,
         fmt::join(tensor.shape, ", "));
   }
-  // Those of RWKV-PEFT have the formats of its models' files.
   const std::optional<Scalar> type = io::scalar_of(tensor.dtype);
-  if (type && !(transposed && type == Scalar::f64)) return;
+  if (type && !(of_rwkv_peft && type == Scalar::f64)) return;
   throw DtypeError("{}: tensor {}: expected {}, got {}. Fix: save the states in f32 or bf16", path.string(),
-                   name_in_quotes(tensor.name), transposed ? "F32, BF16 or F16" : "floating-point numbers",
+                   name_in_quotes(tensor.name), of_rwkv_peft ? "F32, BF16 or F16" : "floating-point numbers",
                    io::safetensors_name(tensor.dtype));
 }
 

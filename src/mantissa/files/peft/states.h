@@ -23,9 +23,10 @@ bool holds_states(const std::filesystem::path& adapter);
 /// tensors that are not the states of layers 0, 1, ….
 std::shared_ptr<const io::TensorSource> to_time_states(const std::filesystem::path& adapter);
 
-/// Throws ShapeError unless `tensor` of the file `path` is the initial state of `layer`, or with `transposed`
-/// its transpose for each head, and DtypeError for another kind of numbers.
-void check_state(const io::TensorInfo& tensor, const model::RecurrentLayer& layer, bool transposed,
+/// Throws ShapeError unless `tensor` of the file `path` is the initial state of `layer`, or with
+/// `of_rwkv_peft` its transpose for each head, and DtypeError for another kind of numbers, which include f64
+/// there.
+void check_state(const io::TensorInfo& tensor, const model::RecurrentLayer& layer, bool of_rwkv_peft,
                  const std::filesystem::path& path);
 
 }  // namespace mantissa::peft
