@@ -140,11 +140,13 @@ TEST_P(States, SurviveAFile) {
     EXPECT_EQ(same->shape, s.shape);
     EXPECT_EQ(same->bytes, s.bytes);
   }
-  check_model(read, origin);
+  const std::int64_t vocabulary = source().config.vocab_size;
+  check_model(read, origin, vocabulary);
   StatesFile strange = read;
-  strange.states.ids[2] = static_cast<std::int32_t>(origin.vocabulary);
-  EXPECT_THROW(check_model(strange, origin), FileError);
-  EXPECT_THROW(check_model(read, origin_of(source("rwkv7-tied"), policy, best_device())), FileError);
+  strange.states.ids[2] = static_cast<std::int32_t>(vocabulary);
+  EXPECT_THROW(check_model(strange, origin, vocabulary), FileError);
+  EXPECT_THROW(check_model(read, origin_of(source("rwkv7-tied"), policy, best_device()), vocabulary),
+               FileError);
 }
 
 /// Returns the message of checking the states of a file under `policy`.

@@ -57,10 +57,11 @@ rollout::StatesOrigin states_origin(const weights::ModelSource& source, const Ge
 }
 
 std::shared_ptr<const rollout::SequenceStates> start_of(const GenerateOptions& o,
-                                                        const rollout::StatesOrigin& origin) {
+                                                        const rollout::StatesOrigin& origin,
+                                                        std::int64_t vocabulary) {
   if (o.state.empty()) return nullptr;
   rollout::StatesFile file = rollout::read_states(o.state);
-  rollout::check_model(file, origin);
+  rollout::check_model(file, origin, vocabulary);
   return std::make_shared<const rollout::SequenceStates>(std::move(file.states));
 }
 
@@ -220,7 +221,7 @@ Generations generate(const Model& model, std::span<const Prompt> prompts, const 
   const weights::ModelSource source = source_of(model);
   const std::unique_ptr<tokenizer::Tokenizer> tokenizer = data::tokenizer_of(source);
   const rollout::StatesOrigin origin = states_origin(source, o, *device);
-  const std::shared_ptr<const rollout::SequenceStates> start = start_of(o, origin);
+  const std::shared_ptr<const rollout::SequenceStates> start = start_of(o, origin, source.config.vocab_size);
   const std::vector<rollout::Request> requests = requests_of(prompts, o, start, tokenizer.get(), source);
   if (!o.save_state.empty() && requests.size() != 1)
     throw ConfigError("--save-state: keeps the states of one sequence; give one prompt and one sample");

@@ -117,7 +117,7 @@ bool Conversation::save_states(const std::filesystem::path& file) {
 
 void Conversation::load_states(const std::filesystem::path& file) {
   const rollout::StatesFile read = rollout::read_states(file);
-  rollout::check_model(read, origin());
+  rollout::check_model(read, origin(), source_.config.vocab_size);
   const auto text = read.notes.find(kMessages);
   if (text == read.notes.end()) {
     throw FileError(

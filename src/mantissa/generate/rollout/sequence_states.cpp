@@ -136,7 +136,7 @@ StatesFile read_states(const std::filesystem::path& file) {
   return out;
 }
 
-void check_model(const StatesFile& file, const StatesOrigin& here) {
+void check_model(const StatesFile& file, const StatesOrigin& here, std::int64_t vocabulary) {
   if (file.origin.model != here.model) {
     throw FileError(
         "{}: the states are of other weights, sizes, adapter or base than this model's: their hashes are {}, and "
@@ -145,10 +145,10 @@ void check_model(const StatesFile& file, const StatesOrigin& here) {
   }
   for (std::size_t i = 0; i < file.states.ids.size(); ++i) {
     const std::int32_t id = file.states.ids[i];
-    if (id < 0 || id >= here.vocabulary)
+    if (id < 0 || id >= vocabulary)
       fail(file.states.where,
            fmt::format("id {} at position {} of \"ids\" is outside the model's vocabulary (0 … {})", id, i,
-                       here.vocabulary - 1));
+                       vocabulary - 1));
   }
 }
 

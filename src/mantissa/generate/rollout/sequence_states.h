@@ -55,8 +55,8 @@ void check_states_place(const std::filesystem::path& file, bool overwrite,
 /// Throws FileError for any other file.
 StatesFile read_states(const std::filesystem::path& file);
 
-/// Throws FileError if the file comes from another model than `here`, or has ids outside its vocabulary.
-void check_model(const StatesFile& file, const StatesOrigin& here);
+/// Throws FileError if the file comes from another model than `here`, or has ids outside its `vocabulary`.
+void check_model(const StatesFile& file, const StatesOrigin& here, std::int64_t vocabulary);
 
 /// Throws DtypeError or ShapeError with the state that `program` keeps in another format or shape, and
 /// ConfigError if its policy is another one.

@@ -115,7 +115,7 @@ StatesOrigin origin_of(const weights::ModelSource& source, const precision::Poli
   if (source.config.base_plain) add_text(rest, fmt::format("base {}", name(*source.config.base_plain)));
   if (source.config.adapter != nullptr) add_adapter(rest, source);
   if (scales_factors(policy)) add_scales(rest, source);
-  return {fmt::format("{}-{}", weights, io::hex(rest.digest())), name_of(policy), source.config.vocab_size};
+  return {fmt::format("{}-{}", weights, io::hex(rest.digest())), name_of(policy)};
 }
 
 }  // namespace mantissa::rollout

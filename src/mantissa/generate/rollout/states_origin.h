@@ -11,9 +11,8 @@ namespace mantissa::rollout {
 
 /// Where a file of states comes from. Its states are meaningful only to the same model under the same policy.
 struct StatesOrigin {
-  std::string model;            // hashes of its weights, and of its network, adapter and base
-  std::string policy;           // its name, or with rules its line
-  std::int64_t vocabulary = 0;  // the model's; not part of a file
+  std::string model;   // hashes of its weights, and of its network, adapter and base
+  std::string policy;  // its name, or with rules its line
 };
 
 /// Reads all weights once, for their hash: the same model has one in each kind of file. Throws ConfigError
