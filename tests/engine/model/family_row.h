@@ -44,9 +44,6 @@ enum class Angles {
   table_per_kind  // rope_parameters has an object for each kind of layer
 };
 
-/// How pad_token_id is read.
-enum class Padding { kept, none_by_default, first_by_default };
-
 struct FamilyFacts {
   const char* model_type;
   const char* architecture;  // the class of transformers
@@ -54,7 +51,6 @@ struct FamilyFacts {
   std::vector<DefaultField> defaults;
   const char* counting = "{}";  // fields of a model in which each field of `defaults` counts
   Angles angles = Angles::one_table;
-  Padding padding = Padding::none_by_default;
   bool fixed_kv_heads = false;                     // the default of num_key_value_heads is a number
   bool partial_rotary = false;                     // reads partial_rotary_factor
   const char* layer = "model.layers.1.self_attn";  // where files have tensors that follow from the config
@@ -82,6 +78,7 @@ inline std::vector<DefaultField> decoder_defaults(std::vector<DefaultField> own)
                                         {"rms_norm_eps", "1e-6", "1e-4"},
                                         {"rope_theta", "10000.0", "500.0"},
                                         {"hidden_act", R"("silu")"},
+                                        {"pad_token_id", "null", "0"},
                                         {"head_dim", "8", "6"}});
 }
 
@@ -91,6 +88,7 @@ inline std::vector<DefaultField> gemma_defaults(std::vector<DefaultField> own) {
                                         {"rms_norm_eps", "1e-6", "1e-4"},
                                         {"rope_theta", "10000.0", "500.0"},
                                         {"hidden_activation", R"("gelu_pytorch_tanh")"},
+                                        {"pad_token_id", "0", "null"},
                                         {"num_key_value_heads", "4", "2"},
                                         {"head_dim", "256", "6"},
                                         {"attention_bias", "false", "true"},

@@ -71,7 +71,7 @@ struct DecoderDefaults {
   std::int64_t kv_heads = 0;  // 0: num_attention_heads, which is also the meaning of null
   std::int64_t head_dim = 0;  // 0: hidden_size / num_attention_heads
   bool tied_head = false;
-  std::optional<std::int64_t> padding_id = std::nullopt;
+  std::optional<std::int64_t> padding_id = std::nullopt;  // none if the vocabulary lacks it
   /// Of partial_rotary_factor; null: the family's heads are rotated completely, and others are an error.
   std::optional<double> rotary_factor = std::nullopt;
 };

@@ -50,12 +50,13 @@ void check_parameters(const FieldReader& fields, const DecoderSpec& s) {
   }
 }
 
-/// Returns the id whose row the look-up does not train, or -1. PyTorch counts a negative id from the end.
+/// Returns the id whose row the look-up does not train, or -1. A default is used if the vocabulary has it.
+/// PyTorch counts a negative id from the end.
 std::int64_t read_padding_id(const FieldReader& fields, std::int64_t vocabulary,
                              std::optional<std::int64_t> otherwise) {
   constexpr const char* kKey = "pad_token_id";
   if (fields.is_null(kKey)) return -1;
-  if (!fields.has(kKey)) return otherwise.value_or(-1);
+  if (!fields.has(kKey)) return otherwise && *otherwise < vocabulary ? *otherwise : -1;
   const std::int64_t id = fields.size(kKey, std::nullopt, vocabulary - 1, -vocabulary);
   return id < 0 ? vocabulary + id : id;
 }

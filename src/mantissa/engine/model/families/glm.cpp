@@ -9,14 +9,12 @@ namespace mantissa::model {
 namespace {
 
 DecoderSpec read_glm(const FieldReader& fields, ModelConfig& c) {
-  constexpr std::int64_t kDefaultPaddingId = 151329;  // the default, if the vocabulary has it
   DecoderSpec s = read_decoder(fields, c,
                                {.max_positions = 131072,
                                 .kv_heads = 2,
                                 .head_dim = 128,
-                                .padding_id = kDefaultPaddingId,
+                                .padding_id = 151329,
                                 .rotary_factor = 0.5});
-  if (s.padding_id >= s.vocab_size) s.padding_id = -1;
   s.norm_eps = fields.number("rms_norm_eps", 0.00000015625);
   s.merged_gate_up = true;
   s.qkv_bias = fields.flag("attention_bias", true);

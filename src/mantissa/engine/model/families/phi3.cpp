@@ -8,8 +8,6 @@
 namespace mantissa::model {
 namespace {
 
-constexpr std::int64_t kDefaultPaddingId = 32000;  // the default, if the vocabulary has it
-
 /// transformers reads "su" and "yarn" as "longrope" in this family, and rejects other kinds.
 void refuse_scaling(const FieldReader& fields) {
   for (const char* key : {"rope_scaling", "rope_parameters"}) {
@@ -24,9 +22,7 @@ void refuse_scaling(const FieldReader& fields) {
 }
 
 std::shared_ptr<const Network> read(const FieldReader& fields, ModelConfig& c) {
-  DecoderSpec s =
-      read_decoder(fields, c, {.max_positions = 4096, .padding_id = kDefaultPaddingId, .rotary_factor = 1});
-  if (s.padding_id >= s.vocab_size) s.padding_id = -1;
+  DecoderSpec s = read_decoder(fields, c, {.max_positions = 4096, .padding_id = 32000, .rotary_factor = 1});
   s.norm_eps = fields.number("rms_norm_eps", 1e-5);
   s.merged_qkv = s.merged_gate_up = true;
   refuse_scaling(fields);
