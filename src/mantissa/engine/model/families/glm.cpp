@@ -9,12 +9,9 @@ namespace mantissa::model {
 namespace {
 
 DecoderSpec read_glm(const FieldReader& fields, ModelConfig& c) {
-  DecoderSpec s = read_decoder(fields, c,
-                               {.max_positions = 131072,
-                                .kv_heads = 2,
-                                .head_dim = 128,
-                                .padding_id = 151329,
-                                .rotary_factor = 0.5});
+  DecoderSpec s = read_decoder(
+      fields, c,
+      {.max_positions = 131072, .kv_heads = 2, .head_dim = 128, .padding_id = 151329, .rotary_factor = 0.5});
   s.norm_eps = fields.number("rms_norm_eps", 0.00000015625);
   s.merged_gate_up = true;
   s.qkv_bias = fields.flag("attention_bias", true);
