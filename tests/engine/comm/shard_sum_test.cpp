@@ -6,8 +6,10 @@
 
 #include <bit>
 #include <cstring>
+#include <mutex>
 #include <random>
 
+#include "engine/comm/run_ranks.h"
 #include "mantissa/core/numeric/round.h"
 #include "mantissa/kernels/update.h"
 
@@ -65,7 +67,7 @@ TEST_P(ShardSums, EqualTheTreeOfTheirDefinition) {
   for (std::int64_t shards = 2; shards <= 9; ++shards) {
     Held large(kCount, type), small(3, type);
     const std::vector<Gradient> gradients = {large.gradient, small.gradient};
-    ShardSum sum(gradients, shards, reduce);
+    ShardSum sum(gradients, {0, shards}, shards, reduce);
     for (int step = 0; step < 2; ++step) {
       std::vector<Values> large_shards, small_shards;
       for (std::int64_t shard = 0; shard < shards; ++shard) {
@@ -101,20 +103,109 @@ INSTANTIATE_TEST_SUITE_P(
       return std::string(name(i.param.gradient)) + "_in_" + std::string(name(i.param.reduce));
     });
 
+/// Gradients of `shards` shards for two parameters: more than a tile, and fewer elements than ranks.
+std::vector<std::vector<Values>> random_shards(std::int64_t shards) {
+  std::mt19937 random(11);
+  std::normal_distribution<double> normal;
+  std::vector<std::vector<Values>> all;
+  for (std::int64_t shard = 0; shard < shards; ++shard) {
+    for (Values& values : all.emplace_back(std::vector<Values>{Values(kCount), Values(3)})) {
+      for (double& x : values) x = normal(random) * std::ldexp(1.0, 3 - static_cast<int>(random() % 24));
+    }
+  }
+  return all;
+}
+
+/// Runs one rank: its shards, then the sums of all ranks. Returns the bytes of both gradients after two steps.
+std::vector<std::vector<std::byte>> sums_of_rank(Communicator& ranks,
+                                                 const std::vector<std::vector<Values>>& shards, Formats f,
+                                                 std::vector<ValueCounts>* counts = nullptr) {
+  const auto all = static_cast<std::int64_t>(shards.size());
+  const ShardRange own = shards_of(ranks.rank(), ranks.size(), all);
+  Held large(kCount, f.gradient), small(3, f.gradient);
+  const std::vector<Gradient> gradients = {large.gradient, small.gradient};
+  ShardSum sum(gradients, own, all, f.reduce);
+  std::vector<ValueCounts> none, *used = counts != nullptr ? counts : &none;
+  for (int step = 0; step < 2; ++step) {
+    if (counts != nullptr) counts->assign(2, {});
+    for (std::int64_t shard = own.first; shard < own.end(); ++shard) {
+      const std::vector<Values>& values = shards[static_cast<std::size_t>(shard)];
+      large.set(values[0]), small.set(values[1]);
+      sum.add(kContext, gradients, shard, *used);
+    }
+    sum.add_ranks({.simd = kContext.simd}, gradients, ranks, *used);
+  }
+  return {large.bytes, small.bytes};
+}
+
+TEST_P(ShardSums, HaveTheSameBitsOnAnyNumberOfRanks) {
+  const Formats f = GetParam();
+  for (const auto& [shards, numbers] : {std::pair<std::int64_t, std::vector<int>>{24, {2, 3, 4, 8, 12, 24}},
+                                        {14, {2, 7, 14}}, {5, {5}}}) {
+    const std::vector<std::vector<Values>> values = random_shards(shards);
+    Communicator alone;
+    const std::vector<std::vector<std::byte>> expected = sums_of_rank(alone, values, f);
+    for (const int number : numbers) {
+      std::vector<std::vector<std::vector<std::byte>>> results(static_cast<std::size_t>(number));
+      testing::run_ranks(number, [&](Communicator& ranks) {
+        results[static_cast<std::size_t>(ranks.rank())] = sums_of_rank(ranks, values, f);
+      });
+      for (const auto& result : results) EXPECT_EQ(result, expected) << shards << " shards, " << number << " ranks";
+    }
+  }
+}
+
+TEST(ShardSum, RanksCountEveryRoundingOnce) {
+  const std::vector<std::vector<Values>> values = random_shards(24);
+  Communicator alone;
+  std::vector<ValueCounts> expected, merged(2);
+  sums_of_rank(alone, values, {Scalar::f32, Scalar::e5m2}, &expected);
+  std::vector<std::vector<ValueCounts>> counts(4);
+  testing::run_ranks(4, [&](Communicator& ranks) {
+    sums_of_rank(ranks, values, {Scalar::f32, Scalar::e5m2}, &counts[static_cast<std::size_t>(ranks.rank())]);
+  });
+  for (const std::vector<ValueCounts>& of_rank : counts) {
+    for (std::size_t p = 0; p < 2; ++p) merged[p].merge(of_rank[p]);
+  }
+  for (std::size_t p = 0; p < 2; ++p) {
+    EXPECT_EQ(merged[p].count, expected[p].count);
+    EXPECT_EQ(merged[p].flushed, expected[p].flushed);
+    EXPECT_EQ(merged[p].overflowed, expected[p].overflowed);
+    EXPECT_GT(merged[p].count, 0U);
+  }
+}
+
+/// Of n elements in `reduce`, a rank sends the others' parts of its sums, and its part of the result to each.
+TEST(ShardSum, SendsTheBytesOfTheFormula) {
+  constexpr int kRanks = 4;
+  for (const std::int64_t shards : {4, 8}) {
+    const std::vector<std::vector<Values>> values = random_shards(shards);
+    std::uint64_t sent = 0;
+    std::mutex mutex;
+    testing::run_ranks(kRanks, [&](Communicator& ranks) {
+      sums_of_rank(ranks, values, {Scalar::f32, Scalar::bf16});
+      const std::lock_guard lock(mutex);
+      sent += ranks.sent_bytes();
+    });
+    constexpr std::uint64_t kSteps = 2, kBytes = 2;
+    EXPECT_EQ(sent, kSteps * kBytes * 2 * (kRanks - 1) * (kCount + 3));
+  }
+}
+
 TEST(ShardSum, OneShardStaysUnchanged) {
   Held g(kCount, Scalar::f32);
   g.set(Values(kCount, 1.0 / 3));
   const std::vector<std::byte> before = g.bytes;
   const std::vector<Gradient> gradients = {g.gradient};
-  ShardSum(gradients, 1, Scalar::e5m2).add(kContext, gradients, 0);
+  ShardSum(gradients, {0, 1}, 1, Scalar::e5m2).add(kContext, gradients, 0);
   EXPECT_EQ(g.bytes, before);
-  EXPECT_EQ(shard_sum_bytes(kCount, 1, Scalar::f32), 0U);
+  EXPECT_EQ(shard_sum_bytes(kCount, {0, 1}, 1, Scalar::f32), 0U);
 }
 
 TEST(ShardSum, AnInterruptedStepDoesNotAffectTheNext) {
   Held g(3, Scalar::f32);
   const std::vector<Gradient> gradients = {g.gradient};
-  ShardSum sum(gradients, 4, Scalar::f32);
+  ShardSum sum(gradients, {0, 4}, 4, Scalar::f32);
   for (const int shards : {3, 4}) {
     for (std::int64_t shard = 0; shard < shards; ++shard) {
       g.set(Values(3, static_cast<double>(shard + 1)));
@@ -129,7 +220,7 @@ TEST(ShardSum, WaitingSumsAreTheOnesOfABinaryCounter) {
     int most = 0;
     for (std::uint64_t done = 1; done < static_cast<std::uint64_t>(shards); ++done)
       most = std::max(most, std::popcount(done));
-    EXPECT_EQ(waiting_sums(shards), most) << shards;
+    EXPECT_EQ(waiting_sums({0, shards}, shards), most) << shards;
   }
 }
 
@@ -138,7 +229,7 @@ TEST(ShardSum, CountsWhatItsRoundingsLose) {
   constexpr std::int64_t kShards = 4;
   Held gradient(kCount, Scalar::f32);
   const std::vector<Gradient> gradients = {gradient.gradient};
-  ShardSum sum(gradients, kShards, Scalar::e5m2);
+  ShardSum sum(gradients, {0, kShards}, kShards, Scalar::e5m2);
   std::vector<ValueCounts> counts(1);
   for (std::int64_t shard = 0; shard < kShards; ++shard) {
     Values values(kCount);

@@ -39,7 +39,7 @@ std::size_t shard_sum_bytes(const plan::Program& program) {
   std::size_t bytes = 0;
   for (const plan::Slot& slot : program.slots)
     if (slot.gradient != plan::kNoBuffer)
-      bytes += comm::shard_sum_bytes(slot.shape.count(), program.shards, program.reduce);
+      bytes += comm::shard_sum_bytes(slot.shape.count(), {0, program.shards}, program.shards, program.reduce);
   return bytes;
 }
 

@@ -111,7 +111,7 @@ Trainer::Trainer(const config::RunConfig& config, weights::ModelSource source, s
   notes_.insert(notes_.end(), source_.config.notes.begin(), source_.config.notes.end());
   kept_ = device_.allocate(program().update->memory.kept);
   bind();
-  shard_sum_.emplace(gradients(), config_.batch.shards, program().reduce);
+  shard_sum_.emplace(gradients(), comm::ShardRange{0, config_.batch.shards}, config_.batch.shards, program().reduce);
 }
 
 const forecast::Machine& Trainer::machine() {

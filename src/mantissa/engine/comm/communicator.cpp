@@ -1,0 +1,184 @@
+#include "mantissa/engine/comm/communicator.h"
+
+#include <algorithm>
+#include <array>
+#include <bit>
+#include <cstring>
+#include <utility>
+
+#include "mantissa/core/base/error_text.h"
+
+namespace mantissa::comm {
+namespace {
+
+using Clock = std::chrono::steady_clock;
+
+/// Waits a little, and longer the longer nothing arrived: other ranks may need this core.
+void pause(Clock::duration since) {
+  if (since < std::chrono::microseconds(200)) {
+    std::this_thread::yield();
+  } else {
+    std::this_thread::sleep_for(since < std::chrono::milliseconds(20) ? std::chrono::microseconds(50)
+                                                                      : std::chrono::microseconds(500));
+  }
+}
+
+/// A binomial tree: in each round, the ranks that have the bytes send them to as many others.
+void broadcast_in(Messages& m, std::span<std::byte> bytes, int root) {
+  const int size = m.size(), own = (m.rank() - root + size) % size;
+  for (int reach = 1; reach < size; reach *= 2) {
+    if (own < reach && own + reach < size) {
+      m.send((own + reach + root) % size, bytes);
+    } else if (own >= reach && own < 2 * reach) {
+      m.receive((own - reach + root) % size, bytes);
+      m.complete();
+    }
+  }
+  m.complete();
+}
+
+/// A ring: each rank passes on the block that it received last.
+void all_gather_in(Messages& m, std::span<const std::span<std::byte>> blocks) {
+  const int size = m.size(), own = m.rank();
+  const auto block = [&](int back) { return blocks[static_cast<std::size_t>((own - back + size) % size)]; };
+  for (int round = 0; round + 1 < size; ++round) {
+    m.send((own + 1) % size, block(round));
+    m.receive((own + size - 1) % size, block(round + 1));
+    m.complete();
+  }
+}
+
+}  // namespace
+
+void Messages::send(int to, std::span<const std::byte> bytes) {
+  if (bytes.empty()) return;
+  pending_.push_back({transport_.send(to, bytes), to, false});
+  sent_ += bytes.size();
+}
+
+void Messages::receive(int from, std::span<std::byte> bytes) {
+  if (bytes.empty()) return;
+  pending_.push_back({transport_.receive(from, bytes), from, true});
+}
+
+void Messages::complete() {
+  Clock::time_point last = Clock::now();
+  while (!pending_.empty()) {
+    if (std::erase_if(pending_, [&](const Pending& p) { return transport_.done(p.request); }) > 0) {
+      last = Clock::now();
+      continue;
+    }
+    const Clock::duration since = Clock::now() - last;
+    if (ended_) throw RankLost("this rank ends");
+    if (since > timeout_) throw_silent();
+    pause(since);
+  }
+}
+
+void Messages::throw_silent() const {
+  std::vector<int> silent;
+  for (const Pending& p : pending_) {
+    if (std::ranges::find(silent, p.other) == silent.end()) silent.push_back(p.other);
+  }
+  std::string places;
+  for (const int rank : silent) places += (places.empty() ? "" : ", ") + transport_.place(rank);
+  throw RankLost(
+      "{}: no answer for {} s (distributed.timeout), so the run ends; its last state is complete. Fix: look for a "
+      "process that hangs or a machine out of reach, and continue with --resume",
+      places, static_cast<double>(timeout_.count()) / 1000);
+}
+
+Communicator::Communicator(std::unique_ptr<Transport> transport, std::chrono::milliseconds timeout)
+    : transport_(std::move(transport)), timeout_(timeout) {
+  if (size() > 1) thread_ = std::thread([this] { work(); });
+}
+
+Communicator::~Communicator() {
+  if (!thread_.joinable()) return;
+  {
+    const std::lock_guard lock(mutex_);
+    ended_ = true;
+  }
+  changed_.notify_all();
+  thread_.join();
+}
+
+void Communicator::work() {
+  while (true) {
+    std::packaged_task<void()> task;
+    {
+      std::unique_lock lock(mutex_);
+      changed_.wait(lock, [&] { return ended_ || !waiting_.empty(); });
+      if (waiting_.empty()) return;
+      task = std::move(waiting_.front());
+      waiting_.pop_front();
+    }
+    task();
+  }
+}
+
+std::future<void> Communicator::start(Operation operation) {
+  std::packaged_task<void()> task([this, operation = std::move(operation)] {
+    if (failure_) std::rethrow_exception(failure_);
+    if (alone()) return;
+    try {
+      Messages messages(*transport_, timeout_, ended_, sent_);
+      operation(messages);
+      messages.complete();
+    } catch (...) {
+      failure_ = std::current_exception();
+      throw;
+    }
+  });
+  std::future<void> result = task.get_future();
+  if (!thread_.joinable()) {
+    task();
+    return result;
+  }
+  {
+    const std::lock_guard lock(mutex_);
+    waiting_.push_back(std::move(task));
+  }
+  changed_.notify_all();
+  return result;
+}
+
+void Communicator::broadcast(std::span<std::byte> bytes, int root) {
+  run([=](Messages& m) { broadcast_in(m, bytes, root); });
+}
+
+std::vector<std::byte> Communicator::broadcast(std::vector<std::byte> bytes, int root) {
+  std::uint64_t size = bytes.size();
+  broadcast(std::as_writable_bytes(std::span(&size, 1)), root);
+  bytes.resize(size);
+  broadcast(std::span(bytes), root);
+  return bytes;
+}
+
+std::future<void> Communicator::all_gather(std::vector<std::span<std::byte>> blocks) {
+  return start([blocks = std::move(blocks)](Messages& m) { all_gather_in(m, blocks); });
+}
+
+std::vector<std::vector<std::byte>> Communicator::all_gather(std::span<const std::byte> own) {
+  const auto ranks = static_cast<std::size_t>(size()), self = static_cast<std::size_t>(rank());
+  std::vector<std::uint64_t> sizes(ranks, own.size());
+  std::vector<std::span<std::byte>> blocks;
+  for (std::uint64_t& s : sizes) blocks.push_back(std::as_writable_bytes(std::span(&s, 1)));
+  all_gather(std::move(blocks)).get();
+  std::vector<std::vector<std::byte>> all(ranks);
+  blocks.clear();
+  for (std::size_t r = 0; r < ranks; ++r) blocks.emplace_back(all[r] = std::vector<std::byte>(sizes[r]));
+  std::ranges::copy(own, all[self].begin());
+  all_gather(std::move(blocks)).get();
+  return all;
+}
+
+bool Communicator::any(bool own) {
+  std::vector<std::byte> flags(static_cast<std::size_t>(size()), std::byte{own});
+  std::vector<std::span<std::byte>> blocks;
+  for (std::byte& flag : flags) blocks.emplace_back(&flag, 1);
+  all_gather(std::move(blocks)).get();
+  return std::ranges::any_of(flags, [](std::byte flag) { return flag != std::byte{0}; });
+}
+
+}  // namespace mantissa::comm

@@ -1,0 +1,116 @@
+// What the ranks of a run do together. Every rank calls the same operations in the same order. They run one
+// after another on a thread of their own, so a rank may compute until it needs a result.
+#pragma once
+
+#include <atomic>
+#include <chrono>
+#include <condition_variable>
+#include <cstddef>
+#include <cstdint>
+#include <deque>
+#include <functional>
+#include <future>
+#include <memory>
+#include <mutex>
+#include <span>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "mantissa/engine/comm/transport.h"
+
+namespace mantissa::comm {
+
+/// The messages of one operation.
+class Messages {
+ public:
+  Messages(Transport& transport, std::chrono::milliseconds timeout, const std::atomic<bool>& ended,
+           std::atomic<std::uint64_t>& sent)
+      : transport_(transport), timeout_(timeout), ended_(ended), sent_(sent) {}
+
+  int rank() const { return transport_.rank(); }
+  int size() const { return transport_.size(); }
+
+  /// Start one message each; none for no bytes. Valid until complete() returns, like the memory.
+  void send(int to, std::span<const std::byte> bytes);
+  void receive(int from, std::span<std::byte> bytes);
+  /// Waits until all of them are complete. Throws RankLost if another rank has ended, or if nothing arrived
+  /// during the time limit.
+  void complete();
+
+ private:
+  struct Pending {
+    Transport::Request request;
+    int other;
+    bool receives;
+  };
+
+  [[noreturn]] void throw_silent() const;
+
+  Transport& transport_;
+  std::chrono::milliseconds timeout_;
+  const std::atomic<bool>& ended_;
+  std::atomic<std::uint64_t>& sent_;
+  std::vector<Pending> pending_;
+};
+
+using Operation = std::function<void(Messages&)>;
+
+class Communicator {
+ public:
+  static constexpr std::chrono::milliseconds kTimeout = std::chrono::seconds(600);
+
+  /// One rank, alone: every operation is complete at once.
+  Communicator() = default;
+  /// `timeout` is the longest time that an operation waits for another rank.
+  explicit Communicator(std::unique_ptr<Transport> transport, std::chrono::milliseconds timeout = kTimeout);
+  ~Communicator();
+  Communicator(const Communicator&) = delete;
+  Communicator& operator=(const Communicator&) = delete;
+
+  int rank() const { return transport_ ? transport_->rank() : 0; }
+  int size() const { return transport_ ? transport_->size() : 1; }
+  int local_size() const { return transport_ ? transport_->local_size() : 1; }
+  bool alone() const { return size() == 1; }
+  /// Returns true for the rank that prints and writes what is not written in parts: 0.
+  bool leads() const { return rank() == 0; }
+  std::string place(int rank) const { return transport_ ? transport_->place(rank) : "rank 0"; }
+  void set_timeout(std::chrono::milliseconds timeout) { timeout_ = timeout; }
+
+  /// Appends an operation. Its result is known, and its exception thrown, by get(). After an exception every
+  /// later operation throws it too.
+  std::future<void> start(Operation operation);
+  /// Runs an operation, after those that were started.
+  void run(Operation operation) { start(std::move(operation)).get(); }
+
+  /// Copies the bytes of rank `root` to all others. All have the same number of bytes.
+  void broadcast(std::span<std::byte> bytes, int root = 0);
+  /// The same for bytes whose number the others do not know.
+  std::vector<std::byte> broadcast(std::vector<std::byte> bytes, int root = 0);
+  /// Returns the bytes of each rank, in any number.
+  std::vector<std::vector<std::byte>> all_gather(std::span<const std::byte> own);
+  /// Copies block r, which is rank r's, to all others. All have the same sizes.
+  std::future<void> all_gather(std::vector<std::span<std::byte>> blocks);
+  /// Returns true if any rank gives true.
+  bool any(bool own);
+  /// Returns when every rank has called it.
+  void barrier() { any(false); }
+
+  /// Returns the bytes that this rank has sent, without the envelopes of messages.
+  std::uint64_t sent_bytes() const { return sent_; }
+
+ private:
+  void work();
+
+  std::unique_ptr<Transport> transport_;
+  std::atomic<std::chrono::milliseconds> timeout_ = kTimeout;
+  std::atomic<std::uint64_t> sent_ = 0;
+  std::atomic<bool> ended_ = false;
+  std::mutex mutex_;
+  std::condition_variable changed_;
+  std::deque<std::packaged_task<void()>> waiting_;
+  std::exception_ptr failure_;  // of the first operation that failed; of the thread
+  std::thread thread_;
+};
+
+}  // namespace mantissa::comm

@@ -1,0 +1,27 @@
+// Ranks on threads of this process.
+#pragma once
+
+#include <functional>
+#include <memory>
+#include <thread>
+#include <utility>
+#include <vector>
+
+#include "mantissa/engine/comm/communicator.h"
+#include "mantissa/engine/comm/thread_ranks.h"
+
+namespace mantissa::testing {
+
+/// Calls body(communicator) on a thread for each rank, and waits for all of them.
+inline void run_ranks(int ranks, const std::function<void(comm::Communicator&)>& body,
+                      std::chrono::milliseconds timeout = comm::Communicator::kTimeout) {
+  std::vector<std::jthread> threads;
+  for (std::unique_ptr<comm::Transport>& transport : comm::thread_ranks(ranks)) {
+    threads.emplace_back([&body, timeout, transport = std::move(transport)]() mutable {
+      comm::Communicator communicator(std::move(transport), timeout);
+      body(communicator);
+    });
+  }
+}
+
+}  // namespace mantissa::testing
