@@ -9,7 +9,6 @@
 
 #include "engine/comm/run_ranks.h"
 
-
 namespace mantissa::comm {
 namespace {
 
@@ -38,7 +37,8 @@ TEST(Communicator, BroadcastsFromAnyRank) {
 TEST(Communicator, GathersBytesOfAnyNumber) {
   for (int size = 1; size <= 7; ++size) {
     testing::run_ranks(size, [&](Communicator& ranks) {
-      const std::string own(static_cast<std::size_t>(ranks.rank() * 3 % 5), static_cast<char>('a' + ranks.rank()));
+      const std::string own(static_cast<std::size_t>(ranks.rank() * 3 % 5),
+                            static_cast<char>('a' + ranks.rank()));
       const std::vector<std::vector<std::byte>> all = ranks.all_gather(bytes_of_text(own));
       ASSERT_EQ(all.size(), static_cast<std::size_t>(size));
       for (int r = 0; r < size; ++r) {
@@ -105,7 +105,8 @@ TEST(Communicator, ARankThatDoesNotAnswerIsNamed) {
           });
           ADD_FAILURE() << "the message came";
         } catch (const RankLost& e) {
-          EXPECT_NE(std::string(e.what()).find("rank 2: no answer for 0.05 s (distributed.timeout)"), std::string::npos)
+          EXPECT_NE(std::string(e.what()).find("rank 2: no answer for 0.05 s (distributed.timeout)"),
+                    std::string::npos)
               << e.what();
         }
         if (--waiting == 0) others_gave_up.set_value();

@@ -116,7 +116,8 @@ std::vector<std::vector<Values>> random_shards(std::int64_t shards) {
   return all;
 }
 
-/// Runs one rank: its shards, then the sums of all ranks. Returns the bytes of both gradients after two steps.
+/// Runs one rank: its shards, then the sums of all ranks. Returns the bytes of both gradients after two
+/// steps.
 std::vector<std::vector<std::byte>> sums_of_rank(Communicator& ranks,
                                                  const std::vector<std::vector<Values>>& shards, Formats f,
                                                  std::vector<ValueCounts>* counts = nullptr) {
@@ -140,8 +141,8 @@ std::vector<std::vector<std::byte>> sums_of_rank(Communicator& ranks,
 
 TEST_P(ShardSums, HaveTheSameBitsOnAnyNumberOfRanks) {
   const Formats f = GetParam();
-  for (const auto& [shards, numbers] : {std::pair<std::int64_t, std::vector<int>>{24, {2, 3, 4, 8, 12, 24}},
-                                        {14, {2, 7, 14}}, {5, {5}}}) {
+  for (const auto& [shards, numbers] :
+       {std::pair<std::int64_t, std::vector<int>>{24, {2, 3, 4, 8, 12, 24}}, {14, {2, 7, 14}}, {5, {5}}}) {
     const std::vector<std::vector<Values>> values = random_shards(shards);
     Communicator alone;
     const std::vector<std::vector<std::byte>> expected = sums_of_rank(alone, values, f);
@@ -150,7 +151,8 @@ TEST_P(ShardSums, HaveTheSameBitsOnAnyNumberOfRanks) {
       testing::run_ranks(number, [&](Communicator& ranks) {
         results[static_cast<std::size_t>(ranks.rank())] = sums_of_rank(ranks, values, f);
       });
-      for (const auto& result : results) EXPECT_EQ(result, expected) << shards << " shards, " << number << " ranks";
+      for (const auto& result : results)
+        EXPECT_EQ(result, expected) << shards << " shards, " << number << " ranks";
     }
   }
 }

@@ -26,6 +26,7 @@
 #include "mantissa/app/api/objective.h"
 #include "mantissa/app/api/plan.h"
 #include "mantissa/app/api/precision.h"
+#include "mantissa/app/api/ranks.h"
 #include "mantissa/app/api/reward.h"
 #include "mantissa/app/api/tensor.h"
 #include "mantissa/app/api/tokenizer.h"

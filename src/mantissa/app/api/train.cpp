@@ -119,16 +119,22 @@ Summary train(const Config& config, const TrainOptions& options, const Events& e
   if (!in_memory(options.data)) data::add_notes(run, source.config, told);
   std::ranges::move(programs::narrow_layers_notes(run, source.config), std::back_inserter(told.notes));
   const auto samples = std::make_shared<rl::SamplesFile>(out / "samples.jsonl");
-  run::Work work = run::work_of(
-      run, source, memory_of(options.data), *device, &told.notes,
-      [samples](std::int64_t step, std::span<const rl::Sampled> sampled) { samples->write(step, sampled); });
+  rl::OnRollout on_rollout;
+  if (options.ranks.leads()) {
+    on_rollout = [samples](std::int64_t step, std::span<const rl::Sampled> sampled) {
+      samples->write(step, sampled);
+    };
+  }
+  run::Work work =
+      run::work_of(run, source, memory_of(options.data), *device, &told.notes, std::move(on_rollout));
   run::Events listeners = events_of(events, run.run.steps);
   listeners.before_state = [samples] { samples->sync(); };
   run::DirectoryOptions directory{out, options.overwrite, options.resume};
   auto files = data::files_of_tokenizer(run, source.config, in_memory(options.data));
-  return summary_of(run::train({work.config, std::move(told), std::move(source), std::move(work.task),
-                                std::move(directory), options.return_weights, std::move(files)},
-                               listeners, *device, std::move(stop)));
+  return summary_of(
+      run::train({work.config, std::move(told), std::move(source), std::move(work.task), std::move(directory),
+                  options.return_weights, std::move(files), &options.ranks.communicator()},
+                 listeners, *device, std::move(stop)));
 }
 
 std::vector<std::int64_t> state_steps(const std::filesystem::path& run) {

@@ -15,6 +15,7 @@
 #include "mantissa/app/api/data.h"
 #include "mantissa/app/api/hardware.h"
 #include "mantissa/app/api/plan.h"
+#include "mantissa/app/api/ranks.h"
 #include "mantissa/app/api/tensor.h"
 #include "mantissa/core/base/error.h"
 
@@ -67,6 +68,7 @@ struct TrainOptions {
   std::shared_ptr<const Weights> weights;  // initial weights, in place of those of the config's model
   bool return_weights = false;             // fill Summary::weights
   Hardware hardware;
+  Ranks ranks;  // that share the run: each calls train() alike, and only the first one writes and has events
 };
 
 struct Summary {

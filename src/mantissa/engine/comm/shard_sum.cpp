@@ -133,7 +133,8 @@ Matrix ShardSum::join(const kernels::Context& ctx, std::vector<Sum> sums, std::i
                       ValueCounts* counts) const {
   std::vector<Sum> waiting;
   for (Sum& sum : sums) {
-    for (; !waiting.empty() && are_neighbours(waiting.back().shards, sum.shards, shards_); waiting.pop_back()) {
+    for (; !waiting.empty() && are_neighbours(waiting.back().shards, sum.shards, shards_);
+         waiting.pop_back()) {
       const Sum& older = waiting.back();
       if (counts != nullptr) count_rounding(count, &older.values, sum.values, false, reduce_, *counts);
       add_into(ctx, count, older.values, sum.values, older.values, reduce_);
@@ -202,8 +203,8 @@ void ShardSum::add_parts(Messages& m, const kernels::Context& ctx, std::size_t f
     round_into(ctx, gradients[p].count, sums_[p].front(), gradients[p].values, reduce_);
 }
 
-void ShardSum::add_ranks(const kernels::Context& ctx, std::span<const Gradient> gradients, Communicator& ranks,
-                         std::span<ValueCounts> counts) {
+void ShardSum::add_ranks(const kernels::Context& ctx, std::span<const Gradient> gradients,
+                         Communicator& ranks, std::span<ValueCounts> counts) {
   if (ranks.alone()) return;
   std::vector<std::future<void>> groups;
   for (std::size_t first = 0, last = 0; first < gradients.size(); first = last) {
@@ -211,7 +212,8 @@ void ShardSum::add_ranks(const kernels::Context& ctx, std::span<const Gradient> 
     do {
       bytes += shard_sum_bytes(gradients[last++].count, own_, shards_, reduce_);
     } while (last < gradients.size() && bytes < kGroupBytes);
-    groups.push_back(ranks.start([=, this](Messages& m) { add_parts(m, ctx, first, last, gradients, counts); }));
+    groups.push_back(
+        ranks.start([=, this](Messages& m) { add_parts(m, ctx, first, last, gradients, counts); }));
   }
   for (std::future<void>& group : groups) group.get();
 }

@@ -30,7 +30,8 @@ struct Part {
   std::int64_t begin = 0, end = 0;
   std::int64_t count() const { return end - begin; }
 };
-/// Returns the elements of a parameter with `count` that rank `rank` adds: equal shares, of whole cache lines.
+/// Returns the elements of a parameter with `count` that rank `rank` adds: equal shares, of whole cache
+/// lines.
 Part part_of(int rank, int ranks, std::int64_t count);
 
 /// Adds shards in sequence. Each gradient is rounded to nearest in `reduce`. Neighbours are added as soon as
@@ -64,7 +65,8 @@ class ShardSum {
   void add_parts(Messages& m, const kernels::Context& ctx, std::size_t first, std::size_t last,
                  std::span<const Gradient> gradients, std::span<ValueCounts> counts);
   /// Adds neighbours until one sum is left, which it returns.
-  Matrix join(const kernels::Context& ctx, std::vector<Sum> sums, std::int64_t count, ValueCounts* counts) const;
+  Matrix join(const kernels::Context& ctx, std::vector<Sum> sums, std::int64_t count,
+              ValueCounts* counts) const;
 
   ShardRange own_;
   std::int64_t shards_;

@@ -20,8 +20,8 @@ ShardRange shards_of(int rank, int ranks, std::int64_t shards);
 /// Returns true if the tree of `shards` shards has a node with these two below it.
 bool are_neighbours(ShardRange left, ShardRange right, std::int64_t shards);
 
-/// Returns the sums that remain when `own` is added as far as the tree allows, in their order: one, the whole,
-/// for all shards.
+/// Returns the sums that remain when `own` is added as far as the tree allows, in their order: one, the
+/// whole, for all shards.
 std::vector<ShardRange> pieces_of(ShardRange own, std::int64_t shards);
 
 /// Returns the largest number of sums that wait for their neighbours at one time while `own` is added one by

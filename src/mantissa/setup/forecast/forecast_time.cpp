@@ -149,8 +149,8 @@ double range_check_traffic(const plan::Program& update) {
 /// read, one is written.
 double shard_sum_traffic(const plan::Program& program) {
   if (program.shards == 1) return 0;
-  const double sums =
-      static_cast<double>(shard_sum_bytes(program)) / static_cast<double>(comm::waiting_sums({0, program.shards}, program.shards));
+  const double sums = static_cast<double>(shard_sum_bytes(program)) /
+                      static_cast<double>(comm::waiting_sums({0, program.shards}, program.shards));
   const double shards = static_cast<double>(program.shards);
   return shards * static_cast<double>(program.memory.gradients) + (3 * shards - 2) * sums;
 }

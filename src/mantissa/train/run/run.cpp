@@ -18,6 +18,7 @@
 #include "mantissa/train/run/data_hash.h"
 #include "mantissa/train/run/journal.h"
 #include "mantissa/train/run/observations.h"
+#include "mantissa/train/run/orders.h"
 #include "mantissa/train/run/progress.h"
 #include "mantissa/train/run/run_files.h"
 #include "mantissa/train/steps/resume.h"
@@ -49,8 +50,10 @@ report::RunSummary summary_of(const Result& r) {
 /// One run, from a trainer and an optional state to its summary.
 class Run {
  public:
-  Run(train::Trainer& trainer, RowHashes rows, Start& start, const Events& events, std::stop_token stop)
+  Run(train::Trainer& trainer, Orders& orders, RowHashes rows, Start& start, const Events& events,
+      std::stop_token stop)
       : trainer_(trainer),
+        orders_(orders),
         config_(trainer.config()),
         told_(std::move(start.told)),
         directory_(start.directory),
@@ -167,6 +170,7 @@ class Run {
     }
     result.final_loss = last_loss_;
     if (!stop_.stop_requested()) finish(result, journal);
+    orders_.tell(Order::end);
     result.interrupted = result.model.empty();
     if (!result.interrupted) result.findings = progress_.findings(kept_.begins());
     if (result.interrupted) save_unsaved();
@@ -193,6 +197,7 @@ class Run {
   /// Runs a step. If it fails, writes the steps before it to the log and saves the state.
   std::optional<train::StepReport> advance_or_save(Journal& journal) {
     observations_->begin(trainer_);
+    orders_.tell(Order::advance);
     try {
       std::optional<train::StepReport> report = trainer_.advance(stop_);
       observations_->end(trainer_, report.has_value());
@@ -213,6 +218,7 @@ class Run {
   /// Throws the error with the cures that worked in a replay from `state`.
   [[noreturn]] void throw_tried(const RunStopped& e, const std::filesystem::path& state, std::int64_t step,
                                 bool validates) const {
+    orders_.tell(Order::end);  // replays run on this rank alone
     Tried after = tried(e.cures(),
                         {config_, trainer_.source(), trainer_.task(), trainer_.device(), state, step,
                          validates, trainer_.memory().peak()},
@@ -227,6 +233,7 @@ class Run {
   /// Validates. A non-finite number of held-out data stops the run after saving its state. A resumed run does
   /// not validate that step again, unless it was a reward program that failed.
   std::optional<train::Validation> validated(Journal& journal) {
+    orders_.tell(Order::validate);
     try {
       return trainer_.validate(stop_);
     } catch (const ProgramFailed&) {
@@ -293,6 +300,7 @@ class Run {
   }
 
   train::Trainer& trainer_;
+  Orders& orders_;
   const config::RunConfig& config_;
   config::Told told_;
   const DirectoryOptions& directory_;
@@ -314,9 +322,22 @@ class Run {
   std::optional<Observations> observations_;
 };
 
+/// The part of a rank that does not lead: it writes and tells nothing.
+void train_along(Start start, const runtime::Device& device) {
+  const std::optional<io::FoundState> state = receive_start(*start.ranks);
+  train::Trainer trainer(start.config, std::move(start.source), std::move(start.task), device,
+                         state ? state->step : 0, start.ranks);
+  if (state) restore(trainer, io::StateReader(state->path), state->path);
+  follow(trainer, *start.ranks);
+}
+
 }  // namespace
 
 Result train(Start start, const Events& events, const runtime::Device& device, std::stop_token stop) {
+  if (start.ranks != nullptr && !start.ranks->leads()) {
+    train_along(std::move(start), device);
+    return {};
+  }
   check_place(start.directory.out, start.source);
   disk::NewDirectories created(start.directory.out);
   const disk::RunLock lock(start.directory.out);
@@ -324,12 +345,15 @@ Result train(Start start, const Events& events, const runtime::Device& device, s
   io::finish_replaced_states(start.directory.out);
   const std::optional<io::FoundState> state = choose_state(start.directory);
   check_claim(start.directory.out, names_of(start.config, start.files), state ? state->step : 0);
+  Orders orders(start.ranks);
+  orders.tell_start(state);
   const std::int64_t done = state ? state->step : 0;
   RowHashes rows(start.config, start.task->dataset(), done);
-  train::Trainer trainer(start.config, std::move(start.source), std::move(start.task), device, done);
+  train::Trainer trainer(start.config, std::move(start.source), std::move(start.task), device, done,
+                         start.ranks);
   check_plans(trainer);
   created.keep();
-  return Run(trainer, std::move(rows), start, events, std::move(stop))(state);
+  return Run(trainer, orders, std::move(rows), start, events, std::move(stop))(state);
 }
 
 }  // namespace mantissa::run

@@ -13,6 +13,7 @@
 #include <vector>
 
 #include "mantissa/core/base/error.h"
+#include "mantissa/engine/comm/communicator.h"
 #include "mantissa/setup/config/run_config.h"
 #include "mantissa/setup/weights/model_files.h"
 #include "mantissa/train/explain/explained.h"
@@ -65,11 +66,14 @@ struct Start {
   bool return_weights = false;
   // written next to the model's weights, such as the tokenizer's: name and contents
   std::vector<std::pair<std::string, std::string>> files = {};
+  comm::Communicator* ranks = nullptr;  // that share the run; null: this process alone
 };
 
-/// Trains and writes a run directory (docs/cli/run-directory.md). After a stop, the completed steps are saved
-/// as a state. Throws ConfigError, FileError or ResourceError before the first step. Throws RunStopped if the
-/// run cannot continue or ends with a non-finite loss; then states are written, but no model.
+/// Trains and writes a run directory (docs/cli/run-directory.md). If several ranks share the run, each calls
+/// this alike; the first one writes and tells, and the others return an empty result. After a stop, the
+/// completed steps are saved as a state. Throws ConfigError, FileError or ResourceError before the first
+/// step. Throws RunStopped if the run cannot continue or ends with a non-finite loss; then states are
+/// written, but no model.
 Result train(Start start, const Events& events, const runtime::Device& device, std::stop_token stop);
 
 }  // namespace mantissa::run

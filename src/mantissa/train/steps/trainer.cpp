@@ -8,7 +8,7 @@
 #include <iterator>
 #include <limits>
 
-#include "mantissa/core/base/error.h"
+#include "mantissa/core/base/error_text.h"
 #include "mantissa/engine/plan/rules.h"
 #include "mantissa/engine/runtime/process.h"
 #include "mantissa/kernels/guard_count.h"
@@ -66,11 +66,29 @@ void check_source(const plan::Program& program) {
   }
 }
 
+/// Throws if ranks cannot have equal numbers of shards.
+void check_shards(const config::BatchSection& batch, int ranks) {
+  if (batch.shards % ranks == 0) return;
+  std::string fitting;
+  for (std::int64_t shards = ranks; shards <= batch.global_batch_size; shards += ranks) {
+    if (batch.global_batch_size / batch.leaf % shards == 0)
+      fitting += fmt::format("{}{}", fitting.empty() ? "" : ", ", shards);
+  }
+  throw ConfigError(
+      "batch.shards = {}: {} ranks cannot share them equally. Fix: {}", batch.shards, ranks,
+      fitting.empty()
+          ? fmt::format("set batch.global_batch_size to a multiple of {}, or start fewer ranks",
+                        ranks * batch.leaf)
+          : fmt::format("set batch.shards = {} (other shards are other bits), or start fewer ranks",
+                        fitting));
+}
+
 }  // namespace
 
 Trainer::Trainer(const config::RunConfig& config, weights::ModelSource source, std::unique_ptr<Task> task,
-                 const runtime::Device& device, std::int64_t done)
-    : config_(config),
+                 const runtime::Device& device, std::int64_t done, comm::Communicator* ranks)
+    : ranks_(ranks != nullptr ? *ranks : alone_),
+      config_(config),
       source_(std::move(source)),
       task_(std::move(task)),
       device_(device),
@@ -79,6 +97,7 @@ Trainer::Trainer(const config::RunConfig& config, weights::ModelSource source, s
       carried_(program()),
       batch_(config_.batch.leaf, config_.run.seed),
       skipped_batches_(config::parse_steps(config_.run.skip_batches)) {
+  check_shards(config_.batch, ranks_.size());
   for (std::size_t s = 0; s < config::stage_count(config_); ++s) {
     const config::RunConfig own = config::stage_config(config_, s);
     stages_.push_back({own, config::stage_model(config_, source_.config, s), schedule_of(own)});
@@ -111,7 +130,8 @@ Trainer::Trainer(const config::RunConfig& config, weights::ModelSource source, s
   notes_.insert(notes_.end(), source_.config.notes.begin(), source_.config.notes.end());
   kept_ = device_.allocate(program().update->memory.kept);
   bind();
-  shard_sum_.emplace(gradients(), comm::ShardRange{0, config_.batch.shards}, config_.batch.shards, program().reduce);
+  shard_sum_.emplace(gradients(), comm::shards_of(ranks_.rank(), ranks_.size(), config_.batch.shards),
+                     config_.batch.shards, program().reduce);
 }
 
 const forecast::Machine& Trainer::machine() {
@@ -217,22 +237,40 @@ void Trainer::finish_shard(std::int64_t shard) {
   shard_sum_->add(device_.host(), gradients(), shard, reduced_);
 }
 
-objective::Outcome Trainer::run_rows(const text::StepData& data, objective::Pass pass,
-                                     const std::stop_token& stop) {
+objective::MicroBatch Trainer::micro_batch(const text::StepData& data, std::int64_t item) {
+  const std::int64_t micro = stage_config().batch.micro_batch_size;
+  first_row_ = data.item_row(item);
+  fill_batch(data, first_row_, data.item_row(std::min(item + micro, data.items())));
+  return {batch_, first_row_};
+}
+
+void Trainer::run_share(const text::StepData& data, objective::Objective& objective, objective::Pass pass,
+                        const std::stop_token& stop) {
   const bool train = pass == objective::Pass::train;
   session_->set_stop(stop);
   weights_->scales().record(train);
   if (train) carried_.give(*session_);
-  objective::Objective& objective = task_->objective();
   objective.begin({.total_weight = data.total_weight(), .loss_scale = scale()});
   const std::int64_t micro = stage_config().batch.micro_batch_size, items = data.items();
   const std::int64_t shard = items / config_.batch.shards;
-  for (std::int64_t item = 0; item < items && !stop.stop_requested(); item += micro) {
-    first_row_ = data.item_row(item);
-    fill_batch(data, first_row_, data.item_row(std::min(item + micro, items)));
-    objective::run(*session_, {batch_, first_row_}, objective, pass, train && item % shard > 0);
+  const Share own = share_of(ranks_.rank(), ranks_.size(), items, train ? shard : micro);
+  for (std::int64_t item = own.first; item < own.end && !stop.stop_requested(); item += micro) {
+    objective::run(*session_, micro_batch(data, item), objective, pass, train && item % shard > 0);
     if (train && (item + micro) % shard == 0) finish_shard(item / shard);
   }
+}
+
+objective::Outcome Trainer::run_rows(const text::StepData& data, objective::Pass pass,
+                                     const std::stop_token& stop) {
+  GatheredObjective objective(task_->objective(), ranks_);
+  run_share(data, objective, pass, stop);
+  if (pass == objective::Pass::train) {
+    shard_sum_->add_ranks(device_.serial(), gradients(), ranks_, reduced_);
+    share_magnitudes();
+    share_counts();
+  }
+  const std::int64_t micro = stage_config().batch.micro_batch_size;
+  objective.gather([&, item = -micro]() mutable { return micro_batch(data, item += micro); });
   return objective.end();
 }
 
@@ -247,7 +285,9 @@ bool Trainer::measures_distributions(std::int64_t step) const {
          (step / config_.log.health_interval % kEvery == 1 || step == config_.run.steps);
 }
 
-std::optional<StepReport> Trainer::advance(const std::stop_token& stop) {
+std::optional<StepReport> Trainer::advance(const std::stop_token& asked) {
+  const std::stop_token stop =
+      ranks_.alone() ? asked : std::stop_token();  // ranks must stop at the same place
   const auto start = std::chrono::steady_clock::now();
   const kernels::GuardCount guarded = kernels::guard_count();
   StepReport r;
@@ -261,9 +301,10 @@ std::optional<StepReport> Trainer::advance(const std::stop_token& stop) {
   if (!drawn) return std::nullopt;
   const text::StepData& rows = *drawn;
   std::optional<runtime::HealthProbe> health;
-  if (measures_health(r.step)) health.emplace(*session_, measures_distributions(r.step));
+  const bool measures = measures_health(r.step);
+  if (measures && ranks_.leads()) health.emplace(*session_, measures_distributions(r.step));
   const bool rounds = config_.batch.shards > 1 && !holds(program().reduce, program().arithmetic);
-  reduced_.assign(health && rounds ? update_->gradients().size() : 0, {});
+  reduced_.assign(measures && rounds ? update_->gradients().size() : 0, {});
   watch_.reset();
   if (watches_) watch_ = std::make_unique<runtime::NonFiniteWatch>(session_->executor(), first_row_);
   objective::Outcome outcome = run_rows(rows, objective::Pass::train, stop);
@@ -272,7 +313,10 @@ std::optional<StepReport> Trainer::advance(const std::stop_token& stop) {
   r.metrics = std::move(outcome.metrics);
   update_weights(r, rows, health);
   // A skipped step leaves the states of the rows before it, which are finite.
-  if (!r.skipped && std::isfinite(r.loss)) carried_.take(*session_);
+  if (!r.skipped && std::isfinite(r.loss)) {
+    carried_.take(*session_);
+    share_carried(rows);
+  }
   watch_.reset();
   if (scaler_) scaler_->update(r.skipped);
   weights_->scales().end_step();
@@ -342,7 +386,8 @@ StepReport Trainer::skip_batch() {
   return r;
 }
 
-std::optional<Validation> Trainer::validate(const std::stop_token& stop) {
+std::optional<Validation> Trainer::validate(const std::stop_token& asked) {
+  const std::stop_token stop = ranks_.alone() ? asked : std::stop_token();
   enter(part_of(std::max<std::int64_t>(0, step_ - 1)));  // also if a run resumes at the end of a part
   Validation result{{}, task_->measure(step_, stop)};
   if (const std::optional<text::StepData> held_out = task_->held_out(step_, stop)) {

@@ -8,6 +8,7 @@
 #include <string>
 #include <vector>
 
+#include "mantissa/engine/comm/communicator.h"
 #include "mantissa/engine/comm/shard_sum.h"
 #include "mantissa/engine/optim/schedule.h"
 #include "mantissa/engine/plan/program.h"
@@ -25,6 +26,7 @@
 #include "mantissa/setup/weights/model_files.h"
 #include "mantissa/text/rows/dataset.h"
 #include "mantissa/train/steps/carried_states.h"
+#include "mantissa/train/steps/gathered_objective.h"
 #include "mantissa/train/steps/task.h"
 #include "mantissa/train/steps/update.h"
 
@@ -73,14 +75,16 @@ struct Validation {
   std::vector<objective::Metric> metrics;
 };
 
-/// Holds the weights, moments and counters of a run.
+/// Holds the weights, moments and counters of a run. If several ranks share the run, each has a trainer, and
+/// they call advance(), validate() and restore() alike; each runs the items of its shards.
 class Trainer {
  public:
   /// Compiles the plans, allocates memory, and reads or initializes the weights. `task` has the training
-  /// rows. `done` is the number of steps in the state that will be restored, or 0. Throws ConfigError if a
-  /// rule of the policy matches nothing.
+  /// rows. `done` is the number of steps in the state that will be restored, or 0. `ranks`, if it is not
+  /// null, must outlive the trainer. Throws ConfigError if a rule of the policy matches nothing, or if the
+  /// shards cannot be shared equally by the ranks.
   Trainer(const config::RunConfig& config, weights::ModelSource source, std::unique_ptr<Task> task,
-          const runtime::Device& device, std::int64_t done = 0);
+          const runtime::Device& device, std::int64_t done = 0, comm::Communicator* ranks = nullptr);
   /// Trains on the rows of `data`.
   Trainer(const config::RunConfig& config, weights::ModelSource source, text::Dataset data,
           const runtime::Device& device, std::int64_t done = 0)
@@ -89,7 +93,8 @@ class Trainer {
   /// Runs attempt step() + 1 and counts it. If a gradient is not finite, a loss scaler skips the step and
   /// lowers its scale. Without a scaler, or at its minimum scale, throws RunStopped with the first non-finite
   /// value of the plan and the data rows. Throws RunStopped also if the update would take a weight beyond its
-  /// format. After an exception, and after a stop, which returns no report, nothing is counted or changed.
+  /// format. After an exception, and after a stop, which returns no report, nothing is counted or changed. A
+  /// stop is heard between steps only if there are several ranks.
   std::optional<StepReport> advance(const std::stop_token& stop = {});
   /// Returns the mean loss over the held-out rows and the task's other measurements, or null if there are
   /// none. If the loss is not finite, throws RunStopped with the first such value of the plan and the data
@@ -185,8 +190,20 @@ class Trainer {
  private:
   /// Sums the uses of each parameter and adds the complete gradients of shard `shard` of the batch.
   void finish_shard(std::int64_t shard);
-  /// Runs `rows` under the objective, micro-batch by micro-batch.
+  /// Runs `rows` under the objective, micro-batch by micro-batch, on all ranks.
   objective::Outcome run_rows(const text::StepData& rows, objective::Pass pass, const std::stop_token& stop);
+  /// Runs this rank's share of them.
+  void run_share(const text::StepData& rows, objective::Objective& objective, objective::Pass pass,
+                 const std::stop_token& stop);
+  /// Fills the batch with the micro-batch of items that begins with `item`.
+  objective::MicroBatch micro_batch(const text::StepData& rows, std::int64_t item);
+  /// Returns the overflow of the first rank that has one: its rows precede those of the others.
+  std::optional<Overflow> first_of_ranks(const std::optional<Overflow>& own);
+  /// Make what each rank knows of its own rows the same on all: the largest magnitudes of tensors with
+  /// scales, the states that rows leave to those of the next step, and the counts of roundings.
+  void share_magnitudes();
+  void share_carried(const text::StepData& rows);
+  void share_counts();
   std::vector<comm::Gradient> gradients() const;
   /// Adds the losses of sums over shards to the health of their parameters.
   void add_reduced(std::vector<runtime::ParameterHealth>& health);
@@ -199,6 +216,8 @@ class Trainer {
   void enter(std::size_t part);
   /// Fills the batch with the rows [first, end).
   void fill_batch(const text::StepData& data, std::int64_t first, std::int64_t end);
+  /// Returns what find_overflow() finds in this rank's rows, or null.
+  std::optional<Overflow> find_own_overflow(const text::StepData& rows, bool train);
   /// Returns true if the health of step `step` is measured.
   bool measures_health(std::int64_t step) const;
   /// Returns true if the health of that step has histograms.
@@ -235,6 +254,8 @@ class Trainer {
   /// Begins the schedule of a stage with its first step.
   void count_stage();
 
+  comm::Communicator alone_;
+  comm::Communicator& ranks_;
   config::RunConfig config_;
   weights::ModelSource source_;
   std::unique_ptr<Task> task_;

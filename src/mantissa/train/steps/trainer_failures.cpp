@@ -41,30 +41,38 @@ std::string nth(std::int64_t n) {
 
 }  // namespace
 
-Overflow Trainer::find_overflow(const text::StepData& rows, bool train) {
+std::optional<Overflow> Trainer::find_own_overflow(const text::StepData& rows, bool train) {
   // The weights have not changed: the same micro-batches run again under an observer that stops at the first
   // non-finite value.
-  const auto again = [&] { run_rows(rows, train ? objective::Pass::train : objective::Pass::evaluate, {}); };
+  const auto again = [&] {
+    run_share(rows, task_->objective(), train ? objective::Pass::train : objective::Pass::evaluate, {});
+  };
   const std::optional<runtime::NonFinite> first =
       watch_ != nullptr && train ? watch_->found()
                                  : runtime::find_first_non_finite(session_->executor(), first_row_, again);
+  if (!first) return std::nullopt;
   Overflow overflow;
-  std::vector<std::int64_t> origins;
-  if (first) {
-    overflow.what = first->text();
-    overflow.scope = first->scope;
-    overflow.op = first->op;
-    overflow.pass = first->pass;
-    overflow.inputs = first->inputs;
-    overflow.value = first->value;
-    overflow.format = first->format;
-    overflow.channel = first->channel;
-    overflow.cure = first->cure();
-    overflow.forward = first->pass == "forward";
-    for (const std::int64_t row : first->rows) {  // held-out rows may not fill the last micro-batch
-      if (row < rows.rows) origins.push_back(rows.origin[static_cast<std::size_t>(row)]);
-    }
-  } else if (program().shards > 1) {  // no step of the plan computed it
+  overflow.what = first->text();
+  overflow.scope = first->scope;
+  overflow.op = first->op;
+  overflow.pass = first->pass;
+  overflow.inputs = first->inputs;
+  overflow.value = first->value;
+  overflow.format = first->format;
+  overflow.channel = first->channel;
+  overflow.cure = first->cure();
+  overflow.forward = first->pass == "forward";
+  for (const std::int64_t row : first->rows) {  // held-out rows may not fill the last micro-batch
+    if (row < rows.rows) overflow.origins.push_back(rows.origin[static_cast<std::size_t>(row)]);
+  }
+  return overflow;
+}
+
+Overflow Trainer::find_overflow(const text::StepData& rows, bool train) {
+  const std::optional<Overflow> found = first_of_ranks(find_own_overflow(rows, train));
+  Overflow overflow = found.value_or(Overflow{});
+  std::vector<std::int64_t> origins = overflow.origins;
+  if (!found && program().shards > 1) {  // no step of the plan computed it
     overflow.what =
         fmt::format("a sum of the gradients of {} shards in {}", program().shards, name(program().reduce));
     overflow.cure = {"--set", "precision.reduce=f32"};

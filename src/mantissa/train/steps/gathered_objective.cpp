@@ -1,0 +1,105 @@
+#include "mantissa/train/steps/gathered_objective.h"
+
+#include <algorithm>
+#include <array>
+#include <cstring>
+#include <memory>
+#include <optional>
+#include <span>
+
+#include "mantissa/core/base/error.h"
+
+namespace mantissa::train {
+namespace {
+
+/// What stands before the elements of an output.
+struct Header {
+  std::uint8_t present = 0;
+  Scalar type = Scalar::f32;
+  std::uint64_t width = 1, bytes = 0;
+};
+
+void append(std::vector<std::byte>& all, std::span<const std::byte> bytes) {
+  all.insert(all.end(), bytes.begin(), bytes.end());
+}
+
+void append(std::vector<std::byte>& all, const runtime::Values* values) {
+  Header header;
+  if (values != nullptr) {
+    header = {1, values->type(), static_cast<std::uint64_t>(values->width()),
+              values->size() * bytes_of(values->type())};
+  }
+  append(all, std::as_bytes(std::span(&header, 1)));
+  if (values != nullptr) append(all, {values->data(), header.bytes});
+}
+
+const runtime::Values* pointer(const std::optional<runtime::Values>& values) {
+  return values ? &*values : nullptr;
+}
+
+/// The outputs of one rank, in the order in which they were kept.
+class Reader {
+ public:
+  explicit Reader(std::vector<std::byte> bytes)
+      : bytes_(std::make_shared<const std::vector<std::byte>>(std::move(bytes))) {}
+
+  bool at_end() const { return at_ == bytes_->size(); }
+
+  objective::Outputs next() {
+    const std::optional<runtime::Values> log_prob = values();
+    if (!log_prob) throw InternalError("a rank sent no log-probabilities");
+    objective::Outputs outputs{*log_prob};
+    outputs.entropy = values();
+    outputs.value = values();
+    return outputs;
+  }
+
+ private:
+  std::span<const std::byte> take(std::size_t count) {
+    const std::span<const std::byte> taken = std::span(*bytes_).subspan(at_, count);
+    at_ += count;
+    return taken;
+  }
+
+  std::optional<runtime::Values> values() {
+    Header header;
+    std::memcpy(&header, take(sizeof header).data(), sizeof header);
+    if (header.present == 0) return std::nullopt;
+    // Elements of an odd number of headers are not aligned.
+    const std::span<const std::byte> elements = take(header.bytes);
+    auto own = std::make_shared<const std::vector<std::byte>>(elements.begin(), elements.end());
+    const std::span<const std::byte> view = *own;
+    return runtime::Values(view, header.type, static_cast<std::int64_t>(header.width), std::move(own));
+  }
+
+  std::shared_ptr<const std::vector<std::byte>> bytes_;
+  std::size_t at_ = 0;
+};
+
+}  // namespace
+
+Share share_of(int rank, int ranks, std::int64_t items, std::int64_t part) {
+  const std::int64_t parts = (items + part - 1) / part;
+  const auto at = [&](int r) { return std::min(items, parts * r / ranks * part); };
+  return {at(rank), at(rank + 1)};
+}
+
+void GatheredObjective::observe(const objective::MicroBatch& micro, const objective::Outputs& outputs) {
+  if (ranks_.alone()) return objective_.observe(micro, outputs);
+  append(kept_, &outputs.log_prob);
+  append(kept_, pointer(outputs.entropy));
+  append(kept_, pointer(outputs.value));
+}
+
+void GatheredObjective::gather(const std::function<objective::MicroBatch()>& next) {
+  if (ranks_.alone()) return;
+  for (std::vector<std::byte>& of_rank : ranks_.all_gather(kept_)) {
+    for (Reader outputs(std::move(of_rank)); !outputs.at_end();) {
+      const objective::MicroBatch micro = next();
+      objective_.observe(micro, outputs.next());
+    }
+  }
+  kept_.clear();
+}
+
+}  // namespace mantissa::train

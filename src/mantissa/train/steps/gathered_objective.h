@@ -1,0 +1,46 @@
+// An objective whose micro-batches run on several ranks: every rank observes all of them, in order.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <functional>
+#include <vector>
+
+#include "mantissa/engine/comm/communicator.h"
+#include "mantissa/setup/objective/objective.h"
+
+namespace mantissa::train {
+
+/// The items [first, end) of a step that one rank runs.
+struct Share {
+  std::int64_t first = 0, end = 0;
+};
+/// Returns the items of rank `rank` of `ranks`: whole parts of `part` items, the last of which may be
+/// shorter. Ranks have parts in their order.
+Share share_of(int rank, int ranks, std::int64_t items, std::int64_t part);
+
+/// Keeps the outputs of this rank's micro-batches, for all ranks to observe: sums over a step are then those
+/// of one rank. Alone it is the objective itself.
+class GatheredObjective final : public objective::Objective {
+ public:
+  GatheredObjective(objective::Objective& objective, comm::Communicator& ranks)
+      : objective_(objective), ranks_(ranks) {}
+
+  bool seeds_known() const override { return objective_.seeds_known(); }
+  void begin(const objective::Step& step) override { objective_.begin(step); }
+  void seeds(const objective::MicroBatch& micro, const objective::Outputs* outputs,
+             const objective::Seeds& seeds) override {
+    objective_.seeds(micro, outputs, seeds);
+  }
+  void observe(const objective::MicroBatch& micro, const objective::Outputs& outputs) override;
+  /// Observes the micro-batches of all ranks. `next` returns those of the step, in order.
+  void gather(const std::function<objective::MicroBatch()>& next);
+  objective::Outcome end() override { return objective_.end(); }
+
+ private:
+  objective::Objective& objective_;
+  comm::Communicator& ranks_;
+  std::vector<std::byte> kept_;
+};
+
+}  // namespace mantissa::train

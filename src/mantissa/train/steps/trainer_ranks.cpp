@@ -1,0 +1,101 @@
+// What the ranks of a run exchange in a step, besides the sums of gradients (engine/comm/shard_sum.h).
+#include <algorithm>
+#include <cstring>
+#include <nlohmann/json.hpp>
+#include <utility>
+
+#include "mantissa/train/steps/trainer.h"
+
+namespace mantissa::train {
+namespace {
+
+using nlohmann::json;
+
+std::vector<std::byte> bytes_of_text(const std::string& text) {
+  const auto bytes = std::as_bytes(std::span(text));
+  return {bytes.begin(), bytes.end()};
+}
+
+std::string text_of(const std::vector<std::byte>& bytes) {
+  return {reinterpret_cast<const char*>(bytes.data()), bytes.size()};
+}
+
+/// JSON has no infinities: numbers are hexadecimal bits.
+std::uint64_t bits(double x) {
+  return std::bit_cast<std::uint64_t>(x);
+}
+
+std::string to_text(const Overflow& o) {
+  json inputs = json::array();
+  for (const runtime::ReadRange& r : o.inputs) inputs.push_back({r.name, bits(r.absmax)});
+  return json{{"what", o.what},       {"scope", o.scope},     {"rows", o.rows},
+              {"forward", o.forward}, {"op", o.op},           {"pass", o.pass},
+              {"origins", o.origins}, {"inputs", inputs},     {"value", bits(o.value)},
+              {"format", o.format},   {"channel", o.channel}, {"cure", o.cure}}
+      .dump();
+}
+
+Overflow overflow_of(const std::string& text) {
+  const json j = json::parse(text);
+  Overflow o{j["what"], j["scope"], j["rows"], j["forward"], j["op"], j["pass"], j["origins"]};
+  for (const json& r : j["inputs"])
+    o.inputs.push_back({r[0], std::bit_cast<double>(r[1].get<std::uint64_t>())});
+  o.value = std::bit_cast<double>(j["value"].get<std::uint64_t>());
+  o.format = j["format"].get<Scalar>();
+  o.channel = j["channel"];
+  o.cure = j["cure"];
+  return o;
+}
+
+}  // namespace
+
+std::optional<Overflow> Trainer::first_of_ranks(const std::optional<Overflow>& own) {
+  if (ranks_.alone()) return own;
+  for (const std::vector<std::byte>& found : ranks_.all_gather(bytes_of_text(own ? to_text(*own) : ""))) {
+    if (!found.empty()) return overflow_of(text_of(found));
+  }
+  return std::nullopt;
+}
+
+void Trainer::share_magnitudes() {
+  runtime::Scales& scales = weights_->scales();
+  if (ranks_.alone() || scales.size() == 0) return;
+  std::vector<float> own;
+  for (std::size_t i = 0; i < scales.size(); ++i) own.push_back(scales.scale(i).amax);
+  for (const std::vector<std::byte>& of_rank : ranks_.all_gather(std::as_bytes(std::span(own)))) {
+    for (std::size_t i = 0; i < own.size(); ++i) {
+      float amax = 0;
+      std::memcpy(&amax, of_rank.data() + i * sizeof amax, sizeof amax);
+      scales.scale(i).amax = std::max(scales.scale(i).amax, amax);
+    }
+  }
+}
+
+void Trainer::share_carried(const text::StepData& rows) {
+  if (ranks_.alone()) return;
+  for (CarriedStates::State& state : carried_.all()) {
+    const std::size_t row = state.bytes.size() / static_cast<std::size_t>(state.shape.front());
+    std::vector<std::span<std::byte>> blocks;
+    for (int rank = 0; rank < ranks_.size(); ++rank) {
+      const Share share = share_of(rank, ranks_.size(), rows.items(), rows.items() / config_.batch.shards);
+      const auto first = static_cast<std::size_t>(share.first), end = static_cast<std::size_t>(share.end);
+      blocks.push_back(std::span(state.bytes).subspan(first * row, (end - first) * row));
+    }
+    ranks_.all_gather(std::move(blocks)).get();
+  }
+}
+
+void Trainer::share_counts() {
+  if (ranks_.alone() || reduced_.empty()) return;
+  std::vector<ValueCounts> sum(reduced_.size());
+  for (const std::vector<std::byte>& of_rank : ranks_.all_gather(std::as_bytes(std::span(reduced_)))) {
+    for (std::size_t i = 0; i < sum.size(); ++i) {
+      ValueCounts counts;
+      std::memcpy(static_cast<void*>(&counts), of_rank.data() + i * sizeof counts, sizeof counts);
+      sum[i].merge(counts);
+    }
+  }
+  reduced_ = std::move(sum);
+}
+
+}  // namespace mantissa::train

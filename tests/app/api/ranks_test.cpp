@@ -1,0 +1,133 @@
+// Runs that several ranks share, as threads of this process: the bits of one.
+#include "mantissa/app/api/ranks.h"
+
+#include <gtest/gtest.h>
+
+#include <stop_token>
+
+#include "app/api/tiny.h"
+#include "engine/comm/run_ranks.h"
+#include "mantissa/app/api/error.h"
+#include "mantissa/app/api/mantissa.h"
+
+namespace mantissa::api {
+namespace {
+
+using mantissa::testing::has;
+using mantissa::testing::into;
+using mantissa::testing::read_all;
+using mantissa::testing::TemporaryFolder;
+using mantissa::testing::timeless;
+
+/// A run of `steps` steps of 24 rows in 24 shards, with a validation after every third.
+std::string config_of(const std::string& policy, int steps = 4, const std::string& more = "") {
+  std::string text = mantissa::testing::tiny_config(steps, policy, 1);
+  const std::string at = "global_batch_size = 4\n";
+  text.replace(text.find(at), at.size(), "global_batch_size = 24\nshards = 24\n");
+  return text + more;
+}
+
+/// Runs `config` on `size` ranks. Returns the summary of the first one.
+Summary train_on(int size, const std::string& config, const std::filesystem::path& out,
+                 std::optional<std::int64_t> resume = {}, bool overwrite = false) {
+  std::vector<Summary> all(static_cast<std::size_t>(size));
+  std::exception_ptr failure;
+  mantissa::testing::run_ranks(size, [&](comm::Communicator& ranks) {
+    TrainOptions options = into(out);
+    options.hardware.threads = 1;
+    options.resume = resume;
+    options.overwrite = overwrite;
+    options.ranks = Ranks(std::shared_ptr<comm::Communicator>(&ranks, [](auto*) {}));
+    try {
+      all[static_cast<std::size_t>(ranks.rank())] = train(Config::parse(config), options);
+    } catch (...) {
+      if (ranks.leads()) failure = std::current_exception();
+    }
+  });
+  if (failure) std::rethrow_exception(failure);
+  for (std::size_t r = 1; r < all.size(); ++r)
+    EXPECT_TRUE(all[r].weights_xxh64.empty()) << "only the first one tells";
+  return all.front();
+}
+
+class RanksUnder : public ::testing::TestWithParam<const char*> {};
+
+TEST_P(RanksUnder, HaveTheBitsOfOneProcess) {
+  const TemporaryFolder folder;
+  const std::string config = config_of(GetParam());
+  const Summary alone = train_on(1, config, folder / "1");
+  ASSERT_FALSE(alone.weights_xxh64.empty());
+  const std::string metrics = timeless(read_all(folder / "1/metrics.jsonl"));
+  for (const int size : {2, 3, 4, 8}) {
+    const std::filesystem::path out = folder / std::to_string(size);
+    EXPECT_EQ(train_on(size, config, out).weights_xxh64, alone.weights_xxh64) << size;
+    EXPECT_EQ(timeless(read_all(out / "metrics.jsonl")), metrics) << size;
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(Policies, RanksUnder,
+                         ::testing::Values("32-true", "64-true", "bf16-mixed", "bf16-mixed reduce=bf16",
+                                           "bf16-true rounding=stochastic", "16-mixed",
+                                           "fp8-hybrid reduce=e5m2", "bf16-mixed compute=nvfp4"),
+                         [](const auto& i) { return "policy" + std::to_string(i.index); });
+
+TEST(Ranks, ContinueTheRunOfAnyOtherNumber) {
+  const TemporaryFolder folder;
+  const std::string config = config_of("bf16-mixed", 8);
+  const std::string whole = train_on(1, config, folder / "whole").weights_xxh64;
+  const std::string metrics = timeless(read_all(folder / "whole/metrics.jsonl"));
+  train_on(4, config, folder / "run");
+  for (const auto& [size, step] : {std::pair(1, 3), {2, 3}, {3, 6}, {8, 3}}) {
+    EXPECT_EQ(train_on(size, config, folder / "run", step).weights_xxh64, whole) << size;
+    EXPECT_EQ(timeless(read_all(folder / "run/metrics.jsonl")), metrics) << size;
+  }
+}
+
+TEST(Ranks, SkipTheStepsThatOneProcessSkips) {
+  const TemporaryFolder folder;
+  const std::string config = config_of("16-mixed", 6, "[precision.loss_scale]\ninitial_scale_power = 24\n");
+  const Summary alone = train_on(1, config, folder / "1");
+  const Summary four = train_on(4, config, folder / "4");
+  EXPECT_GT(alone.skipped, 0);
+  EXPECT_EQ(four.skipped, alone.skipped);
+  EXPECT_EQ(timeless(read_all(folder / "4/metrics.jsonl")), timeless(read_all(folder / "1/metrics.jsonl")));
+}
+
+TEST(Ranks, StopAtTheSameValueWithTheSameMessage) {
+  const TemporaryFolder folder;
+  const std::string config = config_of("reduce=f16 loss_scale=dynamic:2^40", 3,
+                                       "[precision.loss_scale]\nmin_loss_scale = 549755813888\n");
+  std::vector<std::string> messages;
+  for (const int size : {1, 3}) {
+    try {
+      train_on(size, config, folder / std::to_string(size));
+      ADD_FAILURE() << size << " ranks did not stop";
+    } catch (const RunStopped& e) {
+      messages.emplace_back(e.what());
+    }
+  }
+  ASSERT_EQ(messages.size(), 2U);
+  EXPECT_EQ(messages[0], messages[1]);
+}
+
+TEST(Ranks, ANumberThatDoesNotFitNamesTheShardsThatDo) {
+  const TemporaryFolder folder;
+  try {
+    train_on(5, config_of("32-true"), folder / "run");
+    FAIL() << "the run should not start";
+  } catch (const ConfigError& e) {
+    EXPECT_TRUE(has(e.what(),
+                    "batch.shards = 24: 5 ranks cannot share them equally. Fix: set "
+                    "batch.global_batch_size to a multiple of 5, or start fewer ranks"))
+        << e.what();
+  }
+  try {
+    train_on(16, config_of("32-true"), folder / "run");
+    FAIL() << "the run should not start";
+  } catch (const ConfigError& e) {
+    EXPECT_TRUE(has(e.what(), "16 ranks cannot")) << e.what();
+  }
+}
+
+}  // namespace
+}  // namespace mantissa::api
