@@ -25,7 +25,8 @@ struct Config::Impl {
 };
 
 /// Returns the requested threads, instruction set and device, checked against this machine.
-std::shared_ptr<const runtime::Device> device_for(const Hardware& hardware, std::int64_t config_threads = 0);
+std::shared_ptr<const runtime::Device> device_for(const Hardware& hardware, std::int64_t config_threads = 0,
+                                                  int processes = 1);
 
 /// Returns the policy of a command without a config (setup/config/command_policy.h).
 precision::Policy policy_for(const Precision& precision, config::Told* told = nullptr, bool backward = false);

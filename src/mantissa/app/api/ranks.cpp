@@ -1,8 +1,24 @@
 #include "mantissa/app/api/ranks.h"
 
+#include <cstdlib>
+#include <optional>
+
 #include "mantissa/engine/comm/communicator.h"
+#include "mantissa/engine/comm/launch.h"
 
 namespace mantissa::api {
+namespace {
+
+std::optional<std::string> environment(const char* variable) {
+  const char* value = std::getenv(variable);
+  return value != nullptr ? std::optional<std::string>(value) : std::nullopt;
+}
+
+}  // namespace
+
+bool is_first_started() {
+  return comm::is_first(environment);
+}
 
 Ranks::Ranks() : communicator_(std::make_shared<comm::Communicator>()) {}
 
@@ -20,6 +36,26 @@ int Ranks::local_size() const {
 
 std::string Ranks::place() const {
   return communicator_->place(rank());
+}
+
+Ranks::End Ranks::leave(bool failed) const {
+  switch (communicator_->leave(failed)) {
+    case comm::Communicator::Farewell::together:
+      return End::together;
+    case comm::Communicator::Farewell::first_failed:
+      return End::first_failed;
+    default:
+      return End::alone;
+  }
+}
+
+void Ranks::abort(int code) const {
+  communicator_->abort(code);
+}
+
+Ranks open_ranks() {
+  const std::optional<comm::Mpi> mpi = comm::launcher(environment);
+  return mpi ? Ranks(std::make_shared<comm::Communicator>(comm::join(*mpi))) : Ranks();
 }
 
 }  // namespace mantissa::api

@@ -111,7 +111,7 @@ Summary train(const Config& config, const TrainOptions& options, const Events& e
   const config::RunConfig& run = config.impl().run;
   precision::check_supported(run.policy);
   rl::check_allowed(run);
-  const auto device = device_for(options.hardware, run.run.threads);
+  const auto device = device_for(options.hardware, run.run.threads, options.ranks.local_size());
   const std::filesystem::path out = options.out.empty() ? std::filesystem::path(run.run.out) : options.out;
   weights::ModelSource source = weights::find_run_model(run);
   if (options.weights != nullptr) weights::use_memory(source, memory_of(options.weights));

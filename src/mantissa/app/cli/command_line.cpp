@@ -12,7 +12,9 @@
 #include "mantissa/app/cli/help.h"
 #include "mantissa/app/cli/key_help.h"
 #include "mantissa/app/cli/output.h"
+#include "mantissa/app/cli/together.h"
 #include "mantissa/app/cli/unknown.h"
+#include "mantissa/core/base/error_text.h"
 #include "mantissa/core/base/printable.h"
 
 namespace mantissa::cli {
@@ -20,7 +22,14 @@ namespace {
 
 enum Exit : int { kDone = 0, kStopped = 1, kBadInput = 2 };
 
+/// The message of an error that ended the command.
+std::string& last_message() {
+  static std::string message;
+  return message;
+}
+
 int fail(const std::string& message, int code) {
+  last_message() = message;
   std::fflush(stdout);
   print_message(Message::error, fmt::format("mantissa: {}\n", message));
   return code;
@@ -80,6 +89,10 @@ int run_command(const std::optional<Arguments>& a) {
   if (!a) return print_sections(overview());
   if (!a->group().empty()) return print_sections(help_on_group(a->group()));  // "mantissa data"
   if (a->has("--help")) return print_sections(help(a->command()));
+  if (ranks().size() > 1 && !a->command().shared) {
+    throw ConfigError("{} processes were started, but `{}` runs in one. Fix: start it without mpirun or srun",
+                      ranks().size(), a->command().name);
+  }
   return a->command().run(*a);
 }
 
@@ -120,9 +133,12 @@ Commands program_commands() {
        .run = [](const Arguments& /*a*/) { return print(manual()); }}};
 }
 
-int run_command_line(int argc, const char* const* argv) {
+namespace {
+
+int run_words(int argc, const char* const* argv) {
   std::optional<Arguments> a;
   try {
+    join_ranks();
     const std::vector<std::string> words(argv + 1, argv + argc);
     if (read_color(words) < words.size()) a.emplace(argv[0], words);
     return run(a);
@@ -150,6 +166,13 @@ int run_command_line(int argc, const char* const* argv) {
                             printable(e.what())),
                 kStopped);
   }
+}
+
+}  // namespace
+
+int run_command_line(int argc, const char* const* argv) {
+  const int code = run_words(argc, argv);
+  return leave_ranks(code, last_message());
 }
 
 }  // namespace mantissa::cli

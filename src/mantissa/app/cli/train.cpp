@@ -8,6 +8,7 @@
 #include "mantissa/app/cli/fit.h"
 #include "mantissa/app/cli/output.h"
 #include "mantissa/app/cli/terminal.h"
+#include "mantissa/app/cli/together.h"
 #include "mantissa/core/base/counted.h"
 #include "mantissa/core/base/error_text.h"
 #include "mantissa/core/base/words.h"
@@ -231,6 +232,7 @@ int run(const Arguments& a, bool online) {
   options.overwrite = a.has("--overwrite");
   options.resume = resume_step(a);
   options.hardware = hardware_of(a);
+  options.ranks = ranks();
   if (a.has("--json")) tell(a, config.notes(), config.warnings());  // otherwise the table prints them
   const PipeErrors pipes;
   const SignalStop signals;  // must be created before any other thread
@@ -282,7 +284,8 @@ Commands train_commands() {
                   "with the same bytes.",
        .options = {kOptions},
        .groups = {kPrecision, kRules, kSet, kAllowPrograms, kTarget, kHardware, kResults},
-       .run = train},
+       .run = train,
+       .shared = true},
       {.name = "rl",
        .summary = "train by reinforcement learning: sample responses, reward them by a rule, and optimize "
                   "the policy",
@@ -291,7 +294,8 @@ Commands train_commands() {
                   "their rewards.",
        .options = {kOptions},
        .groups = {kPrecision, kRules, kSet, kAllowPrograms, kTarget, kHardware, kResults},
-       .run = rl}};
+       .run = rl,
+       .shared = true}};
 }
 
 }  // namespace mantissa::cli

@@ -52,13 +52,13 @@ void all_gather_in(Messages& m, std::span<const std::span<std::byte>> blocks) {
 
 void Messages::send(int to, std::span<const std::byte> bytes) {
   if (bytes.empty()) return;
-  pending_.push_back({transport_.send(to, bytes), to, false});
+  pending_.push_back({transport_.send(to, bytes, channel_), to, false});
   sent_ += bytes.size();
 }
 
 void Messages::receive(int from, std::span<std::byte> bytes) {
   if (bytes.empty()) return;
-  pending_.push_back({transport_.receive(from, bytes), from, true});
+  pending_.push_back({transport_.receive(from, bytes, channel_), from, true});
 }
 
 void Messages::complete() {
@@ -94,6 +94,10 @@ Communicator::Communicator(std::unique_ptr<Transport> transport, std::chrono::mi
 }
 
 Communicator::~Communicator() {
+  end_thread();
+}
+
+void Communicator::end_thread() {
   if (!thread_.joinable()) return;
   {
     const std::lock_guard lock(mutex_);
@@ -101,6 +105,30 @@ Communicator::~Communicator() {
   }
   changed_.notify_all();
   thread_.join();
+}
+
+Communicator::Farewell Communicator::leave(bool failed, std::chrono::milliseconds grace) {
+  if (alone()) return Farewell::together;
+  end_thread();
+  std::atomic<bool> never = false;
+  Messages messages(*transport_, failed ? grace : timeout_.load(), never, sent_, Channel::end);
+  const std::byte own{failed};
+  std::vector<std::byte> others(static_cast<std::size_t>(size()), own);
+  for (int rank = 0; rank < size(); ++rank) {
+    if (rank == this->rank()) continue;
+    messages.send(rank, {&own, 1});
+    messages.receive(rank, {&others[static_cast<std::size_t>(rank)], 1});
+  }
+  try {
+    messages.complete();
+  } catch (const RankLost&) {
+    return Farewell::alone;
+  }
+  return others.front() == std::byte{1} ? Farewell::first_failed : Farewell::together;
+}
+
+void Communicator::abort(int code) {
+  if (transport_) transport_->abort(code);
 }
 
 void Communicator::work() {

@@ -25,8 +25,8 @@ namespace mantissa::comm {
 class Messages {
  public:
   Messages(Transport& transport, std::chrono::milliseconds timeout, const std::atomic<bool>& ended,
-           std::atomic<std::uint64_t>& sent)
-      : transport_(transport), timeout_(timeout), ended_(ended), sent_(sent) {}
+           std::atomic<std::uint64_t>& sent, Channel channel = Channel::work)
+      : transport_(transport), timeout_(timeout), ended_(ended), sent_(sent), channel_(channel) {}
 
   int rank() const { return transport_.rank(); }
   int size() const { return transport_.size(); }
@@ -51,6 +51,7 @@ class Messages {
   std::chrono::milliseconds timeout_;
   const std::atomic<bool>& ended_;
   std::atomic<std::uint64_t>& sent_;
+  Channel channel_;
   std::vector<Pending> pending_;
 };
 
@@ -96,11 +97,21 @@ class Communicator {
   /// Returns when every rank has called it.
   void barrier() { any(false); }
 
+  /// The end of the work of all ranks, as one of them sees it.
+  enum class Farewell : std::uint8_t { together, first_failed, alone };
+  /// Says that this rank's work has ended, with an error or not; no operation may follow. Returns `together`
+  /// if every rank has ended without an error of the first one, first_failed if that one had an error, and
+  /// `alone` if a rank still works: after an error the others are only waited for `grace`.
+  Farewell leave(bool failed, std::chrono::milliseconds grace = std::chrono::seconds(3));
+  /// Ends all ranks at once, with an exit code.
+  void abort(int code);
+
   /// Returns the bytes that this rank has sent, without the envelopes of messages.
   std::uint64_t sent_bytes() const { return sent_; }
 
  private:
   void work();
+  void end_thread();
 
   std::unique_ptr<Transport> transport_;
   std::atomic<std::chrono::milliseconds> timeout_ = kTimeout;

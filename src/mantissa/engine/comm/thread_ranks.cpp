@@ -6,6 +6,7 @@
 #include <mutex>
 #include <optional>
 #include <string>
+#include <tuple>
 #include <utility>
 
 #include "mantissa/core/base/error_text.h"
@@ -18,15 +19,15 @@ class Mail {
  public:
   explicit Mail(int ranks) : ended_(static_cast<std::size_t>(ranks)) {}
 
-  void put(int from, int to, std::span<const std::byte> bytes) {
+  void put(int from, int to, Channel channel, std::span<const std::byte> bytes) {
     const std::lock_guard lock(mutex_);
-    letters_[{from, to}].emplace_back(bytes.begin(), bytes.end());
+    letters_[{from, to, channel}].emplace_back(bytes.begin(), bytes.end());
   }
 
   /// Takes the next message, if there is one. Returns null if there is none and the sender has ended.
-  std::optional<bool> take(int from, int to, std::span<std::byte> bytes) {
+  std::optional<bool> take(int from, int to, Channel channel, std::span<std::byte> bytes) {
     const std::lock_guard lock(mutex_);
-    std::deque<std::vector<std::byte>>& waiting = letters_[{from, to}];
+    std::deque<std::vector<std::byte>>& waiting = letters_[{from, to, channel}];
     if (waiting.empty()) return ended_[static_cast<std::size_t>(from)] ? std::nullopt : std::optional(false);
     if (waiting.front().size() != bytes.size())
       throw InternalError("a message of {} bytes from rank {} to rank {}, which expects {}",
@@ -45,7 +46,7 @@ class Mail {
 
  private:
   std::mutex mutex_;
-  std::map<std::pair<int, int>, std::deque<std::vector<std::byte>>> letters_;
+  std::map<std::tuple<int, int, Channel>, std::deque<std::vector<std::byte>>> letters_;
   std::vector<bool> ended_;
 };
 
@@ -59,14 +60,14 @@ class ThreadRank final : public Transport {
   int local_size() const override { return mail_->ranks(); }
   std::string place(int rank) const override { return "rank " + std::to_string(rank); }
 
-  Request send(int to, std::span<const std::byte> bytes) override {
-    mail_->put(rank_, to, bytes);
+  Request send(int to, std::span<const std::byte> bytes, Channel channel) override {
+    mail_->put(rank_, to, channel, bytes);
     return kSent;
   }
 
-  Request receive(int from, std::span<std::byte> bytes) override {
+  Request receive(int from, std::span<std::byte> bytes, Channel channel) override {
     const Request request = ++last_;
-    open_.push_back({request, from, bytes});
+    open_.push_back({request, from, channel, bytes});
     return request;
   }
 
@@ -75,25 +76,29 @@ class ThreadRank final : public Transport {
     const auto it = std::ranges::find(open_, request, &Open::request);
     // Messages of a rank arrive in order, so earlier requests come first.
     for (auto earlier = open_.begin(); earlier != it; ++earlier) {
-      if (earlier->from == it->from && !take(*earlier)) return false;
+      if (earlier->from == it->from && earlier->channel == it->channel && !take(*earlier)) return false;
     }
     if (!take(*it)) return false;
     open_.erase(it);
     return true;
   }
 
+  /// The other ranks find that this one has ended.
+  void abort(int /*code*/) override { mail_->end(rank_); }
+
  private:
   static constexpr Request kSent = 0;
   struct Open {
     Request request;
     int from;
+    Channel channel;
     std::span<std::byte> bytes;
     bool taken = false;
   };
 
   bool take(Open& open) {
     if (open.taken) return true;
-    const std::optional<bool> there = mail_->take(open.from, rank_, open.bytes);
+    const std::optional<bool> there = mail_->take(open.from, rank_, open.channel, open.bytes);
     if (!there) throw RankLost("{} has ended, so the run ends; its last state is complete", place(open.from));
     return open.taken = *there;
   }

@@ -16,6 +16,9 @@ class RankLost : public ResourceError {
   using ResourceError::ResourceError;
 };
 
+/// Messages of different channels do not meet.
+enum class Channel : std::uint8_t { work, end };
+
 /// The end of one rank. One thread at a time may use it.
 class Transport {
  public:
@@ -31,11 +34,16 @@ class Transport {
   virtual std::string place(int rank) const = 0;
 
   /// Start to send bytes to another rank, and to receive as many from it. Messages between two ranks arrive
-  /// in the order in which they were sent. The memory must stay as it is until done() has returned true.
-  virtual Request send(int to, std::span<const std::byte> bytes) = 0;
-  virtual Request receive(int from, std::span<std::byte> bytes) = 0;
+  /// in the order in which they were sent on their channel. The memory must stay as it is until done() has
+  /// returned true.
+  virtual Request send(int to, std::span<const std::byte> bytes, Channel channel = Channel::work) = 0;
+  virtual Request receive(int from, std::span<std::byte> bytes, Channel channel = Channel::work) = 0;
   /// Returns true, once, after the request is complete. Throws RankLost if the other rank has ended.
   virtual bool done(Request request) = 0;
+
+  /// Ends every rank at once, this one too, with an exit code. Without a call, the destructor waits for the
+  /// others to leave.
+  virtual void abort(int code) = 0;
 };
 
 }  // namespace mantissa::comm

@@ -1,5 +1,7 @@
 #include "mantissa/engine/runtime/device.h"
 
+#include <unistd.h>
+
 #include <algorithm>
 #include <cstring>
 #include <thread>
@@ -59,8 +61,11 @@ std::shared_ptr<const Device> open_device(const DeviceOptions& o) {
   }
   kernels::Context host;
   host.simd = o.instructions.empty() ? kernels::best_simd() : kernels::parse_simd(o.instructions);
-  const std::int64_t cores = std::max(1U, std::thread::hardware_concurrency());
-  host.threads = static_cast<int>(o.threads > 0 ? o.threads : cores);
+  const std::int64_t cores =
+      std::max(1U, std::thread::hardware_concurrency());  // those this process is bound to
+  const bool bound = cores < sysconf(_SC_NPROCESSORS_ONLN);
+  const std::int64_t own = bound ? cores : std::max<std::int64_t>(1, cores / o.processes);
+  host.threads = static_cast<int>(o.threads > 0 ? o.threads : own);
   host.pool = std::make_shared<kernels::ThreadPool>(host.threads);
   return cpu(host);
 }

@@ -73,6 +73,7 @@ struct DeviceOptions {
   std::string name = "cpu";
   std::string instructions = {};  // empty: the best of this machine
   std::int64_t threads = 0;       // 0: all cores
+  int processes = 1;              // that share the cores, unless each is bound to its own
 };
 /// Returns the requested device. Throws ConfigError for a device or an instruction set that this machine
 /// lacks, and for a number of threads outside [0, 1024].

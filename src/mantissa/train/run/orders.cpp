@@ -4,57 +4,69 @@
 
 #include <span>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "mantissa/core/base/error.h"
 
 namespace mantissa::run {
 
+namespace {
+
+void tell_text(comm::Communicator& ranks, const std::string& text) {
+  const auto bytes = std::as_bytes(std::span(text));
+  ranks.broadcast(std::vector<std::byte>(bytes.begin(), bytes.end()));
+}
+
+constexpr std::string_view kNoRun = "none", kNew = "new";
+
+}  // namespace
+
 Orders::~Orders() {
-  if (ranks_ == nullptr || !started_ || ended_) return;
+  if (ranks_ == nullptr || ended_) return;
   try {
-    tell(Order::end);
-  } catch (const std::exception&) {  // NOLINT(bugprone-empty-catch): the others know
+    if (started_) {
+      tell(Order::end);
+    } else {
+      tell_text(*ranks_, std::string(kNoRun));
+    }
+  } catch (const std::exception&) {  // NOLINT(bugprone-empty-catch): the others have ended
   }
 }
 
 void Orders::tell_start(const std::optional<io::FoundState>& state) {
-  if (ranks_ == nullptr) return;
-  std::vector<std::byte> text;
-  if (state) {
-    const std::string line = fmt::format("{} {}", state->step, state->path.string());
-    const auto bytes = std::as_bytes(std::span(line));
-    text.assign(bytes.begin(), bytes.end());
-  }
-  ranks_->broadcast(std::move(text));
   started_ = true;
+  if (ranks_ == nullptr) return;
+  tell_text(*ranks_, state ? fmt::format("{} {}", state->step, state->path.string()) : std::string(kNew));
 }
 
 void Orders::tell(Order order) {
   if (ranks_ == nullptr || ended_) return;
   ended_ = order == Order::end;
+  if (ranks_->any(stop_.stop_requested())) stop_.request_stop();
   ranks_->broadcast(std::as_writable_bytes(std::span(&order, 1)));
 }
 
-std::optional<io::FoundState> receive_start(comm::Communicator& ranks) {
+Beginning receive_start(comm::Communicator& ranks) {
   const std::vector<std::byte> bytes = ranks.broadcast(std::vector<std::byte>{});
-  if (bytes.empty()) return std::nullopt;
-  const std::string line(reinterpret_cast<const char*>(bytes.data()), bytes.size());
-  const std::size_t space = line.find(' ');
-  io::FoundState state;
-  state.step = std::stoll(line.substr(0, space));
-  state.path = line.substr(space + 1);
-  return state;
+  const std::string text(reinterpret_cast<const char*>(bytes.data()), bytes.size());
+  if (text == kNoRun) return {};
+  if (text == kNew) return {true, std::nullopt};
+  const std::size_t space = text.find(' ');
+  return {true, io::FoundState{std::stoll(text.substr(0, space)), text.substr(space + 1)}};
 }
 
-Order receive_order(comm::Communicator& ranks) {
+Order receive_order(comm::Communicator& ranks, bool stop_requested) {
+  ranks.any(stop_requested);
   Order order{};
   ranks.broadcast(std::as_writable_bytes(std::span(&order, 1)));
   return order;
 }
 
-void follow(train::Trainer& trainer, comm::Communicator& ranks) {
-  for (Order order = receive_order(ranks); order != Order::end; order = receive_order(ranks)) {
+void follow(train::Trainer& trainer, comm::Communicator& ranks, const std::stop_token& stop) {
+  while (true) {
+    const Order order = receive_order(ranks, stop.stop_requested());
+    if (order == Order::end) return;
     try {
       if (order == Order::advance) {
         trainer.advance();

@@ -3,6 +3,7 @@
 
 #include <cstdint>
 #include <optional>
+#include <stop_token>
 
 #include "mantissa/engine/comm/communicator.h"
 #include "mantissa/files/io/state.h"
@@ -15,28 +16,34 @@ enum class Order : std::uint8_t { advance, validate, end };
 /// The orders of the leading rank. Without other ranks it tells nobody.
 class Orders {
  public:
-  /// `ranks` may be null: alone.
-  explicit Orders(comm::Communicator* ranks)
-      : ranks_(ranks != nullptr && !ranks->alone() ? ranks : nullptr) {}
-  /// Tells the others that the run ends, if it has not: after a failure they would wait.
+  /// `ranks` may be null: alone. `stop` is the run's; it is requested if another rank was asked to stop.
+  Orders(comm::Communicator* ranks, std::stop_source& stop)
+      : ranks_(ranks != nullptr && !ranks->alone() ? ranks : nullptr), stop_(stop) {}
+  /// Tells the others that the run ends, if it has not told them before: after a failure they would wait.
   ~Orders();
   Orders(const Orders&) = delete;
   Orders& operator=(const Orders&) = delete;
 
-  /// Tells the state from which the run continues, or null. It must be the first order.
+  /// Tells the state from which the run continues, or null. It must come first.
   void tell_start(const std::optional<io::FoundState>& state);
   void tell(Order order);
 
  private:
   comm::Communicator* ranks_;
+  std::stop_source& stop_;
   bool started_ = false, ended_ = false;
 };
 
+/// What the leading rank tells first.
+struct Beginning {
+  bool begins = false;                  // false: the leading rank cannot begin the run
+  std::optional<io::FoundState> state;  // from which it continues, or null
+};
 /// Return what the leading rank tells. Throw RankLost if it has ended.
-std::optional<io::FoundState> receive_start(comm::Communicator& ranks);
-Order receive_order(comm::Communicator& ranks);
+Beginning receive_start(comm::Communicator& ranks);
+Order receive_order(comm::Communicator& ranks, bool stop_requested);
 
 /// Does what the leading rank orders, until the run ends.
-void follow(train::Trainer& trainer, comm::Communicator& ranks);
+void follow(train::Trainer& trainer, comm::Communicator& ranks, const std::stop_token& stop);
 
 }  // namespace mantissa::run

@@ -323,21 +323,25 @@ class Run {
 };
 
 /// The part of a rank that does not lead: it writes and tells nothing.
-void train_along(Start start, const runtime::Device& device) {
-  const std::optional<io::FoundState> state = receive_start(*start.ranks);
+void train_along(Start start, const runtime::Device& device, const std::stop_token& stop) {
+  const auto [begins, state] = receive_start(*start.ranks);
+  if (!begins) return;
   train::Trainer trainer(start.config, std::move(start.source), std::move(start.task), device,
                          state ? state->step : 0, start.ranks);
   if (state) restore(trainer, io::StateReader(state->path), state->path);
-  follow(trainer, *start.ranks);
+  follow(trainer, *start.ranks, stop);
 }
 
 }  // namespace
 
 Result train(Start start, const Events& events, const runtime::Device& device, std::stop_token stop) {
   if (start.ranks != nullptr && !start.ranks->leads()) {
-    train_along(std::move(start), device);
+    train_along(std::move(start), device, stop);
     return {};
   }
+  std::stop_source stopped;
+  const std::stop_callback forward(stop, [&stopped] { stopped.request_stop(); });
+  Orders orders(start.ranks, stopped);
   check_place(start.directory.out, start.source);
   disk::NewDirectories created(start.directory.out);
   const disk::RunLock lock(start.directory.out);
@@ -345,7 +349,6 @@ Result train(Start start, const Events& events, const runtime::Device& device, s
   io::finish_replaced_states(start.directory.out);
   const std::optional<io::FoundState> state = choose_state(start.directory);
   check_claim(start.directory.out, names_of(start.config, start.files), state ? state->step : 0);
-  Orders orders(start.ranks);
   orders.tell_start(state);
   const std::int64_t done = state ? state->step : 0;
   RowHashes rows(start.config, start.task->dataset(), done);
@@ -353,7 +356,7 @@ Result train(Start start, const Events& events, const runtime::Device& device, s
                          start.ranks);
   check_plans(trainer);
   created.keep();
-  return Run(trainer, orders, std::move(rows), start, events, std::move(stop))(state);
+  return Run(trainer, orders, std::move(rows), start, events, stopped.get_token())(state);
 }
 
 }  // namespace mantissa::run

@@ -1,0 +1,78 @@
+#include "mantissa/app/cli/together.h"
+
+#include <fcntl.h>
+#include <pthread.h>
+#include <unistd.h>
+
+#include <csignal>
+#include <cstdio>
+#include <optional>
+
+#include "mantissa/app/cli/output.h"
+#include "mantissa/core/base/printable.h"
+
+#include <fmt/format.h>
+
+namespace mantissa::cli {
+namespace {
+
+/// Standard error as it was, of a rank that prints nothing.
+int true_errors = STDERR_FILENO;
+
+std::optional<api::Ranks>& joined() {
+  static std::optional<api::Ranks> of_this_command;
+  return of_this_command;
+}
+
+void silence() {
+  true_errors = dup(STDERR_FILENO);
+  const int nowhere = open("/dev/null", O_WRONLY);
+  dup2(nowhere, STDOUT_FILENO);
+  dup2(nowhere, STDERR_FILENO);
+  close(nowhere);
+}
+
+/// Leaves the signals of a stop to the thread that waits for them: those that start here do not get them.
+class WithoutSignals {
+ public:
+  WithoutSignals() {
+    sigset_t stopping;
+    sigemptyset(&stopping);
+    for (const int signal : {SIGINT, SIGTERM, SIGHUP}) sigaddset(&stopping, signal);
+    pthread_sigmask(SIG_BLOCK, &stopping, &before_);
+  }
+  ~WithoutSignals() { pthread_sigmask(SIG_SETMASK, &before_, nullptr); }
+  WithoutSignals(const WithoutSignals&) = delete;
+  WithoutSignals& operator=(const WithoutSignals&) = delete;
+
+ private:
+  sigset_t before_{};
+};
+
+}  // namespace
+
+void join_ranks() {
+  const WithoutSignals for_threads;
+  if (!api::is_first_started()) silence();  // also if they cannot join
+  joined() = api::open_ranks();
+}
+
+const api::Ranks& ranks() {
+  static const api::Ranks alone;
+  return joined() ? *joined() : alone;
+}
+
+int leave_ranks(int code, const std::string& message) {
+  if (!joined() || ranks().size() == 1) return code;
+  const bool failed = code != 0 && code != 130;
+  const api::Ranks::End end = ranks().leave(failed);
+  if (!ranks().leads() && failed && end != api::Ranks::End::first_failed) {
+    dup2(true_errors, STDERR_FILENO);
+    print_message(Message::error, fmt::format("mantissa: {}: {}\n", ranks().place(), printable(message)));
+  }
+  if (end == api::Ranks::End::alone) ranks().abort(code != 0 ? code : 1);
+  joined().reset();  // leaves MPI
+  return code;
+}
+
+}  // namespace mantissa::cli
