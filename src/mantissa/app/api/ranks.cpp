@@ -38,15 +38,9 @@ std::string Ranks::place() const {
   return communicator_->place(rank());
 }
 
-Ranks::End Ranks::leave(bool failed) const {
-  switch (communicator_->leave(failed)) {
-    case comm::Communicator::Farewell::together:
-      return End::together;
-    case comm::Communicator::Farewell::first_failed:
-      return End::first_failed;
-    default:
-      return End::alone;
-  }
+Ranks::Farewell Ranks::leave(Ending ending) const {
+  const comm::Communicator::Farewell farewell = communicator_->leave(static_cast<comm::Ending>(ending));
+  return {farewell.together, farewell.tells};
 }
 
 void Ranks::abort(int code) const {

@@ -26,12 +26,17 @@ class Ranks {
   /// Returns the rank and its machine, for messages: "rank 3 on node7".
   std::string place() const;
 
-  /// What is known of the others when this rank's work has ended.
-  enum class End { together, first_failed, alone };
-  /// Says that the work of this rank has ended, with an error or not. After it nothing can be shared.
-  /// `alone`: other ranks still work, although they were given some seconds to end like this one. Then only
-  /// abort() ends them.
-  End leave(bool failed) const;
+  /// How the work of a rank ended: without an error, by one of its own, or because another rank had ended
+  /// (RankLost).
+  enum class Ending { done, failed, lost };
+  /// What a rank knows at its end.
+  struct Farewell {
+    bool together = true;  // every rank has ended; otherwise only abort() ends them
+    bool tells = true;     // of all ranks with an error, this one has the message that says why
+  };
+  /// Says how the work of this rank ended; nothing can be shared after it. Waits for the others, after an
+  /// error for some seconds.
+  Farewell leave(Ending ending) const;
   /// Ends all ranks at once, this one too, with an exit code.
   void abort(int code) const;
 

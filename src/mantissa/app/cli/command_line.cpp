@@ -22,29 +22,30 @@ namespace {
 
 enum Exit : int { kDone = 0, kStopped = 1, kBadInput = 2 };
 
-/// The message of an error that ended the command.
-std::string& last_message() {
-  static std::string message;
-  return message;
-}
+/// The end of a command.
+struct Outcome {
+  int code = kDone;
+  std::string message = {};  // of an error that is not printed yet: that of a rank that does not lead
+  bool lost = false;         // another rank ended
+};
 
-int fail(const std::string& message, int code) {
-  last_message() = message;
+Outcome fail(const std::string& message, int code) {
+  if (!ranks().leads()) return {code, message};
   std::fflush(stdout);
   print_message(Message::error, fmt::format("mantissa: {}\n", message));
-  return code;
+  return {code};
 }
 
 /// Prints the message, followed by each cure as a command that runs as printed.
-int fail(const Error& e, const std::optional<Arguments>& a, int code) {
-  if (!a || e.cures().empty()) return fail(e.what(), code);
+Outcome fail(const Error& e, const std::optional<Arguments>& a, int code) {
+  if (!a || e.cures().empty() || !ranks().leads()) return fail(e.what(), code);
   fail(e.message(), code);
   for (std::size_t i = 0; i < e.cures().size(); ++i) {
     const Cure& cure = e.cures()[i];
     print_error(fmt::format("{}{}:\n  {}\n", i == 0 ? "fix" : "or",
                             cure.remark().empty() ? "" : fmt::format(" ({})", cure.remark()), a->with(cure)));
   }
-  return code;
+  return {code};
 }
 
 int print(const std::string& text) {
@@ -135,13 +136,15 @@ Commands program_commands() {
 
 namespace {
 
-int run_words(int argc, const char* const* argv) {
+/// Runs the command line of one process.
+Outcome run_words(int argc, const char* const* argv) {
   std::optional<Arguments> a;
   try {
-    join_ranks();
     const std::vector<std::string> words(argv + 1, argv + argc);
     if (read_color(words) < words.size()) a.emplace(argv[0], words);
-    return run(a);
+    return {run(a)};
+  } catch (const RankLost& e) {
+    return {kStopped, e.what(), true};
   } catch (const RunStopped& e) {
     return fail(e, a, kStopped);
   } catch (const ResourceError& e) {
@@ -168,11 +171,24 @@ int run_words(int argc, const char* const* argv) {
   }
 }
 
+/// Joins the processes that a launcher started with this one.
+Outcome start_together() {
+  try {
+    join_ranks();
+    return {};
+  } catch (const ConfigError& e) {
+    return fail(e.what(), kBadInput);
+  } catch (const Error& e) {
+    return fail(e.what(), kStopped);
+  }
+}
+
 }  // namespace
 
 int run_command_line(int argc, const char* const* argv) {
-  const int code = run_words(argc, argv);
-  return leave_ranks(code, last_message());
+  Outcome outcome = start_together();
+  if (outcome.code == kDone) outcome = run_words(argc, argv);
+  return leave_ranks(outcome.code, outcome.message, outcome.lost);
 }
 
 }  // namespace mantissa::cli

@@ -8,6 +8,7 @@
 #include <cstdio>
 #include <optional>
 
+#include "mantissa/app/cli/common.h"
 #include "mantissa/app/cli/output.h"
 #include "mantissa/core/base/printable.h"
 
@@ -19,7 +20,7 @@ namespace {
 /// Standard error as it was, of a rank that prints nothing.
 int true_errors = STDERR_FILENO;
 
-std::optional<api::Ranks>& joined() {
+std::optional<api::Ranks>& shared_ranks() {
   static std::optional<api::Ranks> of_this_command;
   return of_this_command;
 }
@@ -54,24 +55,30 @@ class WithoutSignals {
 void join_ranks() {
   const WithoutSignals for_threads;
   if (!api::is_first_started()) silence();  // also if they cannot join
-  joined() = api::open_ranks();
+  shared_ranks() = api::open_ranks();
+  if (ranks().size() > 1) use_color(Color::never);  // launchers give terminals to processes whose output is a pipe
 }
 
 const api::Ranks& ranks() {
   static const api::Ranks alone;
-  return joined() ? *joined() : alone;
+  return shared_ranks() ? *shared_ranks() : alone;
 }
 
-int leave_ranks(int code, const std::string& message) {
-  if (!joined() || ranks().size() == 1) return code;
-  const bool failed = code != 0 && code != 130;
-  const api::Ranks::End end = ranks().leave(failed);
-  if (!ranks().leads() && failed && end != api::Ranks::End::first_failed) {
+int leave_ranks(int code, const std::string& message, bool lost) {
+  if (!shared_ranks() || ranks().size() == 1) return code;
+  using Ending = api::Ranks::Ending;
+  const bool failed = code != 0 && code != kInterrupted;
+  const api::Ranks::Farewell farewell = ranks().leave(!failed ? Ending::done
+                                                      : lost  ? Ending::lost
+                                                              : Ending::failed);
+  if (failed && farewell.tells && !message.empty()) {
     dup2(true_errors, STDERR_FILENO);
-    print_message(Message::error, fmt::format("mantissa: {}: {}\n", ranks().place(), printable(message)));
+    const std::string place = ranks().leads() ? "" : ranks().place() + ": ";
+    print_message(Message::error, fmt::format("mantissa: {}{}\n", place, printable(message)));
   }
-  if (end == api::Ranks::End::alone) ranks().abort(code != 0 ? code : 1);
-  joined().reset();  // leaves MPI
+  std::signal(SIGTERM, SIG_IGN);  // launchers end the others when the first one exits with an error
+  if (!farewell.together) ranks().abort(code != 0 ? code : 1);
+  shared_ranks().reset();  // leaves MPI
   return code;
 }
 

@@ -12,8 +12,9 @@ void join_ranks();
 /// Returns the processes of this command.
 const api::Ranks& ranks();
 
-/// Ends the command of this rank, with its exit code. Returns the code after every rank has ended; ends all
-/// of them if others cannot. `message` is what a rank other than the first prints if it alone failed.
-int leave_ranks(int code, const std::string& message = {});
+/// Ends the command of this rank, with its exit code. `message` is that of its error, if it is not printed
+/// yet; `lost`: the error is that another rank ended. It is printed if no other rank says why. Returns the
+/// code after every rank has ended; ends all of them if others cannot.
+int leave_ranks(int code, const std::string& message, bool lost);
 
 }  // namespace mantissa::cli

@@ -89,6 +89,12 @@ class ResourceError : public Error {
   using Error::Error;
 };
 
+/// Another rank of a run ended or does not answer.
+class RankLost : public ResourceError {
+ public:
+  using ResourceError::ResourceError;
+};
+
 /// A run or a computation stopped, for example at a non-finite value or at the minimum loss scale. The
 /// message states the reason (exit code 1).
 class RunStopped : public Error {

@@ -50,18 +50,56 @@ void all_gather_in(Messages& m, std::span<const std::span<std::byte>> blocks) {
 
 }  // namespace
 
+Goodbyes::Goodbyes(Transport& transport)
+    : transport_(transport), others_(static_cast<std::size_t>(transport.size())) {
+  for (int rank = 0; rank < transport_.size(); ++rank) {
+    Other& other = others_[static_cast<std::size_t>(rank)];
+    if (rank != transport_.rank())
+      other.heard =
+          transport_.receive(rank, std::as_writable_bytes(std::span(&other.ending, 1)), Channel::end);
+  }
+}
+
+void Goodbyes::say(Ending own) {
+  own_ = own;
+  for (int rank = 0; rank < transport_.size(); ++rank) {
+    if (rank != transport_.rank())
+      others_[static_cast<std::size_t>(rank)].told =
+          transport_.send(rank, std::as_bytes(std::span(&own_, 1)), Channel::end);
+  }
+}
+
+std::optional<Ending> Goodbyes::of(int rank) {
+  if (rank == transport_.rank()) return std::nullopt;
+  Other& other = others_[static_cast<std::size_t>(rank)];
+  if (other.heard && transport_.done(*other.heard)) other.heard.reset();
+  return other.heard ? std::nullopt : std::optional(other.ending);
+}
+
+bool Goodbyes::complete() {
+  bool all = true;
+  for (int rank = 0; rank < transport_.size(); ++rank) {
+    if (rank == transport_.rank()) continue;
+    Other& other = others_[static_cast<std::size_t>(rank)];
+    if (other.told && transport_.done(*other.told)) other.told.reset();
+    all = of(rank).has_value() && !other.told && all;
+  }
+  return all;
+}
+
 void Messages::send(int to, std::span<const std::byte> bytes) {
   if (bytes.empty()) return;
-  pending_.push_back({transport_.send(to, bytes, channel_), to, false});
+  pending_.push_back({transport_.send(to, bytes), to, false});
   sent_ += bytes.size();
 }
 
 void Messages::receive(int from, std::span<std::byte> bytes) {
   if (bytes.empty()) return;
-  pending_.push_back({transport_.receive(from, bytes, channel_), from, true});
+  pending_.push_back({transport_.receive(from, bytes), from, true});
 }
 
 void Messages::complete() {
+  constexpr auto kPatience = std::chrono::milliseconds(2);
   Clock::time_point last = Clock::now();
   while (!pending_.empty()) {
     if (std::erase_if(pending_, [&](const Pending& p) { return transport_.done(p.request); }) > 0) {
@@ -71,7 +109,17 @@ void Messages::complete() {
     const Clock::duration since = Clock::now() - last;
     if (ended_) throw RankLost("this rank ends");
     if (since > timeout_) throw_silent();
+    if (since > kPatience) check_others();
     pause(since);
+  }
+}
+
+void Messages::check_others() {
+  for (int rank = 0; rank < size(); ++rank) {
+    const std::optional<Ending> ending = goodbyes_.of(rank);
+    if (ending && *ending != Ending::done)
+      throw RankLost("{} has ended with an error, so the run ends; its last state is complete",
+                     transport_.place(rank));
   }
 }
 
@@ -90,7 +138,9 @@ void Messages::throw_silent() const {
 
 Communicator::Communicator(std::unique_ptr<Transport> transport, std::chrono::milliseconds timeout)
     : transport_(std::move(transport)), timeout_(timeout) {
-  if (size() > 1) thread_ = std::thread([this] { work(); });
+  if (size() == 1) return;
+  goodbyes_.emplace(*transport_);
+  thread_ = std::thread([this] { work(); });
 }
 
 Communicator::~Communicator() {
@@ -107,24 +157,31 @@ void Communicator::end_thread() {
   thread_.join();
 }
 
-Communicator::Farewell Communicator::leave(bool failed, std::chrono::milliseconds grace) {
-  if (alone()) return Farewell::together;
+Communicator::Farewell Communicator::leave(Ending own, std::chrono::milliseconds grace) {
+  if (alone()) return {};
   end_thread();
-  std::atomic<bool> never = false;
-  Messages messages(*transport_, failed ? grace : timeout_.load(), never, sent_, Channel::end);
-  const std::byte own{failed};
-  std::vector<std::byte> others(static_cast<std::size_t>(size()), own);
-  for (int rank = 0; rank < size(); ++rank) {
-    if (rank == this->rank()) continue;
-    messages.send(rank, {&own, 1});
-    messages.receive(rank, {&others[static_cast<std::size_t>(rank)], 1});
-  }
+  Farewell farewell;
   try {
-    messages.complete();
+    goodbyes_->say(own);
+    const Clock::time_point start = Clock::now();
+    while (!goodbyes_->complete()) {
+      const Clock::duration since = Clock::now() - start;
+      if (since > (own == Ending::done ? timeout_.load() : grace)) {
+        farewell.together = false;
+        break;
+      }
+      pause(since);
+    }
+    for (int other = 0; other < size(); ++other) {
+      const std::optional<Ending> ending = goodbyes_->of(other);
+      if (!ending || *ending == Ending::done) continue;
+      // The lowest rank with an error of its own tells, or without such a rank the lowest one.
+      if (*ending == own ? other < rank() : *ending == Ending::failed) farewell.tells = false;
+    }
   } catch (const RankLost&) {
-    return Farewell::alone;
+    farewell.together = false;
   }
-  return others.front() == std::byte{1} ? Farewell::first_failed : Farewell::together;
+  return farewell;
 }
 
 void Communicator::abort(int code) {
@@ -150,7 +207,7 @@ std::future<void> Communicator::start(Operation operation) {
     if (failure_) std::rethrow_exception(failure_);
     if (alone()) return;
     try {
-      Messages messages(*transport_, timeout_, ended_, sent_);
+      Messages messages(*transport_, *goodbyes_, timeout_, ended_, sent_);
       operation(messages);
       messages.complete();
     } catch (...) {

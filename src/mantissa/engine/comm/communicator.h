@@ -12,6 +12,7 @@
 #include <future>
 #include <memory>
 #include <mutex>
+#include <optional>
 #include <span>
 #include <string>
 #include <thread>
@@ -21,12 +22,37 @@
 
 namespace mantissa::comm {
 
+/// How the work of a rank ended: without an error, by one of its own, or because another rank had ended.
+enum class Ending : std::uint8_t { done, failed, lost };
+
+/// What the ranks say when they end. One thread at a time may use it.
+class Goodbyes {
+ public:
+  /// Listens to all other ranks.
+  explicit Goodbyes(Transport& transport);
+  /// Says how this rank ended.
+  void say(Ending own);
+  /// Returns true when every rank has said it, and has heard it from this one.
+  bool complete();
+  /// Returns how a rank ended, or null if it is not known to have ended.
+  std::optional<Ending> of(int rank);
+
+ private:
+  struct Other {
+    std::optional<Transport::Request> heard, told;  // until they are complete
+    Ending ending = Ending::done;
+  };
+  Transport& transport_;
+  std::vector<Other> others_;
+  Ending own_ = Ending::done;
+};
+
 /// The messages of one operation.
 class Messages {
  public:
-  Messages(Transport& transport, std::chrono::milliseconds timeout, const std::atomic<bool>& ended,
-           std::atomic<std::uint64_t>& sent, Channel channel = Channel::work)
-      : transport_(transport), timeout_(timeout), ended_(ended), sent_(sent), channel_(channel) {}
+  Messages(Transport& transport, Goodbyes& goodbyes, std::chrono::milliseconds timeout,
+           const std::atomic<bool>& ended, std::atomic<std::uint64_t>& sent)
+      : transport_(transport), goodbyes_(goodbyes), timeout_(timeout), ended_(ended), sent_(sent) {}
 
   int rank() const { return transport_.rank(); }
   int size() const { return transport_.size(); }
@@ -34,8 +60,8 @@ class Messages {
   /// Start one message each; none for no bytes. Valid until complete() returns, like the memory.
   void send(int to, std::span<const std::byte> bytes);
   void receive(int from, std::span<std::byte> bytes);
-  /// Waits until all of them are complete. Throws RankLost if another rank has ended, or if nothing arrived
-  /// during the time limit.
+  /// Waits until all of them are complete. Throws RankLost if another rank has ended by an error, or if
+  /// nothing arrived during the time limit.
   void complete();
 
  private:
@@ -46,12 +72,13 @@ class Messages {
   };
 
   [[noreturn]] void throw_silent() const;
+  void check_others();
 
   Transport& transport_;
+  Goodbyes& goodbyes_;
   std::chrono::milliseconds timeout_;
   const std::atomic<bool>& ended_;
   std::atomic<std::uint64_t>& sent_;
-  Channel channel_;
   std::vector<Pending> pending_;
 };
 
@@ -97,12 +124,14 @@ class Communicator {
   /// Returns when every rank has called it.
   void barrier() { any(false); }
 
-  /// The end of the work of all ranks, as one of them sees it.
-  enum class Farewell : std::uint8_t { together, first_failed, alone };
-  /// Says that this rank's work has ended, with an error or not; no operation may follow. Returns `together`
-  /// if every rank has ended without an error of the first one, first_failed if that one had an error, and
-  /// `alone` if a rank still works: after an error the others are only waited for `grace`.
-  Farewell leave(bool failed, std::chrono::milliseconds grace = std::chrono::seconds(3));
+  /// What a rank knows at its end.
+  struct Farewell {
+    bool together = true;  // every rank has ended; otherwise only abort() ends them
+    bool tells = true;     // of all ranks with an error, this one has the message that says why
+  };
+  /// Says how this rank's work ended; no operation may follow. Waits until all have ended, after an error not
+  /// longer than `grace`.
+  Farewell leave(Ending own, std::chrono::milliseconds grace = std::chrono::seconds(3));
   /// Ends all ranks at once, with an exit code.
   void abort(int code);
 
@@ -114,6 +143,7 @@ class Communicator {
   void end_thread();
 
   std::unique_ptr<Transport> transport_;
+  std::optional<Goodbyes> goodbyes_;
   std::atomic<std::chrono::milliseconds> timeout_ = kTimeout;
   std::atomic<std::uint64_t> sent_ = 0;
   std::atomic<bool> ended_ = false;

@@ -10,12 +10,6 @@
 
 namespace mantissa::comm {
 
-/// Another rank ended or does not answer.
-class RankLost : public ResourceError {
- public:
-  using ResourceError::ResourceError;
-};
-
 /// Messages of different channels do not meet.
 enum class Channel : std::uint8_t { work, end };
 
