@@ -5,7 +5,7 @@
 #include <hwy/foreach_target.h>
 #include <hwy/highway.h>
 
-#include "mantissa/core/numeric/block_codes-inl.h"
+#include "mantissa/core/numeric/encode_blocks-inl.h"
 #include "mantissa/core/numeric/lanes-inl.h"
 
 HWY_BEFORE_NAMESPACE();

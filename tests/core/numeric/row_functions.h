@@ -19,7 +19,7 @@ struct RowReductions {
 RowReductions reduce_row(const float* p, const float* q, std::size_t n, SimdTarget target);
 RowReductions reduce_row(const double* p, const double* q, std::size_t n, SimdTarget target);
 
-/// EncodeRow() of core/numeric/block_codes-inl.h.
+/// EncodeRow() of core/numeric/encode_blocks-inl.h.
 void encode_blocks(BlockFormat f, const float* row, std::size_t n, std::uint8_t* elements,
                    std::uint8_t* scales, float tensor_scale, SimdTarget target);
 

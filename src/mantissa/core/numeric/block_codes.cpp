@@ -5,7 +5,7 @@
 #include <hwy/foreach_target.h>
 #include <hwy/highway.h>
 
-#include "mantissa/core/numeric/block_codes-inl.h"
+#include "mantissa/core/numeric/decode_blocks-inl.h"
 
 HWY_BEFORE_NAMESPACE();
 namespace mantissa {

@@ -195,6 +195,18 @@ bool AllFinite(const T* values, std::size_t n) {
   return hn::AllTrue(d, hn::Eq(taint, hn::Zero(d)));
 }
 
+/// LoadHead() of an operand, which is rounded or split into parts `plane` elements apart if its format asks
+/// for it. Returns true if all values are finite and stay so, or if `asks` is false.
+template <class T>
+bool LoadOperand(const ConstMatrix& from, std::size_t first, std::size_t rows, std::size_t column,
+                 std::size_t head_dim, T* to, std::size_t plane, const Factor& factor, bool asks = true) {
+  const bool finite = LoadHead<T>(from, first, rows, column, head_dim, to, asks);
+  if (!Rounds(factor, from.type)) return finite;
+  const std::size_t n = rows * padded(head_dim);
+  SplitRow(to, n, plane, factor);
+  return finite && (!asks || AllFinite(to, n));
+}
+
 /// to[column][width] = from[width][column], in 4 × 4 tiles (2 × 2 in double) of 128-bit vectors. `width` and
 /// `columns` are multiples of the vector's lanes.
 template <class T>

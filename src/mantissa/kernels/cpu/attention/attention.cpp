@@ -30,12 +30,8 @@ void ForwardOf(const Context& ctx, const Extent& extent, const Attention& a) {
   const auto pieces = [&](const Segment& segment) { return ceil_div(segment.length, queries); };
   const std::int64_t count = count_tasks(extent, a.shape.kv_heads, pieces);
   const auto body = [&](std::int64_t index, int thread) {
-    auto* begin = reinterpret_cast<T*>(ctx.workspace);
-    Arena<T> sizes(nullptr);
-    const auto parts = static_cast<std::size_t>(a.operand.parts);
-    ForwardScratch<T>{sizes, a.shape, parts};
-    Arena<T> arena(begin + static_cast<std::size_t>(thread) * sizes.used());
-    const ForwardScratch<T> scratch(arena, a.shape, parts);
+    const auto scratch = scratch_of<ForwardScratch, T>(ctx.workspace, thread, a.shape,
+                                                       static_cast<std::size_t>(a.operand.parts));
     const auto task = [&](std::int64_t i) {
       return ForwardTask<T>(ctx.simd, a, task_at(extent, a.shape.kv_heads, pieces, i),
                             static_cast<std::size_t>(queries), scratch);
@@ -67,9 +63,10 @@ namespace {
 
 template <class T>
 std::size_t forward_bytes(const Context& ctx, const AttentionShape& shape, int parts) {
-  attention_layout::Arena<T> arena(nullptr);
-  attention_layout::ForwardScratch<T>{arena, shape, static_cast<std::size_t>(parts)};
-  return static_cast<std::size_t>(ctx.threads) * arena.used() * sizeof(T);
+  using attention_layout::ForwardScratch, attention_layout::scratch_elements;
+  const auto count = static_cast<std::size_t>(parts);
+  return static_cast<std::size_t>(ctx.threads) * scratch_elements<ForwardScratch, T>(shape, count) *
+         sizeof(T);
 }
 
 }  // namespace

@@ -15,10 +15,9 @@
 #include <optional>
 #include <type_traits>
 
-#include "mantissa/core/numeric/lanes-inl.h"
 #include "mantissa/kernels/attention.h"
 #include "mantissa/kernels/cpu/attention/attention-inl.h"
-#include "mantissa/kernels/cpu/attention/bfloat-inl.h"
+#include "mantissa/kernels/cpu/attention/backward_operands-inl.h"
 #include "mantissa/kernels/cpu/attention/gradients-inl.h"
 #include "mantissa/kernels/cpu/attention/layout.h"
 #include "mantissa/kernels/cpu/attention/products-inl.h"
@@ -28,8 +27,6 @@ HWY_BEFORE_NAMESPACE();
 namespace mantissa::kernels {
 namespace HWY_NAMESPACE {
 namespace attention_parts {
-
-using mantissa::HWY_NAMESPACE::LaneSum;
 
 template <class T>
 class BackwardTask {
@@ -45,15 +42,15 @@ class BackwardTask {
         group_(static_cast<std::size_t>(a.shape.heads / a.shape.kv_heads)),
         kv_head_(kv_head),
         window_(a.shape),
-        operands_(OperandsOf<T>(simd, a.order, a.operand, kQueryBlock)),
-        tiles_(simd == Simd::amx_model),
-        score_gradients_(a, scratch, operands_, tiles_),
+        products_(simd, a.order, a.operand, kQueryBlock),
+        score_gradients_(a, scratch, products_),
         first_token_(static_cast<std::size_t>(segment.begin)),
+        loaded_(a, scratch, products_, first_token_, kv_head),
         length_(static_cast<std::size_t>(segment.length)),
         dkeys_(dkeys),
         dqueries_(dqueries) {}
 
-  /// Adds the first operands of this task.
+  /// Registers the first operands of this task for prefetching.
   void Announce(ReadAhead& ahead) const {
     const std::size_t column = kv_head_ * dim_, most = kKeyBlock;
     const std::size_t key = FirstKeyBlock();
@@ -65,9 +62,9 @@ class BackwardTask {
   }
 
   void Run(ReadAhead& ahead) {
-    const std::optional<tiles::Scope> scope = ScopeOf(operands_, tiles_);
+    const std::optional<tiles::Scope> scope = products_.Scope();
     ahead_ = &ahead;
-    ahead.Spread(group_ * Pairs() / (score_gradients_.Width() * (Tiled() ? kSides : kMr)));
+    ahead.Spread(group_ * Pairs() / (products_.Width() * products_.Height()));
     std::fill(s_.dqueries, s_.dqueries + group_ * dqueries_.count() * stride_, T{0});
     const std::size_t end = std::max(dkeys_.end, dqueries_.end);
     for (std::size_t key = FirstKeyBlock(); key < end; key += kKeyBlock) {
@@ -86,17 +83,7 @@ class BackwardTask {
   static constexpr std::size_t kBlock = kQueryBlock;  // also the stride of transposed tiles and of P and dS
 
   /// True if operands lie in tiles. The chains of dQ are transposed then: [padded(head_dim), kBlock].
-  bool Tiled() const { return std::is_same_v<T, float> && operands_ == Operands::tiles; }
-  /// True if bf16 operands are loaded into tiles as they are.
-  bool Direct() const {
-    const auto takes = [&](const ConstMatrix& m) { return HeadWords::Takes(a_.operand, m.type, stride_); };
-    return Tiled() && takes(a_.q) && takes(a_.k) && takes(a_.v) && takes(a_.dout);
-  }
-  Summation Sums(bool finite, std::uint32_t a, std::uint32_t b) const {
-    Summation sums = {a_.order, a_.operand.parts};
-    if (operands_ != Operands::values) sums.layout = finite ? WordsOf(a, b) : Layout::slow_words;
-    return sums;
-  }
+  bool Tiled() const { return products_.Tiled(); }
   /// The first key block that the task reads. dK and dV need the queries that attend to their keys, dQ the
   /// keys that its queries attend to.
   std::size_t FirstKeyBlock() const {
@@ -116,16 +103,11 @@ class BackwardTask {
     StoreRow<T>(from, dim_, to.data, to.type, (first_token_ + t) * static_cast<std::size_t>(to.ld) + column);
   }
 
-  void SplitQueries(T* rows, T* across, std::size_t count) {
-    SplitRow(rows, count * stride_, s_.queries_plane, a_.operand);
-    SplitRow(across, dim_ * kBlock, s_.queries_plane, a_.operand);
-    queries_finite_ = queries_finite_ && AllFinite(rows, count * stride_);
-  }
-
   void AddKeyBlock(Range keys) {
     const std::size_t column = kv_head_ * dim_;
     const bool want_dkeys = keys.begin < dkeys_.end;
-    LoadKeys(keys, want_dkeys ? keys.begin : std::max(keys.begin, window_.first_key(dqueries_.begin)));
+    loaded_.LoadKeys(keys,
+                     want_dkeys ? keys.begin : std::max(keys.begin, window_.first_key(dqueries_.begin)));
     std::fill(s_.dkeys, s_.dkeys + keys.count() * stride_, T{0});
     std::fill(s_.dvalues, s_.dvalues + keys.count() * stride_, T{0});
 
@@ -145,52 +127,11 @@ class BackwardTask {
     }
   }
 
-  /// Loads the keys and values of a block from position `from` on.
-  void LoadKeys(Range keys, std::size_t from) {
-    const std::size_t column = kv_head_ * dim_, at = (from - keys.begin) * stride_;
-    const std::size_t first = first_token_ + from, count = keys.end - from;
-    if constexpr (std::is_same_v<T, float>) {
-      if (direct_) return LoadKeysAsWords({from - keys.begin, keys.count()}, first, column);
-    }
-    keys_finite_ = LoadHead<T>(a_.k, first, count, column, dim_, s_.keys + at);
-    LoadHead<T>(a_.v, first, count, column, dim_, s_.values + at);
-    if (Rounds(a_.operand, a_.k.type)) {
-      SplitRow(s_.keys + at, count * stride_, s_.keys_plane, a_.operand);
-      keys_finite_ = keys_finite_ && AllFinite(s_.keys + at, count * stride_);
-    }
-    if (Rounds(a_.operand, a_.v.type)) SplitRow(s_.values + at, count * stride_, s_.keys_plane, a_.operand);
-    if constexpr (std::is_same_v<T, float>) {
-      if (Tiled()) return TileKeys(from - keys.begin, keys.count());
-    }
-    if (operands_ == Operands::values) return;
-    PairByColumns(s_.keys, from - keys.begin, keys.count(), stride_, stride_, s_.keys_across);
-    of_keys_ = PairByRows(s_.keys + at, count, stride_, stride_);
-    of_values_ = PairByRows(s_.values + at, count, stride_, stride_);
-  }
-
-  /// Loads rows `rows` of a key block from token `first` on.
-  void LoadKeysAsWords(Range rows, std::size_t first, std::size_t column) {
-    const HeadWords keys(WordsAt(s_.keys), stride_), values(WordsAt(s_.values), stride_);
-    const auto found = keys.Load(a_.k, first, rows.count(), column, dim_, rows.begin);
-    keys.Pad(rows);
-    keys.Across(rows, WordsAt(s_.keys_across));
-    keys_finite_ = found.finite;
-    of_keys_ = found.exponent;
-    of_values_ = values.Load(a_.v, first, rows.count(), column, dim_, rows.begin).exponent;
-  }
-
-  /// Puts rows [first, end) of the loaded keys and values into tiles.
-  void TileKeys(std::size_t first, std::size_t end) {
-    const std::size_t at = first * stride_, words = first * row_words(stride_), count = end - first;
-    TileAcross(s_.keys, {first, end}, stride_, nullptr, WordsAt(s_.keys_across));
-    of_keys_ = TileRows(s_.keys + at, count, stride_, stride_, WordsAt(s_.keys) + words);
-    of_values_ = TileRows(s_.values + at, count, stride_, stride_, WordsAt(s_.values) + words);
-  }
-
   /// Adds the contribution of the query block through a key block with visible keys.
   void AddQueryBlock(std::size_t g, Range queries, Range keys, bool want_dkeys) {
     const bool want_dqueries = queries.begin >= dqueries_.begin && queries.begin < dqueries_.end;
-    LoadQueries(g, queries);
+    loaded_.LoadQueries(g, queries);
+    const OperandExponents& of_loaded = loaded_.Exponents();
     const std::size_t planes = Summation{a_.order, a_.operand.parts}.Continued();
     for (std::size_t i = 0; i < planes; ++i)
       std::fill_n(s_.chain + i * s_.queries_plane, (Tiled() ? kBlock : queries.count()) * stride_, T{0});
@@ -200,8 +141,9 @@ class BackwardTask {
     for (std::size_t key = first; key < end; key += kKeyPart) {
       const Range part{key, std::min(end, key + kKeyPart)};
       const std::size_t row = key - keys.begin, at = row * stride_;
-      const Exponents of = score_gradients_.Compute(queries, part, row, Sums(true, of_keys_, of_queries_),
-                                                    Sums(true, of_values_, of_douts_), *ahead_);
+      const ScoreExponents of = score_gradients_.Compute(
+          queries, part, row, products_.Sums(true, of_loaded.keys, of_loaded.queries),
+          products_.Sums(true, of_loaded.values, of_loaded.douts), *ahead_);
       of_chain = std::min(of_chain, of.ds);
       if constexpr (std::is_same_v<T, float>) {
         if (Tiled()) {
@@ -231,118 +173,44 @@ class BackwardTask {
     }
   }
 
-  /// Loads Q, dO, log-sum-exps and D of one head's query block, padded with zeros to a whole tile.
-  void LoadQueries(std::size_t g, Range queries) {
-    const std::size_t head = kv_head_ * group_ + g, column = head * dim_,
-                      first = first_token_ + queries.begin;
-    const std::size_t count = queries.count(), width = score_gradients_.Width(),
-                      whole = (count + width - 1) / width * width;
-    if constexpr (std::is_same_v<T, float>) {
-      if (direct_) {
-        LoadQueriesAsWords(first, count, column);
-        return LoadSums(first, count, whole, head);
-      }
-    }
-    queries_finite_ = LoadHead<T>(a_.q, first, count, column, dim_, s_.queries);
-    queries_finite_ = LoadHead<T>(a_.dout, first, count, column, dim_, s_.douts) && queries_finite_;
-    std::fill(s_.queries + count * stride_, s_.queries + whole * stride_, T{0});
-    std::fill(s_.douts + count * stride_, s_.douts + whole * stride_, T{0});
-    Transpose(s_.queries, stride_, stride_, whole, s_.queries_across, kBlock);
-    Transpose(s_.douts, stride_, stride_, whole, s_.douts_across, kBlock);
-    LoadSums(first, count, whole, head);
-    if (Rounds(a_.operand, a_.q.type)) SplitQueries(s_.queries, s_.queries_across, count);
-    if (Rounds(a_.operand, a_.dout.type)) SplitQueries(s_.douts, s_.douts_across, count);
-    if constexpr (std::is_same_v<T, float>) {
-      if (Tiled()) return TileQueries(count, whole);
-    }
-    if (operands_ == Operands::values) return;
-    PairByColumns(s_.queries_across, 0, stride_, kBlock, whole);
-    PairByColumns(s_.douts_across, 0, stride_, kBlock, whole);
-    of_queries_ = PairByColumns(s_.queries, 0, count, stride_, stride_);
-    of_douts_ = PairByColumns(s_.douts, 0, count, stride_, stride_);
-  }
-
-  /// Loads log-sum-exps and D of tokens from `first` on, with zeros from `count` up to `whole`. D are the
-  /// sums of dO·O.
-  void LoadSums(std::size_t first, std::size_t count, std::size_t whole, std::size_t head) {
-    std::fill(s_.log_sum + count, s_.log_sum + whole, T{0});
-    std::fill(s_.delta + count, s_.delta + whole, T{0});
-    T *out = s_.chain, *dout = s_.chain + stride_;  // not used yet
-    for (std::size_t i = 0; i < count; ++i) {
-      const auto token = first + i;
-      const auto load = [&](const ConstMatrix& m, std::size_t column, std::size_t n, T* to) {
-        LoadRow<T>(m.data, m.type, token * static_cast<std::size_t>(m.ld) + column, n, to);
-      };
-      load(a_.lse, head, 1, s_.log_sum + i);
-      load(a_.out, head * dim_, dim_, out);
-      if (direct_) load(a_.dout, head * dim_, dim_, dout);
-      LaneSum<T> delta;
-      delta.AddProduct(direct_ ? dout : s_.douts + i * stride_, out, dim_);
-      s_.delta[i] = delta.Total();
-    }
-  }
-
-  /// Loads queries and dO of tokens from `first` on.
-  void LoadQueriesAsWords(std::size_t first, std::size_t count, std::size_t column) {
-    queries_finite_ = true;
-    const auto load = [&](const ConstMatrix& from, T* rows, T* across) {
-      const HeadWords words(WordsAt(across + stride_ * kBlock / 2), stride_);  // in the upper half
-      const auto found = words.Load(from, first, count, column, dim_, 0);
-      words.Pad({0, count});
-      words.Transposed(blocks_of(count) * kTileBlock, WordsAt(across), kBlock);
-      words.Columns({0, count}, WordsAt(rows));
-      queries_finite_ = queries_finite_ && found.finite;
-      return found.exponent;
-    };
-    of_queries_ = load(a_.q, s_.queries, s_.queries_across);
-    of_douts_ = load(a_.dout, s_.douts, s_.douts_across);
-  }
-
-  /// Puts the loaded queries and dO into tiles, as the columns of products over head_dim and over queries.
-  void TileQueries(std::size_t count, std::size_t whole) {
-    for (T* across : {s_.queries_across, s_.douts_across})
-      TileColumns(across, {0, stride_}, kBlock, whole, WordsAt(across));
-    of_queries_ = TileColumns(s_.queries, {0, count}, stride_, stride_, WordsAt(s_.queries));
-    of_douts_ = TileColumns(s_.douts, {0, count}, stride_, stride_, WordsAt(s_.douts));
-  }
-
   // A masked entry of P and dS is zero, and so is its product with a finite number. If a number is not
   // finite, the functions below multiply just the visible entries of each row.
 
-  void AddDKeys(Range queries, Range keys, std::size_t rows, const Exponents& of) {
-    const std::size_t step = queries_finite_ ? kMr : 1;
+  void AddDKeys(Range queries, Range keys, std::size_t rows, const ScoreExponents& of) {
+    const bool finite = loaded_.QueriesAreFinite();
+    const std::size_t step = finite ? kMr : 1;
     for (std::size_t j = 0; j < keys.count(); j += step) {
       const std::size_t some = std::min(step, keys.count() - j), row = rows + j * stride_;
       const std::size_t key = keys.begin + j;
       const Range see = QueriesThatSee(window_, {key, key + some}, queries);
       if (see.begin >= see.end) continue;
       const std::size_t from = see.begin, depth = see.count(), at = j * kBlock;
-      OrderedProduct<Left::rows, T>(Sums(queries_finite_, of.p, of_douts_), some,
+      OrderedProduct<Left::rows, T>(products_.Sums(finite, of.p, loaded_.Exponents().douts), some,
                                     {s_.p + at, s_.scores_plane}, kBlock, {s_.douts, s_.queries_plane},
                                     stride_, dim_, from, depth, s_.dvalues + row, stride_, Into::add);
-      OrderedProduct<Left::rows, T>(Sums(queries_finite_, of.ds, of_queries_), some,
+      OrderedProduct<Left::rows, T>(products_.Sums(finite, of.ds, loaded_.Exponents().queries), some,
                                     {s_.ds + at, s_.scores_plane}, kBlock, {s_.queries, s_.queries_plane},
                                     stride_, dim_, from, depth, s_.dkeys + row, stride_, Into::add);
     }
   }
 
-  void AddDQueries(Range queries, Range keys, std::size_t rows, const Exponents& of) {
-    const std::size_t step = keys_finite_ ? kMr : 1;
-    const bool pairs = operands_ == Operands::pairs;
+  void AddDQueries(Range queries, Range keys, std::size_t rows, const ScoreExponents& of) {
+    const bool finite = loaded_.KeysAreFinite(), pairs = products_.Paired();
+    const std::size_t step = finite ? kMr : 1;
     const T *scores = pairs ? s_.ds_across : s_.ds,
             *part_keys = pairs ? s_.keys_across + rows / 2 : s_.keys + rows;
     for (std::size_t i = 0; i < queries.count(); i += step) {
       const std::size_t some = std::min(step, queries.count() - i), first = queries.begin + i;
       const Visible seen = visible(window_, first, first + some - 1, keys.begin, keys.count());
       if (seen.begin >= seen.end) continue;
-      OrderedProduct<Left::columns, T>(Sums(keys_finite_, of.ds, of_keys_), some,
+      OrderedProduct<Left::columns, T>(products_.Sums(finite, of.ds, loaded_.Exponents().keys), some,
                                        {scores + i, s_.scores_plane}, kBlock, {part_keys, s_.keys_plane},
                                        stride_, dim_, seen.begin, seen.end - seen.begin,
                                        s_.chain + i * stride_, stride_, Into::extend, s_.queries_plane);
     }
   }
 
-  void AddDKeysByTiles(Range queries, Range keys, std::size_t row, const Exponents& of) {
+  void AddDKeysByTiles(Range queries, Range keys, std::size_t row, const ScoreExponents& of) {
     for (std::size_t j = 0; j < keys.count(); j += kSides) {
       const std::size_t some = std::min(kSides, keys.count() - j), key = keys.begin + j;
       const Range see = QueriesThatSee(window_, {key, key + some}, queries);
@@ -357,13 +225,14 @@ class BackwardTask {
                                       sums + (row + j) * stride_,
                                       stride_,
                                       Into::add};
-        if (queries_finite_) return tiles_.Multiply(product, bf16::NeverSubnormal(of_scores, of_rows));
-        tiles_.MultiplyVisible(product, [&](std::size_t i, std::size_t) {
-          return QueriesThatSee(window_, {key + i, key + i + 1}, queries);
-        });
+        const bool fast = bf16::NeverSubnormal(of_scores, of_rows);
+        products_.Tiles().MultiplyMasked(product, loaded_.QueriesAreFinite(), fast,
+                                         [&](std::size_t i, std::size_t) {
+                                           return QueriesThatSee(window_, {key + i, key + i + 1}, queries);
+                                         });
       };
-      add(s_.p, of.p, s_.douts, of_douts_, s_.dvalues);
-      add(s_.ds, of.ds, s_.queries, of_queries_, s_.dkeys);
+      add(s_.p, of.p, s_.douts, loaded_.Exponents().douts, s_.dvalues);
+      add(s_.ds, of.ds, s_.queries, loaded_.Exponents().queries, s_.dkeys);
     }
   }
 
@@ -385,13 +254,11 @@ class BackwardTask {
                                     s_.chain + i,
                                     kBlock,
                                     Into::extend};
-      if (keys_finite_) {
-        tiles_.Multiply(product, bf16::NeverSubnormal(of_chain, of_keys_));
-      } else {
-        tiles_.MultiplyVisible(product, [&](std::size_t, std::size_t query) {
-          return sees(std::min(i + query, last), std::min(i + query, last));
-        });
-      }
+      const bool fast = bf16::NeverSubnormal(of_chain, loaded_.Exponents().keys);
+      products_.Tiles().MultiplyMasked(product, loaded_.KeysAreFinite(), fast,
+                                       [&](std::size_t, std::size_t query) {
+                                         return sees(std::min(i + query, last), std::min(i + query, last));
+                                       });
     }
   }
 
@@ -399,14 +266,12 @@ class BackwardTask {
   const BackwardScratch<T>& s_;
   const std::size_t dim_, stride_, group_, kv_head_;
   const Window window_;
-  const Operands operands_;
-  const bool direct_ = Direct();
-  const AttentionTiles tiles_;
+  const TaskProducts<T> products_;
   const ScoreGradients<T> score_gradients_;
-  const std::size_t first_token_, length_;
+  const std::size_t first_token_;
+  BackwardOperands<T> loaded_;
+  const std::size_t length_;
   const Range dkeys_, dqueries_;
-  bool keys_finite_ = false, queries_finite_ = false;
-  std::uint32_t of_keys_ = 0, of_values_ = 0, of_queries_ = 0, of_douts_ = 0;  // smallest exponents
   ReadAhead* ahead_ = nullptr;
 };
 

@@ -65,11 +65,8 @@ class Backward {
   void ForEach(PiecesOf pieces_of, RangesOf ranges_of) const {
     const std::int64_t count = count_tasks(extent_, a_.shape.kv_heads, pieces_of);
     parallel_for(ctx_, count, [&](std::int64_t index, int thread) {
-      Arena<T> sizes(nullptr);
-      const auto parts = static_cast<std::size_t>(a_.operand.parts);
-      BackwardScratch<T>{sizes, a_.shape, longest_, parts};
-      Arena<T> arena(reinterpret_cast<T*>(ctx_.workspace) + static_cast<std::size_t>(thread) * sizes.used());
-      const BackwardScratch<T> scratch(arena, a_.shape, longest_, parts);
+      const auto scratch = scratch_of<BackwardScratch, T>(ctx_.workspace, thread, a_.shape, longest_,
+                                                          static_cast<std::size_t>(a_.operand.parts));
       const auto task = [&](std::int64_t i) {
         const Task t = task_at(extent_, a_.shape.kv_heads, pieces_of, i);
         const auto [keys, queries] = ranges_of(*t.segment, t.piece);
@@ -107,10 +104,10 @@ namespace {
 
 template <class T>
 std::size_t backward_bytes(const Context& ctx, const AttentionShape& shape, std::int64_t longest, int parts) {
-  attention_layout::Arena<T> arena(nullptr);
-  attention_layout::BackwardScratch<T>{arena, shape, static_cast<std::size_t>(longest),
-                                       static_cast<std::size_t>(parts)};
-  return static_cast<std::size_t>(ctx.threads) * arena.used() * sizeof(T);
+  using attention_layout::BackwardScratch, attention_layout::scratch_elements;
+  const auto rows = static_cast<std::size_t>(longest), count = static_cast<std::size_t>(parts);
+  return static_cast<std::size_t>(ctx.threads) * scratch_elements<BackwardScratch, T>(shape, rows, count) *
+         sizeof(T);
 }
 
 }  // namespace

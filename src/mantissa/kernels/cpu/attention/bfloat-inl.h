@@ -1,6 +1,6 @@
-// Loads bf16 operands of attention into tiles (cpu/attention_tiles-inl.h) as they are, without a detour
-// through f32. Rows of a head are copied to scratch memory as words, two terms each, and rearranged from
-// there.
+// Loads bf16 operands of attention into tiles (kernels/cpu/attention/tiles-inl.h) as they are, without a
+// detour through f32. Rows of a head are copied to scratch memory as words, two terms each, and rearranged
+// from there.
 #if defined(MANTISSA_KERNELS_CPU_ATTENTION_BFLOAT_INL_H_) == defined(HWY_TARGET_TOGGLE)
 #ifdef MANTISSA_KERNELS_CPU_ATTENTION_BFLOAT_INL_H_
 #undef MANTISSA_KERNELS_CPU_ATTENTION_BFLOAT_INL_H_
@@ -13,6 +13,7 @@
 #include <algorithm>
 #include <cstddef>
 #include <cstdint>
+#include <initializer_list>
 
 #include "mantissa/kernels/cpu/attention/attention-inl.h"
 #include "mantissa/kernels/cpu/attention/tiles-inl.h"
@@ -28,10 +29,11 @@ class HeadWords {
  public:
   HeadWords(Word* first, std::size_t stride) : first_(first), words_(row_words(stride)), stride_(stride) {}
 
-  /// True if an operand of this type can be loaded: its values are multiplied as they are, and the words of
+  /// True if operands of these types can be loaded: their values are multiplied as they are, and the words of
   /// rows take half of the memory of f32 rows.
-  static bool Takes(const Factor& operand, Scalar type, std::size_t stride) {
-    return type == Scalar::bf16 && !Rounds(operand, type) && stride % kTileBlock == 0;
+  static bool Take(const Factor& operand, std::size_t stride, std::initializer_list<Scalar> types) {
+    const auto as_it_is = [&](Scalar type) { return type == Scalar::bf16 && !Rounds(operand, type); };
+    return stride % kTileBlock == 0 && std::all_of(types.begin(), types.end(), as_it_is);
   }
 
   /// The result of Load().

@@ -34,32 +34,27 @@ inline Range QueriesThatSee(const Window& window, Range keys, Range queries) {
 }
 
 /// Smallest biased exponents of P and dS.
-struct Exponents {
+struct ScoreExponents {
   std::uint32_t p = 0, ds = 0;
 };
 
 template <class T>
 class ScoreGradients {
  public:
-  ScoreGradients(const AttentionBackward& a, const BackwardScratch<T>& scratch, Operands operands,
-                 const AttentionTiles& tiles)
+  ScoreGradients(const AttentionBackward& a, const BackwardScratch<T>& scratch,
+                 const TaskProducts<T>& products)
       : a_(a),
         s_(scratch),
-        operands_(operands),
-        tiles_(tiles),
-        width_(operands == Operands::tiles ? kSides : kNr<T>),
+        products_(products),
+        width_(products.Width()),
         dim_(static_cast<std::size_t>(a.shape.head_dim)),
-        stride_(padded(dim_)),
         window_(a.shape) {}
-
-  /// Queries of a tile of scores.
-  std::size_t Width() const { return width_; }
 
   /// Computes P and dS, rounded as operands, for the loaded queries and a part of the loaded keys, from row
   /// `row` on. `scores` and `gradients` are the sums of q·k and of dO·v. Words of P and dS are by rows, and
   /// those of dS also by columns, in `ds_across`.
-  Exponents Compute(Range queries, Range keys, std::size_t row, const Summation& scores,
-                    const Summation& gradients, ReadAhead& ahead) const {
+  ScoreExponents Compute(Range queries, Range keys, std::size_t row, const Summation& scores,
+                         const Summation& gradients, ReadAhead& ahead) const {
     for (std::size_t i = 0; i < queries.count(); i += width_)
       ComputeTile(queries, i, keys, row, scores, gradients, ahead);
     for (std::size_t j = 0; j < keys.count(); ++j) {
@@ -71,13 +66,13 @@ class ScoreGradients {
       for (T* each : {s_.p, s_.ds})
         SplitRow(each + j * kBlock + see.begin, see.count(), s_.scores_plane, a_.operand);
     }
-    if (operands_ == Operands::values) return {};
+    if (!products_.InWords()) return {};
     const std::size_t count = queries.count(), whole = (count + width_ - 1) / width_ * width_;
     for (std::size_t j = 0; count < whole && j < keys.count(); ++j) {  // their words are multiplied too
       for (T* each : {s_.p, s_.ds}) std::fill(each + j * kBlock + count, each + j * kBlock + whole, T{0});
     }
     if constexpr (std::is_same_v<T, float>) {
-      if (operands_ == Operands::tiles) {
+      if (products_.Tiled()) {
         TileColumns(s_.ds, {0, keys.count()}, kBlock, whole, WordsAt(s_.ds_across));
         return {TileRows(s_.p, keys.count(), kBlock, kBlock, WordsAt(s_.p)),
                 TileRows(s_.ds, keys.count(), kBlock, kBlock, WordsAt(s_.ds))};
@@ -92,54 +87,32 @@ class ScoreGradients {
   using V = hn::Vec<D>;
   static constexpr std::size_t kBlock = kQueryBlock;  // the stride of transposed tiles and of P and dS
 
-  /// Computes the products q·k and dO·v of the queries [at, at + Width()) of the block and the seen keys.
+  /// Computes the products q·k and dO·v of the queries [at, at + width_) of the block and the seen keys.
   void Multiply(std::size_t at, const Visible& seen, std::size_t row, const Summation& scores,
                 const Summation& gradients, ReadAhead& ahead) const {
-    T *p = s_.p + at, *ds = s_.ds + at;
-    for (std::size_t j = seen.begin; j < seen.end; j += kMr) {
-      ahead.Step();
-      const std::size_t some = std::min(kMr, seen.end - j), place = (row + j) * stride_;
-      OrderedProduct<Left::rows, T>(scores, some, {s_.keys + place, s_.keys_plane}, stride_,
-                                    {s_.queries_across + at, s_.queries_plane}, kBlock, width_, 0, dim_,
-                                    p + j * kBlock, kBlock, Into::set);
-      OrderedProduct<Left::rows, T>(gradients, some, {s_.values + place, s_.keys_plane}, stride_,
-                                    {s_.douts_across + at, s_.queries_plane}, kBlock, width_, 0, dim_,
-                                    ds + j * kBlock, kBlock, Into::set);
-    }
-  }
-
-  /// The same by tiles, from a multiple of 16 keys on.
-  void MultiplyByTiles(std::size_t at, const Visible& seen, std::size_t row, const Summation& scores,
-                       const Summation& gradients, ReadAhead& ahead) const {
-    const auto multiply = [&](const T* keys, const T* queries, std::size_t j, T* to, const Summation& how) {
-      tiles_.Multiply({RowsPanel(WordsAt(keys), stride_).From(row + j),
-                       ColumnsPanel(WordsAt(queries), kBlock).From(at),
-                       {0, dim_},
-                       std::min(kSides, seen.end - j),
-                       width_,
-                       to + j * kBlock + at,
-                       kBlock,
-                       Into::set},
-                      how.layout == Layout::words);
+    const auto product = [&](const T* rows, const T* queries, const Summation& sums) {
+      return HeadProduct<T>{
+          {rows, s_.keys_plane}, {queries + at, s_.queries_plane}, kBlock, width_, dim_, sums};
     };
-    for (std::size_t j = seen.begin / kEdge * kEdge; j < seen.end; j += kSides) {
+    const HeadProduct<T> of_scores = product(s_.keys, s_.queries_across, scores);
+    const HeadProduct<T> of_gradients = product(s_.values, s_.douts_across, gradients);
+    const std::size_t most = products_.Height();
+    for (std::size_t j = products_.FirstRow(seen.begin); j < seen.end; j += most) {
       ahead.Step();
-      multiply(s_.keys, s_.queries_across, j, s_.p, scores);
-      multiply(s_.values, s_.douts_across, j, s_.ds, gradients);
+      const std::size_t some = std::min(most, seen.end - j), to = j * kBlock + at;
+      products_.MultiplyHead(of_scores, row + j, some, s_.p + to);
+      products_.MultiplyHead(of_gradients, row + j, some, s_.ds + to);
     }
   }
 
-  /// Computes unrounded P and dS of the queries [at, at + Width()) of the block.
-  void ComputeTile(Range queries, std::size_t at, Range keys, std::size_t row, const Summation& scores,
-                   const Summation& gradients, ReadAhead& ahead) const {
+  /// Computes unrounded P and dS of the queries [at, at + width_) of the block. Not inlined, so that the
+  /// compiler inlines the loops over keys into Gradients().
+  HWY_NOINLINE void ComputeTile(Range queries, std::size_t at, Range keys, std::size_t row,
+                                const Summation& scores, const Summation& gradients, ReadAhead& ahead) const {
     const std::size_t first = queries.begin + at, last = std::min(queries.end, first + width_) - 1;
     const Visible seen = visible(window_, first, last, keys.begin, keys.count());
     T *p = s_.p + at, *ds = s_.ds + at;
-    if (operands_ != Operands::tiles) {
-      Multiply(at, seen, row, scores, gradients, ahead);
-    } else if constexpr (std::is_same_v<T, float>) {
-      MultiplyByTiles(at, seen, row, scores, gradients, ahead);
-    }
+    Multiply(at, seen, row, scores, gradients, ahead);
     ClearAround(first, last, keys, p, ds);
     for (std::size_t i = 0; i < width_; i += hn::Lanes(D())) {
       if (a_.shape.soft_cap > 0) {
@@ -164,7 +137,7 @@ class ScoreGradients {
         std::fill(ds + j, ds + j + width_, T{0});
       }
     };
-    const bool all = operands_ != Operands::values;
+    const bool all = products_.InWords();
     const std::size_t lowest = window_.first_key(first);
     clear(all ? 0 : lowest - std::min(lowest, kMr), lowest);
     clear(last + 1, all ? keys.end : last + 1 + kMr);
@@ -210,9 +183,8 @@ class ScoreGradients {
 
   const AttentionBackward& a_;
   const BackwardScratch<T>& s_;
-  const Operands operands_;
-  const AttentionTiles tiles_;
-  const std::size_t width_, dim_, stride_;
+  const TaskProducts<T> products_;
+  const std::size_t width_, dim_;
   const Window window_;
 };
 

@@ -37,6 +37,22 @@ class Arena {
   std::size_t used_ = 0;
 };
 
+/// Returns the elements of the scratch memory of one thread: Scratch<T>(arena, args…).
+template <template <class> class Scratch, class T, class... Args>
+std::size_t scratch_elements(const Args&... args) {
+  Arena<T> arena(nullptr);
+  Scratch<T>{arena, args...};
+  return arena.used();
+}
+
+/// Returns the scratch memory of `thread` in the workspace of all threads.
+template <template <class> class Scratch, class T, class... Args>
+Scratch<T> scratch_of(std::byte* workspace, int thread, const Args&... args) {
+  const std::size_t before = static_cast<std::size_t>(thread) * scratch_elements<Scratch, T>(args...);
+  Arena<T> arena(reinterpret_cast<T*>(workspace) + before);
+  return Scratch<T>(arena, args...);
+}
+
 /// The location of a segment's keys: the row of position 0, and the position of the segment's first query.
 struct Keys {
   std::size_t row = 0;

@@ -47,12 +47,6 @@ Operands OperandsOf(Simd simd, SumOrder order, const Factor& operand, std::size_
   return Operands::values;
 }
 
-/// Configures the tiles of a task whose operands lie in them.
-inline std::optional<tiles::Scope> ScopeOf(Operands operands, const AttentionTiles& unit) {
-  if (operands != Operands::tiles) return std::nullopt;
-  return std::optional<tiles::Scope>(std::in_place, unit.model());
-}
-
 /// Replaces `count` rows of f32 values, `stride` apart, by the words of kernels/cpu/attention/pairs-inl.h.
 /// Returns the smallest biased exponent of a value that is not zero.
 template <class T>
@@ -140,6 +134,82 @@ void OrderedProduct(const Summation& summation, std::size_t rows, Planes<T> a, s
   ProductOfParts<kLeft, T>(summation.parts, rows, a, a_stride, b, b_stride, columns, depth, c, c_stride,
                            into);
 }
+
+/// A product over head_dim of rows of K or V and a tile of queries: S = K·Qᵀ or dPᵀ = V·dOᵀ.
+template <class T>
+struct HeadProduct {
+  Planes<T> rows;     // [keys, padded(head_dim)]
+  Planes<T> queries;  // [padded(head_dim), ld]: Q or dO, transposed
+  std::size_t ld, width, head_dim;
+  Summation sums;
+};
+
+/// The products of one task: their unit, and the order and parts of their sums.
+template <class T>
+class TaskProducts {
+ public:
+  /// For a task of `rows` rows whose factors `operand` rounds.
+  TaskProducts(Simd simd, SumOrder order, const Factor& operand, std::size_t rows)
+      : operands_(OperandsOf<T>(simd, order, operand, rows)),
+        order_(order),
+        parts_(operand.parts),
+        tiles_(simd == Simd::amx_model) {}
+
+  /// True if operands lie in tiles.
+  bool Tiled() const { return std::is_same_v<T, float> && operands_ == Operands::tiles; }
+  /// True if operands lie in words of VDPBF16PS.
+  bool Paired() const { return operands_ == Operands::pairs; }
+  /// True if operands lie in words of either unit, which multiply whole blocks or groups of terms.
+  bool InWords() const { return operands_ != Operands::values; }
+  const AttentionTiles& Tiles() const { return tiles_; }
+  /// Configures the tiles, if the task uses them.
+  std::optional<tiles::Scope> Scope() const {
+    if (!Tiled()) return std::nullopt;
+    return std::optional<tiles::Scope>(std::in_place, tiles_.model());
+  }
+
+  /// The most queries of a tile of scores.
+  std::size_t Width() const { return Tiled() ? kSides : kNr<T>; }
+  /// The most rows of the left operand that are multiplied at a time.
+  std::size_t Height() const { return Tiled() ? kSides : kMr; }
+
+  /// How operands with these smallest exponents are summed. Masked terms of a unit's words are multiplied
+  /// too, so they must be finite.
+  Summation Sums(bool finite, std::uint32_t a, std::uint32_t b) const {
+    Summation sums = {order_, parts_};
+    if (InWords()) sums.layout = finite ? WordsOf(a, b) : Layout::slow_words;
+    return sums;
+  }
+
+  /// The row from which MultiplyHead() must start to include row `row` of a key block.
+  std::size_t FirstRow(std::size_t row) const { return Tiled() ? row / kEdge * kEdge : row; }
+
+  /// Computes `count` ≤ Height() rows of the product, from row `row` on: to[count, p.ld].
+  void MultiplyHead(const HeadProduct<T>& p, std::size_t row, std::size_t count, T* to) const {
+    const std::size_t stride = padded(p.head_dim);
+    if constexpr (std::is_same_v<T, float>) {
+      if (Tiled()) {
+        const TiledProduct product = {RowsPanel(WordsAt(p.rows.first), stride).From(row),
+                                      ColumnsPanel(WordsAt(p.queries.first), p.ld),
+                                      {0, p.head_dim},
+                                      count,
+                                      p.width,
+                                      to,
+                                      p.ld,
+                                      Into::set};
+        return tiles_.Multiply(product, p.sums.layout == Layout::words);
+      }
+    }
+    OrderedProduct<Left::rows, T>(p.sums, count, p.rows.from(row * stride), stride, p.queries, p.ld, p.width,
+                                  0, p.head_dim, to, p.ld, Into::set);
+  }
+
+ private:
+  Operands operands_;
+  SumOrder order_;
+  int parts_;
+  AttentionTiles tiles_;
+};
 
 }  // namespace attention_parts
 }  // namespace HWY_NAMESPACE

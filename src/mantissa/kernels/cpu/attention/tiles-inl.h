@@ -1,5 +1,5 @@
-// Products of attention by the tiles of TDPBF16PS (cpu/tile_panels-inl.h): operands in tiles, and sums of
-// their products.
+// Products of attention by the tiles of TDPBF16PS (kernels/cpu/tiles/tile_panels-inl.h): operands in tiles,
+// and sums of their products.
 //
 // A has the rows of a product, and each row has its terms in words: two consecutive terms, the first in the
 // low half. B has the columns, in words of the same terms. The products are S = K·Qᵀ and dPᵀ = V·dOᵀ, whose
@@ -244,6 +244,13 @@ class AttentionTiles {
         SlowVector(p, i, j, tiles::TermsOfLanes(begin, end));
       }
     }
+  }
+
+  /// Multiplies masked terms too if they are `finite`: their other factor is zero. Otherwise multiplies
+  /// exactly the terms terms_of(row, column).
+  template <class TermsOf>
+  void MultiplyMasked(const TiledProduct& p, bool finite, bool fast, const TermsOf& terms_of) const {
+    finite ? Multiply(p, fast) : MultiplyVisible(p, terms_of);
   }
 
  private:

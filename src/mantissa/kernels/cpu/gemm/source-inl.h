@@ -14,8 +14,8 @@
 #include <cstdint>
 #include <type_traits>
 
-#include "mantissa/core/numeric/block_codes-inl.h"
 #include "mantissa/core/numeric/convert-inl.h"
+#include "mantissa/core/numeric/decode_blocks-inl.h"
 #include "mantissa/core/numeric/factor-inl.h"
 #include "mantissa/core/numeric/quants-inl.h"
 #include "mantissa/kernels/cpu/gemm/microkernel-inl.h"

@@ -9,6 +9,7 @@
 
 #include "mantissa/core/numeric/convert.h"
 #include "mantissa/core/numeric/round.h"
+#include "mantissa/kernels/cpu/head/leaf_groups.h"
 #include "mantissa/kernels/cpu/head/memory.h"
 #include "mantissa/kernels/cpu/head/rows.h"
 #include "mantissa/kernels/update.h"
@@ -16,6 +17,10 @@
 namespace mantissa::kernels {
 namespace {
 
+using head_groups::groups_within;
+using head_groups::has_parts;
+using head_groups::largest_of;
+using head_groups::LeafGroup;
 using head_memory::BackwardScratch;
 using head_memory::ForwardScratch;
 using head_memory::kBackwardTokens;
@@ -102,48 +107,6 @@ void forward_group(const Context& ctx, const LogProb& h, const ForwardScratch& s
     }
     if (top) write_number(h.top, t, static_cast<double>(r.top));
   });
-}
-
-/// Whole leaves, rows [first_row, last_row) of the extent, and their tokens; or a part of one leaf, in one
-/// row.
-struct LeafGroup {
-  std::size_t first_row = 0, last_row = 0;
-  std::int64_t begin = 0, count = 0;
-  bool part = false, opens = false, closes = false;  // a part; the first and the last of its leaf
-};
-
-/// Appends the parts of a leaf of rows [first, last), each of at most `tokens` tokens in whole blocks.
-void add_parts(const Extent& extent, std::size_t first, std::size_t last, std::int64_t tokens,
-               std::vector<LeafGroup>& groups) {
-  const std::int64_t most = std::max(tokens / kSumBlock, std::int64_t{1}) * kSumBlock;
-  const std::size_t begin = groups.size();
-  for (std::size_t r = first; r < last; ++r) {
-    const Row& row = extent.rows[r];
-    for (std::int64_t at = 0; at < row.length; at += most)
-      groups.push_back({r, r + 1, row.begin + at, std::min(most, row.length - at), true});
-  }
-  groups[begin].opens = groups.back().closes = true;
-}
-
-/// Groups leaves so that each group has at most `tokens` tokens. A longer leaf is a group of its own, or in
-/// parts if `splits`.
-std::vector<LeafGroup> leaf_groups(const Extent& extent, std::int64_t tokens, bool splits) {
-  std::vector<LeafGroup> groups;
-  const auto step = static_cast<std::size_t>(std::max<std::int64_t>(1, extent.rows_per_leaf));
-  for (std::size_t r = 0; r < extent.rows.size(); r += step) {
-    const std::size_t end = std::min(extent.rows.size(), r + step);
-    const std::int64_t begin = extent.rows[r].begin;
-    const std::int64_t count = extent.rows[end - 1].begin + extent.rows[end - 1].length - begin;
-    if (splits && count > tokens && count > kSumBlock) {
-      add_parts(extent, r, end, tokens, groups);
-    } else if (!groups.empty() && !groups.back().part && groups.back().count + count <= tokens) {
-      groups.back().last_row = end;
-      groups.back().count += count;
-    } else {
-      groups.push_back({r, end, begin, count});
-    }
-  }
-  return groups;
 }
 
 /// Adds the contribution of entries [v, v + n) of the vocabulary to dx of one group of tokens.
@@ -275,34 +238,9 @@ void backward_groups(const Context& ctx, const LogProbBackward& h, const Backwar
   }
 }
 
-std::int64_t largest_of(const std::vector<LeafGroup>& groups) {
-  std::int64_t largest = 0;
-  for (const LeafGroup& g : groups) largest = std::max(largest, g.count);
-  return largest;
-}
-
 /// Stores dx in its storage format.
 void store_dx(const Context& ctx, std::int64_t tokens, const LogProbBackward& h, Matrix dx) {
   if (dx.data != nullptr) cast(ctx, tokens * h.channels, dx.data, dx.type, h.dx.data, h.dx.type);
-}
-
-bool has_parts(const std::vector<LeafGroup>& groups) {
-  return std::any_of(groups.begin(), groups.end(), [](const LeafGroup& g) { return g.part; });
-}
-
-/// Returns groups of at most `most` tokens, smaller if the workspace is smaller than bytes(groups): shorter
-/// leaves than the workspace was sized for may fill a group further.
-template <class Bytes>
-std::vector<LeafGroup> groups_within(const Context& ctx, const Extent& extent, std::int64_t most, bool splits,
-                                     const Bytes& bytes) {
-  std::vector<LeafGroup> groups = leaf_groups(extent, most, splits);
-  for (std::int64_t largest = largest_of(groups); bytes(groups) > ctx.workspace_bytes && most > 1;) {
-    most = largest - 1;
-    groups = leaf_groups(extent, most, splits);
-    if (largest_of(groups) == largest) break;  // one leaf, or one block
-    largest = largest_of(groups);
-  }
-  return groups;
 }
 
 }  // namespace
@@ -321,8 +259,8 @@ void log_prob(const Context& ctx, const Extent& extent, const LogProb& h) {
 void log_prob_backward(const Context& ctx, const Extent& extent, const LogProbBackward& h) {
   const Scalar arithmetic = arithmetic_of(h.x);
   const bool splits = head_memory::splits_leaves(h.x.operand.parts, h.accumulator.rounds());
-  const std::vector<LeafGroup> groups =
-      groups_within(ctx, extent, kBackwardTokens, splits, [&](const std::vector<LeafGroup>& all) {
+  const std::vector<LeafGroup> groups = groups_within(
+      ctx.workspace_bytes, extent, kBackwardTokens, splits, [&](const std::vector<LeafGroup>& all) {
         return head_memory::backward_workspace(ctx, extent.tokens, largest_of(all), has_parts(all),
                                                h.channels, h.vocabulary, arithmetic, h.dx.type,
                                                h.dweight.type, h.x.operand.parts);
@@ -349,8 +287,8 @@ void log_prob_training(const Context& ctx, const Extent& extent, const LogProb& 
                                        forward.vocabulary, arithmetic, backward.dx.type,
                                        forward.x.operand.parts);
   };
-  const std::vector<LeafGroup> groups =
-      groups_within(ctx, extent, head_memory::kept_tokens(forward.vocabulary), false, workspace);
+  const std::vector<LeafGroup> groups = groups_within(
+      ctx.workspace_bytes, extent, head_memory::kept_tokens(forward.vocabulary), false, workspace);
   const std::int64_t largest = largest_of(groups);
   // A dweight that must round once cannot be summed group by group.
   const bool rounds_parts =
