@@ -42,6 +42,7 @@ Summary train_on(int size, const std::string& config, const std::filesystem::pat
       all[static_cast<std::size_t>(ranks.rank())] = train(Config::parse(config), options);
     } catch (...) {
       if (ranks.leads()) failure = std::current_exception();
+      ranks.leave(comm::Ending::failed);
     }
   });
   if (failure) std::rethrow_exception(failure);

@@ -77,14 +77,51 @@ TEST(Communicator, OperationsRunInTheirOrderWhileTheRankComputes) {
 TEST(Communicator, ARankThatEndsIsNamed) {
   testing::run_ranks(3, [](Communicator& ranks) {
     ranks.barrier();
-    if (ranks.rank() == 1) return;
+    if (ranks.rank() == 1) {
+      const Communicator::Farewell farewell = ranks.leave(Ending::failed);
+      EXPECT_TRUE(farewell.together);
+      EXPECT_TRUE(farewell.tells) << "the others only lost this rank";
+      return;
+    }
     try {
       ranks.barrier();
       ADD_FAILURE() << "the barrier is complete";
     } catch (const RankLost& e) {
-      EXPECT_NE(std::string(e.what()).find("has ended"), std::string::npos) << e.what();
+      EXPECT_NE(std::string(e.what()).find("rank 1 has ended with an error"), std::string::npos) << e.what();
     }
     EXPECT_THROW(ranks.barrier(), RankLost) << "an operation after a failure";
+    EXPECT_FALSE(ranks.leave(Ending::lost).tells);
+  });
+}
+
+TEST(Communicator, OfRanksWithTheSameErrorOneTells) {
+  std::atomic<int> tell = 0;
+  testing::run_ranks(4, [&](Communicator& ranks) {
+    const Communicator::Farewell farewell = ranks.leave(Ending::failed);
+    EXPECT_TRUE(farewell.together);
+    EXPECT_EQ(farewell.tells, ranks.rank() == 0);
+    if (farewell.tells) ++tell;
+  });
+  EXPECT_EQ(tell, 1);
+}
+
+TEST(Communicator, ARankThatVanishesIsNoticed) {
+  std::vector<std::unique_ptr<Transport>> ranks = thread_ranks(2);
+  ranks.pop_back();
+  Communicator left(std::move(ranks.front()));
+  EXPECT_THROW(left.barrier(), RankLost);
+  EXPECT_FALSE(left.leave(Ending::lost).together);
+}
+
+TEST(Communicator, AnErrorOfOneRankIsNotWaitedForForever) {
+  testing::run_ranks(2, [](Communicator& ranks) {
+    if (ranks.rank() == 0) {
+      EXPECT_FALSE(ranks.leave(Ending::failed, std::chrono::milliseconds(20)).together)
+          << "rank 1 still works";
+    } else {
+      std::this_thread::sleep_for(std::chrono::milliseconds(300));
+      ranks.leave(Ending::done);
+    }
   });
 }
 

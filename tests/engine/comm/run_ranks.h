@@ -12,7 +12,8 @@
 
 namespace mantissa::testing {
 
-/// Calls body(communicator) on a thread for each rank, and waits for all of them.
+/// Calls body(communicator) on a thread for each rank, and waits for all of them. A rank whose body has not
+/// said how it ended has no error.
 inline void run_ranks(int ranks, const std::function<void(comm::Communicator&)>& body,
                       std::chrono::milliseconds timeout = comm::Communicator::kTimeout) {
   std::vector<std::jthread> threads;
@@ -20,6 +21,7 @@ inline void run_ranks(int ranks, const std::function<void(comm::Communicator&)>&
     threads.emplace_back([&body, timeout, transport = std::move(transport)]() mutable {
       comm::Communicator communicator(std::move(transport), timeout);
       body(communicator);
+      if (!communicator.has_left()) communicator.leave(comm::Ending::done);
     });
   }
 }

@@ -56,7 +56,8 @@ void join_ranks() {
   const WithoutSignals for_threads;
   if (!api::is_first_started()) silence();  // also if they cannot join
   shared_ranks() = api::open_ranks();
-  if (ranks().size() > 1) use_color(Color::never);  // launchers give terminals to processes whose output is a pipe
+  if (ranks().size() > 1)
+    use_color(Color::never);  // launchers give terminals to processes whose output is a pipe
 }
 
 const api::Ranks& ranks() {

@@ -109,15 +109,21 @@ void Messages::complete() {
     const Clock::duration since = Clock::now() - last;
     if (ended_) throw RankLost("this rank ends");
     if (since > timeout_) throw_silent();
-    if (since > kPatience) check_others();
+    if (since > kPatience) check_others(since);
     pause(since);
   }
 }
 
-void Messages::check_others() {
+void Messages::check_others(std::chrono::nanoseconds waited) {
+  constexpr auto kUnderWay = std::chrono::seconds(5);  // messages of a rank that has done its work
   for (int rank = 0; rank < size(); ++rank) {
     const std::optional<Ending> ending = goodbyes_.of(rank);
-    if (ending && *ending != Ending::done)
+    if (!ending) continue;
+    if (*ending == Ending::done && waited > kUnderWay &&
+        std::ranges::find(pending_, rank, &Pending::other) != pending_.end())
+      throw RankLost("{} has ended its work, but a message of it is missing (this is a bug in the program)",
+                     transport_.place(rank));
+    if (*ending != Ending::done)
       throw RankLost("{} has ended with an error, so the run ends; its last state is complete",
                      transport_.place(rank));
   }
@@ -158,6 +164,7 @@ void Communicator::end_thread() {
 }
 
 Communicator::Farewell Communicator::leave(Ending own, std::chrono::milliseconds grace) {
+  left_ = true;
   if (alone()) return {};
   end_thread();
   Farewell farewell;

@@ -72,7 +72,7 @@ class Messages {
   };
 
   [[noreturn]] void throw_silent() const;
-  void check_others();
+  void check_others(std::chrono::nanoseconds waited);
 
   Transport& transport_;
   Goodbyes& goodbyes_;
@@ -132,6 +132,7 @@ class Communicator {
   /// Says how this rank's work ended; no operation may follow. Waits until all have ended, after an error not
   /// longer than `grace`.
   Farewell leave(Ending own, std::chrono::milliseconds grace = std::chrono::seconds(3));
+  bool has_left() const { return left_; }
   /// Ends all ranks at once, with an exit code.
   void abort(int code);
 
@@ -146,7 +147,8 @@ class Communicator {
   std::optional<Goodbyes> goodbyes_;
   std::atomic<std::chrono::milliseconds> timeout_ = kTimeout;
   std::atomic<std::uint64_t> sent_ = 0;
-  std::atomic<bool> ended_ = false;
+  std::atomic<bool> ended_ = false;  // the thread is to end
+  bool left_ = false;
   std::mutex mutex_;
   std::condition_variable changed_;
   std::deque<std::packaged_task<void()>> waiting_;
