@@ -90,7 +90,7 @@ TEST(Communicator, ARankThatEndsIsNamed) {
       EXPECT_NE(std::string(e.what()).find("rank 1 has ended with an error"), std::string::npos) << e.what();
     }
     EXPECT_THROW(ranks.barrier(), RankLost) << "an operation after a failure";
-    EXPECT_FALSE(ranks.leave(Ending::lost).tells);
+    EXPECT_FALSE(ranks.leave(Ending::lost).tells) << "rank 1 has said why";
   });
 }
 

@@ -37,6 +37,7 @@ const std::vector<Task>& tasks() {
       {"choose batches, and fit them into memory", {"batch", "run.stage"}},
       {"choose the precision", {"precision", "precision.loss_scale"}},
       {"save, measure and stop", {"checkpoint", "log", "run.on_nonfinite", "run.skip_batches"}},
+      {"train on several processes (mpirun, srun)", {"distributed"}},
       {"define a new model", {"model"}},
   };
   return all;

@@ -4,9 +4,11 @@
 #include <pthread.h>
 #include <unistd.h>
 
+#include <chrono>
 #include <csignal>
 #include <cstdio>
 #include <optional>
+#include <thread>
 
 #include "mantissa/app/cli/common.h"
 #include "mantissa/app/cli/output.h"
@@ -78,6 +80,8 @@ int leave_ranks(int code, const std::string& message, bool lost) {
     print_message(Message::error, fmt::format("mantissa: {}{}\n", place, printable(message)));
   }
   std::signal(SIGTERM, SIG_IGN);  // launchers end the others when the first one exits with an error
+  if (!farewell.together && !farewell.tells)
+    std::this_thread::sleep_for(std::chrono::seconds(2));  // another tells
   if (!farewell.together) ranks().abort(code != 0 ? code : 1);
   shared_ranks().reset();  // leaves MPI
   return code;

@@ -169,7 +169,13 @@ Communicator::Farewell Communicator::leave(Ending own, std::chrono::milliseconds
   end_thread();
   Farewell farewell;
   try {
+    // Whoever ended first knows why.
+    bool told_before = false;
+    for (int other = 0; other < size(); ++other)
+      told_before = goodbyes_->of(other).value_or(Ending::done) != Ending::done || told_before;
+    if (own == Ending::lost && told_before) own = Ending::followed;
     goodbyes_->say(own);
+    farewell.tells = own != Ending::followed;
     const Clock::time_point start = Clock::now();
     while (!goodbyes_->complete()) {
       const Clock::duration since = Clock::now() - start;
@@ -182,7 +188,8 @@ Communicator::Farewell Communicator::leave(Ending own, std::chrono::milliseconds
     for (int other = 0; other < size(); ++other) {
       const std::optional<Ending> ending = goodbyes_->of(other);
       if (!ending || *ending == Ending::done) continue;
-      // The lowest rank with an error of its own tells, or without such a rank the lowest one.
+      // The lowest rank with an error of its own tells, or without such a rank the lowest of those that
+      // missed one.
       if (*ending == own ? other < rank() : *ending == Ending::failed) farewell.tells = false;
     }
   } catch (const RankLost&) {

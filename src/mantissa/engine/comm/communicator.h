@@ -22,8 +22,13 @@
 
 namespace mantissa::comm {
 
-/// How the work of a rank ended: without an error, by one of its own, or because another rank had ended.
-enum class Ending : std::uint8_t { done, failed, lost };
+/// How the work of a rank ended.
+enum class Ending : std::uint8_t {
+  done,     // without an error
+  failed,   // by an error of its own
+  lost,     // because another rank ended or did not answer
+  followed  // the same, after another rank had said how it ended
+};
 
 /// What the ranks say when they end. One thread at a time may use it.
 class Goodbyes {

@@ -287,6 +287,14 @@ void add_optimization(std::vector<Option>& table) {
                       {"observe_interval", &LogSection::observe_interval, "steps between these observations",
                        from(1, kMany)},
                   });
+  add<DistributedSection>(
+      table, "distributed", &RunConfig::distributed,
+      {
+          {"timeout", &DistributedSection::timeout,
+           "seconds without an answer after which a rank of mpirun or srun counts as hanging", above(0)},
+          {"check_interval", &DistributedSection::check_interval,
+           "steps between comparisons of the weights of all ranks; 0: none", from(0, kMany)},
+      });
 }
 
 void add_post_training(std::vector<Option>& table) {

@@ -191,6 +191,13 @@ struct LogSection {
   friend bool operator==(const LogSection&, const LogSection&) = default;
 };
 
+/// Of runs that several ranks share.
+struct DistributedSection {
+  double timeout = 600;
+  std::int64_t check_interval = 100;
+  friend bool operator==(const DistributedSection&, const DistributedSection&) = default;
+};
+
 /// The options --precision, --rule and --deepspeed of a command line.
 struct PrecisionArguments {
   std::optional<std::string> policy;  // replaces the config's policy and its fields, keeps its rules
@@ -223,6 +230,7 @@ struct RunConfig {
   LossScaleSection loss_scale;
   CheckpointSection checkpoint;
   LogSection log;
+  DistributedSection distributed;
   /// Not a key: the command line lets the programs that the config names run (reward/rule.h).
   bool allow_programs = false;
 

@@ -31,7 +31,7 @@ Change kind_of(const config::Option& option) {
   if (std::find(kUnimportant.begin(), kUnimportant.end(), key) != kUnimportant.end())
     return Change::unimportant;
   // The model is compared separately.
-  if (option.section == "model") return Change::unimportant;
+  if (option.section == "model" || option.section == "distributed") return Change::unimportant;
   static constexpr std::array kRefused = {"run.seed", "optimizer.name", "dpo.reference"};
   if (std::find(kRefused.begin(), kRefused.end(), key) != kRefused.end()) return Change::refused;
   static constexpr std::array kRefusedSections = {"data", "batch", "train", "adapter"};

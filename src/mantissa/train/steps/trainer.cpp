@@ -98,6 +98,7 @@ Trainer::Trainer(const config::RunConfig& config, weights::ModelSource source, s
       batch_(config_.batch.leaf, config_.run.seed),
       skipped_batches_(config::parse_steps(config_.run.skip_batches)) {
   check_shards(config_.batch, ranks_.size());
+  ranks_.set_timeout(std::chrono::milliseconds(std::llround(1000 * config_.distributed.timeout)));
   for (std::size_t s = 0; s < config::stage_count(config_); ++s) {
     const config::RunConfig own = config::stage_config(config_, s);
     stages_.push_back({own, config::stage_model(config_, source_.config, s), schedule_of(own)});
@@ -322,6 +323,8 @@ std::optional<StepReport> Trainer::advance(const std::stop_token& asked) {
   weights_->scales().end_step();
   weights_->refresh_derived();
   step_ = r.step;
+  const std::int64_t interval = config_.distributed.check_interval;
+  if (!ranks_.alone() && interval > 0 && step_ % interval == 0) compare_ranks();
   const std::int64_t predicted = rows.predicted(), computed = rows.tokens();
   tokens_ += predicted;
   r.tokens = tokens_;

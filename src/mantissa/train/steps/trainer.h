@@ -204,6 +204,8 @@ class Trainer {
   void share_magnitudes();
   void share_carried(const text::StepData& rows);
   void share_counts();
+  /// Throws RunStopped if a weight or a state of another rank has other bytes than those of the first one.
+  void compare_ranks();
   std::vector<comm::Gradient> gradients() const;
   /// Adds the losses of sums over shards to the health of their parameters.
   void add_reduced(std::vector<runtime::ParameterHealth>& health);

@@ -4,6 +4,10 @@
 #include <nlohmann/json.hpp>
 #include <utility>
 
+#include <xxhash.h>
+
+#include "mantissa/core/base/error_text.h"
+
 #include "mantissa/train/steps/trainer.h"
 
 namespace mantissa::train {
@@ -82,6 +86,28 @@ void Trainer::share_carried(const text::StepData& rows) {
       blocks.push_back(std::span(state.bytes).subspan(first * row, (end - first) * row));
     }
     ranks_.all_gather(std::move(blocks)).get();
+  }
+}
+
+void Trainer::compare_ranks() {
+  std::vector<std::uint64_t> own;
+  std::vector<NamedMemory> memory = state_memory();
+  std::vector<std::byte> copy;
+  for (const NamedMemory& tensor : memory) {
+    const std::span<const std::byte> bytes = device_.view(tensor.bytes.data(), tensor.bytes.size(), copy);
+    own.push_back(XXH3_64bits(bytes.data(), bytes.size()));
+  }
+  const std::vector<std::vector<std::byte>> all = ranks_.all_gather(std::as_bytes(std::span(own)));
+  for (std::size_t i = 0; i < own.size(); ++i) {
+    for (std::size_t rank = 1; rank < all.size(); ++rank) {
+      const std::size_t at = i * sizeof(std::uint64_t);
+      if (std::memcmp(all[rank].data() + at, all[0].data() + at, sizeof(std::uint64_t)) == 0) continue;
+      throw RunStopped(
+          "step {}: {} of {} has other bytes than that of {}, although ranks compute the same. Fix: start the "
+          "same build on all machines, test the memory of this one, and continue with --resume from an "
+          "earlier state",
+          step_, memory[i].name, ranks_.place(static_cast<int>(rank)), ranks_.place(0));
+    }
   }
 }
 

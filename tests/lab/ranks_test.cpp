@@ -1,0 +1,53 @@
+// What the trainers of several ranks check of each other.
+#include <gtest/gtest.h>
+
+#include "engine/comm/run_ranks.h"
+#include "lab/small_run.h"
+#include "mantissa/train/steps/trainer.h"
+
+namespace mantissa::train {
+namespace {
+
+/// Runs a step on three ranks after `plant` has changed one of them. Returns the error of each.
+std::vector<std::string> after_planting(const std::function<void(Trainer&, int rank)>& plant) {
+  const lab::SmallRun s("32-true", {},
+                        {"batch.shards=4", "batch.micro_batch_size=1", "distributed.check_interval=2"});
+  std::vector<std::string> errors(2);
+  mantissa::testing::run_ranks(2, [&](comm::Communicator& ranks) {
+    Trainer trainer(s.config, s.model, s.task->again(s.config), *s.device, 0, &ranks);
+    trainer.advance();
+    plant(trainer, ranks.rank());
+    try {
+      trainer.advance();
+    } catch (const RunStopped& e) {
+      errors[static_cast<std::size_t>(ranks.rank())] = e.what();
+    }
+  });
+  return errors;
+}
+
+TEST(TrainerOfARank, NamesATensorThatIsOtherThanThatOfTheFirst) {
+  for (const char* name : {"master.model.layers.1.mlp.up_proj.weight", "model.norm.weight"}) {
+    bool planted = false;
+    const std::vector<std::string> errors = after_planting([&](Trainer& trainer, int rank) {
+      if (rank != 1) return;
+      for (const Trainer::NamedMemory& tensor : trainer.state_memory()) {
+        if (tensor.name.find(name) == std::string::npos) continue;
+        tensor.bytes[5] ^= std::byte{1};
+        planted = true;
+      }
+    });
+    ASSERT_TRUE(planted) << name;
+    for (const std::string& error : errors) {
+      EXPECT_NE(error.find(name), std::string::npos) << error;
+      EXPECT_NE(error.find("of rank 1 has other bytes than that of rank 0"), std::string::npos) << error;
+    }
+  }
+}
+
+TEST(TrainerOfARank, IsSilentAboutEqualOnes) {
+  for (const std::string& error : after_planting([](Trainer&, int) {})) EXPECT_EQ(error, "");
+}
+
+}  // namespace
+}  // namespace mantissa::train
