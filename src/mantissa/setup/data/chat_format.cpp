@@ -96,6 +96,11 @@ chat::Rendered ChatFormat::render(const nlohmann::ordered_json& messages, bool a
                           options_);
 }
 
+std::vector<std::string> ChatFormat::turn_ends() const {
+  if (source_ != chat::builtin_template(chat::kRwkvTemplate)) return {};
+  return {"\n\nUser:"};
+}
+
 void ChatFormat::rethrow_at(const std::string& where) const {
   try {
     throw;

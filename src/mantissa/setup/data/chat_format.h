@@ -3,6 +3,7 @@
 
 #include <nlohmann/json.hpp>
 #include <string>
+#include <vector>
 
 #include "mantissa/engine/model/config.h"
 #include "mantissa/setup/config/run_config.h"
@@ -31,6 +32,10 @@ class ChatFormat {
   /// Renders messages, an array of objects with `role` and `content`. Throws chat::TemplateError.
   chat::Rendered render(const nlohmann::ordered_json& messages, bool add_generation_prompt,
                         const nlohmann::ordered_json& tools = nullptr) const;
+
+  /// Returns the texts before which an answer ends, for a template that ends turns by text: with the built-in
+  /// `rwkv` the beginning of the next user's message.
+  std::vector<std::string> turn_ends() const;
 
   /// Throws the chat::TemplateError that is being handled as a FileError about the row at `where`.
   [[noreturn]] void rethrow_at(const std::string& where) const;
