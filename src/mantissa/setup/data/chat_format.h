@@ -15,13 +15,13 @@ namespace mantissa::data {
 
 class ChatFormat {
  public:
-  /// `name` is "auto" for the template of `source` (the built-in `rwkv` for a model of that family without
-  /// one, and for one whose template is llama.cpp's name "rwkv-world"), the name of a built-in template, or
-  /// the path of a Jinja file. `option` begins messages about the name: "--template" or "data.template =".
-  /// Throws ConfigError if `source` has no template or the name is unknown, and FileError or
-  /// chat::TemplateError for a missing or damaged file. The template's special tokens are those of the
-  /// tokenizer_config.json of `source` or, without one, the eos_token that a run writes for `tokenizer`
-  /// (text/tokenizer/settings.h), if it is found in a text.
+  /// `name` is "auto" for the template of `source` (without one model::Family::chat_template, and for
+  /// llama.cpp's name "rwkv-world" the built-in `rwkv`), the name of a built-in template, or the path of a
+  /// Jinja file. `option` begins messages about the name: "--template" or "data.template =". Throws
+  /// ConfigError if `source` has no template or the name is unknown, and FileError or chat::TemplateError for
+  /// a missing or damaged file. The template's special tokens are those of the tokenizer_config.json of
+  /// `source` or, without one, the eos_token that a run writes for `tokenizer` (text/tokenizer/settings.h),
+  /// if it is found in a text.
   ChatFormat(const weights::ModelSource& source, const std::string& name, const std::string& option,
              const tokenizer::Tokenizer& tokenizer);
 
