@@ -96,9 +96,9 @@ TEST_F(Conversations, PromptIsThatOfTheTemplate) {
 }
 
 TEST_F(Conversations, TheTemplateOfRwkvEndsAnAnswerBeforeTheNextMessage) {
-  EXPECT_EQ(PromptFormat(source, "rwkv").stop_texts(), std::vector<std::string>{"\n\nUser:"});
-  EXPECT_TRUE(PromptFormat(source, "auto").stop_texts().empty());
-  EXPECT_TRUE(PromptFormat(source, "chatml").stop_texts().empty());
+  EXPECT_EQ(PromptFormat(source, "rwkv").format().turn_ends(), std::vector<std::string>{"\n\nUser:"});
+  EXPECT_TRUE(PromptFormat(source, "auto").format().turn_ends().empty());
+  EXPECT_TRUE(PromptFormat(source, "chatml").format().turn_ends().empty());
 }
 
 TEST_F(Conversations, EndIdsComeFromTheFilesAndTheTemplate) {

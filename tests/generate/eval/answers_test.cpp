@@ -87,6 +87,22 @@ TEST_F(QuestionsOfFiles, AreAskedUnderATemplateOrAsTheyAre) {
   EXPECT_TRUE(mistral.ends_with("<think>")) << mistral << ": the prompt begins the answer";
 }
 
+TEST_F(QuestionsOfFiles, HaveAnswersThatEndWithTheTurnOfTheTemplate) {
+  const QuestionFormat rwkv(source, "rwkv"), none(source, "none");
+  const std::string made = "a\n\nUser:";
+  const rollout::OnToken on_token = rwkv.until_turn_ends(1);
+  bool goes_on = true;
+  for (const char c : made) {
+    EXPECT_TRUE(goes_on);
+    goes_on = on_token(0, static_cast<unsigned char>(c), 0);
+  }
+  EXPECT_FALSE(goes_on);
+  const std::vector<std::int32_t> ids(made.begin(), made.end());
+  EXPECT_EQ(rwkv.answer({}, ids), "a");
+  EXPECT_FALSE(none.until_turn_ends(1));
+  EXPECT_EQ(none.answer({}, ids), made);
+}
+
 TEST_F(QuestionsOfFiles, AreAnsweredAndScored) {
   Files f{{path}};
   f.questions = 5;

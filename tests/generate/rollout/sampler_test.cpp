@@ -11,7 +11,6 @@
 
 #include "mantissa/core/base/error.h"
 #include "mantissa/core/numeric/philox.h"
-#include "mantissa/generate/rollout/stop_text.h"
 
 namespace mantissa::rollout {
 namespace {
@@ -114,43 +113,6 @@ TEST(Sampler, ValuesOutOfRangeAreRefused) {
                                    {.repetition_penalty = -1},
                                    {.repetition_penalty = HUGE_VAL}})
     EXPECT_THROW(check(o), ConfigError);
-}
-
-/// Returns what passes when `text` comes in parts of `size` bytes.
-std::string passed(const std::vector<std::string>& stops, const std::string& text, std::size_t size,
-                   bool* stopped = nullptr) {
-  StopText stop(stops);
-  std::string out;
-  for (std::size_t at = 0; at < text.size() && !stop.stopped(); at += size)
-    out += stop.push(text.substr(at, size));
-  if (stopped != nullptr) *stopped = stop.stopped();
-  return out + stop.finish();
-}
-
-TEST(StopText, EndsBeforeTheFirstStopStringHoweverTheTextComes) {
-  const std::string text = "one\n\nUse: two END three";
-  for (std::size_t size = 1; size <= text.size(); ++size) {
-    bool stopped = false;
-    EXPECT_EQ(passed({"END", "User:"}, text, size, &stopped), "one\n\nUse: two ");
-    EXPECT_TRUE(stopped);
-    EXPECT_EQ(passed({"\n\nUser:", "zzz"}, text, size, &stopped), text);
-    EXPECT_FALSE(stopped);
-  }
-  EXPECT_EQ(passed({"aab"}, "aaab", 1), "a") << "a beginning may begin within another";
-  EXPECT_EQ(passed({}, text, 3), text);
-}
-
-TEST(StopText, HoldsBackOnlyWhatMayBecomeAStopString) {
-  StopText stop({"\n\n"});
-  EXPECT_EQ(stop.found(), "");
-  EXPECT_EQ(stop.push("a\n"), "a");
-  EXPECT_EQ(stop.push("b"), "\nb");
-  EXPECT_EQ(stop.push("\n"), "");
-  EXPECT_EQ(stop.push("\nc"), "");
-  EXPECT_TRUE(stop.stopped());
-  EXPECT_EQ(stop.found(), "\n\n");
-  EXPECT_EQ(stop.push("d"), "");
-  EXPECT_THROW(StopText({"a", ""}), ConfigError);
 }
 
 }  // namespace

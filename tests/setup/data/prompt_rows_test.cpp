@@ -78,7 +78,7 @@ TEST_F(Prompts, OfFilesHaveTheirRowsAndPlaces) {
   EXPECT_EQ(prompt.people, 0);
   EXPECT_EQ(set.longest(), 2);
   EXPECT_EQ(set.format(), nullptr);
-  EXPECT_EQ(set.answer(prompt, {'4', 0}), "4");
+  EXPECT_EQ(set.answer(prompt, {'4', 0}).text, "4");
   ASSERT_EQ(notes().size(), 1U);
   EXPECT_TRUE(notes()[0].ends_with("a.jsonl: 3 prompts; the longest has 2 tokens")) << notes()[0];
 }

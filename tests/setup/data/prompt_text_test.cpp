@@ -175,22 +175,5 @@ TEST(PromptText, FaultsNameTheRow) {
                   "f:1: "));
 }
 
-TEST(AnswerText, HasItsBeginningAndNoEnd) {
-  const auto bytes = tokenizer::make_tokenizer("byte");
-  const auto prompt =
-      prompt_text(*bytes, nullptr, text::read_prompt({{"prompt", "Q: <think>"}}, "row"), 256, "row");
-  EXPECT_EQ(answer_text(*bytes, nullptr, prompt, {'a', 'b', 0}), "<think>ab") << "without the separator";
-  EXPECT_EQ(answer_text(*bytes, nullptr, prompt, {'a', 0, 'b', 300}), std::string("<think>a\0b", 10))
-      << "only at the end, and without ids that the tokenizer does not know";
-  EXPECT_EQ(answer_text(*bytes, nullptr, prompt, {}), "<think>");
-  const auto llama = tokenizer::make_tokenizer(kGolden + "llama");
-  const ChatFormat chatml = format_of("chatml");
-  std::vector<std::int32_t> ids = llama->encode("our.");
-  ASSERT_TRUE(llama->eos().has_value());
-  ids.push_back(*llama->eos());
-  PromptText none;
-  EXPECT_EQ(answer_text(*llama, &chatml, none, ids), "our.");
-}
-
 }  // namespace
 }  // namespace mantissa::data

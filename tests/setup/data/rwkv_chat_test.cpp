@@ -6,8 +6,10 @@
 #include <memory>
 
 #include "mantissa/core/base/error.h"
+#include "mantissa/engine/model/family.h"
 #include "mantissa/setup/data/answers.h"
 #include "mantissa/setup/data/chat_format.h"
+#include "mantissa/text/chat/templates.h"
 #include "text/rows/temp_files.h"
 
 namespace mantissa::data {
@@ -52,6 +54,14 @@ TEST_F(RwkvChat, IsTheTemplateOfItsModelsWithoutOne) {
   files.write("tokenizer_config.json", R"({"chat_template": "own"})");
   own.directory = std::filesystem::path(files.path("")).parent_path();
   EXPECT_EQ(format(own).render(kTalk, false).text, "own");
+}
+
+TEST_F(RwkvChat, IsTheTemplateOfItsFamilyAndEveryFamilyNamesABuiltInOneOrNone) {
+  EXPECT_EQ(model::find_family("rwkv7")->chat_template, chat::kRwkvTemplate);
+  for (const model::Family* family : model::all_families()) {
+    const std::string_view name = family->chat_template;
+    EXPECT_TRUE(name.empty() || chat::builtin_template(name)) << family->model_type << ": " << name;
+  }
 }
 
 TEST_F(RwkvChat, IsTheTemplateThatLlamaCppNamesInPlaceOfOne) {

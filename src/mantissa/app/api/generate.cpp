@@ -13,11 +13,11 @@
 #include "mantissa/generate/dialog/prompt_format.h"
 #include "mantissa/generate/rollout/complete.h"
 #include "mantissa/generate/rollout/sequence_states.h"
-#include "mantissa/generate/rollout/stop_text.h"
 #include "mantissa/setup/data/tokenizer.h"
 #include "mantissa/text/rows/known_ids.h"
 #include "mantissa/text/rows/readers.h"
 #include "mantissa/text/rows/sources.h"
+#include "mantissa/text/tokenizer/growing_text.h"
 
 namespace mantissa::api {
 namespace {
@@ -96,15 +96,11 @@ std::span<const std::int32_t> without_end(std::span<const std::int32_t> ids,
   return ids.first(ids.size() - (ended ? 1 : 0));
 }
 
-/// Returns the text of the generated ids. A model may have more entries than its tokenizer; those are not
-/// text.
-std::string text_of(const tokenizer::Tokenizer& tokenizer, std::span<const std::int32_t> ids,
-                    const std::vector<std::int32_t>& stop) {
-  std::vector<std::int32_t> known;
-  for (const std::int32_t id : without_end(ids, stop)) {
-    if (tokenizer.known(id)) known.push_back(id);
-  }
-  return tokenizer.decode(known);
+/// Returns the text of a sequence that ends before the first of `stops`. A model may have more entries than
+/// its tokenizer; those are not text.
+tokenizer::GrowingText growing_text(const tokenizer::Tokenizer& tokenizer,
+                                    const std::vector<std::string>& stops) {
+  return {tokenizer, stops, tokenizer::SpecialTokens::kept};
 }
 
 /// Makes the text of each sequence, ends it at stop strings, and calls on_token with the text that each token
@@ -114,13 +110,13 @@ class Texts {
   /// `stops` are the strings that end the text of each request.
   Texts(const GenerateOptions& o, const std::vector<std::int32_t>& ends,
         const tokenizer::Tokenizer* tokenizer, std::span<const std::vector<std::string>> stops)
-      : o_(o), ends_(ends), tokenizer_(tokenizer) {
+      : o_(o), ends_(ends), sequences_(stops.size()) {
     if (tokenizer == nullptr && !o.stop.empty())
       throw ConfigError(
           "--stop: this model has no tokenizer, so its output is token ids. Fix: remove --stop");
-    for (const std::vector<std::string>& of_request : stops) sequences_.emplace_back(of_request);
     if (tokenizer == nullptr) return;
-    for (Sequence& s : sequences_) s.text.emplace(*tokenizer);
+    for (std::size_t r = 0; r < stops.size(); ++r)
+      sequences_[r].text.emplace(growing_text(*tokenizer, stops[r]));
   }
 
   /// Returns false to end the sequence.
@@ -131,28 +127,25 @@ class Texts {
     ++s.tokens;
     if (s.text) {
       const bool end = std::find(ends_.begin(), ends_.end(), id) != ends_.end();
-      if (!end && tokenizer_->known(id)) token.text = s.stop.push(s.text->push(id));
-      if (end || s.tokens == o_.max_new_tokens) {
-        token.text += s.stop.push(s.text->finish());
-        token.text += s.stop.finish();
-      }
+      if (!end) token.text = s.text->push(id);
+      if (end || s.tokens == o_.max_new_tokens) token.text += s.text->finish();
     }
     const bool goes_on = !o_.on_token || o_.on_token(token);
-    return goes_on && !s.stop.stopped();
+    return goes_on && !stopped(request);
   }
 
-  bool stopped(std::size_t request) const { return sequences_[request].stop.stopped(); }
+  bool stopped(std::size_t request) const {
+    const Sequence& s = sequences_[request];
+    return s.text && s.text->stopped();
+  }
 
  private:
   struct Sequence {
-    explicit Sequence(const std::vector<std::string>& stops) : stop(stops) {}
-    std::optional<tokenizer::TextStream> text;
-    rollout::StopText stop;
+    std::optional<tokenizer::GrowingText> text;  // null without a tokenizer
     std::int64_t tokens = 0;
   };
   const GenerateOptions& o_;
   const std::vector<std::int32_t>& ends_;
-  const tokenizer::Tokenizer* tokenizer_;
   std::vector<Sequence> sequences_;
 };
 
@@ -173,13 +166,6 @@ std::vector<std::vector<std::string>> stops_of(std::span<const Prompt> prompts, 
     all.insert(all.end(), static_cast<std::size_t>(o.samples), stops);
   }
   return all;
-}
-
-/// Returns `text` up to the first stop string.
-std::string before_stop(const std::string& text, const std::vector<std::string>& stops) {
-  rollout::StopText stop(stops);
-  std::string before = stop.push(text);
-  return before + stop.finish();
 }
 
 /// Keeps the `best` samples of each prompt.
@@ -263,7 +249,8 @@ Generations generate(const Model& model, std::span<const Prompt> prompts, const 
     g.prompt = i / static_cast<std::size_t>(o.samples);
     g.sample = static_cast<std::int64_t>(i % static_cast<std::size_t>(o.samples));
     g.stopped = texts.stopped(i);
-    if (tokenizer != nullptr) g.text = before_stop(text_of(*tokenizer, g.ids, options.stop), stops[i]);
+    if (tokenizer != nullptr)
+      g.text = growing_text(*tokenizer, stops[i]).finish(without_end(g.ids, options.stop));
     out.all.push_back(std::move(g));
   }
   if (o.best > 0) keep_best(o.best, out.all);

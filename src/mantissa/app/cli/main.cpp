@@ -2,6 +2,7 @@
 #include <fcntl.h>
 #include <unistd.h>
 
+#include <atomic>
 #include <cerrno>
 #include <csignal>
 #include <exception>
@@ -26,6 +27,8 @@ void cut_short(int /*signal*/) {
 
 /// Handles an exception where none may be thrown: libraries allocate memory in destructors.
 [[noreturn]] void end_without_memory() {
+  static std::atomic_flag first;
+  while (first.test_and_set()) pause();  // another thread says it and ends the process
   constexpr std::string_view kMemory =
       "mantissa: out of memory; free some, or use a smaller model, input or batch.micro_batch_size\n";
   constexpr std::string_view kOther =

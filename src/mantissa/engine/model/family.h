@@ -26,6 +26,8 @@ struct Family {
   std::vector<std::string_view> derived = {"rotary_emb.inv_freq"};
   /// The weight of the head, which files may contain in addition to the embedding it is tied to.
   std::string_view head_weight = "lm_head.weight";
+  /// The built-in chat template (text/chat/templates.h) of models that come without one; empty: none.
+  std::string_view chat_template = {};
   /// Reads and checks the family's fields, throws for unsupported values that would change the result, fills
   /// the common part of `config`, and returns the network.
   std::shared_ptr<const Network> (*read)(const FieldReader& fields, ModelConfig& config) = nullptr;

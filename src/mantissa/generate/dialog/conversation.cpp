@@ -10,8 +10,8 @@
 #include "mantissa/core/base/error_text.h"
 #include "mantissa/core/disk/output.h"
 #include "mantissa/files/io/json.h"
-#include "mantissa/generate/rollout/stop_text.h"
 #include "mantissa/text/chat/unicode.h"
+#include "mantissa/text/tokenizer/growing_text.h"
 
 namespace mantissa::dialog {
 
@@ -81,7 +81,7 @@ Conversation::Conversation(const weights::ModelSource& source, precision::Policy
       context_(source.config.max_position_embeddings),
       sequence_(source, std::move(policy), device) {
   rollout::check(settings_.sampling);
-  rollout::StopText checked(settings_.stop);
+  tokenizer::StopText checked(settings_.stop);
   if (settings_.max_new_tokens < 1)
     throw ConfigError("--max-new-tokens {}: must be at least 1", settings_.max_new_tokens);
   reset();
@@ -167,29 +167,25 @@ Answer Conversation::answer(const std::function<void(std::string_view)>& on_text
   options.sampling = settings_.sampling;
   options.interrupt = stop;
   Answer made;
-  tokenizer::TextStream stream(format_.tokenizer());
-  const std::vector<std::string> ends_of_turns = format_.stop_texts();
+  const std::vector<std::string> ends_of_turns = format_.format().turn_ends();
   std::vector<std::string> all_stops = settings_.stop;
   all_stops.insert(all_stops.end(), ends_of_turns.begin(), ends_of_turns.end());
-  rollout::StopText stops(std::move(all_stops));
+  tokenizer::GrowingText text(format_.tokenizer(), std::move(all_stops), tokenizer::SpecialTokens::left_out);
   const auto add = [&](const std::string& part) {
     made.text += part;
     if (on_text && !part.empty()) on_text(part);
   };
   options.on_token = [&](std::size_t, std::int32_t id, double) {
-    const bool ends = std::ranges::binary_search(options.stop, id);
-    const tokenizer::Tokenizer& tokenizer = format_.tokenizer();
-    if (!ends && !tokenizer.special(id) && tokenizer.known(id)) add(stops.push(stream.push(id)));
-    return !stops.stopped();
+    if (!std::ranges::binary_search(options.stop, id)) add(text.push(id));
+    return !text.stopped();
   };
   rollout::Continuation continued = sequence_.extend(prompt, options);
-  add(stops.push(stream.finish()));
-  add(stops.finish());
+  add(text.finish());
   rollout::Generation& g = continued.generation;
   const bool ended = !g.ids.empty() && std::ranges::binary_search(options.stop, g.ids.back());
-  const bool ends_turn = std::ranges::find(ends_of_turns, stops.found()) != ends_of_turns.end();
+  const bool ends_turn = std::ranges::find(ends_of_turns, text.found()) != ends_of_turns.end();
   made.end = ends_turn                                           ? End::turn
-             : stops.stopped()                                   ? End::stop
+             : text.stopped()                                    ? End::stop
              : ended                                             ? End::turn
              : !g.ended                                          ? End::interrupted
              : options.max_new_tokens < settings_.max_new_tokens ? End::context

@@ -6,7 +6,6 @@
 #include "mantissa/generate/rollout/complete.h"
 #include "mantissa/setup/data/tokenizer.h"
 #include "mantissa/text/chat/escaped_bytes.h"
-#include "mantissa/text/chat/templates.h"
 #include "mantissa/text/chat/unicode.h"
 #include "mantissa/text/rows/known_ids.h"
 
@@ -65,15 +64,10 @@ PromptFormat::PromptFormat(const weights::ModelSource& source, const std::string
   ends_ = answer_ends(*tokenizer_, &format_, source);
 }
 
-std::vector<std::string> turn_ends(const data::ChatFormat& format) {
-  if (format.source() != chat::builtin_template(chat::kRwkvTemplate)) return {};
-  return {"\n\nUser:"};
-}
-
 AnswerForm answer_form(const tokenizer::Tokenizer& tokenizer, const weights::ModelSource& source) {
   try {
     const data::ChatFormat format(source, "auto", "--template", tokenizer);
-    std::vector<std::string> ends = turn_ends(format);
+    std::vector<std::string> ends = format.turn_ends();
     if (ends.empty()) return {};
     constexpr std::string_view kQuestion = "question";
     const std::string text = format.render(to_json({{"user", std::string(kQuestion)}}), true).text;

@@ -30,10 +30,6 @@ nlohmann::ordered_json to_json(const std::vector<Message>& messages);
 std::vector<std::int32_t> answer_ends(const tokenizer::Tokenizer& tokenizer, const data::ChatFormat* format,
                                       const weights::ModelSource& source);
 
-/// Returns the strings before which an answer ends, for a template that ends turns by text: with the built-in
-/// `rwkv` the beginning of the next user's message.
-std::vector<std::string> turn_ends(const data::ChatFormat& format);
-
 /// How prompts of a chat template end, and the strings that end the answers to them.
 struct AnswerForm {
   std::string begin;              // the last text of a prompt: "\n\nAssistant:"
@@ -67,9 +63,6 @@ class PromptFormat {
 
   /// Returns answer_ends().
   const std::vector<std::int32_t>& ends() const { return ends_; }
-
-  /// Returns turn_ends() of the template.
-  std::vector<std::string> stop_texts() const { return turn_ends(format_); }
 
   const tokenizer::Tokenizer& tokenizer() const { return *tokenizer_; }
   const data::ChatFormat& format() const { return format_; }

@@ -7,7 +7,9 @@
 #include <map>
 
 #include "mantissa/core/base/error.h"
+#include "mantissa/generate/dialog/turn_end.h"
 #include "mantissa/generate/rollout/complete.h"
+#include "mantissa/setup/data/answer_text.h"
 #include "mantissa/setup/data/generated.h"
 #include "mantissa/setup/data/tokenizer.h"
 #include "mantissa/text/reward/rule.h"
@@ -64,8 +66,12 @@ std::vector<std::int32_t> QuestionFormat::ends() const {
   return format_ ? format_->ends() : std::vector{tokenizer().separator()};
 }
 
+rollout::OnToken QuestionFormat::until_turn_ends(std::size_t answers) const {
+  return dialog::until_turn_ends(tokenizer(), chat_format(), answers);
+}
+
 std::string QuestionFormat::answer(const data::PromptText& prompt, std::vector<std::int32_t> ids) const {
-  return data::answer_text(tokenizer(), chat_format(), prompt, std::move(ids));
+  return data::answer_text(tokenizer(), chat_format(), prompt, std::move(ids)).text;
 }
 
 double AnswerScores::well_formed() const {
@@ -156,6 +162,7 @@ AnswerScores answer_questions(const weights::ModelSource& source, const precisio
   generate.max_new_tokens = room_for(requests, questions, source.config.max_position_embeddings, longest);
   generate.interrupt = stop;
   generate.stop = format.ends();
+  generate.on_token = format.until_turn_ends(requests.size());
   const std::vector<rollout::Generation> made =
       rollout::complete(source, policy, requests, generate, kMostStreams, device);
   AnswerScores scores;

@@ -12,6 +12,7 @@
 
 #include "mantissa/engine/runtime/device.h"
 #include "mantissa/generate/dialog/prompt_format.h"
+#include "mantissa/generate/rollout/generate.h"
 #include "mantissa/precision/policy/policy.h"
 #include "mantissa/setup/data/prompt_text.h"
 #include "mantissa/setup/data/sft_rows.h"
@@ -77,6 +78,8 @@ class QuestionFormat {
   data::PromptText prompt(const data::PlacedConversation& question, std::int64_t vocabulary) const;
   /// Returns the ids that end an answer.
   std::vector<std::int32_t> ends() const;
+  /// Returns dialog::until_turn_ends() for answers of this format, which must outlive the function.
+  rollout::OnToken until_turn_ends(std::size_t answers) const;
   /// Returns the answer of a prompt that `ids` continue.
   std::string answer(const data::PromptText& prompt, std::vector<std::int32_t> ids) const;
 

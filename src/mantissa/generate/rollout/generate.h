@@ -43,6 +43,9 @@ struct Generation {
   std::shared_ptr<const SequenceStates> states = {};
 };
 
+/// Called for each token on the caller's thread. Returns false to end the sequence of this request.
+using OnToken = std::function<bool(std::size_t request, std::int32_t id, double log_prob)>;
+
 struct GenerateOptions {
   std::int64_t max_new_tokens = 128;
   std::vector<std::int32_t> stop;  // ids that end the text
@@ -50,8 +53,7 @@ struct GenerateOptions {
   bool entropies = false;
   bool keep_states = false;
   std::uint64_t rounding_seed = 0;  // a key of activations that are rounded stochastically, as run.seed is
-  /// Called for each token on the caller's thread. Returns false to end the sequence of this request.
-  std::function<bool(std::size_t request, std::int32_t id, double log_prob)> on_token;
+  OnToken on_token;
   /// Names a request at the beginning of a message; by default "generate".
   std::function<std::string(std::size_t request)> name_of;
   /// Ends all sequences. Their completed tokens are returned.

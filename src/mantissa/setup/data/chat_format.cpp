@@ -4,6 +4,7 @@
 #include <fmt/ranges.h>
 
 #include <filesystem>
+#include <string_view>
 #include <utility>
 #include <vector>
 
@@ -12,6 +13,7 @@
 #include "mantissa/core/base/suggest.h"
 #include "mantissa/core/disk/file.h"
 #include "mantissa/core/disk/look.h"
+#include "mantissa/engine/model/family.h"
 #include "mantissa/files/gguf/gguf_file.h"
 #include "mantissa/files/io/model_path.h"
 #include "mantissa/setup/data/tokenizer.h"
@@ -70,9 +72,12 @@ ChatFormat::Chosen ChatFormat::choose(const weights::ModelSource& source, const 
   auto own = own_template(source);
   // llama.cpp's converter writes this name in place of a template.
   const bool named = own && own->source == "rwkv-world";
-  if (named || (!own && source.config.model_type == "rwkv7"))
-    return {std::string(*chat::builtin_template(chat::kRwkvTemplate)), std::string(chat::kRwkvTemplate)};
-  if (own) return {std::move(own->source), std::move(own->name)};
+  if (own && !named) return {std::move(own->source), std::move(own->name)};
+  const model::Family* const family = model::find_family(source.config.model_type);
+  const std::string_view usual = named               ? chat::kRwkvTemplate
+                                 : family != nullptr ? family->chat_template
+                                                     : std::string_view();
+  if (const auto text = chat::builtin_template(usual)) return {std::string(*text), std::string(usual)};
   const std::filesystem::path& where = source.files == nullptr ? source.directory : source.weights;
   throw ConfigError(
       fmt::format("{}: no chat template. Fix: choose a built-in one with {}{}{}, or give a Jinja file{}",
@@ -94,6 +99,11 @@ chat::Rendered ChatFormat::render(const nlohmann::ordered_json& messages, bool a
                                   const nlohmann::ordered_json& tools) const {
   return template_.render(chat::chat_context(messages, add_generation_prompt, special_tokens_, tools),
                           options_);
+}
+
+std::vector<std::string> ChatFormat::turn_ends() const {
+  if (source_ != chat::builtin_template(chat::kRwkvTemplate)) return {};
+  return {"\n\nUser:"};
 }
 
 void ChatFormat::rethrow_at(const std::string& where) const {

@@ -3,6 +3,7 @@
 
 #include <nlohmann/json.hpp>
 #include <string>
+#include <vector>
 
 #include "mantissa/engine/model/config.h"
 #include "mantissa/setup/config/run_config.h"
@@ -14,13 +15,13 @@ namespace mantissa::data {
 
 class ChatFormat {
  public:
-  /// `name` is "auto" for the template of `source` (the built-in `rwkv` for a model of that family without
-  /// one, and for one whose template is llama.cpp's name "rwkv-world"), the name of a built-in template, or
-  /// the path of a Jinja file. `option` begins messages about the name: "--template" or "data.template =".
-  /// Throws ConfigError if `source` has no template or the name is unknown, and FileError or
-  /// chat::TemplateError for a missing or damaged file. The template's special tokens are those of the
-  /// tokenizer_config.json of `source` or, without one, the eos_token that a run writes for `tokenizer`
-  /// (text/tokenizer/settings.h), if it is found in a text.
+  /// `name` is "auto" for the template of `source` (without one model::Family::chat_template, and for
+  /// llama.cpp's name "rwkv-world" the built-in `rwkv`), the name of a built-in template, or the path of a
+  /// Jinja file. `option` begins messages about the name: "--template" or "data.template =". Throws
+  /// ConfigError if `source` has no template or the name is unknown, and FileError or chat::TemplateError for
+  /// a missing or damaged file. The template's special tokens are those of the tokenizer_config.json of
+  /// `source` or, without one, the eos_token that a run writes for `tokenizer` (text/tokenizer/settings.h),
+  /// if it is found in a text.
   ChatFormat(const weights::ModelSource& source, const std::string& name, const std::string& option,
              const tokenizer::Tokenizer& tokenizer);
 
@@ -31,6 +32,10 @@ class ChatFormat {
   /// Renders messages, an array of objects with `role` and `content`. Throws chat::TemplateError.
   chat::Rendered render(const nlohmann::ordered_json& messages, bool add_generation_prompt,
                         const nlohmann::ordered_json& tools = nullptr) const;
+
+  /// Returns the texts before which an answer ends, for a template that ends turns by text: with the built-in
+  /// `rwkv` the beginning of the next user's message.
+  std::vector<std::string> turn_ends() const;
 
   /// Throws the chat::TemplateError that is being handled as a FileError about the row at `where`.
   [[noreturn]] void rethrow_at(const std::string& where) const;

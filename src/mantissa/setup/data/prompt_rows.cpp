@@ -198,7 +198,7 @@ std::int64_t PromptSet::longest() const {
   return state_->longest;
 }
 
-std::string PromptSet::answer(const Prompt& prompt, std::vector<std::int32_t> ids) const {
+AnswerText PromptSet::answer(const Prompt& prompt, std::vector<std::int32_t> ids) const {
   return answer_text(tokenizer(), format(), prompt, std::move(ids));
 }
 

@@ -10,6 +10,7 @@
 
 #include "mantissa/engine/model/config.h"
 #include "mantissa/setup/config/run_config.h"
+#include "mantissa/setup/data/answer_text.h"
 #include "mantissa/setup/data/chat_format.h"
 #include "mantissa/setup/data/prompt_text.h"
 #include "mantissa/text/tokenizer/tokenizer.h"
@@ -53,7 +54,7 @@ class PromptSet {
   /// Returns the number of ids of the longest prompt.
   std::int64_t longest() const;
   /// Returns answer_text() of `prompt` and the ids that continue it.
-  std::string answer(const Prompt& prompt, std::vector<std::int32_t> ids) const;
+  AnswerText answer(const Prompt& prompt, std::vector<std::int32_t> ids) const;
 
   const tokenizer::Tokenizer& tokenizer() const;
   /// Returns the template, or null for data.template = "none".

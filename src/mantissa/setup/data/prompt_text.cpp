@@ -78,15 +78,6 @@ PromptText prompt_text(const tokenizer::Tokenizer& tokenizer, const ChatFormat* 
   return out;
 }
 
-std::string answer_text(const tokenizer::Tokenizer& tokenizer, const ChatFormat* format,
-                        const PromptText& prompt, std::vector<std::int32_t> ids) {
-  if (format == nullptr && !ids.empty() && ids.back() == tokenizer.separator()) ids.pop_back();
-  std::erase_if(ids, [&](std::int32_t id) {
-    return !tokenizer.known(id) || (format != nullptr && tokenizer.special(id));
-  });
-  return std::string(prompt.begun()) + tokenizer.decode(ids);
-}
-
 BegunIds begun_ids(const tokenizer::Tokenizer& tokenizer, std::string_view text) {
   const std::vector<std::int32_t> ids = tokenizer.encode(text), whole = tokenizer.encode_with_template(text);
   const auto begin = std::ranges::search(whole, ids).begin();

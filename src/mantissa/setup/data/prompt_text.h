@@ -34,12 +34,6 @@ struct PromptText {
 PromptText prompt_text(const tokenizer::Tokenizer& tokenizer, const ChatFormat* format,
                        const text::ConversationRow& row, std::int64_t vocabulary, const std::string& where);
 
-/// Returns the answer: its beginning in the prompt, and the text of the ids that continue it. Leaves out ids
-/// that the tokenizer does not know, with a template special tokens, and without one the separator at the
-/// end.
-std::string answer_text(const tokenizer::Tokenizer& tokenizer, const ChatFormat* format,
-                        const PromptText& prompt, std::vector<std::int32_t> ids);
-
 /// The ids of a text after those that the tokenizer puts before it, such as a begin-of-text token; none
 /// follow.
 struct BegunIds {

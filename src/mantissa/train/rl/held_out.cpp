@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "mantissa/core/base/error.h"
+#include "mantissa/generate/dialog/turn_end.h"
 #include "mantissa/generate/rollout/complete.h"
 #include "mantissa/text/reward/rule.h"
 #include "mantissa/train/rl/scoring.h"
@@ -33,6 +34,7 @@ HeldOutAnswers answer_held_out(const config::RunConfig& config, const weights::M
   rollout::GenerateOptions options;
   options.max_new_tokens = p.config.rl.max_new_tokens;
   options.stop = ends;
+  options.on_token = dialog::until_turn_ends(p.prompts->tokenizer(), p.prompts->format(), requests.size());
   options.name_of = [&](std::size_t i) { return "eval: the response to " + prompts[i].where; };
   options.interrupt = stop;
   options.sampling.seed = options.rounding_seed = p.config.run.seed;

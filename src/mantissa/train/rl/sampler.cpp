@@ -7,6 +7,7 @@
 
 #include "mantissa/core/base/error.h"
 #include "mantissa/engine/runtime/process.h"
+#include "mantissa/generate/dialog/turn_end.h"
 #include "mantissa/setup/config/adapter.h"
 #include "mantissa/setup/programs/decoding.h"
 
@@ -59,8 +60,9 @@ std::shared_ptr<const plan::Program> compile_sampling(const config::RunConfig& c
 }
 
 Sampler::Sampler(const config::RunConfig& config, const model::ModelConfig& model,
-                 std::vector<std::int32_t> ends, const runtime::Device& device)
-    : config_(config), model_(model), ends_(std::move(ends)), device_(device) {
+                 std::shared_ptr<const data::PromptSet> prompts, std::vector<std::int32_t> ends,
+                 const runtime::Device& device)
+    : config_(config), model_(model), prompts_(std::move(prompts)), ends_(std::move(ends)), device_(device) {
   begin_part(0);
 }
 
@@ -81,6 +83,7 @@ std::optional<std::vector<rollout::Generation>> Sampler::respond(
   rollout::GenerateOptions options;
   options.max_new_tokens = config_.rl.max_new_tokens;
   options.stop = ends_;
+  options.on_token = dialog::until_turn_ends(prompts_->tokenizer(), prompts_->format(), requests.size());
   options.entropies = !greedy;
   options.name_of = [&](std::size_t r) {
     return fmt::format("{}, sampled under \"{}\"", name_of(r), program_->policy.short_line());

@@ -17,6 +17,7 @@
 #include "mantissa/engine/runtime/session.h"
 #include "mantissa/generate/rollout/generate.h"
 #include "mantissa/setup/config/run_config.h"
+#include "mantissa/setup/data/prompt_rows.h"
 #include "mantissa/setup/weights/model_files.h"
 
 namespace mantissa::rl {
@@ -34,8 +35,9 @@ std::shared_ptr<const plan::Program> compile_sampling(const config::RunConfig& c
 
 class Sampler {
  public:
-  /// `ends`: the ids that end a response.
-  Sampler(const config::RunConfig& config, const model::ModelConfig& model, std::vector<std::int32_t> ends,
+  /// `ends`: the ids that end a response. So do the texts with which the template of `prompts` ends turns.
+  Sampler(const config::RunConfig& config, const model::ModelConfig& model,
+          std::shared_ptr<const data::PromptSet> prompts, std::vector<std::int32_t> ends,
           const runtime::Device& device);
 
   /// Compiles the program for the part of the run that begins with `step`, counted from 0.
@@ -57,6 +59,7 @@ class Sampler {
  private:
   const config::RunConfig config_;
   model::ModelConfig model_;
+  std::shared_ptr<const data::PromptSet> prompts_;
   std::vector<std::int32_t> ends_;
   const runtime::Device& device_;
   std::shared_ptr<const plan::Program> program_;

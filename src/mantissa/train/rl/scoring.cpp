@@ -1,6 +1,7 @@
 #include "mantissa/train/rl/scoring.h"
 
 #include <algorithm>
+#include <utility>
 
 #include "mantissa/generate/dialog/prompt_format.h"
 #include "mantissa/generate/rollout/complete.h"
@@ -10,15 +11,12 @@ namespace mantissa::rl {
 std::vector<std::int32_t> response_ends(const config::RunConfig& config, const weights::ModelSource& source,
                                         const data::PromptSet& prompts) {
   if (prompts.format() != nullptr) {
-    return dialog::PromptFormat(data::chat_source(config, source.config), config.data.chat_template).ends();
+    return dialog::answer_ends(prompts.tokenizer(), prompts.format(),
+                               data::chat_source(config, source.config));
   }
   std::vector<std::int32_t> ends = rollout::stop_ids(source);
   ends.push_back(prompts.tokenizer().separator());
   return ends;
-}
-
-bool is_complete(const rollout::Generation& made, std::span<const std::int32_t> ends) {
-  return !made.ids.empty() && std::ranges::find(ends, made.ids.back()) != ends.end();
 }
 
 std::optional<std::vector<Sampled>> score_responses(const data::PromptSet& set,
@@ -37,10 +35,12 @@ std::optional<std::vector<Sampled>> score_responses(const data::PromptSet& set,
     Sampled& s = all.emplace_back();
     s.where = prompt.where;
     s.prompt = prompt.question();
-    s.response = set.answer(prompt, made[i].ids);
+    data::AnswerText answer = set.answer(prompt, made[i].ids);
+    const bool by_id = !made[i].ids.empty() && std::ranges::find(ends, made[i].ids.back()) != ends.end();
+    s.response = std::move(answer.text);
     s.people = prompt.people;
     s.tokens = static_cast<std::int64_t>(made[i].ids.size());
-    s.truncated = !is_complete(made[i], ends);
+    s.truncated = !by_id && !answer.ends_turn;
   }
   for (std::size_t i = 0; i < made.size(); ++i)
     to_score.push_back({all[i].prompt, all[i].response, &prompt_of(i).row});

@@ -20,11 +20,9 @@ namespace mantissa::rl {
 std::vector<std::int32_t> response_ends(const config::RunConfig& config, const weights::ModelSource& source,
                                         const data::PromptSet& prompts);
 
-/// Returns true if a response ends with one of `ends`, and not at the largest number of tokens.
-bool is_complete(const rollout::Generation& made, std::span<const std::int32_t> ends);
-
 /// Returns the samples, `per_prompt` responses of `made` to each of `prompts`, with their scores by `rule`.
-/// Null if a stop came first. Throws as reward::Rule::score() does.
+/// A response that ends neither with one of `ends` nor with a text that ends a turn is truncated. Null if a
+/// stop came first. Throws as reward::Rule::score() does.
 std::optional<std::vector<Sampled>> score_responses(const data::PromptSet& set,
                                                     std::span<const data::Prompt> prompts,
                                                     std::int64_t per_prompt,

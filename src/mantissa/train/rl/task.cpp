@@ -51,7 +51,7 @@ class RlTask final : public train::Task {
         device_(device),
         settings_(objective::rl_settings(config.rl)),
         objective_(settings_),
-        sampler_(config, source.config, response_ends(config, source, *prompts_), device) {
+        sampler_(config, source.config, prompts_, response_ends(config, source, *prompts_), device) {
     if (!config.rl.rollout_precision.empty()) {
       if (source.config.adapter != nullptr) {
         throw ConfigError(

@@ -337,6 +337,7 @@ const Family kRwkv7 = {
                {"norm_first", Field::Kind::flag, "the embedding is normalized: true"},
                {"attn", Field::Kind::any, "layers of attention: none"}},
     .derived = {},
+    .chat_template = "rwkv",
     .read = read,
 };
 

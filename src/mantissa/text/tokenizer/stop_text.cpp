@@ -1,11 +1,11 @@
-#include "mantissa/generate/rollout/stop_text.h"
+#include "mantissa/text/tokenizer/stop_text.h"
 
 #include <algorithm>
 #include <utility>
 
 #include "mantissa/core/base/error.h"
 
-namespace mantissa::rollout {
+namespace mantissa::tokenizer {
 
 StopText::StopText(std::vector<std::string> stops) : stops_(std::move(stops)) {
   for (const std::string& stop : stops_) {
@@ -45,4 +45,4 @@ std::string StopText::finish() {
   return std::exchange(held_, {});
 }
 
-}  // namespace mantissa::rollout
+}  // namespace mantissa::tokenizer

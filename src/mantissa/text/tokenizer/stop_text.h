@@ -5,7 +5,7 @@
 #include <string_view>
 #include <vector>
 
-namespace mantissa::rollout {
+namespace mantissa::tokenizer {
 
 /// Passes a growing text on up to the first occurrence of a stop string, which is left out. Text that may be
 /// the beginning of a stop string is held back.
@@ -28,4 +28,4 @@ class StopText {
   std::string held_, found_;
 };
 
-}  // namespace mantissa::rollout
+}  // namespace mantissa::tokenizer
