@@ -270,6 +270,19 @@ void check_value_dim(const FieldReader& fields, std::int64_t hidden_size) {
   }
 }
 
+/// Returns the hidden size of the channel mixing if intermediate_size is missing: hidden_ratio · width,
+/// rounded up to 32.
+std::int64_t default_inner_size(const FieldReader& fields, std::int64_t width) {
+  const double size = fields.number("hidden_ratio", 4) * static_cast<double>(width);
+  if (fields.has("intermediate_size")) return 32;  // the ratio does not count
+  if (size < 1 || size > static_cast<double>(kLargestSize - 31)) {
+    fields.fail("hidden_ratio",
+                fmt::format("is {:g}, which times hidden_size {} is no size. Fix: set intermediate_size",
+                            fields.number("hidden_ratio", 4), width));
+  }
+  return (static_cast<std::int64_t>(size) + 31) / 32 * 32;
+}
+
 std::shared_ptr<const Network> read(const FieldReader& fields, ModelConfig& c) {
   Rwkv7Spec s;
   s.vocab_size = c.vocab_size = fields.size("vocab_size");
@@ -287,9 +300,7 @@ std::shared_ptr<const Network> read(const FieldReader& fields, ModelConfig& c) {
   if (fields.size("num_heads", s.heads()) != s.heads())
     fields.fail("num_heads", fmt::format("is {}, but hidden_size {} has {} heads of {}",
                                          fields.size("num_heads"), s.hidden_size, s.heads(), s.head_dim));
-  const auto ratio =
-      static_cast<std::int64_t>(fields.number("hidden_ratio", 4) * static_cast<double>(s.hidden_size));
-  s.inner_size = fields.size("intermediate_size", (ratio + 31) / 32 * 32);
+  s.inner_size = fields.size("intermediate_size", default_inner_size(fields, s.hidden_size));
   s.decay_rank = fields.size("decay_low_rank_dim", rank_of(2.5, s.hidden_size));
   s.rate_rank = fields.size("a_low_rank_dim", rank_of(2.5, s.hidden_size));
   s.value_rank = fields.size("v_low_rank_dim", rank_of(1.7, s.hidden_size));
