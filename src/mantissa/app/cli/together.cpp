@@ -80,8 +80,8 @@ int leave_ranks(int code, const std::string& message, bool lost) {
     print_message(Message::error, fmt::format("mantissa: {}{}\n", place, printable(message)));
   }
   std::signal(SIGTERM, SIG_IGN);  // launchers end the others when the first one exits with an error
-  if (!farewell.together && !farewell.tells)
-    std::this_thread::sleep_for(std::chrono::seconds(2));  // another tells
+  // Another rank tells, or the launcher passes on what this one said: some drop what they have when they end.
+  if (!farewell.together) std::this_thread::sleep_for(std::chrono::milliseconds(farewell.tells ? 500 : 2000));
   if (!farewell.together) ranks().abort(code != 0 ? code : 1);
   shared_ranks().reset();  // leaves MPI
   return code;

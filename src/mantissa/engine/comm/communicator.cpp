@@ -37,9 +37,21 @@ void broadcast_in(Messages& m, std::span<std::byte> bytes, int root) {
   m.complete();
 }
 
-/// A ring: each rank passes on the block that it received last.
+/// Few bytes go from each rank to each other at once: who waits then waits for the rank that is late, not for
+/// one that waits itself. More go round a ring: each rank passes on the block that it received last.
 void all_gather_in(Messages& m, std::span<const std::span<std::byte>> blocks) {
+  constexpr int kFewRanks = 64;
+  constexpr std::size_t kFewBytes = 4096;
   const int size = m.size(), own = m.rank();
+  const bool few = std::ranges::all_of(blocks, [](const auto& b) { return b.size() <= kFewBytes; });
+  if (few && size <= kFewRanks) {
+    for (int rank = 0; rank < size; ++rank) {
+      if (rank == own) continue;
+      m.send(rank, blocks[static_cast<std::size_t>(own)]);
+      m.receive(rank, blocks[static_cast<std::size_t>(rank)]);
+    }
+    return m.complete();
+  }
   const auto block = [&](int back) { return blocks[static_cast<std::size_t>((own - back + size) % size)]; };
   for (int round = 0; round + 1 < size; ++round) {
     m.send((own + 1) % size, block(round));

@@ -1,0 +1,201 @@
+// Runs under mpirun, of every MPI that the build found: the bits of one process, one message for an error,
+// and what killed, stopped and terminated ranks leave behind.
+#include <gtest/gtest.h>
+
+#include <random>
+#include <thread>
+
+#include "app/cli/run_program.h"
+
+namespace mantissa {
+namespace {
+
+using testing::has;
+using testing::read_all;
+using testing::Result;
+using testing::TemporaryFolder;
+using testing::timeless;
+using testing::write;
+
+struct Launcher {
+  const char* mpi;
+  const char* command;  // with more processes than cores, and as root
+  const char* rank;     // the variable with a process's number
+};
+
+constexpr Launcher kLaunchers[] = {
+    {"openmpi", "mpirun.openmpi --allow-run-as-root --oversubscribe --quiet", "OMPI_COMM_WORLD_RANK"},
+    {"mpich", "mpirun.mpich", "PMI_RANK"}};
+
+constexpr int kShared = 120;
+
+/// Steps of 12 rows in 12 shards.
+std::string config_of(int steps) {
+  std::string text = testing::tiny_config(steps, "bf16-mixed", 1);
+  const std::string at = "global_batch_size = 4\n";
+  return text.replace(text.find(at), at.size(), "global_batch_size = 12\nshards = 12\n");
+}
+
+class UnderMpi : public ::testing::TestWithParam<Launcher> {
+ protected:
+  void SetUp() override {
+    if (!std::filesystem::exists(std::string(MANTISSA_BINARY_DIR "/libmantissa_mpi_") + GetParam().mpi +
+                                 ".so"))
+      GTEST_SKIP() << "the build found no " << GetParam().mpi;
+  }
+
+  static std::string line(int ranks, const std::string& arguments) {
+    return std::string(GetParam().command) + " -n " + std::to_string(ranks) +
+           " " MANTISSA_BINARY_DIR "/mantissa " + arguments;
+  }
+  Result run(int ranks, const std::string& arguments) const {
+    return testing::shell(folder, line(ranks, arguments));
+  }
+
+  /// Returns the process of a rank in this test's folder, or 0.
+  pid_t process_of(int rank) const {
+    const std::string number = std::string(GetParam().rank) + "=" + std::to_string(rank);
+    for (const auto& entry : std::filesystem::directory_iterator("/proc")) {
+      std::error_code gone;
+      const std::string name = entry.path().filename();
+      if (name.find_first_not_of("0123456789") != std::string::npos) continue;
+      const bool here = std::filesystem::read_symlink(entry.path() / "cwd", gone) == folder.path();
+      const bool ours = std::filesystem::read_symlink(entry.path() / "exe", gone).filename() == "mantissa";
+      const std::string environment = std::string(1, '\0') + read_all(entry.path() / "environ");
+      if (here && ours && has(environment, std::string(1, '\0') + number + std::string(1, '\0')))
+        return std::stoi(name);
+    }
+    return 0;
+  }
+
+  /// Starts a run, and sends `signal` to a rank some time after its first state. Returns the launcher's
+  /// result.
+  Result signalled(int signal, int rank, const std::string& arguments) {
+    Result result;
+    std::thread launcher([&] { result = run(3, arguments); });
+    const auto start = std::chrono::steady_clock::now();
+    const auto waits = [&] { return std::chrono::steady_clock::now() - start < std::chrono::seconds(60); };
+    while (waits() && !std::filesystem::exists(folder / "r/state/step-00000003"))
+      std::this_thread::sleep_for(std::chrono::milliseconds(1));
+    std::this_thread::sleep_for(std::chrono::milliseconds(random() % 200));
+    if (const pid_t process = process_of(rank); process > 0) kill(process, signal);
+    launcher.join();
+    return result;
+  }
+
+  /// Expects that the run continues on another number of ranks, and ends as it does on one.
+  void expect_continues(const std::string& whole) const {
+    const Result again = run(4, "train run.toml --out r --quiet --resume");
+    EXPECT_EQ(again.code, 0) << again.err;
+    EXPECT_EQ(read_all(folder / "r/model/model.safetensors"), whole);
+  }
+
+  std::string trained_alone(int steps) {
+    write(folder / "run.toml", config_of(steps));
+    EXPECT_EQ(testing::mantissa(folder, "train run.toml --out alone --quiet").code, 0);
+    return read_all(folder / "alone/model/model.safetensors");
+  }
+
+  static bool is_openmpi() { return std::string_view(GetParam().mpi) == "openmpi"; }
+
+  TemporaryFolder folder;
+  std::mt19937 random{11};
+};
+
+TEST_P(UnderMpi, ARunHasTheBytesOfOneProcess) {
+  const std::string whole = trained_alone(6);
+  for (const int ranks : {2, 3}) {
+    const Result result = run(ranks, "train run.toml --out r --overwrite");
+    EXPECT_EQ(result.code, 0) << result.err;
+    EXPECT_TRUE(has(result.out, "\nmodel ")) << result.out;
+    EXPECT_EQ(result.out.find("\nmodel "), result.out.rfind("\nmodel ")) << "printed once\n" << result.out;
+    EXPECT_EQ(read_all(folder / "r/model/model.safetensors"), whole) << ranks;
+    EXPECT_EQ(timeless(read_all(folder / "r/metrics.jsonl")),
+              timeless(read_all(folder / "alone/metrics.jsonl")));
+  }
+}
+
+TEST_P(UnderMpi, AnErrorHasOneMessage) {
+  write(folder / "run.toml", config_of(2));
+  const auto refused = [&](int ranks, const std::string& arguments, const std::string& message) {
+    const Result result = run(ranks, arguments);
+    EXPECT_EQ(result.code, 2) << arguments;
+    EXPECT_TRUE(has(result.err, message)) << result.err;
+    EXPECT_EQ(result.err.find("mantissa: "), result.err.rfind("mantissa: ")) << result.err;
+  };
+  refused(5, "train run.toml --out r",
+          "mantissa: batch.shards = 12: 5 ranks cannot share them equally. Fix: ");
+  refused(2, "train missing.toml --out r", "missing.toml");
+  refused(2, "inspect r", "2 processes were started, but `inspect` runs in one");
+  std::filesystem::create_directories(folder / "r/state/step-00000001");
+  refused(3, "train run.toml --out r", "mantissa: r");
+}
+
+TEST_P(UnderMpi, AKilledRankEndsAllAndTheRunContinues) {
+  const std::string whole = trained_alone(kShared);
+  for (const int rank : {0, 2}) {
+    std::filesystem::remove_all(folder / "r");
+    const Result result = signalled(SIGKILL, rank, "train run.toml --out r --quiet");
+    EXPECT_NE(result.code, 0) << "the run was over before the signal";
+    for (int other = 0; other < 3; ++other)
+      EXPECT_EQ(process_of(other), 0) << "rank " << other << " still runs";
+    expect_continues(whole);
+  }
+}
+
+TEST_P(UnderMpi, ARankThatHangsIsNamed) {
+  const std::string whole = trained_alone(kShared);
+  const Result result = signalled(SIGSTOP, 1, "train run.toml --out r --quiet --set distributed.timeout=3");
+  EXPECT_EQ(result.code, 1) << result.err;
+  EXPECT_TRUE(has(result.err, "rank 1 on ")) << result.err;
+  EXPECT_TRUE(has(result.err, "no answer for 3 s (distributed.timeout), so the run ends")) << result.err;
+  expect_continues(whole);
+}
+
+TEST_P(UnderMpi, ATerminatedRankLetsAllStopInOrder) {
+  const std::string whole = trained_alone(kShared);
+  const Result result = signalled(SIGTERM, is_openmpi() ? 0 : 1, "train run.toml --out r --quiet");
+  EXPECT_EQ(result.code, 130) << result.err;
+  expect_continues(whole);
+}
+
+INSTANTIATE_TEST_SUITE_P(Launchers, UnderMpi, ::testing::ValuesIn(kLaunchers),
+                         [](const auto& i) { return std::string(i.param.mpi); });
+
+using SlowUnderMpi = UnderMpi;
+TEST_P(SlowUnderMpi, KillsOfRandomRanksLoseNothing) {
+  constexpr int kKills = 100;
+  const std::string whole = trained_alone(kShared);
+  int killed = 0;
+  while (killed < kKills) {
+    std::filesystem::remove_all(folder / "r");
+    const std::string start = "train run.toml --out r --quiet";
+    if (signalled(SIGKILL, static_cast<int>(random() % 3), start).code != 0) ++killed;
+    while (signalled(SIGKILL, static_cast<int>(random() % 3), start + " --resume").code != 0) ++killed;
+    EXPECT_EQ(read_all(folder / "r/model/model.safetensors"), whole) << killed << " kills";
+  }
+}
+INSTANTIATE_TEST_SUITE_P(Slow, SlowUnderMpi, ::testing::ValuesIn(kLaunchers),
+                         [](const auto& i) { return std::string(i.param.mpi); });
+
+TEST(WithoutMpi, ProcessesOfSrunThatNothingConnectsAreAnError) {
+  const TemporaryFolder folder;
+  const Result result =
+      testing::shell(folder, "SLURM_STEP_NUM_TASKS=4 " MANTISSA_BINARY_DIR "/mantissa version");
+  EXPECT_EQ(result.code, 2);
+  EXPECT_TRUE(has(result.err, "srun started 4 processes without the support of MPI")) << result.err;
+}
+
+TEST(WithoutMpi, ALauncherWhoseLibraryIsMissingIsAnError) {
+  const TemporaryFolder folder;
+  std::filesystem::copy_file(MANTISSA_BINARY_DIR "/mantissa", folder / "mantissa");
+  for (const auto& [variable, package] :
+       {std::pair("OMPI_COMM_WORLD_SIZE=2", "libopenmpi-dev"), {"PMI_FD=9", "libmpich-dev"}}) {
+    const Result result = testing::shell(folder, std::string(variable) + " ./mantissa version");
+    EXPECT_EQ(result.code, 1);
+    EXPECT_TRUE(has(result.err, std::string("Fix: install ") + package)) << result.err;
+  }
+}
+
+}  // namespace
+}  // namespace mantissa
