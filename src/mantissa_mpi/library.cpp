@@ -105,7 +105,7 @@ void close() {
   MPI_Finalize();
 }
 
-void abort_all(int code) {
+void end_all(int code) {
   MPI_Abort(MPI_COMM_WORLD, code);
 }
 
@@ -113,6 +113,6 @@ void abort_all(int code) {
 
 const MantissaMpi* mantissa_mpi() {
   static constexpr MantissaMpi kFunctions = {
-      kMantissaMpiVersion, open, host, send, receive, test, error, close, abort_all};
+      kMantissaMpiVersion, open, host, send, receive, test, error, close, end_all};
   return &kFunctions;
 }

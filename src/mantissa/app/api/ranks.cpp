@@ -1,22 +1,12 @@
 #include "mantissa/app/api/ranks.h"
 
-#include <cstdlib>
 #include <optional>
 
 #include "mantissa/engine/comm/communicator.h"
 #include "mantissa/engine/comm/launch.h"
 
 namespace mantissa::api {
-namespace {
-
-std::optional<std::string> environment(const char* variable) {
-  const char* value = std::getenv(variable);
-  return value != nullptr ? std::optional<std::string>(value) : std::nullopt;
-}
-
-}  // namespace
-
-bool is_first_started() {
+bool is_first_started(Environment environment) {
   return comm::is_first(environment);
 }
 
@@ -43,11 +33,11 @@ Ranks::Farewell Ranks::leave(Ending ending) const {
   return {farewell.together, farewell.tells};
 }
 
-void Ranks::abort(int code) const {
-  communicator_->abort(code);
+void Ranks::end_all(int code) const {
+  communicator_->end_all(code);
 }
 
-Ranks open_ranks() {
+Ranks open_ranks(Environment environment) {
   const std::optional<comm::Mpi> mpi = comm::launcher(environment);
   return mpi ? Ranks(std::make_shared<comm::Communicator>(comm::join(*mpi))) : Ranks();
 }

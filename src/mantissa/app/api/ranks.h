@@ -3,6 +3,7 @@
 
 #include <chrono>
 #include <memory>
+#include <optional>
 #include <string>
 
 namespace mantissa::comm {
@@ -31,14 +32,14 @@ class Ranks {
   enum class Ending { done, failed, lost };
   /// What a rank knows at its end.
   struct Farewell {
-    bool together = true;  // every rank has ended; otherwise only abort() ends them
+    bool together = true;  // every rank has ended; otherwise only end_all() ends them
     bool tells = true;     // of all ranks with an error, this one has the message that says why
   };
   /// Says how the work of this rank ended; nothing can be shared after it. Waits for the others, after an
   /// error for some seconds.
   Farewell leave(Ending ending) const;
   /// Ends all ranks at once, this one too, with an exit code.
-  void abort(int code) const;
+  void end_all(int code) const;
 
   comm::Communicator& communicator() const { return *communicator_; }
 
@@ -46,11 +47,14 @@ class Ranks {
   std::shared_ptr<comm::Communicator> communicator_;
 };
 
+/// Returns a variable of the environment; null if it is not set.
+using Environment = std::optional<std::string> (*)(const char* variable);
+
 /// Joins the processes that a launcher of MPI (mpirun, srun) started with this one; without a launcher this
 /// process is alone. Throws ResourceError if the library for that MPI cannot be loaded, and ConfigError for
 /// several processes that nothing connects.
-Ranks open_ranks();
+Ranks open_ranks(Environment environment);
 /// Returns false if the launcher's variables say that another process has number 0.
-bool is_first_started();
+bool is_first_started(Environment environment);
 
 }  // namespace mantissa::api

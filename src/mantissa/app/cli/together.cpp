@@ -7,6 +7,7 @@
 #include <chrono>
 #include <csignal>
 #include <cstdio>
+#include <cstdlib>
 #include <optional>
 #include <thread>
 
@@ -54,10 +55,19 @@ class WithoutSignals {
 
 }  // namespace
 
+namespace {
+
+std::optional<std::string> environment(const char* variable) {
+  const char* value = std::getenv(variable);
+  return value != nullptr ? std::optional<std::string>(value) : std::nullopt;
+}
+
+}  // namespace
+
 void join_ranks() {
   const WithoutSignals for_threads;
-  if (!api::is_first_started()) silence();  // also if they cannot join
-  shared_ranks() = api::open_ranks();
+  if (!api::is_first_started(environment)) silence();  // also if they cannot join
+  shared_ranks() = api::open_ranks(environment);
   if (ranks().size() > 1)
     use_color(Color::never);  // launchers give terminals to processes whose output is a pipe
 }
@@ -82,7 +92,7 @@ int leave_ranks(int code, const std::string& message, bool lost) {
   std::signal(SIGTERM, SIG_IGN);  // launchers end the others when the first one exits with an error
   // Another rank tells, or the launcher passes on what this one said: some drop what they have when they end.
   if (!farewell.together) std::this_thread::sleep_for(std::chrono::milliseconds(farewell.tells ? 500 : 2000));
-  if (!farewell.together) ranks().abort(code != 0 ? code : 1);
+  if (!farewell.together) ranks().end_all(code != 0 ? code : 1);
   shared_ranks().reset();  // leaves MPI
   return code;
 }

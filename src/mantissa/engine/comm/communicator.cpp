@@ -210,8 +210,8 @@ Communicator::Farewell Communicator::leave(Ending own, std::chrono::milliseconds
   return farewell;
 }
 
-void Communicator::abort(int code) {
-  if (transport_) transport_->abort(code);
+void Communicator::end_all(int code) {
+  if (transport_) transport_->end_all(code);
 }
 
 void Communicator::work() {

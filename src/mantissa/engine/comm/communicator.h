@@ -131,7 +131,7 @@ class Communicator {
 
   /// What a rank knows at its end.
   struct Farewell {
-    bool together = true;  // every rank has ended; otherwise only abort() ends them
+    bool together = true;  // every rank has ended; otherwise only end_all() ends them
     bool tells = true;     // of all ranks with an error, this one has the message that says why
   };
   /// Says how this rank's work ended; no operation may follow. Waits until all have ended, after an error not
@@ -139,7 +139,7 @@ class Communicator {
   Farewell leave(Ending own, std::chrono::milliseconds grace = std::chrono::seconds(3));
   bool has_left() const { return left_; }
   /// Ends all ranks at once, with an exit code.
-  void abort(int code);
+  void end_all(int code);
 
   /// Returns the bytes that this rank has sent, without the envelopes of messages.
   std::uint64_t sent_bytes() const { return sent_; }

@@ -28,7 +28,7 @@ struct MantissaMpi {
   /// Leaves the others in order. All must call it.
   void (*close)();
   /// Ends all processes with this exit code.
-  void (*abort)(int code);
+  void (*end_all)(int code);
 };
 
 /// The library's only symbol.

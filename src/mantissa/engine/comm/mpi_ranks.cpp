@@ -41,7 +41,7 @@ class MpiRank final : public Transport {
       throw RankLost("MPI lost a message ({}), so the run ends; its last state is complete", mpi_.error());
     return state > 0;
   }
-  void abort(int code) override { mpi_.abort(code); }
+  void end_all(int code) override { mpi_.end_all(code); }
 
  private:
   Request checked(void* request, int other) const {

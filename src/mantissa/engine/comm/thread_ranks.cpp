@@ -84,7 +84,7 @@ class ThreadRank final : public Transport {
   }
 
   /// The other ranks find that this one has ended.
-  void abort(int /*code*/) override { mail_->end(rank_); }
+  void end_all(int /*code*/) override { mail_->end(rank_); }
 
  private:
   static constexpr Request kSent = 0;

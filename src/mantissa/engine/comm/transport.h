@@ -37,7 +37,7 @@ class Transport {
 
   /// Ends every rank at once, this one too, with an exit code. Without a call, the destructor waits for the
   /// others to leave.
-  virtual void abort(int code) = 0;
+  virtual void end_all(int code) = 0;
 };
 
 }  // namespace mantissa::comm
