@@ -22,9 +22,16 @@ foreach(printed share/man/man1/mantissa.1 share/bash-completion/completions/mant
   endif()
 endforeach()
 run(${CMAKE_COMMAND} --install ${BINARY_DIR} --prefix ${work}/program --component program)
-if(EXISTS ${work}/program/include OR EXISTS ${work}/program/lib OR NOT EXISTS ${work}/program/bin/mantissa)
+if(EXISTS ${work}/program/include OR EXISTS ${work}/program/lib/cmake OR NOT EXISTS ${work}/program/bin/mantissa)
   message(FATAL_ERROR "the component program is not the program alone")
 endif()
+# The libraries for MPI that the build made are where the program looks for them.
+file(GLOB mpi RELATIVE ${BINARY_DIR} ${BINARY_DIR}/libmantissa_mpi_*.so)
+foreach(library ${mpi})
+  if(NOT EXISTS ${work}/program/lib/mantissa/${library})
+    message(FATAL_ERROR "lib/mantissa/${library} is not installed")
+  endif()
+endforeach()
 # The documentation lists every header and every library that is linked.
 file(READ ${SOURCE_DIR}/docs/library.md documentation)
 file(GLOB_RECURSE installed RELATIVE ${work}/prefix/include ${work}/prefix/include/mantissa/api/*.h
