@@ -87,7 +87,7 @@ TEST(ConfigErrors, UnknownKeysGetASuggestion) {
       {"[shedule]\nname = \"cosine\"",
        "dir/run.toml:7: unknown section \"shedule\"; did you mean \"schedule\"? (sections: run, model, data, "
        "train, adapter, dpo, rl, batch, optimizer, schedule, precision, precision.loss_scale, checkpoint, "
-       "log)"},
+       "log, distributed)"},
       {"[precision]\ncompte = \"bf16\"",
        "dir/run.toml:8: unknown key \"precision.compte\"; did you mean \"compute\"?"},
       {"[precision.loss_scale]\nhysteresi = 2",
