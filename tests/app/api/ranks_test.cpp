@@ -84,6 +84,22 @@ TEST(Ranks, ContinueTheRunOfAnyOtherNumber) {
   }
 }
 
+TEST(Ranks, CarryTheStatesOfRowsToTheNextStep) {
+  const std::string config =
+      "[run]\nsteps = 7\n[model]\nmodel_type = \"rwkv7\"\nhidden_size = 32\nhead_dim = 16\nnum_hidden_layers = 2\n"
+      "vocab_size = 256\n[data]\nsource = \"kk\"\ntokenizer = \"byte\"\nsequence_length = 24\nvalidation = 0.1\n"
+      "carry_state = true\n[batch]\nglobal_batch_size = 4\nmicro_batch_size = 1\nshards = 4\n[optimizer]\nlr = 1e-2\n"
+      "[checkpoint]\ninterval = 3\nkeep = 5\n[precision]\npolicy = \"bf16-mixed\"\n";
+  const TemporaryFolder folder;
+  const std::string whole = train_on(1, config, folder / "1").weights_xxh64;
+  for (const int size : {2, 4}) {
+    const std::filesystem::path out = folder / std::to_string(size);
+    EXPECT_EQ(train_on(size, config, out).weights_xxh64, whole) << size;
+    EXPECT_EQ(train_on(6 - size, config, out, 3).weights_xxh64, whole)
+        << size << " after a resume on another number";
+  }
+}
+
 TEST(Ranks, SkipTheStepsThatOneProcessSkips) {
   const TemporaryFolder folder;
   const std::string config = config_of("16-mixed", 6, "[precision.loss_scale]\ninitial_scale_power = 24\n");
