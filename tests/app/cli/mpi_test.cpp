@@ -131,6 +131,22 @@ TEST_P(UnderMpi, AnErrorHasOneMessage) {
   refused(3, "train run.toml --out r", "mantissa: r");
 }
 
+TEST_P(UnderMpi, DoctorMeasuresTheNetwork) {
+  const Result result = run(2, "doctor --json");
+  ASSERT_EQ(result.code, 0) << result.err;
+  const nlohmann::json network = nlohmann::json::parse(result.out)["network"];
+  EXPECT_EQ(network["ranks"], 2);
+  EXPECT_EQ(network["ranks_here"], 2);
+  EXPECT_GT(network["latency_seconds"], 0);
+  EXPECT_GT(network["bytes_per_second"], 0);
+  ASSERT_EQ(network["sums"].size(), 4U);
+  for (const nlohmann::json& sum : network["sums"]) {
+    const std::uint64_t bytes = sum["reduce"] == "f32" ? 4 : sum["reduce"] == "e5m2" ? 1 : 2;
+    EXPECT_EQ(sum["sent_bytes"], network["gradients"].get<std::uint64_t>() * bytes)
+        << "half to and half from the other";
+  }
+}
+
 TEST_P(UnderMpi, AKilledRankEndsAllAndTheRunContinues) {
   const std::string whole = trained_alone(kShared);
   for (const int rank : {0, 2}) {

@@ -4,6 +4,7 @@
 #include <string>
 
 #include "mantissa/app/api/hardware.h"
+#include "mantissa/app/api/ranks.h"
 
 namespace mantissa::api {
 
@@ -12,7 +13,8 @@ namespace mantissa::api {
 struct Doctor {
   std::string text, json;
 };
-/// Measures the machine. Takes a few seconds.
-Doctor doctor(const Hardware& hardware = {});
+/// Measures the machine. Takes a few seconds. If several ranks call it, the first one measures its machine,
+/// and all of them the network between them; the others return nothing.
+Doctor doctor(const Hardware& hardware = {}, const Ranks& ranks = Ranks());
 
 }  // namespace mantissa::api

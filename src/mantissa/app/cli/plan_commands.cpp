@@ -6,7 +6,7 @@
 #include "mantissa/app/api/error.h"
 #include "mantissa/app/cli/common.h"
 #include "mantissa/app/cli/fit.h"
-#include "mantissa/app/cli/output.h"
+#include "mantissa/app/cli/output.h" #include "mantissa/app/cli/together.h"
 
 namespace mantissa::cli {
 namespace {
@@ -65,7 +65,7 @@ int trace(const Arguments& a) {
 }
 
 int doctor(const Arguments& a) {
-  const api::Doctor d = api::doctor(hardware_of(a));
+  const api::Doctor d = api::doctor(hardware_of(a), ranks());
   fmt::print("{}\n", a.has("--json") ? d.json : fit(d.text, terminal_columns()));
   return 0;
 }
@@ -99,8 +99,10 @@ Commands plan_commands() {
 Commands doctor_commands() {
   return {{.name = "doctor",
            .summary = "describe this machine, the cost of each format, and a suitable preset",
+           .details = "Under mpirun or srun it also measures the network between the processes.",
            .groups = {kHardware, kResults},
-           .run = doctor}};
+           .run = doctor,
+           .shared = true}};
 }
 
 }  // namespace mantissa::cli

@@ -11,6 +11,7 @@
 #include "mantissa/kernels/processor.h"
 #include "mantissa/kernels/units.h"
 #include "mantissa/setup/forecast/format_costs.h"
+#include "mantissa/setup/forecast/network.h"
 
 namespace mantissa::forecast {
 
@@ -29,9 +30,11 @@ struct Checkup {
   int threads = 0;  // used
   std::string simd;
   std::size_t memory_bytes = 0, available_memory_bytes = 0;
-  double flops_per_second = 0;                       // measured rate of fused multiply-adds in f32
-  double bytes_per_second = 0;                       // measured
-  std::vector<std::string> accelerators, launchers;  // present but not used
+  double flops_per_second = 0;            // measured rate of fused multiply-adds in f32
+  double bytes_per_second = 0;            // measured
+  std::vector<std::string> accelerators;  // present but not used
+  std::vector<std::string> launchers;     // of MPI, on this machine
+  NetworkCheck network;                   // if several ranks run
   std::vector<kernels::ProcessorFeature> features;
   std::vector<UnitCheck> units;
   Costs costs;

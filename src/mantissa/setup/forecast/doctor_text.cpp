@@ -104,8 +104,39 @@ std::string not_present(const std::vector<kernels::ProcessorFeature>& features) 
   return names.empty() ? "" : fmt::format("not here     {}\n", fmt::join(names, ", "));
 }
 
-json seen_json(const std::vector<std::string>& seen) {
-  return seen.empty() ? json() : json{{"seen", seen}, {"used", false}};
+std::string network_text(const NetworkCheck& network, const std::vector<std::string>& launchers) {
+  if (launchers.empty() && network.ranks == 1)
+    return "mpi      no launcher detected: runs have one process\n";
+  if (network.ranks == 1) {
+    return fmt::format("mpi      {}: to measure the network, run mpirun -n 2 mantissa doctor\n",
+                       fmt::join(launchers, ", "));
+  }
+  std::string text = fmt::format(
+      "network  {} ranks, {} of them on this machine: a message takes {:.1f} µs, large ones move at {:.2f} GB/s\n"
+      "         sum of {:.1f}M gradients of each rank:",
+      network.ranks, network.here, network.latency * 1e6, network.bytes_per_second / 1e9,
+      static_cast<double>(network.gradients) / 1e6);
+  for (const NetworkCheck::Sum& sum : network.sums)
+    text += fmt::format("{} {} {:.1f} ms", &sum == &network.sums.front() ? "" : ",", name(sum.format),
+                        sum.seconds * 1e3);
+  return text + "\n";
+}
+
+json network_json(const NetworkCheck& network) {
+  if (network.ranks == 1) return nullptr;
+  json sums = json::array();
+  for (const NetworkCheck::Sum& sum : network.sums)
+    sums.push_back({{"reduce", name(sum.format)}, {"seconds", sum.seconds}, {"sent_bytes", sum.bytes}});
+  return {{"ranks", network.ranks},
+          {"ranks_here", network.here},
+          {"latency_seconds", network.latency},
+          {"bytes_per_second", network.bytes_per_second},
+          {"gradients", network.gradients},
+          {"sums", std::move(sums)}};
+}
+
+json seen_json(const std::vector<std::string>& seen, bool used) {
+  return seen.empty() ? json() : json{{"seen", seen}, {"used", used}};
 }
 
 }  // namespace
@@ -121,9 +152,7 @@ std::string to_text(const Checkup& m) {
   text += m.accelerators.empty() ? "gpu      not detected; this build runs on the CPU\n"
                                  : fmt::format("gpu      {}: not used, this build runs on the CPU\n",
                                                fmt::join(m.accelerators, ", "));
-  text += m.launchers.empty() ? "mpi      not detected; this build runs in one process\n"
-                              : fmt::format("mpi      {}: not used, this build runs in one process\n",
-                                            fmt::join(m.launchers, ", "));
+  text += network_text(m.network, m.launchers);
   text += "\n" + format_table(m.costs) + "\n" + unit_table(m.units) + "\n" + feature_table(m.features) +
           not_present(m.features);
   text += fmt::format(
@@ -141,8 +170,9 @@ std::string to_json(const Checkup& m) {
               {"available_memory_bytes", m.available_memory_bytes},
               {"flops_per_second", m.flops_per_second},
               {"bytes_per_second", m.bytes_per_second},
-              {"gpu", seen_json(m.accelerators)},
-              {"mpi", seen_json(m.launchers)},
+              {"gpu", seen_json(m.accelerators, false)},
+              {"mpi", seen_json(m.launchers, m.network.ranks > 1)},
+              {"network", network_json(m.network)},
               {"features", feature_json(m.features)},
               {"units", unit_json(m.units)},
               {"formats", format_json(m.costs)},
