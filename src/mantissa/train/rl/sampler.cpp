@@ -10,6 +10,8 @@
 #include "mantissa/generate/dialog/turn_end.h"
 #include "mantissa/setup/config/adapter.h"
 #include "mantissa/setup/programs/decoding.h"
+#include "mantissa/train/rl/ranks.h"
+#include "mantissa/train/steps/gathered_objective.h"
 
 namespace mantissa::rl {
 namespace {
@@ -79,6 +81,20 @@ void Sampler::bind(std::shared_ptr<runtime::WeightSet> weights, std::shared_ptr<
 std::optional<std::vector<rollout::Generation>> Sampler::respond(
     std::span<const rollout::Request> requests, bool greedy,
     const std::function<std::string(std::size_t)>& name_of, const std::stop_token& stop) {
+  if (ranks_ == nullptr) return respond_here(requests, 0, greedy, name_of, stop);
+  const train::Share own = train::share_of(ranks_->rank(), ranks_->size(), std::ssize(requests), 1);
+  const auto first = static_cast<std::size_t>(own.first), end = static_cast<std::size_t>(own.end);
+  std::vector<rollout::Generation> made;
+  on_all(*ranks_, [&] {
+    if (first < end)
+      made = respond_here(requests.subspan(first, end - first), first, greedy, name_of, stop).value();
+  });
+  return gathered(*ranks_, made);
+}
+
+std::optional<std::vector<rollout::Generation>> Sampler::respond_here(
+    std::span<const rollout::Request> requests, std::size_t first, bool greedy,
+    const std::function<std::string(std::size_t)>& name_of, const std::stop_token& stop) {
   session_->weights().scales().record(false);
   rollout::GenerateOptions options;
   options.max_new_tokens = config_.rl.max_new_tokens;
@@ -86,7 +102,7 @@ std::optional<std::vector<rollout::Generation>> Sampler::respond(
   options.on_token = dialog::until_turn_ends(prompts_->tokenizer(), prompts_->format(), requests.size());
   options.entropies = !greedy;
   options.name_of = [&](std::size_t r) {
-    return fmt::format("{}, sampled under \"{}\"", name_of(r), program_->policy.short_line());
+    return fmt::format("{}, sampled under \"{}\"", name_of(first + r), program_->policy.short_line());
   };
   options.interrupt = stop;
   options.sampling.seed = options.rounding_seed = config_.run.seed;

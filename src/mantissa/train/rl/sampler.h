@@ -11,6 +11,7 @@
 #include <string>
 #include <vector>
 
+#include "mantissa/engine/comm/communicator.h"
 #include "mantissa/engine/plan/program.h"
 #include "mantissa/engine/runtime/arena.h"
 #include "mantissa/engine/runtime/device.h"
@@ -47,6 +48,9 @@ class Sampler {
   /// Sets the weights and the memory; null releases them.
   void bind(std::shared_ptr<runtime::WeightSet> weights, std::shared_ptr<runtime::Arena> arena);
 
+  /// Lets ranks share the requests of respond(), which all of them then call alike.
+  void share(comm::Communicator& ranks) { ranks_ = &ranks; }
+
   /// Continues each prompt, with the temperature and top_p of [rl], or with the most likely tokens if
   /// `greedy`. Null if a stop came first. Throws RunStopped if logits are not finite; `name_of` tells what a
   /// request asks for, such as "step 3: response 2 of 8 to prompts.jsonl:17".
@@ -57,6 +61,11 @@ class Sampler {
   std::span<const std::int32_t> ends() const { return ends_; }
 
  private:
+  /// Does the same for the requests of this rank; `first` is the number of the first one.
+  std::optional<std::vector<rollout::Generation>> respond_here(
+      std::span<const rollout::Request> requests, std::size_t first, bool greedy,
+      const std::function<std::string(std::size_t)>& name_of, const std::stop_token& stop);
+
   const config::RunConfig config_;
   model::ModelConfig model_;
   std::shared_ptr<const data::PromptSet> prompts_;
@@ -64,6 +73,7 @@ class Sampler {
   const runtime::Device& device_;
   std::shared_ptr<const plan::Program> program_;
   std::optional<runtime::Session> session_;
+  comm::Communicator* ranks_ = nullptr;  // null: this one alone
 };
 
 }  // namespace mantissa::rl

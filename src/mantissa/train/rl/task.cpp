@@ -1,4 +1,5 @@
 #include "mantissa/train/rl/task.h"
+#include "mantissa/train/rl/ranks.h"
 
 #include <fmt/format.h>
 
@@ -72,6 +73,10 @@ class RlTask final : public train::Task {
   }
 
   const std::string& name() const override { return name_; }
+  void share(comm::Communicator& ranks) override {
+    ranks_ = &ranks;
+    sampler_.share(ranks);
+  }
   objective::Objective& objective() override { return objective_; }
 
   std::optional<text::StepData> step(std::int64_t step, std::int64_t items,
@@ -196,8 +201,11 @@ class RlTask final : public train::Task {
   reward::Rule& rule() {
     if (rule_ == nullptr) {
       check_allowed(config_);
-      rule_ =
-          reward::make_rule(config_.rl.reward, {.timeout = config_.rl.reward_timeout, .position = scored_});
+      if (ranks_ == nullptr || ranks_->leads()) {
+        rule_ =
+            reward::make_rule(config_.rl.reward, {.timeout = config_.rl.reward_timeout, .position = scored_});
+      }
+      if (ranks_ != nullptr) rule_ = shared_rule(*ranks_, std::move(rule_));
     }
     return *rule_;
   }
@@ -357,6 +365,7 @@ class RlTask final : public train::Task {
   std::optional<train::LogProbs> old_;  // under the policy in training, if it is not that of sampling
   std::optional<train::Reference> reference_;
   std::unique_ptr<reward::Rule> rule_;
+  comm::Communicator* ranks_ = nullptr;  // null: this one alone
   // The samples that a reward program has scored, for rollouts and validations that were completed; before
   // the last rollout; and the first optimizer step on that rollout.
   std::int64_t scored_ = 0, scored_before_ = 0, collected_for_ = 0;

@@ -84,6 +84,19 @@ Share share_of(int rank, int ranks, std::int64_t items, std::int64_t part) {
   return {at(rank), at(rank + 1)};
 }
 
+void GatheredObjective::begin(const objective::Step& step) {
+  step_ = step;
+  objective_.begin(step);
+}
+
+void GatheredObjective::seeds(const objective::MicroBatch& micro, const objective::Outputs* outputs,
+                              const objective::Seeds& seeds) {
+  seeded_ = true;
+  seeds_entropy_ = !seeds.entropy.empty();
+  seeds_value_ = !seeds.value.empty();
+  objective_.seeds(micro, outputs, seeds);
+}
+
 void GatheredObjective::observe(const objective::MicroBatch& micro, const objective::Outputs& outputs) {
   if (ranks_.alone()) return objective_.observe(micro, outputs);
   append(kept_, &outputs.log_prob);
@@ -93,10 +106,18 @@ void GatheredObjective::observe(const objective::MicroBatch& micro, const object
 
 void GatheredObjective::gather(const std::function<objective::MicroBatch()>& next) {
   if (ranks_.alone()) return;
+  objective_.begin(step_);
   for (std::vector<std::byte>& of_rank : ranks_.all_gather(kept_)) {
     for (Reader outputs(std::move(of_rank)); !outputs.at_end();) {
       const objective::MicroBatch micro = next();
-      objective_.observe(micro, outputs.next());
+      const objective::Outputs values = outputs.next();
+      if (seeded_ && !objective_.seeds_known()) {  // losses that are computed with the seeds
+        const auto tokens = static_cast<std::size_t>(micro.batch.tokens());
+        std::vector<double> log_prob(tokens), entropy(seeds_entropy_ ? tokens : 0),
+            value(seeds_value_ ? tokens : 0);
+        objective_.seeds(micro, &values, {log_prob, entropy, value});
+      }
+      objective_.observe(micro, values);
     }
   }
   kept_.clear();

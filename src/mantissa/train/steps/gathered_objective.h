@@ -27,20 +27,20 @@ class GatheredObjective final : public objective::Objective {
       : objective_(objective), ranks_(ranks) {}
 
   bool seeds_known() const override { return objective_.seeds_known(); }
-  void begin(const objective::Step& step) override { objective_.begin(step); }
+  void begin(const objective::Step& step) override;
   void seeds(const objective::MicroBatch& micro, const objective::Outputs* outputs,
-             const objective::Seeds& seeds) override {
-    objective_.seeds(micro, outputs, seeds);
-  }
+             const objective::Seeds& seeds) override;
   void observe(const objective::MicroBatch& micro, const objective::Outputs& outputs) override;
-  /// Observes the micro-batches of all ranks. `next` returns those of the step, in order.
+  /// Begins the step again, with the micro-batches of all ranks. `next` returns those of the step, in order.
   void gather(const std::function<objective::MicroBatch()>& next);
   objective::Outcome end() override { return objective_.end(); }
 
  private:
   objective::Objective& objective_;
   comm::Communicator& ranks_;
+  objective::Step step_;
   std::vector<std::byte> kept_;
+  bool seeded_ = false, seeds_entropy_ = false, seeds_value_ = false;  // what seeds() was asked for
 };
 
 }  // namespace mantissa::train

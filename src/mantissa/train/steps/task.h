@@ -10,6 +10,7 @@
 #include <string>
 #include <vector>
 
+#include "mantissa/engine/comm/communicator.h"
 #include "mantissa/engine/plan/program.h"
 #include "mantissa/engine/runtime/arena.h"
 #include "mantissa/engine/runtime/weights.h"
@@ -51,6 +52,10 @@ class Task {
   virtual const std::string& name() const = 0;
   /// Returns the objective on the rows that step() or held_out() returned last.
   virtual objective::Objective& objective() = 0;
+
+  /// Tells, before the first step, which ranks share the run. All of them then call step(), held_out() and
+  /// measure() alike.
+  virtual void share(comm::Communicator& /*ranks*/) {}
 
   /// Returns the rows of attempt `step` (from 1): `items` rows or packs. They may depend on the weights,
   /// which are those before the step. Returns null if a stop came first.

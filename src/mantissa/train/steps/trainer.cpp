@@ -98,6 +98,7 @@ Trainer::Trainer(const config::RunConfig& config, weights::ModelSource source, s
       batch_(config_.batch.leaf, config_.run.seed),
       skipped_batches_(config::parse_steps(config_.run.skip_batches)) {
   check_shards(config_.batch, ranks_.size());
+  if (!ranks_.alone()) task_->share(ranks_);
   ranks_.set_timeout(std::chrono::milliseconds(std::llround(1000 * config_.distributed.timeout)));
   for (std::size_t s = 0; s < config::stage_count(config_); ++s) {
     const config::RunConfig own = config::stage_config(config_, s);
