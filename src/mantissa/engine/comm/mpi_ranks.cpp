@@ -8,7 +8,7 @@
 
 #include "mantissa/core/base/error_text.h"
 #include "mantissa/engine/comm/launch.h"
-#include "mantissa/engine/comm/mpi_library.h"
+#include "mantissa/engine/comm/mpi/library.h"
 
 namespace mantissa::comm {
 namespace {

@@ -8,7 +8,7 @@
 #include <string>
 #include <vector>
 
-#include "mantissa/engine/comm/mpi_library.h"
+#include "mantissa/engine/comm/mpi/library.h"
 
 namespace {
 
