@@ -33,6 +33,10 @@ Ranks::Farewell Ranks::leave(Ending ending) const {
   return {farewell.together, farewell.tells};
 }
 
+void Ranks::on_lost(std::function<void(const RankLost&)> handler) const {
+  communicator_->on_lost(std::move(handler));
+}
+
 void Ranks::end_all(int code) const {
   communicator_->end_all(code);
 }

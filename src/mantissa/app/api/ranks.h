@@ -2,9 +2,12 @@
 #pragma once
 
 #include <chrono>
+#include <functional>
 #include <memory>
 #include <optional>
 #include <string>
+
+#include "mantissa/core/base/error.h"
 
 namespace mantissa::comm {
 class Communicator;
@@ -38,6 +41,9 @@ class Ranks {
   /// Says how the work of this rank ended; nothing can be shared after it. Waits for the others, after an
   /// error for some seconds.
   Farewell leave(Ending ending) const;
+  /// Sets what is called, on a thread of its own, when another rank is lost, in place of throwing RankLost.
+  /// It must end the process.
+  void on_lost(std::function<void(const RankLost&)> handler) const;
   /// Ends all ranks at once, this one too, with an exit code.
   void end_all(int code) const;
 

@@ -1,5 +1,7 @@
 #include "mantissa/app/cli/terminal.h"
 
+#include "mantissa/app/cli/together.h"
+
 #include <fmt/format.h>
 #include <unistd.h>
 
@@ -27,7 +29,7 @@ bool has_line(const api::Step& s) {
 }  // namespace
 
 StepTable::StepTable(bool quiet, std::chrono::milliseconds longest)
-    : quiet_(quiet), live_(!quiet && isatty(STDOUT_FILENO) != 0), longest_(longest) {
+    : quiet_(quiet), live_(!quiet && isatty(STDOUT_FILENO) != 0 && ranks().size() == 1), longest_(longest) {
   if (live_) let_lines_be_erased();
   // Without a time between lines every step has its own, and the heart would print without a pause.
   const bool beats = !quiet_ && !live_ && longest_ > longest_.zero();

@@ -57,6 +57,8 @@ class WithoutSignals {
 
 namespace {
 
+void end_lost(const RankLost& e);
+
 std::optional<std::string> environment(const char* variable) {
   const char* value = std::getenv(variable);
   return value != nullptr ? std::optional<std::string>(value) : std::nullopt;
@@ -77,6 +79,33 @@ const api::Ranks& ranks() {
   return shared_ranks() ? *shared_ranks() : alone;
 }
 
+namespace {
+
+/// Prints the message of a rank, also of one that prints nothing else.
+void tell_error(const std::string& message) {
+  dup2(true_errors, STDERR_FILENO);
+  const std::string place = ranks().leads() ? "" : ranks().place() + ": ";
+  print_message(Message::error, fmt::format("mantissa: {}{}\n", place, printable(message)));
+}
+
+/// Ends all ranks. Another one tells why, or the launcher passes on what this one said: some drop what they
+/// have when they end.
+void end_all(const api::Ranks::Farewell& farewell, int code) {
+  std::this_thread::sleep_for(std::chrono::milliseconds(farewell.tells ? 500 : 2000));
+  ranks().end_all(code);
+}
+
+/// Ends this process after another rank was lost.
+void end_lost(const RankLost& e) {
+  constexpr int kLost = 1;
+  const api::Ranks::Farewell farewell = ranks().leave(api::Ranks::Ending::lost);
+  if (farewell.tells) tell_error(e.what());
+  end_all(farewell, kLost);
+  _exit(kLost);
+}
+
+}  // namespace
+
 int leave_ranks(int code, const std::string& message, bool lost) {
   if (!shared_ranks() || ranks().size() == 1) return code;
   using Ending = api::Ranks::Ending;
@@ -84,17 +113,11 @@ int leave_ranks(int code, const std::string& message, bool lost) {
   const api::Ranks::Farewell farewell = ranks().leave(!failed ? Ending::done
                                                       : lost  ? Ending::lost
                                                               : Ending::failed);
-  if (failed && farewell.tells && !message.empty()) {
-    dup2(true_errors, STDERR_FILENO);
-    const std::string place = ranks().leads() ? "" : ranks().place() + ": ";
-    print_message(Message::error, fmt::format("mantissa: {}{}\n", place, printable(message)));
-  }
+  if (failed && farewell.tells && !message.empty()) tell_error(message);
   std::signal(SIGTERM, SIG_IGN);  // launchers end the others when the first one exits with an error
-  // Another rank tells, or the launcher passes on what this one said: some drop what they have when they end.
-  if (!farewell.together) std::this_thread::sleep_for(std::chrono::milliseconds(farewell.tells ? 500 : 2000));
-  if (!farewell.together) ranks().end_all(code != 0 ? code : 1);
-  shared_ranks().reset();  // leaves MPI
-  return code;
+  if (!farewell.together) end_all(farewell, code != 0 ? code : 1);
+  shared_ranks().reset();                       // leaves MPI
+  return farewell.tells || !failed ? code : 0;  // the rank that tells has the code of all
 }
 
 }  // namespace mantissa::cli

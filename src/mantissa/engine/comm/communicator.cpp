@@ -178,7 +178,7 @@ void Communicator::end_thread() {
 Communicator::Farewell Communicator::leave(Ending own, std::chrono::milliseconds grace) {
   left_ = true;
   if (alone()) return {};
-  end_thread();
+  if (std::this_thread::get_id() != thread_.get_id()) end_thread();
   Farewell farewell;
   try {
     // Whoever ended first knows why.
@@ -236,6 +236,10 @@ std::future<void> Communicator::start(Operation operation) {
       Messages messages(*transport_, *goodbyes_, timeout_, ended_, sent_);
       operation(messages);
       messages.complete();
+    } catch (const RankLost& e) {
+      if (on_lost_ && !ended_) on_lost_(e);
+      failure_ = std::current_exception();
+      throw;
     } catch (...) {
       failure_ = std::current_exception();
       throw;

@@ -138,6 +138,9 @@ class Communicator {
   /// longer than `grace`.
   Farewell leave(Ending own, std::chrono::milliseconds grace = std::chrono::seconds(3));
   bool has_left() const { return left_; }
+  /// Sets what is called, on the thread of operations, in place of throwing RankLost. It must not return:
+  /// messages that are under way still use the memory of their operations, which an exception would free.
+  void on_lost(std::function<void(const RankLost&)> handler) { on_lost_ = std::move(handler); }
   /// Ends all ranks at once, with an exit code.
   void end_all(int code);
 
@@ -157,6 +160,7 @@ class Communicator {
   std::mutex mutex_;
   std::condition_variable changed_;
   std::deque<std::packaged_task<void()>> waiting_;
+  std::function<void(const RankLost&)> on_lost_;
   std::exception_ptr failure_;  // of the first operation that failed; of the thread
   std::thread thread_;
 };

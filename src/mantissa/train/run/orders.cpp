@@ -2,12 +2,13 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <span>
 #include <string>
 #include <string_view>
 #include <vector>
 
-#include "mantissa/core/base/error.h"
+#include "mantissa/core/base/error_text.h"
 
 namespace mantissa::run {
 
@@ -31,6 +32,25 @@ Orders::~Orders() {
       tell_text(*ranks_, std::string(kNoRun));
     }
   } catch (const std::exception&) {  // NOLINT(bugprone-empty-catch): the others have ended
+  }
+}
+
+void check_same_config(comm::Communicator* ranks, config::RunConfig config) {
+  if (ranks == nullptr || ranks->alone()) return;
+  config.run.name = config.run.out = "";
+  config.run.threads = 0;
+  const std::string text = config.to_toml();
+  const std::vector<std::vector<std::byte>> all = ranks->all_gather(std::as_bytes(std::span(text)));
+  for (std::size_t rank = 1; rank < all.size(); ++rank) {
+    if (all[rank] == all[0]) continue;
+    const auto [own, other] = std::ranges::mismatch(all[0], all[rank]);
+    const std::string first(reinterpret_cast<const char*>(all[0].data()), all[0].size());
+    const auto at = static_cast<std::size_t>(own - all[0].begin());
+    const std::size_t line = at == 0 ? 0 : first.rfind('\n', at - 1) + 1;
+    throw ConfigError(
+        "{} has another config than {}, which has \"{}\". Fix: the same config and options on all ranks",
+        ranks->place(static_cast<int>(rank)), ranks->place(0),
+        first.substr(line, first.find('\n', line) - line));
   }
 }
 
@@ -69,9 +89,9 @@ void follow(train::Trainer& trainer, comm::Communicator& ranks, const std::stop_
     if (order == Order::end) return;
     try {
       if (order == Order::advance) {
-        trainer.advance();
+        trainer.advance(stop);
       } else {
-        trainer.validate();
+        trainer.validate(stop);
       }
     } catch (const RunStopped&) {  // NOLINT(bugprone-empty-catch): the leading rank stops too, and says why
     }

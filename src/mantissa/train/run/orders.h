@@ -7,6 +7,7 @@
 
 #include "mantissa/engine/comm/communicator.h"
 #include "mantissa/files/io/state.h"
+#include "mantissa/setup/config/run_config.h"
 #include "mantissa/train/steps/trainer.h"
 
 namespace mantissa::run {
@@ -33,6 +34,10 @@ class Orders {
   std::stop_source& stop_;
   bool started_ = false, ended_ = false;
 };
+
+/// Throws ConfigError on every rank if one has another config, other than its output and threads. `ranks` may
+/// be null.
+void check_same_config(comm::Communicator* ranks, config::RunConfig config);
 
 /// What the leading rank tells first.
 struct Beginning {

@@ -335,6 +335,7 @@ void train_along(Start start, const runtime::Device& device, const std::stop_tok
 }  // namespace
 
 Result train(Start start, const Events& events, const runtime::Device& device, std::stop_token stop) {
+  check_same_config(start.ranks, start.config);
   if (start.ranks != nullptr && !start.ranks->leads()) {
     train_along(std::move(start), device, stop);
     return {};

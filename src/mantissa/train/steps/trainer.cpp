@@ -246,26 +246,36 @@ objective::MicroBatch Trainer::micro_batch(const text::StepData& data, std::int6
   return {batch_, first_row_};
 }
 
-void Trainer::run_share(const text::StepData& data, objective::Objective& objective, objective::Pass pass,
-                        const std::stop_token& stop) {
-  const bool train = pass == objective::Pass::train;
-  session_->set_stop(stop);
+bool Trainer::run_share(const text::StepData& data, objective::Objective& objective, objective::Pass pass,
+                        const std::stop_token& stop, bool together) {
+  const bool train = pass == objective::Pass::train, shares = together && !ranks_.alone();
   weights_->scales().record(train);
   if (train) carried_.give(*session_);
   objective.begin({.total_weight = data.total_weight(), .loss_scale = scale()});
   const std::int64_t micro = stage_config().batch.micro_batch_size, items = data.items();
   const std::int64_t shard = items / config_.batch.shards;
   const Share own = share_of(ranks_.rank(), ranks_.size(), items, train ? shard : micro);
-  for (std::int64_t item = own.first; item < own.end && !stop.stop_requested(); item += micro) {
-    objective::run(*session_, micro_batch(data, item), objective, pass, train && item % shard > 0);
-    if (train && (item + micro) % shard == 0) finish_shard(item / shard);
+  const Share most =
+      share_of(ranks_.size() - 1, ranks_.size(), items, train ? shard : micro);  // the largest one
+  const std::int64_t end =
+      shares ? own.first + std::max(own.end - own.first, most.end - most.first) : own.end;
+  for (std::int64_t item = own.first; item < end; item += micro) {
+    const bool runs = item < own.end;
+    session_->set_stop(stop);
+    if (runs) objective::run(*session_, micro_batch(data, item), objective, pass, train && item % shard > 0);
+    const bool stopped = stop.stop_requested();
+    if (shares ? ranks_.any(stopped) : stopped) return true;
+    session_->set_stop({});  // what follows is complete: other ranks count on it
+    if (runs && train && (item + micro) % shard == 0) finish_shard(item / shard);
   }
+  return false;
 }
 
-objective::Outcome Trainer::run_rows(const text::StepData& data, objective::Pass pass,
-                                     const std::stop_token& stop) {
+std::optional<objective::Outcome> Trainer::run_rows(const text::StepData& data, objective::Pass pass,
+                                                    const std::stop_token& stop) {
   GatheredObjective objective(task_->objective(), ranks_);
-  run_share(data, objective, pass, stop);
+  compare_rows(data);
+  if (run_share(data, objective, pass, stop, true)) return std::nullopt;
   if (pass == objective::Pass::train) {
     shard_sum_->add_ranks(device_.serial(), gradients(), ranks_, reduced_);
     share_magnitudes();
@@ -287,9 +297,9 @@ bool Trainer::measures_distributions(std::int64_t step) const {
          (step / config_.log.health_interval % kEvery == 1 || step == config_.run.steps);
 }
 
-std::optional<StepReport> Trainer::advance(const std::stop_token& asked) {
-  const std::stop_token stop =
-      ranks_.alone() ? asked : std::stop_token();  // ranks must stop at the same place
+std::optional<StepReport> Trainer::advance(const std::stop_token& stop) {
+  // A task does not hear a stop of which other ranks do not know.
+  const std::stop_token for_task = ranks_.alone() ? stop : std::stop_token();
   const auto start = std::chrono::steady_clock::now();
   const kernels::GuardCount guarded = kernels::guard_count();
   StepReport r;
@@ -299,7 +309,7 @@ std::optional<StepReport> Trainer::advance(const std::stop_token& asked) {
   r.step = step_ + 1;
   if (scaler_) r.loss_scale = scaler_->scale();
   const std::optional<text::StepData> drawn =
-      task_->step(r.step, stage_config().batch.global_batch_size, stop);
+      task_->step(r.step, stage_config().batch.global_batch_size, for_task);
   if (!drawn) return std::nullopt;
   const text::StepData& rows = *drawn;
   std::optional<runtime::HealthProbe> health;
@@ -309,10 +319,10 @@ std::optional<StepReport> Trainer::advance(const std::stop_token& asked) {
   reduced_.assign(measures && rounds ? update_->gradients().size() : 0, {});
   watch_.reset();
   if (watches_) watch_ = std::make_unique<runtime::NonFiniteWatch>(session_->executor(), first_row_);
-  objective::Outcome outcome = run_rows(rows, objective::Pass::train, stop);
-  if (stop.stop_requested()) return std::nullopt;
-  r.loss = outcome.loss;
-  r.metrics = std::move(outcome.metrics);
+  std::optional<objective::Outcome> outcome = run_rows(rows, objective::Pass::train, stop);
+  if (!outcome) return std::nullopt;
+  r.loss = outcome->loss;
+  r.metrics = std::move(outcome->metrics);
   update_weights(r, rows, health);
   // A skipped step leaves the states of the rows before it, which are finite.
   if (!r.skipped && std::isfinite(r.loss)) {
@@ -390,20 +400,20 @@ StepReport Trainer::skip_batch() {
   return r;
 }
 
-std::optional<Validation> Trainer::validate(const std::stop_token& asked) {
-  const std::stop_token stop = ranks_.alone() ? asked : std::stop_token();
+std::optional<Validation> Trainer::validate(const std::stop_token& stop) {
+  const std::stop_token for_task = ranks_.alone() ? stop : std::stop_token();
   enter(part_of(std::max<std::int64_t>(0, step_ - 1)));  // also if a run resumes at the end of a part
-  Validation result{{}, task_->measure(step_, stop)};
-  if (const std::optional<text::StepData> held_out = task_->held_out(step_, stop)) {
-    objective::Outcome outcome = run_rows(*held_out, objective::Pass::evaluate, stop);
-    if (stop.stop_requested()) return std::nullopt;
-    result.loss = outcome.loss;
-    if (!std::isfinite(outcome.loss) && config_.run.on_nonfinite == "stop") {
-      stop_at_value(
-          fmt::format("step {}: the loss on held-out rows is {}", step_, runtime::unsigned_nan(outcome.loss)),
-          find_overflow(*held_out, false), false);
+  Validation result{{}, task_->measure(step_, for_task)};
+  if (const std::optional<text::StepData> held_out = task_->held_out(step_, for_task)) {
+    std::optional<objective::Outcome> outcome = run_rows(*held_out, objective::Pass::evaluate, stop);
+    if (!outcome) return std::nullopt;
+    result.loss = outcome->loss;
+    if (!std::isfinite(outcome->loss) && config_.run.on_nonfinite == "stop") {
+      stop_at_value(fmt::format("step {}: the loss on held-out rows is {}", step_,
+                                runtime::unsigned_nan(outcome->loss)),
+                    find_overflow(*held_out, false), false);
     }
-    std::ranges::move(outcome.metrics, std::back_inserter(result.metrics));
+    std::ranges::move(outcome->metrics, std::back_inserter(result.metrics));
   }
   // A stop after the last measurement leaves it complete: a reward program has counted its samples.
   if (!result.loss && result.metrics.empty()) return std::nullopt;

@@ -93,8 +93,8 @@ class Trainer {
   /// Runs attempt step() + 1 and counts it. If a gradient is not finite, a loss scaler skips the step and
   /// lowers its scale. Without a scaler, or at its minimum scale, throws RunStopped with the first non-finite
   /// value of the plan and the data rows. Throws RunStopped also if the update would take a weight beyond its
-  /// format. After an exception, and after a stop, which returns no report, nothing is counted or changed. A
-  /// stop is heard between steps only if there are several ranks.
+  /// format. After an exception, and after a stop, which returns no report, nothing is counted or changed. If
+  /// several ranks share the run, a stop of one is that of all.
   std::optional<StepReport> advance(const std::stop_token& stop = {});
   /// Returns the mean loss over the held-out rows and the task's other measurements, or null if there are
   /// none. If the loss is not finite, throws RunStopped with the first such value of the plan and the data
@@ -190,11 +190,12 @@ class Trainer {
  private:
   /// Sums the uses of each parameter and adds the complete gradients of shard `shard` of the batch.
   void finish_shard(std::int64_t shard);
-  /// Runs `rows` under the objective, micro-batch by micro-batch, on all ranks.
-  objective::Outcome run_rows(const text::StepData& rows, objective::Pass pass, const std::stop_token& stop);
-  /// Runs this rank's share of them.
-  void run_share(const text::StepData& rows, objective::Objective& objective, objective::Pass pass,
-                 const std::stop_token& stop);
+  /// Runs `rows` under the objective, micro-batch by micro-batch, on all ranks. Null if a stop came to one.
+  std::optional<objective::Outcome> run_rows(const text::StepData& rows, objective::Pass pass,
+                                             const std::stop_token& stop);
+  /// Runs this rank's share of them. Returns true if a stop came; if `together`, to any rank.
+  bool run_share(const text::StepData& rows, objective::Objective& objective, objective::Pass pass,
+                 const std::stop_token& stop, bool together);
   /// Fills the batch with the micro-batch of items that begins with `item`.
   objective::MicroBatch micro_batch(const text::StepData& rows, std::int64_t item);
   /// Returns the overflow of the first rank that has one: its rows precede those of the others.
@@ -204,6 +205,8 @@ class Trainer {
   void share_magnitudes();
   void share_carried(const text::StepData& rows);
   void share_counts();
+  /// Throws RunStopped if another rank has other rows.
+  void compare_rows(const text::StepData& rows);
   /// Throws RunStopped if a weight or a state of another rank has other bytes than those of the first one.
   void compare_ranks();
   std::vector<comm::Gradient> gradients() const;

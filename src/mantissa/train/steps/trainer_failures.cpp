@@ -45,7 +45,8 @@ std::optional<Overflow> Trainer::find_own_overflow(const text::StepData& rows, b
   // The weights have not changed: the same micro-batches run again under an observer that stops at the first
   // non-finite value.
   const auto again = [&] {
-    run_share(rows, task_->objective(), train ? objective::Pass::train : objective::Pass::evaluate, {});
+    run_share(rows, task_->objective(), train ? objective::Pass::train : objective::Pass::evaluate, {},
+              false);
   };
   const std::optional<runtime::NonFinite> first =
       watch_ != nullptr && train ? watch_->found()

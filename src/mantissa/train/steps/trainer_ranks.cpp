@@ -55,10 +55,17 @@ Overflow overflow_of(const std::string& text) {
 
 std::optional<Overflow> Trainer::first_of_ranks(const std::optional<Overflow>& own) {
   if (ranks_.alone()) return own;
+  std::optional<Overflow> first;
   for (const std::vector<std::byte>& found : ranks_.all_gather(bytes_of_text(own ? to_text(*own) : ""))) {
-    if (!found.empty()) return overflow_of(text_of(found));
+    if (found.empty()) continue;
+    Overflow other = overflow_of(text_of(found));
+    if (!first) {
+      first = std::move(other);
+    } else if (other.scope == first->scope && other.op == first->op && other.pass == first->pass) {
+      first->origins.insert(first->origins.end(), other.origins.begin(), other.origins.end());
+    }
   }
-  return std::nullopt;
+  return first;
 }
 
 void Trainer::share_magnitudes() {
@@ -86,6 +93,21 @@ void Trainer::share_carried(const text::StepData& rows) {
       blocks.push_back(std::span(state.bytes).subspan(first * row, (end - first) * row));
     }
     ranks_.all_gather(std::move(blocks)).get();
+  }
+}
+
+void Trainer::compare_rows(const text::StepData& rows) {
+  if (ranks_.alone()) return;
+  const auto hash = [](const auto& values, std::uint64_t seed) {
+    return XXH3_64bits_withSeed(values.data(), values.size() * sizeof values[0], seed);
+  };
+  const std::uint64_t own = hash(rows.weights, hash(rows.targets, hash(rows.ids, 0)));
+  const std::vector<std::vector<std::byte>> all = ranks_.all_gather(std::as_bytes(std::span(&own, 1)));
+  for (std::size_t rank = 1; rank < all.size(); ++rank) {
+    if (all[rank] == all[0]) continue;
+    throw RunStopped(
+        "step {}: {} has other rows of data than {}. Fix: the same files on all machines, then --overwrite",
+        step_ + 1, ranks_.place(static_cast<int>(rank)), ranks_.place(0));
   }
 }
 
