@@ -24,7 +24,8 @@ namespace {
 int true_errors = STDERR_FILENO;
 
 std::optional<api::Ranks>& shared_ranks() {
-  static std::optional<api::Ranks> of_this_command;
+  // Never destroyed: MPI may end the process on the thread that a destructor would wait for.
+  static auto& of_this_command = *new std::optional<api::Ranks>;
   return of_this_command;
 }
 
