@@ -68,9 +68,9 @@ class UnderMpi : public ::testing::TestWithParam<Launcher> {
     return 0;
   }
 
-  /// Starts a run, and sends `signal` to a rank some time after its first state. Returns the launcher's
-  /// result.
-  Result signalled(int signal, int rank, const std::string& arguments) {
+  /// Starts a run, and sends `signal` to a rank some time after its first state, and SIGCONT after `later`.
+  /// Returns the launcher's result.
+  Result signalled(int signal, int rank, const std::string& arguments, std::chrono::milliseconds later = {}) {
     Result result;
     std::thread launcher([&] { result = run(3, arguments); });
     const auto start = std::chrono::steady_clock::now();
@@ -78,7 +78,11 @@ class UnderMpi : public ::testing::TestWithParam<Launcher> {
     while (waits() && !std::filesystem::exists(folder / "r/state/step-00000003"))
       std::this_thread::sleep_for(std::chrono::milliseconds(1));
     std::this_thread::sleep_for(std::chrono::milliseconds(random() % 200));
-    if (const pid_t process = process_of(rank); process > 0) kill(process, signal);
+    if (const pid_t process = process_of(rank); process > 0) {
+      kill(process, signal);
+      std::this_thread::sleep_for(later);
+      if (later.count() > 0 && process_of(rank) == process) kill(process, SIGCONT);
+    }
     launcher.join();
     return result;
   }
@@ -166,6 +170,27 @@ TEST_P(UnderMpi, ARankThatHangsIsNamed) {
   EXPECT_TRUE(has(result.err, "rank 1 on ")) << result.err;
   EXPECT_TRUE(has(result.err, "no answer for 3 s (distributed.timeout), so the run ends")) << result.err;
   expect_continues(whole);
+}
+
+/// Messages to it are under way when the others give up, and arrive then.
+TEST_P(UnderMpi, ARankThatComesBackTooLateIsNamedToo) {
+  const std::string whole = trained_alone(kShared);
+  const Result result = signalled(SIGSTOP, 1, "train run.toml --out r --quiet --set distributed.timeout=2",
+                                  std::chrono::milliseconds(3500));
+  EXPECT_EQ(result.code, 1) << result.err;
+  EXPECT_TRUE(has(result.err, "no answer for 2 s (distributed.timeout), so the run ends")) << result.err;
+  expect_continues(whole);
+}
+
+TEST_P(UnderMpi, RanksWithOtherConfigsAreAnError) {
+  write(folder / "run.toml", config_of(2));
+  const std::string program = " -n 1 " MANTISSA_BINARY_DIR "/mantissa train run.toml --out r ";
+  const Result result =
+      testing::shell(folder, GetParam().command + program + ":" + program + "--set run.seed=7");
+  EXPECT_EQ(result.code, 2) << result.err;
+  EXPECT_TRUE(has(result.err, "has another config than rank 0")) << result.err;
+  EXPECT_TRUE(has(result.err, "which has \"seed = 1\"")) << result.err;
+  EXPECT_EQ(result.err.find("mantissa: "), result.err.rfind("mantissa: ")) << result.err;
 }
 
 TEST_P(UnderMpi, ATerminatedRankLetsAllStopInOrder) {

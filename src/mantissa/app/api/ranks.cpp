@@ -37,6 +37,10 @@ void Ranks::on_lost(std::function<void(const RankLost&)> handler) const {
   communicator_->on_lost(std::move(handler));
 }
 
+void Ranks::disconnect() const {
+  communicator_->disconnect();
+}
+
 void Ranks::end_all(int code) const {
   communicator_->end_all(code);
 }

@@ -44,6 +44,8 @@ class Ranks {
   /// Sets what is called, on a thread of its own, when another rank is lost, in place of throwing RankLost.
   /// It must end the process.
   void on_lost(std::function<void(const RankLost&)> handler) const;
+  /// Leaves MPI, after leave() has returned that all have ended.
+  void disconnect() const;
   /// Ends all ranks at once, this one too, with an exit code.
   void end_all(int code) const;
 

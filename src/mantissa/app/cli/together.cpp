@@ -71,8 +71,9 @@ void join_ranks() {
   const WithoutSignals for_threads;
   if (!api::is_first_started(environment)) silence();  // also if they cannot join
   shared_ranks() = api::open_ranks(environment);
-  if (ranks().size() > 1)
-    use_color(Color::never);  // launchers give terminals to processes whose output is a pipe
+  ranks().on_lost(end_lost);
+  // Launchers give terminals to processes whose output is a pipe.
+  if (ranks().size() > 1) use_color(Color::never);
 }
 
 const api::Ranks& ranks() {
@@ -101,8 +102,10 @@ void end_lost(const RankLost& e) {
   constexpr int kLost = 1;
   const api::Ranks::Farewell farewell = ranks().leave(api::Ranks::Ending::lost);
   if (farewell.tells) tell_error(e.what());
-  end_all(farewell, kLost);
-  _exit(kLost);
+  std::signal(SIGTERM, SIG_IGN);
+  if (!farewell.together) end_all(farewell, kLost);
+  ranks().disconnect();
+  _exit(farewell.tells ? kLost : 0);  // the rank that tells has the code of all
 }
 
 }  // namespace

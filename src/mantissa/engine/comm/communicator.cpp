@@ -237,7 +237,8 @@ std::future<void> Communicator::start(Operation operation) {
       operation(messages);
       messages.complete();
     } catch (const RankLost& e) {
-      if (on_lost_ && !ended_) on_lost_(e);
+      if (on_lost_ && !ended_ && !expects_losses_) on_lost_(e);
+      failed_ = operation;
       failure_ = std::current_exception();
       throw;
     } catch (...) {
@@ -289,11 +290,14 @@ std::vector<std::vector<std::byte>> Communicator::all_gather(std::span<const std
 }
 
 bool Communicator::any(bool own) {
-  std::vector<std::byte> flags(static_cast<std::size_t>(size()), std::byte{own});
-  std::vector<std::span<std::byte>> blocks;
-  for (std::byte& flag : flags) blocks.emplace_back(&flag, 1);
-  all_gather(std::move(blocks)).get();
-  return std::ranges::any_of(flags, [](std::byte flag) { return flag != std::byte{0}; });
+  const auto flags =
+      std::make_shared<std::vector<std::byte>>(static_cast<std::size_t>(size()), std::byte{own});
+  run([flags](Messages& m) {
+    std::vector<std::span<std::byte>> blocks;
+    for (std::byte& flag : *flags) blocks.emplace_back(&flag, 1);
+    all_gather_in(m, blocks);
+  });
+  return std::ranges::any_of(*flags, [](std::byte flag) { return flag != std::byte{0}; });
 }
 
 }  // namespace mantissa::comm

@@ -141,6 +141,11 @@ class Communicator {
   /// Sets what is called, on the thread of operations, in place of throwing RankLost. It must not return:
   /// messages that are under way still use the memory of their operations, which an exception would free.
   void on_lost(std::function<void(const RankLost&)> handler) { on_lost_ = std::move(handler); }
+  /// Says that this rank ends by an error of its own, so that a lost rank is an exception again. Only
+  /// operations that own their memory, as any() does, may follow.
+  void expect_losses() { expects_losses_ = true; }
+  /// Leaves the transport in order, after leave() has returned that all have ended.
+  void disconnect() { transport_.reset(); }
   /// Ends all ranks at once, with an exit code.
   void end_all(int code);
 
@@ -161,6 +166,8 @@ class Communicator {
   std::condition_variable changed_;
   std::deque<std::packaged_task<void()>> waiting_;
   std::function<void(const RankLost&)> on_lost_;
+  std::atomic<bool> expects_losses_ = false;
+  Operation failed_;            // keeps its memory for messages that are under way
   std::exception_ptr failure_;  // of the first operation that failed; of the thread
   std::thread thread_;
 };

@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <exception>
 #include <span>
 #include <string>
 #include <string_view>
@@ -25,6 +26,7 @@ constexpr std::string_view kNoRun = "none", kNew = "new";
 
 Orders::~Orders() {
   if (ranks_ == nullptr || ended_) return;
+  if (std::uncaught_exceptions() > 0) ranks_->expect_losses();  // all may have the same error
   try {
     if (started_) {
       tell(Order::end);
