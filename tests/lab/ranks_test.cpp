@@ -11,7 +11,7 @@ namespace {
 /// Runs a step on three ranks after `plant` has changed one of them. Returns the error of each.
 std::vector<std::string> after_planting(const std::function<void(Trainer&, int rank)>& plant) {
   const lab::SmallRun s("32-true", {},
-                        {"batch.shards=4", "batch.micro_batch_size=1", "distributed.check_interval=2"});
+                        {"batch.shards=4", "batch.micro_batch_size=1", "distributed.check_interval=1"});
   std::vector<std::string> errors(2);
   mantissa::testing::run_ranks(2, [&](comm::Communicator& ranks) {
     Trainer trainer(s.config, s.model, s.task->again(s.config), *s.device, 0, &ranks);

@@ -3,7 +3,9 @@
 
 #include <gtest/gtest.h>
 
+#include <chrono>
 #include <stop_token>
+#include <thread>
 
 #include "app/api/tiny.h"
 #include "engine/comm/run_ranks.h"
@@ -98,6 +100,40 @@ TEST(Ranks, CarryTheStatesOfRowsToTheNextStep) {
     EXPECT_EQ(train_on(6 - size, config, out, 3).weights_xxh64, whole)
         << size << " after a resume on another number";
   }
+}
+
+/// A stop of a rank that does not lead may come within a step or a validation, which is then done again.
+TEST(Ranks, LoseNothingByAStopOfAnotherRank) {
+  const TemporaryFolder folder;
+  const std::string config = config_of("32-true", 9);
+  const std::string whole = train_on(1, config, folder / "whole").weights_xxh64;
+  const std::string metrics = timeless(read_all(folder / "whole/metrics.jsonl"));
+  int interrupted = 0;
+  for (int delay = 0; delay < 24; ++delay) {
+    std::stop_source stop;
+    bool first_was_stopped = false;
+    mantissa::testing::run_ranks(2, [&](comm::Communicator& ranks) {
+      TrainOptions options = into(folder / "run");
+      options.overwrite = true;
+      options.hardware.threads = 1;
+      options.ranks = Ranks(std::shared_ptr<comm::Communicator>(&ranks, [](auto*) {}));
+      Events events;
+      events.on_step = [&](const Step& step) {
+        if (step.step != 3) return;  // a validation follows
+        std::thread([stop, delay]() mutable {
+          std::this_thread::sleep_for(std::chrono::microseconds(200 * delay));
+          stop.request_stop();
+        }).detach();
+      };
+      const Summary s =
+          train(Config::parse(config), options, events, ranks.leads() ? std::stop_token() : stop.get_token());
+      if (ranks.leads()) first_was_stopped = s.interrupted;
+    });
+    if (first_was_stopped) ++interrupted;
+    EXPECT_EQ(train_on(2, config, folder / "run", 0).weights_xxh64, whole) << delay;
+    EXPECT_EQ(timeless(read_all(folder / "run/metrics.jsonl")), metrics) << delay;
+  }
+  EXPECT_GT(interrupted, 0);
 }
 
 TEST(Ranks, SkipTheStepsThatOneProcessSkips) {

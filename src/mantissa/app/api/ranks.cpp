@@ -6,6 +6,7 @@
 #include "mantissa/engine/comm/launch.h"
 
 namespace mantissa::api {
+
 bool is_first_started(Environment environment) {
   return comm::is_first(environment);
 }

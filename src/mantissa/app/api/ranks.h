@@ -1,7 +1,6 @@
 // The processes that a launcher of MPI started together, and which share a run.
 #pragma once
 
-#include <chrono>
 #include <functional>
 #include <memory>
 #include <optional>

@@ -54,10 +54,6 @@ class WithoutSignals {
   sigset_t before_{};
 };
 
-}  // namespace
-
-namespace {
-
 void end_lost(const RankLost& e);
 
 std::optional<std::string> environment(const char* variable) {

@@ -1,9 +1,6 @@
 #include "mantissa/engine/comm/communicator.h"
 
 #include <algorithm>
-#include <array>
-#include <bit>
-#include <cstring>
 #include <utility>
 
 #include "mantissa/core/base/error_text.h"
@@ -62,6 +59,15 @@ void all_gather_in(Messages& m, std::span<const std::span<std::byte>> blocks) {
 
 }  // namespace
 
+std::vector<std::byte> bytes_of_text(std::string_view text) {
+  const auto bytes = std::as_bytes(std::span(text));
+  return {bytes.begin(), bytes.end()};
+}
+
+std::string text_of(std::span<const std::byte> bytes) {
+  return {reinterpret_cast<const char*>(bytes.data()), bytes.size()};
+}
+
 Goodbyes::Goodbyes(Transport& transport)
     : transport_(transport), others_(static_cast<std::size_t>(transport.size())) {
   for (int rank = 0; rank < transport_.size(); ++rank) {
@@ -101,13 +107,13 @@ bool Goodbyes::complete() {
 
 void Messages::send(int to, std::span<const std::byte> bytes) {
   if (bytes.empty()) return;
-  pending_.push_back({transport_.send(to, bytes), to, false});
+  pending_.push_back({transport_.send(to, bytes), to});
   sent_ += bytes.size();
 }
 
 void Messages::receive(int from, std::span<std::byte> bytes) {
   if (bytes.empty()) return;
-  pending_.push_back({transport_.receive(from, bytes), from, true});
+  pending_.push_back({transport_.receive(from, bytes), from});
 }
 
 void Messages::complete() {
@@ -181,7 +187,7 @@ Communicator::Farewell Communicator::leave(Ending own, std::chrono::milliseconds
   if (std::this_thread::get_id() != thread_.get_id()) end_thread();
   Farewell farewell;
   try {
-    // Whoever ended first knows why.
+    // The rank that ended first knows the reason.
     bool told_before = false;
     for (int other = 0; other < size(); ++other)
       told_before = goodbyes_->of(other).value_or(Ending::done) != Ending::done || told_before;

@@ -15,6 +15,7 @@
 #include <optional>
 #include <span>
 #include <string>
+#include <string_view>
 #include <thread>
 #include <vector>
 
@@ -73,7 +74,6 @@ class Messages {
   struct Pending {
     Transport::Request request;
     int other;
-    bool receives;
   };
 
   [[noreturn]] void throw_silent() const;
@@ -86,6 +86,10 @@ class Messages {
   std::atomic<std::uint64_t>& sent_;
   std::vector<Pending> pending_;
 };
+
+/// Return text as the bytes of a message, and back.
+std::vector<std::byte> bytes_of_text(std::string_view text);
+std::string text_of(std::span<const std::byte> bytes);
 
 using Operation = std::function<void(Messages&)>;
 

@@ -12,13 +12,7 @@
 #include "mantissa/core/base/error_text.h"
 
 namespace mantissa::run {
-
 namespace {
-
-void tell_text(comm::Communicator& ranks, const std::string& text) {
-  const auto bytes = std::as_bytes(std::span(text));
-  ranks.broadcast(std::vector<std::byte>(bytes.begin(), bytes.end()));
-}
 
 constexpr std::string_view kNoRun = "none", kNew = "new";
 
@@ -31,7 +25,7 @@ Orders::~Orders() {
     if (started_) {
       tell(Order::end);
     } else {
-      tell_text(*ranks_, std::string(kNoRun));
+      ranks_->broadcast(comm::bytes_of_text(kNoRun));
     }
   } catch (const std::exception&) {  // NOLINT(bugprone-empty-catch): the others have ended
   }
@@ -46,7 +40,7 @@ void check_same_config(comm::Communicator* ranks, config::RunConfig config) {
   for (std::size_t rank = 1; rank < all.size(); ++rank) {
     if (all[rank] == all[0]) continue;
     const auto [own, other] = std::ranges::mismatch(all[0], all[rank]);
-    const std::string first(reinterpret_cast<const char*>(all[0].data()), all[0].size());
+    const std::string first = comm::text_of(all[0]);
     const auto at = static_cast<std::size_t>(own - all[0].begin());
     const std::size_t line = at == 0 ? 0 : first.rfind('\n', at - 1) + 1;
     throw ConfigError(
@@ -59,7 +53,8 @@ void check_same_config(comm::Communicator* ranks, config::RunConfig config) {
 void Orders::tell_start(const std::optional<io::FoundState>& state) {
   started_ = true;
   if (ranks_ == nullptr) return;
-  tell_text(*ranks_, state ? fmt::format("{} {}", state->step, state->path.string()) : std::string(kNew));
+  ranks_->broadcast(comm::bytes_of_text(state ? fmt::format("{} {}", state->step, state->path.string())
+                                              : std::string(kNew)));
 }
 
 void Orders::tell(Order order) {
@@ -70,8 +65,7 @@ void Orders::tell(Order order) {
 }
 
 Beginning receive_start(comm::Communicator& ranks) {
-  const std::vector<std::byte> bytes = ranks.broadcast(std::vector<std::byte>{});
-  const std::string text(reinterpret_cast<const char*>(bytes.data()), bytes.size());
+  const std::string text = comm::text_of(ranks.broadcast(std::vector<std::byte>{}));
   if (text == kNoRun) return {};
   if (text == kNew) return {true, std::nullopt};
   const std::size_t space = text.find(' ');

@@ -28,6 +28,10 @@ class Orders {
   /// Tells the state from which the run continues, or null. It must come first.
   void tell_start(const std::optional<io::FoundState>& state);
   void tell(Order order);
+  /// Takes a stop that ended a step or a validation, perhaps of another rank, for one of the run.
+  void hear(bool stopped) {
+    if (stopped) stop_.request_stop();
+  }
 
  private:
   comm::Communicator* ranks_;

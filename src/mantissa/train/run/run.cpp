@@ -200,6 +200,7 @@ class Run {
     orders_.tell(Order::advance);
     try {
       std::optional<train::StepReport> report = trainer_.advance(stop_);
+      orders_.hear(trainer_.stopped());
       observations_->end(trainer_, report.has_value());
       return report;
     } catch (const ProgramFailed&) {  // no setting of the run cures it
@@ -235,7 +236,9 @@ class Run {
   std::optional<train::Validation> validated(Journal& journal) {
     orders_.tell(Order::validate);
     try {
-      return trainer_.validate(stop_);
+      std::optional<train::Validation> validation = trainer_.validate(stop_);
+      orders_.hear(trainer_.stopped());
+      return validation;
     } catch (const ProgramFailed&) {
       save_unsaved();
       throw;

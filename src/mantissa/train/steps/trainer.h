@@ -136,6 +136,8 @@ class Trainer {
   /// Sets the counters of a resumed state. A scaler that the state does not have keeps its initial scale.
   void restore(const Progress& progress, const std::optional<precision::ScalerState>& scaler);
 
+  /// Returns true if a stop, of this rank or another, ended the last advance() or validate().
+  bool stopped() const { return stopped_; }
   /// Returns the overflow that stopped the last advance(), or null.
   const std::optional<Overflow>& overflow() const { return overflow_; }
 
@@ -209,6 +211,8 @@ class Trainer {
   void compare_rows(const text::StepData& rows);
   /// Throws RunStopped if a weight or a state of another rank has other bytes than those of the first one.
   void compare_ranks();
+  /// Does so if it is due after the steps so far.
+  void compare_when_due();
   std::vector<comm::Gradient> gradients() const;
   /// Adds the losses of sums over shards to the health of their parameters.
   void add_reduced(std::vector<runtime::ParameterHealth>& health);
@@ -282,7 +286,8 @@ class Trainer {
   std::optional<comm::ShardSum> shard_sum_;
   std::vector<ValueCounts> reduced_;  // of the step that runs; empty: not counted
   runtime::CountUnchanged unchanged_;
-  bool watches_ = false;
+  bool watches_ = false, stopped_ = false;
+  std::int64_t compared_ = 0;                       // the step after which ranks were compared last
   std::unique_ptr<runtime::NonFiniteWatch> watch_;  // of the step that runs
   std::optional<Overflow> overflow_;                // of the last step
   std::int64_t first_row_ = 0;                      // first row of the current micro-batch

@@ -15,15 +15,6 @@ namespace {
 
 using nlohmann::json;
 
-std::vector<std::byte> bytes_of_text(const std::string& text) {
-  const auto bytes = std::as_bytes(std::span(text));
-  return {bytes.begin(), bytes.end()};
-}
-
-std::string text_of(const std::vector<std::byte>& bytes) {
-  return {reinterpret_cast<const char*>(bytes.data()), bytes.size()};
-}
-
 /// JSON has no infinities: numbers are hexadecimal bits.
 std::uint64_t bits(double x) {
   return std::bit_cast<std::uint64_t>(x);
@@ -56,9 +47,10 @@ Overflow overflow_of(const std::string& text) {
 std::optional<Overflow> Trainer::first_of_ranks(const std::optional<Overflow>& own) {
   if (ranks_.alone()) return own;
   std::optional<Overflow> first;
-  for (const std::vector<std::byte>& found : ranks_.all_gather(bytes_of_text(own ? to_text(*own) : ""))) {
+  for (const std::vector<std::byte>& found :
+       ranks_.all_gather(comm::bytes_of_text(own ? to_text(*own) : ""))) {
     if (found.empty()) continue;
-    Overflow other = overflow_of(text_of(found));
+    Overflow other = overflow_of(comm::text_of(found));
     if (!first) {
       first = std::move(other);
     } else if (other.scope == first->scope && other.op == first->op && other.pass == first->pass) {
@@ -109,6 +101,15 @@ void Trainer::compare_rows(const text::StepData& rows) {
         "step {}: {} has other rows of data than {}. Fix: the same files on all machines, then --overwrite",
         step_ + 1, ranks_.place(static_cast<int>(rank)), ranks_.place(0));
   }
+}
+
+void Trainer::compare_when_due() {
+  stopped_ = false;
+  const std::int64_t interval = config_.distributed.check_interval;
+  const bool due = interval > 0 && (step_ % interval == 0 || step_ == config_.run.steps);
+  if (ranks_.alone() || !due || step_ == compared_) return;
+  compared_ = step_;
+  compare_ranks();
 }
 
 void Trainer::compare_ranks() {

@@ -276,9 +276,11 @@ std::int64_t default_inner_size(const FieldReader& fields, std::int64_t width) {
   const double size = fields.number("hidden_ratio", 4) * static_cast<double>(width);
   if (fields.has("intermediate_size")) return 32;  // the ratio does not count
   if (size < 1 || size > static_cast<double>(kLargestSize - 31)) {
-    fields.fail("hidden_ratio",
-                fmt::format("is {:g}, which times hidden_size {} is no size. Fix: set intermediate_size",
-                            fields.number("hidden_ratio", 4), width));
+    fields.fail(
+        "hidden_ratio",
+        fmt::format("is {:g}, which gives the channel mixing {:g} channels (times hidden_size {}). Fix: set "
+                    "intermediate_size",
+                    fields.number("hidden_ratio", 4), size, width));
   }
   return (static_cast<std::int64_t>(size) + 31) / 32 * 32;
 }

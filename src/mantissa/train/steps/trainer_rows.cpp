@@ -1,0 +1,66 @@
+// The rows of a step, micro-batch by micro-batch, on every rank.
+#include <algorithm>
+
+#include "mantissa/train/steps/trainer.h"
+
+namespace mantissa::train {
+
+void Trainer::fill_batch(const text::StepData& data, std::int64_t first, std::int64_t end) {
+  batch_.clear();
+  for (std::int64_t r = first; r < end; ++r) batch_.add(data.row(r));
+}
+
+void Trainer::finish_shard(std::int64_t shard) {
+  session_->run(graph::Phase::finish, batch_.extent());
+  shard_sum_->add(device_.host(), gradients(), shard, reduced_);
+}
+
+objective::MicroBatch Trainer::micro_batch(const text::StepData& data, std::int64_t item) {
+  const std::int64_t micro = stage_config().batch.micro_batch_size;
+  first_row_ = data.item_row(item);
+  fill_batch(data, first_row_, data.item_row(std::min(item + micro, data.items())));
+  return {batch_, first_row_};
+}
+
+bool Trainer::run_share(const text::StepData& data, objective::Objective& objective, objective::Pass pass,
+                        const std::stop_token& stop, bool together) {
+  const bool train = pass == objective::Pass::train, shares = together && !ranks_.alone();
+  weights_->scales().record(train);
+  if (train) carried_.give(*session_);
+  objective.begin({.total_weight = data.total_weight(), .loss_scale = scale()});
+  const std::int64_t micro = stage_config().batch.micro_batch_size, items = data.items();
+  const std::int64_t shard = items / config_.batch.shards;
+  const Share own = share_of(ranks_.rank(), ranks_.size(), items, train ? shard : micro);
+  const Share most =
+      share_of(ranks_.size() - 1, ranks_.size(), items, train ? shard : micro);  // the largest one
+  const std::int64_t end =
+      shares ? own.first + std::max(own.end - own.first, most.end - most.first) : own.end;
+  for (std::int64_t item = own.first; item < end; item += micro) {
+    const bool runs = item < own.end;
+    session_->set_stop(stop);
+    if (runs) objective::run(*session_, micro_batch(data, item), objective, pass, train && item % shard > 0);
+    const bool stopped = stop.stop_requested();
+    if (shares ? ranks_.any(stopped) : stopped) return true;
+    session_->set_stop({});  // what follows is complete: other ranks count on it
+    if (runs && train && (item + micro) % shard == 0) finish_shard(item / shard);
+  }
+  return false;
+}
+
+std::optional<objective::Outcome> Trainer::run_rows(const text::StepData& data, objective::Pass pass,
+                                                    const std::stop_token& stop) {
+  GatheredObjective objective(task_->objective(), ranks_);
+  compare_rows(data);
+  stopped_ = run_share(data, objective, pass, stop, true);
+  if (stopped_) return std::nullopt;
+  if (pass == objective::Pass::train) {
+    shard_sum_->add_ranks(device_.serial(), gradients(), ranks_, reduced_);
+    share_magnitudes();
+    share_counts();
+  }
+  const std::int64_t micro = stage_config().batch.micro_batch_size;
+  objective.gather([&, item = -micro]() mutable { return micro_batch(data, item += micro); });
+  return objective.end();
+}
+
+}  // namespace mantissa::train
