@@ -53,18 +53,28 @@ Summary train_on(int size, const std::string& config, const std::filesystem::pat
   return all.front();
 }
 
+/// A stage of ZeRO, as lines of a config.
+std::string zero(int stage) {
+  return "[distributed]\nzero = " + std::to_string(stage) + "\ncheck_interval = 2\n";
+}
+constexpr int kStages[] = {0, 1};
+
 class RanksUnder : public ::testing::TestWithParam<const char*> {};
 
 TEST_P(RanksUnder, HaveTheBitsOfOneProcess) {
   const TemporaryFolder folder;
-  const std::string config = config_of(GetParam());
-  const Summary alone = train_on(1, config, folder / "1");
+  const Summary alone = train_on(1, config_of(GetParam()), folder / "1");
   ASSERT_FALSE(alone.weights_xxh64.empty());
-  const std::string metrics = timeless(read_all(folder / "1/metrics.jsonl"));
-  for (const int size : {2, 3, 4, 8}) {
-    const std::filesystem::path out = folder / std::to_string(size);
-    EXPECT_EQ(train_on(size, config, out).weights_xxh64, alone.weights_xxh64) << size;
-    EXPECT_EQ(timeless(read_all(out / "metrics.jsonl")), metrics) << size;
+  const char* const files[] = {"metrics.jsonl", "health.jsonl", "state/step-00000003/state.safetensors"};
+  for (const int stage : kStages) {
+    for (const int size : {2, 3, 4, 8}) {
+      const std::filesystem::path out = folder / (std::to_string(size) + "-" + std::to_string(stage));
+      const std::string config = config_of(GetParam(), 4, zero(stage));
+      EXPECT_EQ(train_on(size, config, out).weights_xxh64, alone.weights_xxh64) << size << " zero " << stage;
+      for (const char* file : files)
+        EXPECT_TRUE(timeless(read_all(out / file)) == timeless(read_all(folder / "1" / file)))
+            << size << " zero " << stage << ": " << file;
+    }
   }
 }
 
@@ -80,9 +90,10 @@ TEST(Ranks, ContinueTheRunOfAnyOtherNumber) {
   const std::string whole = train_on(1, config, folder / "whole").weights_xxh64;
   const std::string metrics = timeless(read_all(folder / "whole/metrics.jsonl"));
   train_on(4, config, folder / "run");
-  for (const auto& [size, step] : {std::pair(1, 3), {2, 3}, {3, 6}, {8, 3}}) {
-    EXPECT_EQ(train_on(size, config, folder / "run", step).weights_xxh64, whole) << size;
-    EXPECT_EQ(timeless(read_all(folder / "run/metrics.jsonl")), metrics) << size;
+  for (const auto& [size, step, stage] : {std::tuple(1, 3, 0), {2, 3, 1}, {3, 6, 0}, {8, 3, 1}, {1, 6, 1}}) {
+    const std::string other = config_of("bf16-mixed", 8, zero(stage));
+    EXPECT_EQ(train_on(size, other, folder / "run", step).weights_xxh64, whole) << size << " zero " << stage;
+    EXPECT_EQ(timeless(read_all(folder / "run/metrics.jsonl")), metrics) << size << " zero " << stage;
   }
 }
 

@@ -107,7 +107,7 @@ TEST_P(EveryOptimizer, ChangesNothingIfAWeightWouldOverflowItsFormat) {
       const train::UpdateResult result = c.step({.lr = 30 * most, .t = 1, .step = 1});
       EXPECT_TRUE(result.gradients.finite);
       ASSERT_TRUE(result.broken.has_value()) << policy;
-      EXPECT_EQ(result.broken->step->scope, all[bad].name);
+      EXPECT_EQ(c.training().slots[result.broken->slot].name, all[bad].name);
       EXPECT_EQ(result.broken->weight.element, 700);
       EXPECT_LT(result.broken->weight.value, -most);
       EXPECT_TRUE(c.bytes() == before) << policy;

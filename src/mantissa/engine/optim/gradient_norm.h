@@ -5,7 +5,7 @@
 #include <span>
 
 #include "mantissa/core/tensor/storage.h"
-#include "mantissa/kernels/context.h"
+#include "mantissa/kernels/update.h"
 
 namespace mantissa::optim {
 
@@ -21,9 +21,8 @@ struct GradientCheck {
   double factor = 1;   // unscales and clips
 };
 
-/// Returns the norm and the finite check of all gradients, which were multiplied by `loss_scale`. The factor
-/// is min(1, max_norm / (norm + 1e-6)) / loss_scale; max_norm 0 disables clipping.
-GradientCheck check_gradients(const kernels::Context& ctx, std::span<const Gradient> gradients,
-                              double max_norm, double loss_scale);
+/// Returns the norm and the finite check of all gradients from those of each, which were multiplied by
+/// `loss_scale`. The factor is min(1, max_norm / (norm + 1e-6)) / loss_scale; max_norm 0 disables clipping.
+GradientCheck check_norms(std::span<const kernels::GradientNorm> norms, double max_norm, double loss_scale);
 
 }  // namespace mantissa::optim

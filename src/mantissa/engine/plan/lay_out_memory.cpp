@@ -92,7 +92,7 @@ std::size_t pack(std::vector<Buffer>& buffers, const std::vector<std::size_t>& r
 /// Places the buffers of one home one after another. Returns the end.
 std::size_t place_in_order(Program& p, Home home, std::size_t begin) {
   for (Buffer& b : p.buffers) {
-    if (b.home != home) continue;
+    if (b.home != home || b.elsewhere) continue;
     b.offset = begin;
     begin += aligned(b.bytes);
   }

@@ -63,6 +63,7 @@ struct Buffer {
   graph::SequenceState keeps = graph::SequenceState::positions;  // of a state
   std::size_t offset = 0;  // in the arena, in the weight set, or in kept memory
   std::size_t bytes = 0;
+  bool elsewhere = false;  // a weight that this rank does not have (sharing.h)
   /// The most tokens that it holds at a time, if only the steps of one chunked range use it; 0: all.
   std::int64_t chunk = 0;
 
@@ -134,6 +135,7 @@ struct Slot {
   std::vector<BufferId> copies;   // in lower formats, written by the optimizer
   BufferId gradient = kNoBuffer;  // read by the optimizer; kNoBuffer in programs without training
   bool fixed = false;             // read from files and never written (graph::Value::fixed)
+  bool elsewhere = false;         // another rank updates it (sharing.h)
 };
 
 /// A constant and the function that fills it, with intermediate results rounded to `interior`.

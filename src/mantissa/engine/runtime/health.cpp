@@ -118,7 +118,7 @@ void HealthProbe::observe_update(Executor& update, double loss_scale, std::vecto
       s.distributions->gradient = count_distribution(
           ctx, s.health.elements, {gradient.data, gradient.type, gradient.ld}, 1 / loss_scale);
     }
-    measure_copies(i);
+    if (!slots[i].elsewhere) measure_copies(i);
   }
   update_ = &update;
   update.attach(*this);

@@ -21,9 +21,8 @@ struct ParameterDistributions {
   Distribution weight;    // after the update
 };
 
-/// One parameter after an optimizer step. Shares are of its elements.
-struct ParameterHealth {
-  std::string name;
+/// The figures of one parameter after an optimizer step. Shares are of its elements.
+struct HealthFigures {
   std::int64_t elements = 0;
   Scalar master = Scalar::f32;
   bool vector = false;      // one dimension: gains and biases
@@ -45,6 +44,11 @@ struct ParameterHealth {
   // Of a copy in blocks:
   std::optional<double> vanished{};                               // not zero, but zero in the copy
   std::optional<double> least_scale{}, most_scale{};              // of blocks that are not zero
+};
+
+/// One parameter after an optimizer step.
+struct ParameterHealth : HealthFigures {
+  std::string name;
   std::shared_ptr<const ParameterDistributions> distributions{};  // null: not measured
 };
 

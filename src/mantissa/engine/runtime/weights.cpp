@@ -76,6 +76,7 @@ std::vector<bool> held_weights(const plan::Program& program) {
     held[static_cast<std::size_t>(slot.master_buffer)] = true;
     for (const BufferId id : slot.copies) held[static_cast<std::size_t>(id)] = true;
   }
+  for (std::size_t b = 0; b < held.size(); ++b) held[b] = held[b] && !program.buffers[b].elsewhere;
   return held;
 }
 
@@ -126,7 +127,7 @@ WeightSet::WeightSet(Programs programs, const Device& device)
       device_(&device),
       scales_(std::make_unique<Scales>(programs)) {
   for (const plan::Program* p : programs_) add(*p);
-  allocate([](const plan::Buffer& /*buffer*/) { return true; });
+  allocate([](const plan::Buffer& b) { return !b.elsewhere; });
 }
 
 WeightSet::WeightSet(const plan::Program& program, std::vector<View> views, const Device& device)
@@ -253,10 +254,22 @@ TensorScale* WeightSet::scale(const plan::Program& program, std::int32_t i) cons
 
 Matrix WeightSet::master(std::size_t slot) const {
   const Parameter& p = parameters_.at(slot);
+  if (p.master_buffer->elsewhere)
+    throw InternalError(fmt::format("another rank has the master of \"{}\"", p.slot->name));
   if (p.master == nullptr)
     throw InternalError(fmt::format("no step of the program reads the master of \"{}\"", p.slot->name));
   if (p.quants) throw InternalError(fmt::format("the master of \"{}\" is quantized", p.slot->name));
   return {p.master, p.slot->master, p.slot->shape.last()};
+}
+
+std::span<const std::byte> WeightSet::view_master(std::size_t slot, std::size_t offset, std::size_t size,
+                                                  std::vector<std::byte>& staging) const {
+  if (!parameters_.at(slot).master_buffer->elsewhere)
+    return device_->view(static_cast<const std::byte*>(master(slot).data) + offset, size, staging);
+  if (!read_remote_) throw InternalError("nothing reads the masters of other ranks");
+  staging.resize(size);
+  read_remote_(slot, offset, staging);
+  return staging;
 }
 
 Matrix WeightSet::copy(std::size_t slot, std::size_t c) const {
@@ -265,6 +278,20 @@ Matrix WeightSet::copy(std::size_t slot, std::size_t c) const {
     throw InternalError(fmt::format("no step of the program reads \"{}\"", copy.buffer->name));
   if (copy.quants) throw InternalError(fmt::format("\"{}\" is quantized", copy.buffer->name));
   return {copy.data, copy.buffer->type, copy.buffer->shape.last()};
+}
+
+std::vector<std::span<std::byte>> WeightSet::memory_of(std::size_t slot, bool with_master) const {
+  const Parameter& p = parameters_.at(slot);
+  std::vector<std::span<std::byte>> all;
+  if (with_master) all.push_back({p.master, p.master_buffer->bytes});
+  for (const Copy& c : p.copies) {
+    if (c.data != nullptr) all.push_back({c.data, c.buffer->bytes});
+    if (c.scale == nullptr || !c.scale->current) continue;
+    TensorScale& scale = *scales_->find(c.scale->name);
+    all.push_back(std::as_writable_bytes(std::span(&scale.scale, 1)));
+    all.push_back(std::as_writable_bytes(std::span(&scale.unscale, 1)));
+  }
+  return all;
 }
 
 void WeightSet::initialize(std::uint64_t seed) {
@@ -316,6 +343,7 @@ void WeightSet::assign(const WeightSet& other) {
   for (const Parameter& p : parameters_) {
     if (p.fixed) continue;
     const Parameter* from = other.parameter(p.slot->name);
+    if (from != nullptr && (p.master_buffer->elsewhere || from->master_buffer->elsewhere)) continue;
     if (from == nullptr || from->master == nullptr || from->quants != p.quants ||
         from->slot->shape != p.slot->shape || from->slot->master != p.slot->master) {
       throw InternalError(
@@ -342,6 +370,7 @@ void WeightSet::take_scales(const WeightSet& other) {
 }
 
 void WeightSet::refresh(const Parameter& p, const Copy& copy) {
+  if (p.slot->elsewhere) return;
   const plan::Buffer& b = *copy.buffer;
   const Matrix master{p.master, p.slot->master, p.slot->shape.last()};
   const Matrix to{copy.data, b.type, b.shape.last()};

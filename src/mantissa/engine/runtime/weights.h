@@ -75,8 +75,19 @@ class WeightSet {
   /// Returns the master of a slot of the first program. Throws InternalError if the set does not have its
   /// elements.
   Matrix master(std::size_t slot) const;
+  /// Returns bytes of that master from `offset` on, also if another rank has it: where they are, or in
+  /// `staging`.
+  std::span<const std::byte> view_master(std::size_t slot, std::size_t offset, std::size_t size,
+                                         std::vector<std::byte>& staging) const;
+  /// Sets what reads the masters that other ranks have.
+  using ReadMaster = std::function<void(std::size_t slot, std::size_t offset, std::span<std::byte> out)>;
+  void set_remote(ReadMaster read) { read_remote_ = std::move(read); }
   /// Returns copy `c` of a slot of the first program.
   Matrix copy(std::size_t slot, std::size_t c) const;
+
+  /// Returns the memory that depends on a slot's master: the copies of all programs with their scales of this
+  /// step, and, if `with_master`, the master first. Sets of the same programs have it in the same order.
+  std::vector<std::span<std::byte>> memory_of(std::size_t slot, bool with_master) const;
 
   /// Takes the pages of `part` of the master or copy `id` of the first program out of memory, if it is a view
   /// of a mapped file that no step reads.
@@ -89,7 +100,7 @@ class WeightSet {
   /// memory as the set has.
   void draw(std::size_t slot, std::uint64_t seed);
   // In a set that holds only some weights, initialize(), assign() and refresh_copies() leave fixed parameters
-  // as they are.
+  // as they are. Copies of parameters that another rank updates are computed there.
 
   /// Copies the masters and the histories of the scales from another set of the same model, and writes the
   /// copies. Throws InternalError if `other` lacks a master or has it in another shape or format.
@@ -157,6 +168,7 @@ class WeightSet {
   std::vector<View> views_;
   std::vector<bool> read_;  // by buffer of the first program, if there are views
   std::shared_ptr<const InterleavedWeights> interleaved_;
+  ReadMaster read_remote_;
 };
 
 }  // namespace mantissa::runtime

@@ -290,6 +290,8 @@ void add_optimization(std::vector<Option>& table) {
   add<DistributedSection>(
       table, "distributed", &RunConfig::distributed,
       {
+          {"zero", &DistributedSection::zero,
+           "what ranks divide among them (ZeRO): 0: nothing; 1: masters and the optimizer's moments", from(0, 1)},
           {"timeout", &DistributedSection::timeout,
            "seconds without an answer after which a rank of mpirun or srun counts as hanging", above(0)},
           {"check_interval", &DistributedSection::check_interval,

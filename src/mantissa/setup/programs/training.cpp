@@ -141,8 +141,27 @@ plan::Lower lower_run(const config::RunConfig& config, const model::ModelConfig&
   };
 }
 
+namespace {
+
+/// Replaces the update of `part`, that of all parameters, by that of those which its rank owns.
+void share_part(RunPart& part, plan::Program& program, UpdateSource source, const runtime::Device& device) {
+  part.whole_update = program.update;
+  plan::share_weights(program, part.sharing);
+  std::erase_if(source.parameters, [&](const optim::Parameter& p) {
+    const auto slot = std::ranges::find(program.slots, p.name, &plan::Slot::name);
+    return !part.sharing.owns(static_cast<std::size_t>(slot - program.slots.begin()));
+  });
+  part.numbers = add_update(program, source, device);
+  auto own = std::make_shared<plan::Program>(*program.update);
+  own->unmatched_rules = part.whole_update->unmatched_rules;  // those of all parameters
+  own->places = part.whole_update->places;
+  program.update = std::move(own);
+}
+
+}  // namespace
+
 std::vector<RunPart> compile_parts(const config::RunConfig& config, const model::ModelConfig& model,
-                                   const runtime::Device& device) {
+                                   const runtime::Device& device, RankOf rank) {
   std::vector<RunPart> parts;
   for (std::size_t stage = 0; stage < config::stage_count(config); ++stage) {
     const config::RunConfig own = config::stage_config(config, stage);
@@ -157,7 +176,11 @@ std::vector<RunPart> compile_parts(const config::RunConfig& config, const model:
       auto program = std::make_shared<plan::Program>(
           compile_alone(own, own_model, own.batch.micro_batch_size, device, true, true, first));
       std::vector<optim::Number> numbers = add_update(*program, source, device);
-      parts.push_back({first, stage, std::move(program), std::move(numbers), own.log.observe});
+      RunPart& part = parts.emplace_back(RunPart{first, stage, program, std::move(numbers), own.log.observe});
+      if (rank.ranks == 1 || config.distributed.zero == 0) continue;
+      part.sharing = {rank.rank, parts.front().sharing.divides() ? parts.front().sharing.owners
+                                                                 : plan::owners_of(*program, rank.ranks)};
+      share_part(part, *program, source, device);
     }
   }
   return parts;

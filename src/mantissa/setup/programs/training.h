@@ -10,6 +10,7 @@
 #include "mantissa/engine/model/config.h"
 #include "mantissa/engine/plan/program.h"
 #include "mantissa/engine/plan/rules.h"
+#include "mantissa/engine/plan/sharing.h"
 #include "mantissa/engine/runtime/device.h"
 #include "mantissa/setup/config/run_config.h"
 #include "mantissa/setup/programs/update.h"
@@ -38,9 +39,18 @@ struct RunPart {
   std::shared_ptr<const plan::Program> program;
   std::vector<optim::Number> numbers;  // that its update reads
   std::string observed;                // log.observe
+  /// If ranks share the weights: who owns them, and the update of all, of which the program has this rank's.
+  plan::Sharing sharing = {};
+  std::shared_ptr<const plan::Program> whole_update = {};
 };
+
+/// One of the ranks that share a run.
+struct RankOf {
+  int rank = 0, ranks = 1;
+};
+/// Compiles the parts of a run for one of its ranks. The owners of its parameters are the same in all parts.
 std::vector<RunPart> compile_parts(const config::RunConfig& config, const model::ModelConfig& model,
-                                   const runtime::Device& device);
+                                   const runtime::Device& device, RankOf rank = {});
 
 /// Returns the bytes of the largest arena of the parts.
 std::size_t largest_arena(std::span<const RunPart> parts);

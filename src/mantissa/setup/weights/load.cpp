@@ -73,7 +73,7 @@ std::vector<std::string> load_weights(runtime::WeightSet& weights, const ModelSo
       continue;
     }
     TensorLoad load(files, tensor, slot);
-    load.master = weights.master(i);
+    if (weights.has(slot.master_buffer)) load.master = weights.master(i);
     for (std::size_t c = 0; c < slot.copies.size(); ++c) {
       if (!program.buffer(slot.copies[c]).scaled) load.copies.push_back(weights.copy(i, c));
     }

@@ -91,20 +91,20 @@ std::vector<io::TensorToWrite> tensors_of(const runtime::WeightSet& weights,
       tensors.push_back(std::move(t));
       continue;
     }
-    const Matrix master = weights.master(i);
     const auto count = static_cast<std::size_t>(slot.shape.count());
-    auto* const there = static_cast<std::byte*>(master.data);
-    if (slot.master == format && device.host_pointer(there) != nullptr) {
-      t.bytes = {device.host_pointer(there), count * mantissa::bytes_of(format)};
+    const bool here = weights.has(slot.master_buffer);
+    std::byte* const there = here ? device.host_pointer(static_cast<std::byte*>(weights.master(i).data)) : nullptr;
+    if (slot.master == format && there != nullptr) {
+      t.bytes = {there, count * mantissa::bytes_of(format)};
     } else {
-      t.fill = [there, master, format, &device](std::uint64_t offset, std::span<std::byte> out) {
+      t.fill = [&weights, i, type = slot.master, format, &device](std::uint64_t offset,
+                                                                  std::span<std::byte> out) {
         const std::size_t first = static_cast<std::size_t>(offset) / mantissa::bytes_of(format);
         const std::size_t n = out.size() / mantissa::bytes_of(format);
         std::vector<std::byte> staging;
-        const std::span<const std::byte> from = device.view(there + first * mantissa::bytes_of(master.type),
-                                                            n * mantissa::bytes_of(master.type), staging);
-        kernels::cast(device.host(), static_cast<std::int64_t>(n), from.data(), master.type, out.data(),
-                      format);
+        const std::span<const std::byte> from = weights.view_master(
+            i, first * mantissa::bytes_of(type), n * mantissa::bytes_of(type), staging);
+        kernels::cast(device.host(), static_cast<std::int64_t>(n), from.data(), type, out.data(), format);
       };
     }
     tensors.push_back(std::move(t));
@@ -241,28 +241,27 @@ SavedModel save_to_memory(const runtime::WeightSet& weights, const model::ModelC
 
 std::string checkpoint_loss(const runtime::WeightSet& weights, Scalar format) {
   const runtime::Device& device = weights.device();
-  constexpr std::int64_t kPart = 4096;
+  constexpr std::size_t kPart = 4096, kPiece = 1024 * kPart;
   ErrorStats all;
   for (std::size_t i = 0; i < weights.program().slots.size(); ++i) {
     const Slot& slot = weights.program().slots[i];
     if (slot.fixed || holds(format, slot.master) || is_quantized(weights, i)) continue;
-    const std::int64_t count = slot.shape.count();
-    std::vector<ErrorStats> parts(static_cast<std::size_t>((count + kPart - 1) / kPart));
-    device.parallel_for(static_cast<std::int64_t>(parts.size()), [&](std::int64_t part, int) {
-      std::array<double, kPart> before, after;
-      const auto n = static_cast<std::size_t>(std::min(kPart, count - part * kPart));
-      const std::size_t width = mantissa::bytes_of(slot.master);
-      std::vector<std::byte> staging;
-      const std::span<const std::byte> values =
-          device.view(static_cast<const std::byte*>(weights.master(i).data) +
-                          static_cast<std::size_t>(part * kPart) * width,
-                      n * width, staging);
-      load_row(values.data(), slot.master, 0, n, before.data());
-      after = before;
-      round_row(after.data(), n, format);
-      parts[static_cast<std::size_t>(part)].add_row(before.data(), after.data(), n, format);
-    });
-    for (const ErrorStats& part : parts) all.merge(part);
+    const auto count = static_cast<std::size_t>(slot.shape.count()), width = mantissa::bytes_of(slot.master);
+    std::vector<std::byte> staging;
+    for (std::size_t first = 0; first < count; first += kPiece) {
+      const std::size_t size = std::min(kPiece, count - first);
+      const std::span<const std::byte> values = weights.view_master(i, first * width, size * width, staging);
+      std::vector<ErrorStats> parts((size + kPart - 1) / kPart);
+      device.parallel_for(std::ssize(parts), [&](std::int64_t part, int) {
+        std::array<double, kPart> before, after;
+        const std::size_t begin = static_cast<std::size_t>(part) * kPart, n = std::min(kPart, size - begin);
+        load_row(values.data(), slot.master, begin, n, before.data());
+        after = before;
+        round_row(after.data(), n, format);
+        parts[static_cast<std::size_t>(part)].add_row(before.data(), after.data(), n, format);
+      });
+      for (const ErrorStats& part : parts) all.merge(part);
+    }
   }
   if (all.count == 0) return {};
   return fmt::format(

@@ -22,19 +22,15 @@ void save_start(const std::filesystem::path& path, const runtime::WeightSet& wei
   const std::vector<plan::Slot>& slots = weights.program().slots;
   for (std::size_t i = 0; i < slots.size(); ++i) {
     if (slots[i].fixed || weights.program().buffer(slots[i].master_buffer).quants) continue;
-    const Matrix master = weights.master(i);
-    std::vector<std::int64_t> shape;
-    for (const Dim& d : slots[i].shape.dims()) shape.push_back(d.size);
-    tensors.push_back(
-        {slots[i].name,
-         io::dtype_of(master.type),
-         std::move(shape),
-         {},
-         [&weights, master, id = slots[i].master_buffer](std::uint64_t offset, std::span<std::byte> out) {
-           const auto* from = static_cast<const std::byte*>(master.data) + offset;
-           weights.device().download(out, from);
-           weights.release_unread(id, {from, out.size()});
-         }});
+    const auto fill = [&weights, i, id = slots[i].master_buffer](std::uint64_t offset,
+                                                                 std::span<std::byte> out) {
+      std::vector<std::byte> staging;
+      const std::span<const std::byte> from =
+          weights.view_master(i, static_cast<std::size_t>(offset), out.size(), staging);
+      std::ranges::copy(from, out.begin());
+      weights.release_unread(id, from);
+    };
+    tensors.push_back({slots[i].name, io::dtype_of(slots[i].master), slots[i].shape.sizes(), {}, fill});
   }
   std::map<std::string, std::string> metadata;
   const bool frozen = !base.path.empty() && (!base.fixed.empty() || !base.frozen.empty());

@@ -201,8 +201,9 @@ std::optional<io::FoundState> choose_state(const DirectoryOptions& o) {
 void restore(train::Trainer& trainer, const io::StateReader& state, const std::filesystem::path& folder) {
   check_frozen(trainer, state.header(), folder);
   check_inputs(trainer, state.header(), folder);
-  for (const train::Trainer::NamedMemory& m : trainer.state_memory())
-    read_memory({trainer, state, folder}, m);
+  for (const train::Trainer::NamedMemory& m : trainer.state_memory()) {
+    if (m.here()) read_memory({trainer, state, folder}, m);
+  }
   const io::StateHeader& header = state.header();
   // Another policy may cure the overflows of the forward pass, so it starts a new count.
   const bool same = header.policy == trainer.config().policy.line();
@@ -254,7 +255,7 @@ void save(train::Trainer& trainer, const std::filesystem::path& out, double loss
     t.name = m.name;
     t.dtype = io::dtype_of(m.type);
     t.shape = m.shape;
-    if (m.device == nullptr) {
+    if (m.here() && m.device == nullptr) {
       t.bytes = m.bytes;
     } else {
       t.fill = [m](std::uint64_t offset, std::span<std::byte> out) {

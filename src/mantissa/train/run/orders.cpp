@@ -79,14 +79,30 @@ Order receive_order(comm::Communicator& ranks, bool stop_requested) {
   return order;
 }
 
-void follow(train::Trainer& trainer, comm::Communicator& ranks, const std::stop_token& stop) {
+RemoteReads::RemoteReads(Orders& orders, train::Trainer& trainer)
+    : trainer_(trainer.shares_weights() ? &trainer : nullptr) {
+  if (trainer_ != nullptr) orders.tell(Order::serve);
+}
+
+RemoteReads::~RemoteReads() {
+  if (trainer_ == nullptr) return;
+  try {
+    trainer_->end_reading();
+  } catch (const std::exception&) {  // NOLINT(bugprone-empty-catch): the others have ended
+  }
+}
+
+void follow(train::Trainer& trainer, comm::Communicator& ranks, const std::function<void()>& on_start,
+            const std::stop_token& stop) {
   while (true) {
     const Order order = receive_order(ranks, stop.stop_requested());
     if (order == Order::end) return;
+    if (order == Order::start) on_start();
+    if (order == Order::serve) trainer.serve_reads();
     try {
       if (order == Order::advance) {
         trainer.advance(stop);
-      } else {
+      } else if (order == Order::validate) {
         trainer.validate(stop);
       }
     } catch (const RunStopped&) {  // NOLINT(bugprone-empty-catch): the leading rank stops too, and says why

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <optional>
 #include <stop_token>
 
@@ -12,7 +13,9 @@
 
 namespace mantissa::run {
 
-enum class Order : std::uint8_t { advance, validate, end };
+/// `start`: the run's first weights are on the disk. `serve`: the leading rank reads what others have of the
+/// weights and moments.
+enum class Order : std::uint8_t { start, advance, validate, serve, end };
 
 /// The orders of the leading rank. Without other ranks it tells nobody.
 class Orders {
@@ -52,7 +55,20 @@ struct Beginning {
 Beginning receive_start(comm::Communicator& ranks);
 Order receive_order(comm::Communicator& ranks, bool stop_requested);
 
-/// Does what the leading rank orders, until the run ends.
-void follow(train::Trainer& trainer, comm::Communicator& ranks, const std::stop_token& stop);
+/// Does what the leading rank orders, until the run ends. `on_start` is called for Order::start.
+void follow(train::Trainer& trainer, comm::Communicator& ranks, const std::function<void()>& on_start,
+            const std::stop_token& stop);
+
+/// Lets other ranks answer what this one reads of their weights and moments, while it exists.
+class RemoteReads {
+ public:
+  RemoteReads(Orders& orders, train::Trainer& trainer);
+  ~RemoteReads();
+  RemoteReads(const RemoteReads&) = delete;
+  RemoteReads& operator=(const RemoteReads&) = delete;
+
+ private:
+  train::Trainer* trainer_;  // null: every rank has all of them
+};
 
 }  // namespace mantissa::run

@@ -76,12 +76,20 @@ class Run {
     claim(out_, names_);
     begin_directory();
     for (const std::string& note : trainer_.notes()) tell(note);
-    kept_.keep_start();
+    keep_start();
     runtime::release_free_memory();  // planning's
     return loop();
   }
 
  private:
+  void keep_start() {
+    {
+      const RemoteReads reads(orders_, trainer_);
+      kept_.keep_start();
+    }
+    if (trainer_.shares_weights()) orders_.tell(Order::start);
+  }
+
   void tell(const std::string& note) const {
     if (events_.on_note) events_.on_note(note);
   }
@@ -122,7 +130,10 @@ class Run {
     if (journal_) journal_->sync();
     if (observations_) observations_->sync();
     if (events_.before_state) events_.before_state();
-    kept_.save_state(last_loss_, changes_, validates_);
+    {
+      const RemoteReads reads(orders_, trainer_);
+      kept_.save_state(last_loss_, changes_, validates_);
+    }
     saved_ = trainer_.step();
     if (events_.on_state) events_.on_state(saved_, kept_.last_state());
   }
@@ -170,10 +181,10 @@ class Run {
     }
     result.final_loss = last_loss_;
     if (!stop_.stop_requested()) finish(result, journal);
-    orders_.tell(Order::end);
     result.interrupted = result.model.empty();
-    if (!result.interrupted) result.findings = progress_.findings(kept_.begins());
     if (result.interrupted) save_unsaved();
+    orders_.tell(Order::end);
+    if (!result.interrupted) result.findings = progress_.findings(kept_.begins());
     result.skipped = trainer_.skipped();
     result.fallback_share = (kernels::guard_count() - guarded_before).slow_share();
     result.steps = trainer_.step();
@@ -271,6 +282,7 @@ class Run {
       save_unsaved();
     }
     if (!std::isfinite(last_loss_) && config_.run.on_nonfinite != "continue") stop_at_last_loss();
+    const RemoteReads reads(orders_, trainer_);
     result.model = kept_.result();
     result.model_format = *config_.policy.fields().checkpoint;
     const std::string loss = weights::checkpoint_loss(trainer_.weights(), result.model_format);
@@ -332,7 +344,7 @@ void train_along(Start start, const runtime::Device& device, const std::stop_tok
   train::Trainer trainer(start.config, std::move(start.source), std::move(start.task), device,
                          state ? state->step : 0, start.ranks);
   if (state) restore(trainer, io::StateReader(state->path), state->path);
-  follow(trainer, *start.ranks, stop);
+  follow(trainer, *start.ranks, [&] { watch_start(trainer, start.directory.out); }, stop);
 }
 
 }  // namespace

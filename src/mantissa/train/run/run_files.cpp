@@ -11,6 +11,15 @@
 
 namespace mantissa::run {
 
+void watch_start(train::Trainer& trainer, const std::filesystem::path& out) {
+  const std::filesystem::path path = out / "start.safetensors";
+  if (!disk::exists(path)) return;  // the run began without measurements
+  trainer.set_start([start = std::make_shared<weights::StartWeights>(path), &trainer](const plan::Slot& slot,
+                                                                                      ConstMatrix master) {
+    return start->unchanged(slot, master, trainer.device());
+  });
+}
+
 void RunFiles::begin() {
   begins_ = trainer_.step() == 0;
   const std::filesystem::path folder = out_ / tokenizer::kRunFolder;
@@ -28,11 +37,7 @@ void RunFiles::keep_start() {
     if (adapts()) base.files = weights::hash_of_files(trainer_.source());
     weights::save_start(path, trainer_.weights(), base);
   }
-  if (!disk::exists(path)) return;  // the run began without measurements
-  start_.emplace(path);
-  trainer_.set_start([this](const plan::Slot& slot, ConstMatrix master) {
-    return start_->unchanged(slot, master, trainer_.device());
-  });
+  watch_start(trainer_, out_);
 }
 
 const std::string& RunFiles::fixed_hash() {

@@ -16,6 +16,9 @@
 
 namespace mantissa::run {
 
+/// Lets `trainer` compare weights with the first ones of the run, if run directory `out` has them.
+void watch_start(train::Trainer& trainer, const std::filesystem::path& out);
+
 class RunFiles {
  public:
   /// `files` are written with the model: names and contents. `trainer` must outlive this.
@@ -54,7 +57,6 @@ class RunFiles {
   std::vector<std::pair<std::string, std::string>> files_;
   bool begins_ = true;
   InputHashes hashes_;
-  std::optional<weights::StartWeights> start_;
 };
 
 }  // namespace mantissa::run

@@ -37,7 +37,7 @@ double share_below(std::int64_t part, std::int64_t all) {
 void check_drawn(const runtime::WeightSet& weights) {
   for (std::size_t i = 0; i < weights.program().slots.size(); ++i) {
     const plan::Slot& slot = weights.program().slots[i];
-    if (slot.fixed) continue;
+    if (slot.fixed || !weights.has(slot.master_buffer)) continue;
     if (weights.device().all_finite(weights.master(i), slot.shape.count())) continue;
     throw ConfigError(
         fmt::format("model.initializer_range: {} has initial values beyond the largest {} ({}); "
@@ -92,7 +92,7 @@ Trainer::Trainer(const config::RunConfig& config, weights::ModelSource source, s
       source_(std::move(source)),
       task_(std::move(task)),
       device_(device),
-      parts_(programs::compile_parts(config_, source_.config, device)),
+      parts_(programs::compile_parts(config_, source_.config, device, {ranks_.rank(), ranks_.size()})),
       part_(part_of(done)),
       carried_(program()),
       batch_(config_.batch.leaf, config_.run.seed),
@@ -157,7 +157,20 @@ void Trainer::bind() {
       std::make_shared<runtime::Arena>(std::max(program().memory.arena(), task_->memory().arena), device_);
   session_ = std::make_unique<runtime::Session>(parts_[part_].program, weights_, arena);
   task_->bind(weights_, std::move(arena));
-  update_ = std::make_unique<Update>(parts_[part_].numbers, *session_, kept_.data());
+  if (sharing().divides()) shared_.emplace(ranks_, sharing());
+  update_ = std::make_unique<Update>(parts_[part_].numbers, *session_, kept_.data(), shared_ ? &*shared_ : nullptr);
+  if (shared_) {
+    weights_->set_remote([memory = state_memory(), this](std::size_t slot, std::size_t offset,
+                                                         std::span<std::byte> out) {
+      const std::string name = "master." + program().slots[slot].name;
+      std::ranges::find(memory, name, &NamedMemory::name)->read(offset, out);
+    });
+  }
+  send_weights();
+}
+
+void Trainer::send_weights() {
+  if (shared_) shared_->send(*weights_);
 }
 
 std::vector<comm::Gradient> Trainer::gradients() const {
@@ -227,6 +240,7 @@ void Trainer::restore(const Progress& progress, const std::optional<precision::S
   weights_->scales().refresh();
   weights_->scales().forget();  // those of the weights before the state was read
   weights_->refresh_copies();
+  send_weights();
 }
 
 bool Trainer::measures_health(std::int64_t step) const {
@@ -258,7 +272,7 @@ std::optional<StepReport> Trainer::advance(const std::stop_token& stop) {
   const text::StepData& rows = *drawn;
   std::optional<runtime::HealthProbe> health;
   const bool measures = measures_health(r.step);
-  if (measures && ranks_.leads()) health.emplace(*session_, measures_distributions(r.step));
+  if (measures && (ranks_.leads() || shared_)) health.emplace(*session_, measures_distributions(r.step));
   const bool rounds = config_.batch.shards > 1 && !holds(program().reduce, program().arithmetic);
   reduced_.assign(measures && rounds ? update_->gradients().size() : 0, {});
   watch_.reset();
@@ -277,6 +291,7 @@ std::optional<StepReport> Trainer::advance(const std::stop_token& stop) {
   if (scaler_) scaler_->update(r.skipped);
   weights_->scales().end_step();
   weights_->refresh_derived();
+  if (!r.skipped) send_weights();
   step_ = r.step;
   const std::int64_t predicted = rows.predicted(), computed = rows.tokens();
   tokens_ += predicted;
@@ -315,8 +330,13 @@ void Trainer::update_weights(StepReport& r, const text::StepData& rows,
   }
   ++applied_;
   forward_overflows_ = 0;
-  if (health) r.health = health->finish(unchanged_);
+  if (health) r.health = health_of(*health);
   add_reduced(r.health);
+}
+
+std::vector<runtime::ParameterHealth> Trainer::health_of(runtime::HealthProbe& probe) {
+  std::vector<runtime::ParameterHealth> own = probe.finish(unchanged_);
+  return shared_ ? shared_->gather(std::move(own), program()) : own;
 }
 
 void Trainer::add_reduced(std::vector<runtime::ParameterHealth>& health) {

@@ -27,6 +27,7 @@
 #include "mantissa/text/rows/dataset.h"
 #include "mantissa/train/steps/carried_states.h"
 #include "mantissa/train/steps/gathered_objective.h"
+#include "mantissa/train/steps/shared_weights.h"
 #include "mantissa/train/steps/task.h"
 #include "mantissa/train/steps/update.h"
 
@@ -178,16 +179,24 @@ class Trainer {
     std::string name;
     Scalar type = Scalar::f32;
     std::vector<std::int64_t> shape;
-    std::span<std::byte> bytes;  // in the host's memory if `device` is null
+    std::span<std::byte> bytes;  // in the host's memory if `device` is null; empty: another rank has them
     const runtime::Device* device = nullptr;
+    std::function<void(std::size_t offset, std::span<std::byte> out)> remote = {};  // reads those
+    int owner = plan::kEveryRank;  // the rank that updates them, if ranks share the weights
     bool begins_at_zero = false;  // optional in a state saved under another policy
     bool newest_first = false;    // of any length in a state: the first elements are read
 
-    /// Copies from or to the bytes from `offset` on.
+    bool here() const { return !remote; }
+    /// Copies from or to the bytes from `offset` on. Only those that are here can be written.
     void read(std::size_t offset, std::span<std::byte> out) const;
     void write(std::size_t offset, std::span<const std::byte> in) const;
   };
   std::vector<NamedMemory> state_memory();
+  /// Returns true if ranks each have a part of the masters and moments (distributed.zero).
+  bool shares_weights() const { return sharing().divides(); }
+  /// Answers what the first rank reads of state_memory() until it calls end_reading().
+  void serve_reads();
+  void end_reading();
 
  private:
   /// Sums the uses of each parameter and adds the complete gradients of shard `shard` of the batch.
@@ -216,10 +225,19 @@ class Trainer {
   std::vector<comm::Gradient> gradients() const;
   /// Adds the losses of sums over shards to the health of their parameters.
   void add_reduced(std::vector<runtime::ParameterHealth>& health);
+  /// Returns the measurements of a step that was applied.
+  std::vector<runtime::ParameterHealth> health_of(runtime::HealthProbe& probe);
   /// Returns a weight set for the current part. Adds to `notes` what quantizing the base of an adapter lost.
   std::shared_ptr<runtime::WeightSet> allocate_weights(std::vector<std::string>* notes) const;
   /// Creates the session and the update of the current part.
   void bind();
+  const plan::Sharing& sharing() const { return parts_[part_].sharing; }
+  /// Gives other ranks what they read of the parameters that this one updates.
+  void send_weights();
+  /// Returns the memory of a state of the optimizer, or null if another rank has it.
+  std::byte* kept_memory(const plan::Buffer& state) const;
+  /// Reads bytes of state_memory()[index], which rank `owner` has.
+  void read_remote(std::size_t index, int owner, std::size_t offset, std::span<std::byte> out);
   std::size_t part_of(std::int64_t done) const;
   /// Continues with another part's plan: keeps masters, moments and histories, and writes the new copies.
   void enter(std::size_t part);
@@ -250,7 +268,7 @@ class Trainer {
   [[noreturn]] void stop_at_value(const std::string& what, const Overflow& overflow,
                                   bool changes_weights) const;
   /// Marks the step as skipped because the update would take a weight beyond its format, or throws.
-  void beyond_format(StepReport& report, const runtime::Executor::Broken& broken);
+  void beyond_format(StepReport& report, const BrokenWeight& broken);
 
   /// A stage as a run of its own.
   struct Stage {
@@ -277,6 +295,7 @@ class Trainer {
   std::shared_ptr<runtime::WeightSet> weights_;
   std::unique_ptr<runtime::Session> session_;
   Storage kept_;  // optimizer state, the same in all parts
+  std::optional<SharedWeights> shared_;  // if ranks share the weights
   std::unique_ptr<Update> update_;
   CarriedStates carried_;
   runtime::Batch batch_;

@@ -162,9 +162,8 @@ void Trainer::stop_at_value(const std::string& what, const Overflow& overflow, b
   throw RunStopped(message, std::move(cures));
 }
 
-void Trainer::beyond_format(StepReport& report, const runtime::Executor::Broken& broken) {
-  const plan::Step& step = *broken.step;
-  const plan::Slot& slot = *plan::written_slot(update_->program(), step);
+void Trainer::beyond_format(StepReport& report, const BrokenWeight& broken) {
+  const plan::Slot& slot = program().slots[broken.slot];
   const double value = broken.weight.value;
   const std::string module(precision::rule_scope(slot.name));
   const std::string what =
@@ -173,12 +172,12 @@ void Trainer::beyond_format(StepReport& report, const runtime::Executor::Broken&
                         slot.name, value, value > 0 ? ">" : "<",
                         std::copysign(traits(slot.master).max_finite, value), name(slot.master),
                         broken.weight.element)
-          : fmt::format("the update in {} would make {} {} at element {}", name(step.interior), slot.name,
+          : fmt::format("the update in {} would make {} {} at element {}", name(broken.interior), slot.name,
                         runtime::unsigned_nan(value), broken.weight.element);
   Overflow overflow{what, module, "all rows of the step"};
   overflow.op = overflow.pass = "update";
   overflow.value = value;
-  overflow.format = std::isfinite(value) ? slot.master : step.interior;
+  overflow.format = std::isfinite(value) ? slot.master : broken.interior;
   overflow.cure = std::isfinite(value) ? std::vector<std::string>{"--rule", module + ": params=f32"}
                                        : runtime::interior_cure(module, "update");
   if (config_.run.on_nonfinite == "skip") {

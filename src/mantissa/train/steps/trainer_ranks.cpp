@@ -114,11 +114,25 @@ void Trainer::compare_when_due() {
 
 void Trainer::compare_ranks() {
   std::vector<std::uint64_t> own;
-  std::vector<NamedMemory> memory = state_memory();
+  std::vector<std::string> names;
   std::vector<std::byte> copy;
-  for (const NamedMemory& tensor : memory) {
-    const std::span<const std::byte> bytes = device_.view(tensor.bytes.data(), tensor.bytes.size(), copy);
+  const auto add = [&](const std::string& name, std::span<const std::byte> there) {
+    names.push_back(name);
+    const std::span<const std::byte> bytes = device_.view(there.data(), there.size(), copy);
     own.push_back(XXH3_64bits(bytes.data(), bytes.size()));
+  };
+  for (const NamedMemory& tensor : state_memory()) {
+    if (tensor.owner == plan::kEveryRank) add(tensor.name, tensor.bytes);
+  }
+  if (shares_weights()) {
+    const std::vector<bool> read = plan::read_by_steps(program());
+    for (std::size_t i = 0; i < program().slots.size(); ++i) {
+      const plan::Slot& slot = program().slots[i];
+      if (sharing().owner(i) == plan::kEveryRank) continue;
+      for (const std::span<std::byte> bytes :
+           weights_->memory_of(i, read[static_cast<std::size_t>(slot.master_buffer)]))
+        add(slot.name, bytes);
+    }
   }
   const std::vector<std::vector<std::byte>> all = ranks_.all_gather(std::as_bytes(std::span(own)));
   for (std::size_t i = 0; i < own.size(); ++i) {
@@ -129,7 +143,7 @@ void Trainer::compare_ranks() {
           "step {}: {} of {} has other bytes than that of {}, although ranks compute the same. Fix: start the "
           "same build on all machines, test the memory of this one, and continue with --resume from an "
           "earlier state",
-          step_, memory[i].name, ranks_.place(static_cast<int>(rank)), ranks_.place(0));
+          step_, names[i], ranks_.place(static_cast<int>(rank)), ranks_.place(0));
     }
   }
 }

@@ -6,6 +6,7 @@
 namespace mantissa::train {
 
 void Trainer::NamedMemory::read(std::size_t offset, std::span<std::byte> out) const {
+  if (remote) return remote(offset, out);
   if (device != nullptr) return device->download(out, bytes.data() + offset);
   std::ranges::copy(bytes.subspan(offset, out.size()), out.begin());
 }
@@ -15,26 +16,40 @@ void Trainer::NamedMemory::write(std::size_t offset, std::span<const std::byte> 
   std::ranges::copy(in, bytes.begin() + static_cast<std::ptrdiff_t>(offset));
 }
 
+std::byte* Trainer::kept_memory(const plan::Buffer& state) const {
+  const plan::Program& own = update_->program();
+  for (const Update::State& s : update_->states()) {
+    if (own.buffer(s.buffer).name == state.name) return s.data;
+  }
+  return nullptr;
+}
+
 std::vector<Trainer::NamedMemory> Trainer::state_memory() {
   std::vector<NamedMemory> all;
   const auto add = [&](std::string name, const plan::Buffer& b, std::byte* data) {
-    const std::size_t bytes = static_cast<std::size_t>(b.shape.count()) * bytes_of(b.type);
-    all.push_back({.name = std::move(name),
-                   .type = b.type,
-                   .shape = b.shape.sizes(),
-                   .bytes = {data, bytes},
-                   .device = device_.host_pointer(data) == nullptr ? &device_ : nullptr,
-                   .begins_at_zero = b.random == RandomUse::compensation});
+    NamedMemory& m = all.emplace_back(NamedMemory{.name = std::move(name), .type = b.type});
+    m.shape = b.shape.sizes();
+    m.begins_at_zero = b.random == RandomUse::compensation;
+    m.owner = sharing().owner(static_cast<std::size_t>(b.slot));
+    if (data == nullptr) {
+      m.remote = [this, index = all.size() - 1, owner = m.owner](std::size_t offset, std::span<std::byte> out) {
+        read_remote(index, owner, offset, out);
+      };
+      return;
+    }
+    m.bytes = {data, static_cast<std::size_t>(b.shape.count()) * bytes_of(b.type)};
+    if (device_.host_pointer(data) == nullptr) m.device = &device_;
   };
-  const plan::Program& update = update_->program();
+  const plan::Program& update = shares_weights() ? *parts_[part_].whole_update : update_->program();
   for (std::size_t i = 0; i < program().slots.size(); ++i) {
     if (program().slots[i].fixed) continue;  // read again from its file
     const plan::Buffer& master = program().buffer(program().slots[i].master_buffer);
     if (master.quants) continue;  // recomputed from the model's files
-    add("master." + master.name, master, static_cast<std::byte*>(weights_->master(i).data));
-    for (const Update::State& state : update_->states()) {
-      const plan::Buffer& b = update.buffer(state.buffer);
-      if (b.slot == static_cast<std::int32_t>(i)) add(b.name, b, state.data);
+    add("master." + master.name, master,
+        weights_->has(program().slots[i].master_buffer) ? static_cast<std::byte*>(weights_->master(i).data)
+                                                        : nullptr);
+    for (const plan::Buffer& b : update.buffers) {
+      if (b.home == plan::Home::kept && b.slot == static_cast<std::int32_t>(i)) add(b.name, b, kept_memory(b));
     }
   }
   for (CarriedStates::State& s : carried_.all())
@@ -51,6 +66,48 @@ std::vector<Trainer::NamedMemory> Trainer::state_memory() {
                    .newest_first = true});
   }
   return all;
+}
+
+namespace {
+
+/// A part of state_memory() that the first rank reads.
+struct Read {
+  static constexpr std::uint64_t kEnd = ~std::uint64_t{0};
+  std::uint64_t index = kEnd, offset = 0, size = 0;
+};
+
+}  // namespace
+
+void Trainer::read_remote(std::size_t index, int owner, std::size_t offset, std::span<std::byte> out) {
+  Read read{index, offset, out.size()};
+  ranks_.broadcast(std::as_writable_bytes(std::span(&read, 1)));
+  ranks_.run([&](comm::Messages& m) {
+    m.receive(owner, out);
+    m.complete();
+  });
+}
+
+void Trainer::end_reading() {
+  Read read;
+  ranks_.broadcast(std::as_writable_bytes(std::span(&read, 1)));
+}
+
+void Trainer::serve_reads() {
+  const std::vector<NamedMemory> memory = state_memory();
+  std::vector<std::byte> bytes;
+  while (true) {
+    Read read;
+    ranks_.broadcast(std::as_writable_bytes(std::span(&read, 1)));
+    if (read.index == Read::kEnd) return;
+    const NamedMemory& m = memory.at(read.index);
+    if (!m.here()) continue;
+    bytes.resize(read.size);
+    m.read(read.offset, bytes);
+    ranks_.run([&](comm::Messages& messages) {
+      messages.send(0, bytes);
+      messages.complete();
+    });
+  }
 }
 
 }  // namespace mantissa::train

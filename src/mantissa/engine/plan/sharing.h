@@ -1,0 +1,39 @@
+// How the ranks of a run divide the memory of its weights among them (ZeRO; Rajbhandari et al., 2020,
+// arXiv:1910.02054): each parameter has one rank, its owner, which updates it.
+#pragma once
+
+#include <cstddef>
+#include <span>
+#include <vector>
+
+#include "mantissa/engine/plan/program.h"
+
+namespace mantissa::plan {
+
+/// No owner: every rank has the parameter and updates it.
+inline constexpr int kEveryRank = -1;
+
+struct Sharing {
+  int rank = 0;
+  std::vector<int> owners = {};  // by slot; empty: every rank has all parameters
+
+  bool divides() const { return !owners.empty(); }
+  int owner(std::size_t slot) const { return owners.empty() ? kEveryRank : owners[slot]; }
+  /// Returns true if this rank updates the parameter.
+  bool owns(std::size_t slot) const { return owner(slot) == kEveryRank || owner(slot) == rank; }
+};
+
+/// Deals things of these sizes to ranks: the largest first, each to the rank that has the least so far.
+std::vector<int> deal(std::span<const std::size_t> bytes, int ranks);
+
+/// Returns the owners of the parameters of `training`, which has its whole update: trained parameters are
+/// dealt by the bytes of their masters and of what the optimizer keeps.
+std::vector<int> owners_of(const Program& training, int ranks);
+
+/// Returns for each buffer whether a step reads it.
+std::vector<bool> read_by_steps(const Program& program);
+
+/// Leaves out of `training` the masters that other ranks own and no step reads, and assigns its memory again.
+void share_weights(Program& training, const Sharing& sharing);
+
+}  // namespace mantissa::plan

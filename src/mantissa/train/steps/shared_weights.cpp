@@ -1,0 +1,114 @@
+#include "mantissa/train/steps/shared_weights.h"
+
+#include <algorithm>
+#include <cstring>
+#include <memory>
+
+namespace mantissa::train {
+namespace {
+
+template <class T>
+void append(std::vector<std::byte>& all, const T& value) {
+  static_assert(std::is_trivially_copyable_v<T>);
+  const std::span<const std::byte> bytes = std::as_bytes(std::span(&value, 1));
+  all.insert(all.end(), bytes.begin(), bytes.end());
+}
+
+/// Takes values from the front of bytes that append() wrote.
+class Taker {
+ public:
+  explicit Taker(std::span<const std::byte> bytes) : bytes_(bytes) {}
+  bool at_end() const { return bytes_.empty(); }
+  template <class T>
+  T take() {
+    T value;
+    std::memcpy(static_cast<void*>(&value), bytes_.data(), sizeof value);
+    bytes_ = bytes_.subspan(sizeof value);
+    return value;
+  }
+
+ private:
+  std::span<const std::byte> bytes_;
+};
+
+}  // namespace
+
+void SharedWeights::send(const runtime::WeightSet& weights) {
+  const std::vector<bool> read = plan::read_by_steps(weights.program());
+  struct Piece {
+    int owner;
+    std::span<std::byte> bytes;
+  };
+  std::vector<Piece> pieces;
+  for (std::size_t i = 0; i < weights.program().slots.size(); ++i) {
+    const int owner = sharing_.owner(i);
+    if (owner == plan::kEveryRank) continue;
+    const bool reads_master = read[static_cast<std::size_t>(weights.program().slots[i].master_buffer)];
+    for (const std::span<std::byte> bytes : weights.memory_of(i, reads_master)) pieces.push_back({owner, bytes});
+  }
+  ranks_.run([&](comm::Messages& m) {
+    for (const Piece& piece : pieces) {
+      if (piece.owner != m.rank()) {
+        m.receive(piece.owner, piece.bytes);
+        continue;
+      }
+      for (int to = 0; to < m.size(); ++to) {
+        if (to != m.rank()) m.send(to, piece.bytes);
+      }
+    }
+    m.complete();
+  });
+}
+
+void SharedWeights::complete(std::span<kernels::GradientNorm> norms) {
+  const std::vector<std::vector<std::byte>> all = ranks_.all_gather(std::as_bytes(norms));
+  std::size_t g = 0;  // gradients are in the order of the slots that have an owner
+  for (const int owner : sharing_.owners) {
+    if (owner == plan::kEveryRank) continue;
+    std::memcpy(static_cast<void*>(&norms[g]),
+                all[static_cast<std::size_t>(owner)].data() + g * sizeof norms[g], sizeof norms[g]);
+    ++g;
+  }
+}
+
+std::optional<BrokenWeight> SharedWeights::first(const std::optional<BrokenWeight>& own) {
+  std::vector<std::byte> told;
+  if (own) append(told, *own);
+  std::optional<BrokenWeight> lowest;
+  for (const std::vector<std::byte>& of_rank : ranks_.all_gather(told)) {
+    if (of_rank.empty()) continue;
+    const auto other = Taker(of_rank).take<BrokenWeight>();
+    if (!lowest || other.slot < lowest->slot) lowest = other;
+  }
+  return lowest;
+}
+
+std::vector<runtime::ParameterHealth> SharedWeights::gather(std::vector<runtime::ParameterHealth> own,
+                                                            const plan::Program& program) {
+  std::vector<std::byte> told;
+  for (const runtime::ParameterHealth& h : own) {
+    const auto slot = std::ranges::find(program.slots, h.name, &plan::Slot::name);
+    append(told, static_cast<std::size_t>(slot - program.slots.begin()));
+    append(told, static_cast<const runtime::HealthFigures&>(h));
+    append(told, h.distributions != nullptr);
+    if (h.distributions != nullptr) append(told, *h.distributions);
+  }
+  std::vector<std::pair<std::size_t, runtime::ParameterHealth>> all;
+  for (const std::vector<std::byte>& of_rank : ranks_.all_gather(told)) {
+    for (Taker in(of_rank); !in.at_end();) {
+      auto& [slot, health] = all.emplace_back();
+      slot = in.take<std::size_t>();
+      static_cast<runtime::HealthFigures&>(health) = in.take<runtime::HealthFigures>();
+      health.name = program.slots[slot].name;
+      if (!in.take<bool>()) continue;
+      health.distributions =
+          std::make_shared<runtime::ParameterDistributions>(in.take<runtime::ParameterDistributions>());
+    }
+  }
+  std::ranges::sort(all, {}, [](const auto& h) { return h.first; });
+  std::vector<runtime::ParameterHealth> in_order;
+  for (auto& [slot, health] : all) in_order.push_back(std::move(health));
+  return in_order;
+}
+
+}  // namespace mantissa::train
