@@ -55,9 +55,9 @@ Summary train_on(int size, const std::string& config, const std::filesystem::pat
 
 /// A stage of ZeRO, as lines of a config.
 std::string zero(int stage) {
-  return "[distributed]\nzero = " + std::to_string(stage) + "\ncheck_interval = 2\n";
+  return "[distributed]\nzero = " + std::to_string(stage) + "\ncheck_interval = 2\npersistence_threshold = 40\n";
 }
-constexpr int kStages[] = {0, 1};
+constexpr int kStages[] = {0, 1, 3};
 
 class RanksUnder : public ::testing::TestWithParam<const char*> {};
 
@@ -67,7 +67,7 @@ TEST_P(RanksUnder, HaveTheBitsOfOneProcess) {
   ASSERT_FALSE(alone.weights_xxh64.empty());
   const char* const files[] = {"metrics.jsonl", "health.jsonl", "state/step-00000003/state.safetensors"};
   for (const int stage : kStages) {
-    for (const int size : {2, 3, 4, 8}) {
+    for (const int size : stage == 0 ? std::vector{2, 3, 4, 8} : std::vector{2, 3, 8}) {
       const std::filesystem::path out = folder / (std::to_string(size) + "-" + std::to_string(stage));
       const std::string config = config_of(GetParam(), 4, zero(stage));
       EXPECT_EQ(train_on(size, config, out).weights_xxh64, alone.weights_xxh64) << size << " zero " << stage;

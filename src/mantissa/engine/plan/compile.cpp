@@ -39,7 +39,8 @@ precision::Pass pass_of(graph::Phase phase) {
 
 Layout Buffer::layout() const {
   Layout l{.type = type, .integer = integer};
-  if (scaled && scaled->blocks && (home == Home::copy || !scaled->along_rows))
+  const bool weight = home == Home::copy || home == Home::gathered;
+  if (scaled && scaled->blocks && (weight || !scaled->along_rows))
     l.blocks = Blocks{*scaled->blocks, scaled->along_rows};
   return l;
 }

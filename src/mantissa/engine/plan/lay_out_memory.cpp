@@ -89,6 +89,11 @@ std::size_t pack(std::vector<Buffer>& buffers, const std::vector<std::size_t>& r
   return end;
 }
 
+/// Returns true for buffers that take the memory of others before and after their lifetimes.
+bool in_turns(const Buffer& b) {
+  return b.home == Home::activation || b.home == Home::gathered;
+}
+
 /// Places the buffers of one home one after another. Returns the end.
 std::size_t place_in_order(Program& p, Home home, std::size_t begin) {
   for (Buffer& b : p.buffers) {
@@ -126,17 +131,17 @@ void lay_out_memory(Program& p, bool keep_values) {
 
   std::vector<std::size_t> roots;
   for (std::size_t b = 0; b < p.buffers.size(); ++b) {
-    if (p.buffers[b].home == Home::activation && lives[b].used() && places.root(b) == b) roots.push_back(b);
+    if (in_turns(p.buffers[b]) && lives[b].used() && places.root(b) == b) roots.push_back(b);
   }
   m.activations = pack(p.buffers, roots, lives, p.steps.size());
   for (std::size_t b = 0; b < p.buffers.size(); ++b) {
-    if (p.buffers[b].home == Home::activation && lives[b].last >= 0) {
+    if (in_turns(p.buffers[b]) && lives[b].last >= 0) {
       p.buffers[b].offset = p.buffers[places.root(b)].offset +
                             static_cast<std::size_t>(p.buffers[b].first_column) * bytes_of(p.buffers[b].type);
     }
   }
   for (Buffer& b : p.buffers) {
-    if (b.home == Home::activation) b.offset += gradients_end;
+    if (in_turns(b)) b.offset += gradients_end;
   }
   for (const Step& s : p.steps) m.work = std::max(m.work, aligned(s.workspace));
   p.work_offset = gradients_end + m.activations;

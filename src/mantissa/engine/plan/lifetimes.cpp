@@ -15,6 +15,7 @@ std::vector<Lifetime> lifetimes(const Program& program, bool keep_values) {
     if (s.addend != kNoBuffer) of(s.addend).add(i);
     if (s.leaf != kNoBuffer) of(s.leaf).add(i);
   }
+  for (const Gather& g : program.gathers) of(g.buffer).add(static_cast<std::int64_t>(g.start));
   for (std::size_t b = 0; b < lives.size(); ++b) {
     if (lives[b].used() && (keep_values || is_output(program, static_cast<BufferId>(b)))) lives[b].add(end);
   }

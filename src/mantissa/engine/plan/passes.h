@@ -56,6 +56,10 @@ void lay_out_memory(Program& program, bool keep_values);
 /// Returns true if `id` is read from outside the steps.
 bool is_output(const Program& program, BufferId id);
 
+/// Returns the path to the first part that is a number, or "": "model.layers.3.mlp.up_proj" →
+/// "model.layers.3".
+std::string_view block_of(std::string_view scope);
+
 /// Returns true if `rule`, which matches a parameter's name, affects its update.
 bool speaks_of_update(const precision::Rule& rule);
 

@@ -23,7 +23,19 @@ inline constexpr BufferId kNoBuffer = -1;
 /// The location of a buffer: a region of the arena, the weight set (masters, copies), memory that outlives
 /// the program (`kept`, an optimizer's states), or another program's memory (`bound`, the gradients that an
 /// update reads).
-enum class Home : std::uint8_t { input, constant, state, gradient, activation, master, copy, kept, bound };
+/// `gathered`: a weight of another rank, in the arena while steps read it.
+enum class Home : std::uint8_t {
+  input,
+  constant,
+  state,
+  gradient,
+  activation,
+  master,
+  copy,
+  kept,
+  bound,
+  gathered
+};
 
 /// How a buffer stores scaled values: with one scale, or with scales of blocks (core/numeric/scaled.h).
 /// Buffer::layout() states whether blocks are packed.
@@ -125,6 +137,13 @@ struct ChunkedSteps {
   std::int64_t tokens = 0;         // the most tokens of a chunk, a multiple of kSumBlock
 };
 
+/// A weight that steps read in `buffer`, where its owner copies it on all ranks (sharing.h).
+struct Gather {
+  BufferId weight = kNoBuffer, buffer = kNoBuffer;
+  std::size_t start = 0;  // the step before which the transfer starts
+  std::size_t first = 0;  // the first step that reads it
+};
+
 /// A parameter of the program, bound by weight sets.
 struct Slot {
   std::string name;
@@ -136,6 +155,7 @@ struct Slot {
   BufferId gradient = kNoBuffer;  // read by the optimizer; kNoBuffer in programs without training
   bool fixed = false;             // read from files and never written (graph::Value::fixed)
   bool elsewhere = false;         // another rank updates it (sharing.h)
+  bool gathered = false;          // steps read it in buffers of Home::gathered
 };
 
 /// A constant and the function that fills it, with intermediate results rounded to `interior`.
@@ -161,6 +181,7 @@ struct Program {
   std::vector<Buffer> buffers;
   std::vector<Step> steps;
   std::vector<ChunkedSteps> chunked;  // ascending
+  std::vector<Gather> gathers;        // by start; those of one step in the order of their first steps
   std::vector<Slot> slots;
   std::vector<ScaleSlot> scales;
   std::vector<std::pair<std::string, BufferId>> outputs;

@@ -10,12 +10,7 @@
 #include "mantissa/engine/plan/uses.h"
 
 namespace mantissa::plan {
-namespace {
 
-using graph::Phase;
-
-/// Returns the path to the first part that is a number, or "": "model.layers.3.mlp.up_proj" →
-/// "model.layers.3".
 std::string_view block_of(std::string_view scope) {
   for (std::size_t begin = 0; begin < scope.size();) {
     const std::size_t end = std::min(scope.find('.', begin), scope.size());
@@ -26,6 +21,10 @@ std::string_view block_of(std::string_view scope) {
   }
   return {};
 }
+
+namespace {
+
+using graph::Phase;
 
 bool is_below(std::string_view scope, std::string_view module) {
   return scope.starts_with(module) && (scope.size() == module.size() || scope[module.size()] == '.');

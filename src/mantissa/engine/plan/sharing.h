@@ -1,5 +1,6 @@
 // How the ranks of a run divide the memory of its weights among them (ZeRO; Rajbhandari et al., 2020,
-// arXiv:1910.02054): each parameter has one rank, its owner, which updates it.
+// arXiv:1910.02054): each parameter has one rank, its owner, which updates it. From stage 3 on the others have its
+// weights only while steps read them.
 #pragma once
 
 #include <cstddef>
@@ -15,6 +16,8 @@ inline constexpr int kEveryRank = -1;
 
 struct Sharing {
   int rank = 0;
+  std::int64_t stage = 0;             // of ZeRO
+  std::int64_t least_gathered = 0;    // elements of the smallest parameter that stage 3 divides
   std::vector<int> owners = {};  // by slot; empty: every rank has all parameters
 
   bool divides() const { return !owners.empty(); }
@@ -33,7 +36,8 @@ std::vector<int> owners_of(const Program& training, int ranks);
 /// Returns for each buffer whether a step reads it.
 std::vector<bool> read_by_steps(const Program& program);
 
-/// Leaves out of `training` the masters that other ranks own and no step reads, and assigns its memory again.
+/// Leaves out of `training` the masters that other ranks own and no step reads; in stage 3 also the weights
+/// that steps read, which are gathered. Assigns its memory again.
 void share_weights(Program& training, const Sharing& sharing);
 
 }  // namespace mantissa::plan

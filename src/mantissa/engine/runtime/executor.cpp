@@ -196,7 +196,8 @@ void Executor::run(graph::Phase phase, const Extent& extent, bool accumulate) {
   for (std::size_t i = 0; i < program_->steps.size(); ++i) {
     const plan::Step& s = program_->steps[i];
     if (s.phase != phase) continue;
-    if (stop.stop_requested()) return;
+    transfer(i);
+    if (exchange_ == nullptr && stop.stop_requested()) return;
     if (by_memory && s.op->kind == graph::OpKind::product) {
       const std::size_t end = observers_.empty() && !after_step ? joint_[i] : i + 1;
       ctx_.next_weight = next_weights_[end - 1];
@@ -219,11 +220,33 @@ void Executor::run(graph::Phase phase, const Extent& extent, bool accumulate) {
   }
 }
 
+void Executor::transfer(std::size_t i) {
+  if (program_->gathers.empty()) return;
+  if (exchange_ == nullptr) throw InternalError("the program gathers weights, and nothing moves them");
+  for (std::size_t g = 0; g < program_->gathers.size(); ++g) {
+    const plan::Gather& gather = program_->gathers[g];
+    if (gather.start != i) continue;
+    const std::size_t bytes = program_->buffer(gather.buffer).bytes;
+    const std::byte* weight = bindings_[static_cast<std::size_t>(gather.weight)].memory;
+    exchange_->start(g, {weight, weight == nullptr ? 0 : bytes}, {memory(gather.buffer), bytes});
+  }
+  for (std::size_t g = 0; g < program_->gathers.size(); ++g) {
+    if (program_->gathers[g].first == i) exchange_->await(g);
+  }
+}
+
+void Executor::run_transfers(graph::Phase phase) {
+  hold();
+  for (std::size_t i = 0; i < program_->steps.size(); ++i) {
+    if (program_->steps[i].phase == phase) transfer(i);
+  }
+}
+
 void Executor::run_chunked(const plan::ChunkedSteps& range, const Extent& extent, bool accumulate) {
   const TokenChunks chunks(extent, range.tokens);
   for (const TokenChunk& chunk : chunks.all()) {
     for (std::size_t i = range.begin; i < range.end; ++i) {
-      if (stop.stop_requested()) return;
+      if (exchange_ == nullptr && stop.stop_requested()) return;
       run_step(program_->steps[i], chunk.extent, accumulate, nullptr, &chunk);
     }
   }

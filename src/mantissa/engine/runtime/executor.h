@@ -16,6 +16,7 @@
 #include "mantissa/engine/plan/program.h"
 #include "mantissa/engine/runtime/arena.h"
 #include "mantissa/engine/runtime/device.h"
+#include "mantissa/engine/runtime/exchange.h"
 #include "mantissa/engine/runtime/token_chunks.h"
 #include "mantissa/engine/runtime/weights.h"
 
@@ -85,6 +86,12 @@ class Executor {
     return std::exchange(observers_, std::move(observers));
   }
 
+  /// Sets what moves the weights of other ranks. Required for programs with gathers. A run with an exchange
+  /// does not end at a stop request, which other ranks do not know.
+  void set_exchange(Exchange* exchange) { exchange_ = exchange; }
+  /// Takes part in the transfers of a phase that other ranks run.
+  void run_transfers(graph::Phase phase);
+
   /// Called after each step, if set, and after the observers.
   std::function<void(const plan::Step&, const graph::Call&)> after_step;
 
@@ -131,8 +138,12 @@ class Executor {
   /// Returns the call of a step with these operands.
   graph::Call call_of(const plan::Step& step, const Extent& extent, const Operands& operands) const;
 
+  /// Starts and completes the transfers before step `i`.
+  void transfer(std::size_t i);
+
   const plan::Program* program_;
   const Device* device_;
+  Exchange* exchange_ = nullptr;
   std::unique_ptr<Arena> own_;
   Arena* arena_;
   std::vector<Binding> bindings_;           // by buffer

@@ -143,7 +143,7 @@ class NonFiniteSearch : public StepObserver {
   /// Returns true if input `i` of the step is a copy of a weight that overflows, which is then found.
   bool see_weight_beyond(const plan::Step& step, std::size_t i, const kernels::Context& ctx) {
     const plan::Buffer& copy = program_.buffer(step.inputs[i].buffer);
-    if (copy.home != plan::Home::copy || copy.scaled) return false;
+    if (!is_weight(copy) || copy.scaled || !has_master(copy)) return false;
     const plan::Slot& slot = program_.slots[static_cast<std::size_t>(copy.slot)];
     if (holds(copy.type, slot.master)) return false;
     const Matrix master = executor_.buffer(slot.master_buffer);
@@ -193,7 +193,7 @@ class NonFiniteSearch : public StepObserver {
     constexpr double kOutlier = 32;
     for (const plan::Operand& operand : step.inputs) {
       const plan::Buffer& b = program_.buffer(operand.buffer);
-      if (b.home != plan::Home::copy && b.home != plan::Home::master) continue;
+      if (!is_weight(b) || !has_master(b)) continue;
       const plan::Slot& slot = program_.slots[static_cast<std::size_t>(b.slot)];
       if (slot.shape.dims().size() != 1 || slot.shape.count() != width) continue;
       const Matrix master = executor_.buffer(slot.master_buffer);
@@ -214,8 +214,7 @@ class NonFiniteSearch : public StepObserver {
     const bool column = product.attributes.flag("transposed") == (product.phase == graph::Phase::forward);
     for (const plan::Operand& operand : product.inputs) {
       const plan::Buffer& b = program_.buffer(operand.buffer);
-      if ((b.home != plan::Home::copy && b.home != plan::Home::master) || b.shape.dims().size() != 2)
-        continue;
+      if (!is_weight(b) || !has_master(b) || b.shape.dims().size() != 2) continue;
       const plan::Slot& slot = program_.slots[static_cast<std::size_t>(b.slot)];
       const std::int64_t rows = slot.shape.dim(0).size;
       if (width != (column ? slot.shape.last() : rows)) continue;
@@ -228,6 +227,15 @@ class NonFiniteSearch : public StepObserver {
       found_.line = line;
     }
   }
+
+  static bool is_weight(const plan::Buffer& b) {
+    return b.home == plan::Home::copy || b.home == plan::Home::master || b.home == plan::Home::gathered;
+  }
+  const plan::Buffer& master_of(const plan::Buffer& weight) const {
+    return program_.buffer(program_.slots[static_cast<std::size_t>(weight.slot)].master_buffer);
+  }
+  /// Returns false for a weight whose master only another rank has.
+  bool has_master(const plan::Buffer& weight) const { return !master_of(weight).elsewhere; }
 
   static double largest_finite(const std::vector<double>& values) {
     double most = 0;
@@ -253,8 +261,8 @@ class NonFiniteSearch : public StepObserver {
       Scalar format = holds(in.operand.format, in.type) ? step.compute.format : in.operand.format;
       const plan::Buffer& buffer = program_.buffer(step.inputs[i].buffer);
       if (buffer.scaled) continue;  // saturated, so every value is finite
-      const bool weight = buffer.home == plan::Home::copy;
-      if (weight) {
+      const bool weight = buffer.home == plan::Home::copy || (buffer.home == plan::Home::gathered && buffer.type != master_of(buffer).type);
+      if (weight && has_master(buffer)) {
         const plan::Slot& slot = program_.slots[static_cast<std::size_t>(buffer.slot)];
         format = in.type;
         in.data = executor_.buffer(slot.master_buffer).data;

@@ -280,12 +280,17 @@ Matrix WeightSet::copy(std::size_t slot, std::size_t c) const {
   return {copy.data, copy.buffer->type, copy.buffer->shape.last()};
 }
 
-std::vector<std::span<std::byte>> WeightSet::memory_of(std::size_t slot, bool with_master) const {
-  const Parameter& p = parameters_.at(slot);
+std::vector<std::span<std::byte>> WeightSet::copies_of(std::size_t slot) const {
   std::vector<std::span<std::byte>> all;
-  if (with_master) all.push_back({p.master, p.master_buffer->bytes});
-  for (const Copy& c : p.copies) {
+  for (const Copy& c : parameters_.at(slot).copies) {
     if (c.data != nullptr) all.push_back({c.data, c.buffer->bytes});
+  }
+  return all;
+}
+
+std::vector<std::span<std::byte>> WeightSet::scales_of(std::size_t slot) const {
+  std::vector<std::span<std::byte>> all;
+  for (const Copy& c : parameters_.at(slot).copies) {
     if (c.scale == nullptr || !c.scale->current) continue;
     TensorScale& scale = *scales_->find(c.scale->name);
     all.push_back(std::as_writable_bytes(std::span(&scale.scale, 1)));

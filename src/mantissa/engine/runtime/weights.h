@@ -85,9 +85,10 @@ class WeightSet {
   /// Returns copy `c` of a slot of the first program.
   Matrix copy(std::size_t slot, std::size_t c) const;
 
-  /// Returns the memory that depends on a slot's master: the copies of all programs with their scales of this
-  /// step, and, if `with_master`, the master first. Sets of the same programs have it in the same order.
-  std::vector<std::span<std::byte>> memory_of(std::size_t slot, bool with_master) const;
+  /// Return the memory that depends on a slot's master: the copies of all programs, and the scales that are
+  /// computed from the weights of this step. Sets of the same programs have them in the same order.
+  std::vector<std::span<std::byte>> copies_of(std::size_t slot) const;
+  std::vector<std::span<std::byte>> scales_of(std::size_t slot) const;
 
   /// Takes the pages of `part` of the master or copy `id` of the first program out of memory, if it is a view
   /// of a mapped file that no step reads.

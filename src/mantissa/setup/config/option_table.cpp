@@ -291,7 +291,11 @@ void add_optimization(std::vector<Option>& table) {
       table, "distributed", &RunConfig::distributed,
       {
           {"zero", &DistributedSection::zero,
-           "what ranks divide among them (ZeRO): 0: nothing; 1: masters and the optimizer's moments", from(0, 1)},
+           "what ranks divide among them (ZeRO): 0: nothing; 1: masters and the optimizer's moments; 2: also "
+           "gradients; 3: also the weights that products read",
+           from(0, 3)},
+          {"persistence_threshold", &DistributedSection::persistence_threshold,
+           "elements of the smallest parameter that zero = 3 divides", from(0, kMany)},
           {"timeout", &DistributedSection::timeout,
            "seconds without an answer after which a rank of mpirun or srun counts as hanging", above(0)},
           {"check_interval", &DistributedSection::check_interval,

@@ -145,7 +145,7 @@ namespace {
 
 /// Replaces the update of `part`, that of all parameters, by that of those which its rank owns.
 void share_part(RunPart& part, plan::Program& program, UpdateSource source, const runtime::Device& device) {
-  part.whole_update = program.update;
+  part.whole = std::make_shared<plan::Program>(program);
   plan::share_weights(program, part.sharing);
   std::erase_if(source.parameters, [&](const optim::Parameter& p) {
     const auto slot = std::ranges::find(program.slots, p.name, &plan::Slot::name);
@@ -153,8 +153,8 @@ void share_part(RunPart& part, plan::Program& program, UpdateSource source, cons
   });
   part.numbers = add_update(program, source, device);
   auto own = std::make_shared<plan::Program>(*program.update);
-  own->unmatched_rules = part.whole_update->unmatched_rules;  // those of all parameters
-  own->places = part.whole_update->places;
+  own->unmatched_rules = part.whole->update->unmatched_rules;  // those of all parameters
+  own->places = part.whole->update->places;
   program.update = std::move(own);
 }
 
@@ -177,9 +177,12 @@ std::vector<RunPart> compile_parts(const config::RunConfig& config, const model:
           compile_alone(own, own_model, own.batch.micro_batch_size, device, true, true, first));
       std::vector<optim::Number> numbers = add_update(*program, source, device);
       RunPart& part = parts.emplace_back(RunPart{first, stage, program, std::move(numbers), own.log.observe});
-      if (rank.ranks == 1 || config.distributed.zero == 0) continue;
-      part.sharing = {rank.rank, parts.front().sharing.divides() ? parts.front().sharing.owners
-                                                                 : plan::owners_of(*program, rank.ranks)};
+      part.whole = program;
+      const config::DistributedSection& distributed = config.distributed;
+      if (rank.ranks == 1 || distributed.zero == 0) continue;
+      part.sharing = {rank.rank, distributed.zero, distributed.persistence_threshold,
+                      parts.front().sharing.divides() ? parts.front().sharing.owners
+                                                      : plan::owners_of(*program, rank.ranks)};
       share_part(part, *program, source, device);
     }
   }

@@ -39,9 +39,9 @@ struct RunPart {
   std::shared_ptr<const plan::Program> program;
   std::vector<optim::Number> numbers;  // that its update reads
   std::string observed;                // log.observe
-  /// If ranks share the weights: who owns them, and the update of all, of which the program has this rank's.
-  plan::Sharing sharing = {};
-  std::shared_ptr<const plan::Program> whole_update = {};
+  plan::Sharing sharing = {};  // of the weights, if ranks divide them
+  /// The program of one process that does the work of all ranks. The same if no weights are divided.
+  std::shared_ptr<const plan::Program> whole = {};
 };
 
 /// One of the ranks that share a run.

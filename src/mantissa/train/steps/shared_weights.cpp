@@ -33,18 +33,45 @@ class Taker {
 
 }  // namespace
 
+std::vector<std::span<std::byte>> SharedWeights::common(const runtime::WeightSet& weights,
+                                                        std::size_t slot) const {
+  std::vector<std::span<std::byte>> all = weights.scales_of(slot);
+  if (program_.slots[slot].gathered) return all;
+  std::ranges::copy(weights.copies_of(slot), std::back_inserter(all));
+  const plan::BufferId id = program_.slots[slot].master_buffer;
+  const auto reads = [&](const plan::Step& s) {
+    return s.addend == id || std::ranges::any_of(s.inputs, [&](const auto& o) { return o.buffer == id; });
+  };
+  if (std::ranges::any_of(program_.steps, reads))
+    all.push_back({static_cast<std::byte*>(weights.master(slot).data), program_.buffer(id).bytes});
+  return all;
+}
+
+void SharedWeights::start(std::size_t i, std::span<const std::byte> weight, std::span<std::byte> buffer) {
+  const auto slot = static_cast<std::size_t>(program_.buffer(program_.gathers[i].buffer).slot);
+  gathers_[i] = ranks_.start([weight, buffer, owner = sharing_.owner(slot)](comm::Messages& m) {
+    if (m.rank() == owner) {
+      for (int to = 0; to < m.size(); ++to) {
+        if (to != owner) m.send(to, weight);
+      }
+      std::ranges::copy(weight, buffer.begin());
+    } else {
+      m.receive(owner, buffer);
+    }
+    m.complete();
+  });
+}
+
 void SharedWeights::send(const runtime::WeightSet& weights) {
-  const std::vector<bool> read = plan::read_by_steps(weights.program());
   struct Piece {
     int owner;
     std::span<std::byte> bytes;
   };
   std::vector<Piece> pieces;
-  for (std::size_t i = 0; i < weights.program().slots.size(); ++i) {
+  for (std::size_t i = 0; i < program_.slots.size(); ++i) {
     const int owner = sharing_.owner(i);
     if (owner == plan::kEveryRank) continue;
-    const bool reads_master = read[static_cast<std::size_t>(weights.program().slots[i].master_buffer)];
-    for (const std::span<std::byte> bytes : weights.memory_of(i, reads_master)) pieces.push_back({owner, bytes});
+    for (const std::span<std::byte> bytes : common(weights, i)) pieces.push_back({owner, bytes});
   }
   ranks_.run([&](comm::Messages& m) {
     for (const Piece& piece : pieces) {
@@ -83,12 +110,11 @@ std::optional<BrokenWeight> SharedWeights::first(const std::optional<BrokenWeigh
   return lowest;
 }
 
-std::vector<runtime::ParameterHealth> SharedWeights::gather(std::vector<runtime::ParameterHealth> own,
-                                                            const plan::Program& program) {
+std::vector<runtime::ParameterHealth> SharedWeights::gather(std::vector<runtime::ParameterHealth> own) {
   std::vector<std::byte> told;
   for (const runtime::ParameterHealth& h : own) {
-    const auto slot = std::ranges::find(program.slots, h.name, &plan::Slot::name);
-    append(told, static_cast<std::size_t>(slot - program.slots.begin()));
+    const auto slot = std::ranges::find(program_.slots, h.name, &plan::Slot::name);
+    append(told, static_cast<std::size_t>(slot - program_.slots.begin()));
     append(told, static_cast<const runtime::HealthFigures&>(h));
     append(told, h.distributions != nullptr);
     if (h.distributions != nullptr) append(told, *h.distributions);
@@ -99,7 +125,7 @@ std::vector<runtime::ParameterHealth> SharedWeights::gather(std::vector<runtime:
       auto& [slot, health] = all.emplace_back();
       slot = in.take<std::size_t>();
       static_cast<runtime::HealthFigures&>(health) = in.take<runtime::HealthFigures>();
-      health.name = program.slots[slot].name;
+      health.name = program_.slots[slot].name;
       if (!in.take<bool>()) continue;
       health.distributions =
           std::make_shared<runtime::ParameterDistributions>(in.take<runtime::ParameterDistributions>());

@@ -157,7 +157,8 @@ void Trainer::bind() {
       std::make_shared<runtime::Arena>(std::max(program().memory.arena(), task_->memory().arena), device_);
   session_ = std::make_unique<runtime::Session>(parts_[part_].program, weights_, arena);
   task_->bind(weights_, std::move(arena));
-  if (sharing().divides()) shared_.emplace(ranks_, sharing());
+  if (sharing().divides()) shared_.emplace(ranks_, sharing(), program());
+  if (!program().gathers.empty()) session_->executor().set_exchange(&*shared_);
   update_ = std::make_unique<Update>(parts_[part_].numbers, *session_, kept_.data(), shared_ ? &*shared_ : nullptr);
   if (shared_) {
     weights_->set_remote([memory = state_memory(), this](std::size_t slot, std::size_t offset,
@@ -336,7 +337,7 @@ void Trainer::update_weights(StepReport& r, const text::StepData& rows,
 
 std::vector<runtime::ParameterHealth> Trainer::health_of(runtime::HealthProbe& probe) {
   std::vector<runtime::ParameterHealth> own = probe.finish(unchanged_);
-  return shared_ ? shared_->gather(std::move(own), program()) : own;
+  return shared_ ? shared_->gather(std::move(own)) : own;
 }
 
 void Trainer::add_reduced(std::vector<runtime::ParameterHealth>& health) {

@@ -125,13 +125,9 @@ void Trainer::compare_ranks() {
     if (tensor.owner == plan::kEveryRank) add(tensor.name, tensor.bytes);
   }
   if (shares_weights()) {
-    const std::vector<bool> read = plan::read_by_steps(program());
     for (std::size_t i = 0; i < program().slots.size(); ++i) {
-      const plan::Slot& slot = program().slots[i];
       if (sharing().owner(i) == plan::kEveryRank) continue;
-      for (const std::span<std::byte> bytes :
-           weights_->memory_of(i, read[static_cast<std::size_t>(slot.master_buffer)]))
-        add(slot.name, bytes);
+      for (const std::span<std::byte> bytes : shared_->common(*weights_, i)) add(program().slots[i].name, bytes);
     }
   }
   const std::vector<std::vector<std::byte>> all = ranks_.all_gather(std::as_bytes(std::span(own)));

@@ -24,7 +24,8 @@ objective::MicroBatch Trainer::micro_batch(const text::StepData& data, std::int6
 
 bool Trainer::run_share(const text::StepData& data, objective::Objective& objective, objective::Pass pass,
                         const std::stop_token& stop, bool together) {
-  const bool train = pass == objective::Pass::train, shares = together && !ranks_.alone();
+  const bool train = pass == objective::Pass::train;
+  const bool shares = (together || !program().gathers.empty()) && !ranks_.alone();
   weights_->scales().record(train);
   if (train) carried_.give(*session_);
   objective.begin({.total_weight = data.total_weight(), .loss_scale = scale()});
@@ -38,7 +39,12 @@ bool Trainer::run_share(const text::StepData& data, objective::Objective& object
   for (std::int64_t item = own.first; item < end; item += micro) {
     const bool runs = item < own.end;
     session_->set_stop(stop);
-    if (runs) objective::run(*session_, micro_batch(data, item), objective, pass, train && item % shard > 0);
+    if (runs) {
+      objective::run(*session_, micro_batch(data, item), objective, pass, train && item % shard > 0);
+    } else if (!program().gathers.empty()) {  // what the other ranks read
+      session_->executor().run_transfers(graph::Phase::forward);
+      session_->executor().run_transfers(train ? graph::Phase::backward : graph::Phase::evaluate);
+    }
     const bool stopped = stop.stop_requested();
     if (shares ? ranks_.any(stopped) : stopped) return true;
     session_->set_stop({});  // what follows is complete: other ranks count on it

@@ -40,7 +40,7 @@ std::vector<Trainer::NamedMemory> Trainer::state_memory() {
     m.bytes = {data, static_cast<std::size_t>(b.shape.count()) * bytes_of(b.type)};
     if (device_.host_pointer(data) == nullptr) m.device = &device_;
   };
-  const plan::Program& update = shares_weights() ? *parts_[part_].whole_update : update_->program();
+  const plan::Program& update = *parts_[part_].whole->update;
   for (std::size_t i = 0; i < program().slots.size(); ++i) {
     if (program().slots[i].fixed) continue;  // read again from its file
     const plan::Buffer& master = program().buffer(program().slots[i].master_buffer);

@@ -1,0 +1,22 @@
+// The transfers of weights between ranks while a program runs.
+#pragma once
+
+#include <cstddef>
+#include <span>
+
+#include "mantissa/engine/plan/program.h"
+
+namespace mantissa::runtime {
+
+/// Moves weights to the buffers in which steps read them. Every rank calls it alike.
+class Exchange {
+ public:
+  virtual ~Exchange() = default;
+  /// Starts plan::Program::gathers[i]. `weight` is empty on ranks that do not have it; `buffer` must stay as
+  /// it is until await() returns.
+  virtual void start(std::size_t i, std::span<const std::byte> weight, std::span<std::byte> buffer) = 0;
+  /// Returns when the buffer has the weight.
+  virtual void await(std::size_t i) = 0;
+};
+
+}  // namespace mantissa::runtime
