@@ -36,13 +36,13 @@ def parse():
     p.add_argument("--out", type=pathlib.Path, help="default: runs/experiment-kk, of reduce runs/experiment-reduce")
     p.add_argument("--mantissa", default=str(HERE.parent / "build" / "mantissa"))
     p.add_argument("--threads", default=0, type=int, help="0: all cores")
-    p.add_argument("--steps", type=int, help="of each rl run (40), or of each run of reduce (200)")
-    p.add_argument("--seeds", default=2, type=int, help="of reduce")
+    p.add_argument("--steps", type=int, help="of each rl run (40), or of each run of reduce (100)")
+    p.add_argument("--seeds", default=3, type=int, help="of reduce")
     p.add_argument("--start-steps", default=1000, type=int)
     p.add_argument("--puzzles", default=500, type=int, help="held-out puzzles that measure a model")
     args = p.parse_args()
     args.out = args.out or pathlib.Path("runs") / ("experiment-reduce" if args.experiment == "reduce" else "experiment-kk")
-    args.steps = args.steps or (200 if args.experiment == "reduce" else 40)
+    args.steps = args.steps or (100 if args.experiment == "reduce" else 40)
     return args
 
 
