@@ -105,7 +105,7 @@ TEST(Compare, OneSeedDoesNotTell) {
 
 /// Gradients of this model are below 2^-10, half of the least number of e4m3. A loss scale lifts them.
 TEST(Compare, CountsWhatSumsOverShardsLoseAndSend) {
-  const std::vector<std::string> shards = {"batch.shards=4"};
+  const std::vector<std::string> shards = {"batch.shards=4", "batch.micro_batch_size=1"};
   const Comparison c = compared(
       {planned("32-true", shards), planned("reduce=e4m3", shards),
        planned("reduce=e4m3 reduce_rounding=stochastic loss_scale=1024", shards), planned("reduce=e4m3")},

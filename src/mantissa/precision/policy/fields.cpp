@@ -235,7 +235,7 @@ std::span<const Field> field_table() {
        &Fields::reduce,
        false,
        "format of sums over shards of the batch, which ranks communicate"},
-      {"reduce_rounding", {}, &Fields::reduce_rounding, false, "how these sums are rounded", "nearest"},
+      {"reduce_rounding", {}, &Fields::reduce_rounding, false, "how sums over shards are rounded", "nearest"},
       {"optimizer", {}, &Fields::optimizer, true, "format of the optimizer's moments"},
       {"kv", {"kv_cache"}, &Fields::kv, true, "format of keys and values, also in training"},
       {"state", {}, &Fields::state, true, "format of recurrent states, rounded after every token", "f32"},
