@@ -1,10 +1,11 @@
 #!/usr/bin/env python3
-"""Runs the experiments of docs/post-training.md and prints their tables. Needs only Python's standard library.
+"""Runs the experiments of docs/post-training.md and docs/many-machines.md, and prints their tables. Needs only Python's standard library.
 
     python tools/experiment.py kk [--out DIR]         three policies, three seeds: supervised start, then rl
     python tools/experiment.py mismatch [--out DIR]   training in f32, rollouts in other precisions
+    python tools/experiment.py reduce [--out DIR]     sums of gradients over 2, 8 and 64 simulated ranks in several formats
 
-Both start from the model of experiments/kk-start.toml, which imitates a careless teacher: 45 % of its answers reason and are
+The first two start from the model of experiments/kk-start.toml, which imitates a careless teacher: 45 % of its answers reason and are
 right, the others are guesses. Whatever is finished in DIR is kept, so a stopped experiment continues there with the same options.
 DIR gets the runs, results.json, and in compare*/report.html the curves.
 """
@@ -18,6 +19,8 @@ import subprocess
 import sys
 import time
 
+from experiment_reduce import experiment_reduce
+
 HERE = pathlib.Path(__file__).resolve().parent
 CONFIGS = HERE / "experiments"
 POLICIES = ["32-true", "bf16-mixed", "16-mixed"]
@@ -29,14 +32,18 @@ PUZZLES = {2: 30000, 3: 10000}  # the teacher's, by people
 
 def parse():
     p = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    p.add_argument("experiment", choices=["kk", "mismatch"])
-    p.add_argument("--out", default="runs/experiment-kk", type=pathlib.Path)
+    p.add_argument("experiment", choices=["kk", "mismatch", "reduce"])
+    p.add_argument("--out", type=pathlib.Path, help="default: runs/experiment-kk, of reduce runs/experiment-reduce")
     p.add_argument("--mantissa", default=str(HERE.parent / "build" / "mantissa"))
     p.add_argument("--threads", default=0, type=int, help="0: all cores")
-    p.add_argument("--steps", default=40, type=int, help="of each rl run")
+    p.add_argument("--steps", type=int, help="of each rl run (40), or of each run of reduce (100)")
+    p.add_argument("--seeds", default=3, type=int, help="of reduce")
     p.add_argument("--start-steps", default=1000, type=int)
     p.add_argument("--puzzles", default=500, type=int, help="held-out puzzles that measure a model")
-    return p.parse_args()
+    args = p.parse_args()
+    args.out = args.out or pathlib.Path("runs") / ("experiment-reduce" if args.experiment == "reduce" else "experiment-kk")
+    args.steps = args.steps or (100 if args.experiment == "reduce" else 40)
+    return args
 
 
 class Mantissa:
@@ -211,8 +218,11 @@ def experiment_mismatch(args, mantissa):
 def main():
     args = parse()
     begun, mantissa = time.monotonic(), Mantissa(args)
-    write_rows(mantissa)
-    {"kk": experiment_kk, "mismatch": experiment_mismatch}[args.experiment](args, mantissa)
+    if args.experiment == "reduce":
+        print_table(*experiment_reduce(args, mantissa, CONFIGS / "reduce.toml"))
+    else:
+        write_rows(mantissa)
+        {"kk": experiment_kk, "mismatch": experiment_mismatch}[args.experiment](args, mantissa)
     print(f"\n{(time.monotonic() - begun) / 60:.1f} minutes; the runs are in {args.out}")
 
 

@@ -19,10 +19,28 @@ TEST(CompareJson, HasNullForNumbersThatAreNotFinite) {
   c.runs = {constant("a \"b\", c", {5, 2}), constant("\xff", {5, std::nan("")})};
   judge(c);
   const nlohmann::json json = nlohmann::json::parse(to_json(c));
-  for (const char* key :
-       {"policy", "losses", "final_loss", "loss_gap", "noise", "tokens_per_second", "peak_bytes", "skipped",
-        "verdict", "name", "settings", "seed", "steps", "validation_loss", "stopped", "weight_distance",
-        "updates_lost", "findings", "outcome"}) {
+  for (const char* key : {"policy",
+                          "losses",
+                          "final_loss",
+                          "loss_gap",
+                          "noise",
+                          "tokens_per_second",
+                          "peak_bytes",
+                          "skipped",
+                          "verdict",
+                          "name",
+                          "settings",
+                          "seed",
+                          "steps",
+                          "validation_loss",
+                          "stopped",
+                          "weight_distance",
+                          "updates_lost",
+                          "reduce_flushed",
+                          "reduce_saturated",
+                          "sent_bytes",
+                          "findings",
+                          "outcome"}) {
     EXPECT_TRUE(json["runs"][0].contains(key)) << key;
   }
   EXPECT_EQ(json["runs"][1]["losses"], nlohmann::json::parse("[5.0, null]"));

@@ -103,6 +103,23 @@ TEST(Compare, OneSeedDoesNotTell) {
   EXPECT_EQ(nlohmann::json::parse(to_json(c))["runs"][1]["outcome"], "uncertain");
 }
 
+/// Gradients of this model are below 2^-10, half of the least number of e4m3. A loss scale lifts them.
+TEST(Compare, CountsWhatSumsOverShardsLoseAndSend) {
+  const std::vector<std::string> shards = {"batch.shards=4", "batch.micro_batch_size=1"};
+  const Comparison c = compared(
+      {planned("32-true", shards), planned("reduce=e4m3", shards),
+       planned("reduce=e4m3 reduce_rounding=stochastic loss_scale=1024", shards), planned("reduce=e4m3")},
+      1, 4);
+  const ComparedRun &f32 = c.runs[0], &fp8 = c.runs[1], &scaled = c.runs[2], &whole = c.runs[3];
+  EXPECT_FALSE(f32.reduce_flushed);
+  EXPECT_FALSE(whole.reduce_flushed || whole.sent_bytes) << "one shard has no sums";
+  EXPECT_GT(fp8.reduce_flushed, 0.2);
+  EXPECT_EQ(fp8.reduce_saturated, 0);
+  EXPECT_LT(scaled.reduce_flushed, *fp8.reduce_flushed / 4);
+  EXPECT_EQ(*f32.sent_bytes, 4 * *fp8.sent_bytes);
+  EXPECT_NE(to_text(c).find("sums over shards: "), std::string::npos) << to_text(c);
+}
+
 /// Updates are about as large as the learning rate, 2e-5. Numbers of bf16 near 0.02 are 2^-13 = 1.2e-4 apart.
 TEST(Compare, RoundingToNearestLosesUpdatesThatStochasticRoundingKeeps) {
   const std::vector<std::string> slow = {"optimizer.lr=2e-5"};
@@ -175,7 +192,8 @@ class ComparedDirectories : public test::TemporaryFolder {
 };
 
 TEST_F(ComparedDirectories, HaveTheFiguresOfTraining) {
-  PlannedRun reference = planned("32-true"), lowered = planned("bf16-true"), seed = reference;
+  PlannedRun reference = planned("32-true"), lowered = planned("bf16-true reduce=e5m2", {"batch.shards=2"}),
+             seed = reference;
   seed.config.run.seed += 1;
   PlannedRun lowered_seed = lowered;
   lowered_seed.config.run.seed += 1;
@@ -196,6 +214,10 @@ TEST_F(ComparedDirectories, HaveTheFiguresOfTraining) {
     for (std::size_t s = 0; s < a.steps.size(); ++s) EXPECT_NEAR(a.steps[s].loss, b.steps[s].loss, kDigits);
     EXPECT_NEAR(*a.validation_loss, *b.validation_loss, kDigits);
     EXPECT_NEAR(*a.updates_lost, *b.updates_lost, kDigits);
+    EXPECT_EQ(a.reduce_flushed.has_value(), i == 1);
+    EXPECT_EQ(b.reduce_flushed.has_value(), i == 1);
+    EXPECT_NEAR(a.reduce_flushed.value_or(0), b.reduce_flushed.value_or(0), kDigits);
+    EXPECT_EQ(a.reduce_saturated, b.reduce_saturated);
     EXPECT_EQ(a.weight_distance, b.weight_distance);
     EXPECT_EQ(a.skipped, b.skipped);
     EXPECT_EQ(a.outcome, b.outcome);

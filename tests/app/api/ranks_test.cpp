@@ -81,7 +81,9 @@ TEST_P(RanksUnder, HaveTheBitsOfOneProcess) {
 INSTANTIATE_TEST_SUITE_P(Policies, RanksUnder,
                          ::testing::Values("32-true", "64-true", "bf16-mixed", "bf16-mixed reduce=bf16",
                                            "bf16-true rounding=stochastic", "16-mixed",
-                                           "fp8-hybrid reduce=e5m2", "bf16-mixed compute=nvfp4"),
+                                           "fp8-hybrid reduce=e5m2", "bf16-mixed compute=nvfp4",
+                                           "bf16-mixed reduce=bf16 reduce_rounding=stochastic",
+                                           "reduce=e4m3 reduce_rounding=toward-zero"),
                          [](const auto& i) { return "policy" + std::to_string(i.index); });
 
 TEST(Ranks, ContinueTheRunOfAnyOtherNumber) {

@@ -1,4 +1,5 @@
 // The configs of examples/ run, on a tiny model and tiny data.
+#include <fmt/format.h>
 #include <gtest/gtest.h>
 
 #include <nlohmann/json.hpp>
@@ -91,6 +92,24 @@ TEST(ExampleFiles, TheExperimentsConfigsRun) {
                            "--set batch.micro_batch_size=4");
   ASSERT_EQ(rl.code, 0) << rl.err;
   EXPECT_EQ(json::parse(read_all(folder / "rl/summary.json"))["steps"], 2);
+}
+
+/// tools/experiment_reduce.py compares formats of sums under this config.
+TEST(ExampleFiles, TheExperimentOfSumsRunsOnEveryNumberOfRanks) {
+  const TemporaryFolder folder;
+  for (const int ranks : {2, 8, 64}) {
+    const Result r = mantissa(
+        folder, fmt::format("compare {}/tools/experiments/reduce.toml --out {} --quiet --json --steps 1 "
+                            "--seeds 1 --precision \"32-true,reduce=e4m3 "
+                            "reduce_rounding=stochastic\" --set batch.shards={} --set "
+                            "batch.micro_batch_size={}",
+                            MANTISSA_SOURCE_DIR, ranks, ranks, 64 / ranks));
+    ASSERT_EQ(r.code, 0) << r.err;
+    const json runs = json::parse(read_all(folder / std::to_string(ranks) / "compare.json"))["runs"];
+    ASSERT_EQ(runs.size(), 2U);
+    EXPECT_EQ(runs[0]["sent_bytes"], 4 * runs[1]["sent_bytes"].get<std::int64_t>()) << ranks;
+    EXPECT_GT(runs[1]["reduce_flushed"], 0) << ranks;
+  }
 }
 
 TEST(ExampleFiles, TheDemosTokenizerIsThatOfTheCommandsInItsConfig) {

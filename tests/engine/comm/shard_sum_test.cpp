@@ -4,6 +4,8 @@
 
 #include <gtest/gtest.h>
 
+#include <fmt/format.h>
+
 #include <bit>
 #include <cstring>
 #include <mutex>
@@ -21,26 +23,10 @@ using Values = std::vector<double>;
 constexpr std::int64_t kCount = 5000;  // of the larger parameter: more than a tile, and not a multiple of one
 const kernels::Context kContext{.simd = kernels::best_simd(), .threads = 2};
 
-/// Sums gradients[begin … end): those of the largest power of two less than their number, plus the rest.
-Values tree(const std::vector<Values>& gradients, std::size_t begin, std::size_t end, Scalar reduce) {
-  Values sum = gradients[begin];
-  if (end - begin > 1) {
-    const std::size_t middle = begin + std::bit_floor(end - begin - 1);
-    sum = tree(gradients, begin, middle, reduce);
-    const Values right = tree(gradients, middle, end, reduce);
-    for (std::size_t i = 0; i < sum.size(); ++i) {
-      sum[i] += right[i];
-      if (reduce != Scalar::f64) sum[i] = static_cast<float>(sum[i]);
-    }
-  }
-  for (double& x : sum) x = round_to(x, reduce);
-  return sum;
-}
-
 /// Memory for a gradient in `type`.
 struct Held {
   Held(std::int64_t count, Scalar type) : bytes(static_cast<std::size_t>(count) * bytes_of(type)) {
-    gradient = {{bytes.data(), type, count}, count};
+    gradient = {{bytes.data(), type, count}, count, hash_name("weight " + std::to_string(count))};
   }
   void set(const Values& values) {
     kernels::cast(kContext, gradient.count, values.data(), Scalar::f64, bytes.data(), gradient.values.type);
@@ -56,25 +42,52 @@ struct Held {
 
 struct Formats {
   Scalar gradient, reduce;
+  Rounding rounding = Rounding::nearest;
 };
+
+constexpr std::uint64_t kSeed = 5;
+
+/// Sums gradients[begin … end): those of the largest power of two less than their number, plus the rest. The
+/// random bits are those of the parameter with this name and number of elements, in step `step`.
+Values tree(const std::vector<Values>& gradients, std::size_t begin, std::size_t end, const Formats& f,
+            std::int64_t step) {
+  Values sum = gradients[begin];
+  if (end - begin > 1) {
+    const std::size_t middle = begin + std::bit_floor(end - begin - 1);
+    sum = tree(gradients, begin, middle, f, step);
+    const Values right = tree(gradients, middle, end, f, step);
+    for (std::size_t i = 0; i < sum.size(); ++i) {
+      sum[i] += right[i];
+      if (f.reduce != Scalar::f64) sum[i] = static_cast<float>(sum[i]);
+    }
+  }
+  const RandomStream stream =
+      random_bits(kSeed, step, hash_name("weight " + std::to_string(sum.size())),
+                  {static_cast<std::int64_t>(begin), static_cast<std::int64_t>(end - begin)});
+  for (std::size_t i = 0; i < sum.size(); ++i)
+    sum[i] = decode(encode(sum[i], f.reduce, {f.rounding}, stream.bits(i)), f.reduce);
+  return sum;
+}
 
 class ShardSums : public ::testing::TestWithParam<Formats> {};
 
 TEST_P(ShardSums, EqualTheTreeOfTheirDefinition) {
-  const auto [type, reduce] = GetParam();
+  const Formats f = GetParam();
+  const Scalar type = f.gradient;
   std::mt19937 random(7);
   std::normal_distribution<double> normal;
   for (std::int64_t shards = 2; shards <= 9; ++shards) {
     Held large(kCount, type), small(3, type);
     const std::vector<Gradient> gradients = {large.gradient, small.gradient};
-    ShardSum sum(gradients, {0, shards}, shards, reduce);
+    ShardSum sum(gradients, {0, shards}, shards, f.reduce, f.rounding, kSeed);
     for (int step = 0; step < 2; ++step) {
+      sum.begin(step);
       std::vector<Values> large_shards, small_shards;
       for (std::int64_t shard = 0; shard < shards; ++shard) {
         for (Held* g : {&large, &small}) {
           Values values(static_cast<std::size_t>(g->gradient.count));
           // Keeps sums of e4m3 below its largest value: NaN does not compare equal.
-          const int most = type == Scalar::e4m3 ? 3 : 11;
+          const int most = type == Scalar::e4m3 || f.reduce == Scalar::e4m3 ? 3 : 11;
           for (double& x : values)
             x = normal(random) * std::ldexp(1.0, most - static_cast<int>(random() % 24));
           g->set(values);
@@ -83,7 +96,7 @@ TEST_P(ShardSums, EqualTheTreeOfTheirDefinition) {
         sum.add(kContext, gradients, shard);
       }
       for (const auto& [g, of] : {std::pair(&large, &large_shards), std::pair(&small, &small_shards)}) {
-        Values expected = tree(*of, 0, of->size(), reduce);
+        Values expected = tree(*of, 0, of->size(), f, step);
         for (double& x : expected) x = round_to(x, type);
         EXPECT_EQ(g->get(), expected) << shards << " shards, step " << step;
       }
@@ -98,9 +111,18 @@ INSTANTIATE_TEST_SUITE_P(
                       Formats{Scalar::f32, Scalar::e5m2}, Formats{Scalar::bf16, Scalar::f32},
                       Formats{Scalar::bf16, Scalar::bf16}, Formats{Scalar::f16, Scalar::bf16},
                       Formats{Scalar::tf32, Scalar::f32}, Formats{Scalar::e5m2, Scalar::f32},
-                      Formats{Scalar::e4m3, Scalar::e4m3}, Formats{Scalar::f64, Scalar::f64}),
+                      Formats{Scalar::e4m3, Scalar::e4m3}, Formats{Scalar::f64, Scalar::f64},
+                      Formats{Scalar::f32, Scalar::bf16, Rounding::stochastic},
+                      Formats{Scalar::f32, Scalar::tf32, Rounding::stochastic},
+                      Formats{Scalar::f32, Scalar::e4m3, Rounding::stochastic},
+                      Formats{Scalar::bf16, Scalar::f16, Rounding::stochastic},
+                      Formats{Scalar::f32, Scalar::bf16, Rounding::toward_zero}),
     [](const auto& i) {
-      return std::string(name(i.param.gradient)) + "_in_" + std::string(name(i.param.reduce));
+      const Formats& f = i.param;
+      return fmt::format("{}_in_{}{}", name(f.gradient), name(f.reduce),
+                         f.rounding == Rounding::nearest      ? ""
+                         : f.rounding == Rounding::stochastic ? "_stochastic"
+                                                              : "_toward_zero");
     });
 
 /// Gradients of `shards` shards for two parameters: more than a tile, and fewer elements than ranks.
@@ -125,9 +147,10 @@ std::vector<std::vector<std::byte>> sums_of_rank(Communicator& ranks,
   const ShardRange own = shards_of(ranks.rank(), ranks.size(), all);
   Held large(kCount, f.gradient), small(3, f.gradient);
   const std::vector<Gradient> gradients = {large.gradient, small.gradient};
-  ShardSum sum(gradients, own, all, f.reduce);
+  ShardSum sum(gradients, own, all, f.reduce, f.rounding, kSeed);
   std::vector<ValueCounts> none, *used = counts != nullptr ? counts : &none;
   for (int step = 0; step < 2; ++step) {
+    sum.begin(step);
     if (counts != nullptr) counts->assign(2, {});
     for (std::int64_t shard = own.first; shard < own.end(); ++shard) {
       const std::vector<Values>& values = shards[static_cast<std::size_t>(shard)];
@@ -159,21 +182,25 @@ TEST_P(ShardSums, HaveTheSameBitsOnAnyNumberOfRanks) {
 
 TEST(ShardSum, RanksCountEveryRoundingOnce) {
   const std::vector<std::vector<Values>> values = random_shards(24);
-  Communicator alone;
-  std::vector<ValueCounts> expected, merged(2);
-  sums_of_rank(alone, values, {Scalar::f32, Scalar::e5m2}, &expected);
-  std::vector<std::vector<ValueCounts>> counts(4);
-  testing::run_ranks(4, [&](Communicator& ranks) {
-    sums_of_rank(ranks, values, {Scalar::f32, Scalar::e5m2}, &counts[static_cast<std::size_t>(ranks.rank())]);
-  });
-  for (const std::vector<ValueCounts>& of_rank : counts) {
-    for (std::size_t p = 0; p < 2; ++p) merged[p].merge(of_rank[p]);
-  }
-  for (std::size_t p = 0; p < 2; ++p) {
-    EXPECT_EQ(merged[p].count, expected[p].count);
-    EXPECT_EQ(merged[p].flushed, expected[p].flushed);
-    EXPECT_EQ(merged[p].overflowed, expected[p].overflowed);
-    EXPECT_GT(merged[p].count, 0U);
+  for (const Rounding rounding : {Rounding::nearest, Rounding::stochastic}) {
+    const Formats formats{Scalar::f32, Scalar::e5m2, rounding};
+    Communicator alone;
+    std::vector<ValueCounts> expected, merged(2);
+    sums_of_rank(alone, values, formats, &expected);
+    std::vector<std::vector<ValueCounts>> counts(4);
+    testing::run_ranks(4, [&](Communicator& ranks) {
+      sums_of_rank(ranks, values, formats, &counts[static_cast<std::size_t>(ranks.rank())]);
+    });
+    for (const std::vector<ValueCounts>& of_rank : counts) {
+      for (std::size_t p = 0; p < 2; ++p) merged[p].merge(of_rank[p]);
+    }
+    for (std::size_t p = 0; p < 2; ++p) {
+      EXPECT_EQ(merged[p].count, expected[p].count);
+      EXPECT_EQ(merged[p].flushed, expected[p].flushed);
+      EXPECT_EQ(merged[p].overflowed, expected[p].overflowed);
+      EXPECT_GT(merged[p].count, 0U);
+    }
+    EXPECT_GT(merged[0].flushed, 0U);
   }
 }
 
@@ -191,7 +218,53 @@ TEST(ShardSum, SendsTheBytesOfTheFormula) {
     });
     constexpr std::uint64_t kSteps = 2, kBytes = 2;
     EXPECT_EQ(sent, kSteps * kBytes * 2 * (kRanks - 1) * (kCount + 3));
+    EXPECT_EQ(sent,
+              kSteps * kRanks * static_cast<std::uint64_t>(sent_bytes(kCount + 3, kRanks, Scalar::bf16)));
   }
+}
+
+/// 0.1 lies between two numbers of e4m3. Rounded to nearest, every sum of 64 shards has the error of one
+/// rounding; rounded stochastically, the mean over the elements has the error of a mean.
+TEST(ShardSum, StochasticRoundingKeepsTheMean) {
+  constexpr std::int64_t kShards = 64;
+  const auto error = [&](Rounding rounding, double shard) {
+    Held gradient(kCount, Scalar::f32);
+    const std::vector<Gradient> gradients = {gradient.gradient};
+    ShardSum sum(gradients, {0, kShards}, kShards, Scalar::e4m3, rounding, kSeed);
+    sum.begin(1);
+    for (std::int64_t i = 0; i < kShards; ++i) {
+      gradient.set(Values(kCount, shard));
+      sum.add(kContext, gradients, i);
+    }
+    double mean = 0;
+    for (const double x : gradient.get()) mean += x / kCount;
+    return mean / (shard * kShards) - 1;
+  };
+  for (const double shard : {0.1, 0x1p-13}) {  // half of the least number of e4m3 is 2^-10
+    EXPECT_GT(std::abs(error(Rounding::nearest, shard)), 0.01) << shard;
+    EXPECT_LT(error(Rounding::toward_zero, shard), -0.05) << shard;
+  }
+  // A sum has seven roundings on its way, each with at most half a unit, 1/16 of the value, as its standard
+  // deviation; that of the mean of 5000 is below 7^½ / 16 / 5000^½ = 0.0024.
+  EXPECT_LT(std::abs(error(Rounding::stochastic, 0.1)), 4 * 0.0024);
+  // A shard becomes 2^-9 once in 16 times: of 64 · 5000 shards a mean of 1/16 ± 0.0004, relative to it 0.007.
+  EXPECT_LT(std::abs(error(Rounding::stochastic, 0x1p-13)), 4 * 0.007);
+}
+
+TEST(ShardSum, RandomBitsOfStepsNamesAndNodesDiffer) {
+  std::vector<std::uint32_t> words;
+  for (const std::int64_t step : {1, 2}) {
+    for (const char* name : {"a", "b"}) {
+      for (std::int64_t shards = 2; shards <= 5; ++shards) {
+        for (const ShardRange node : {ShardRange{0, 1}, ShardRange{1, 1}, ShardRange{0, shards}})
+          words.push_back(random_bits(kSeed, step, hash_name(name), node).bits(0));
+      }
+    }
+  }
+  std::ranges::sort(words);
+  const auto repeated = std::ranges::unique(words);
+  words.erase(repeated.begin(), repeated.end());
+  EXPECT_EQ(words.size(), 2U * 2U * (2U + 4U)) << "two leaves and four sums";
 }
 
 TEST(ShardSum, OneShardStaysUnchanged) {

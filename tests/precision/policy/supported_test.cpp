@@ -33,6 +33,8 @@ TEST(Supported, AcceptsPresetsAndSupportedLines) {
                            "bf16-true kahan=true rounding=toward-zero",
                            "optimizer=bf16 rounding=stochastic",
                            "state=bf16 rounding=stochastic",
+                           "bf16-mixed reduce=bf16 reduce_rounding=stochastic",
+                           "reduce=tf32 reduce_rounding=toward-zero",
                            "params=f16 rounding=stochastic kahan=true",
                            "params=tf32 kahan=true",
                            "params=e4m3 grads=e5m2 rounding=stochastic",
@@ -87,6 +89,12 @@ TEST(Supported, RejectsOtherPoliciesByFieldAndValue) {
       {"64-true rounding=toward-zero",
        "rounding=toward-zero is not available: it applies only to weights, moments and states below f32, and "
        "all are f64; use rounding=nearest, or params=bf16, optimizer=bf16 or, for a recurrence, state=bf16"},
+      {"reduce_rounding=stochastic",
+       "reduce_rounding=stochastic is not available: reduce=f32 rounds no sum over shards; use "
+       "reduce_rounding=nearest, or reduce=bf16"},
+      {"64-true reduce_rounding=toward-zero",
+       "reduce_rounding=toward-zero is not available: reduce=f64 rounds no sum over shards; use "
+       "reduce_rounding=nearest, or reduce=bf16"},
       {"kahan=true",
        "kahan=true is not available: f32 masters need no compensation; use kahan=false, or params=bf16"},
   };

@@ -139,6 +139,19 @@ TEST(HealthWatch, IsSilentWhereLostUpdatesAreKept) {
   }
 }
 
+TEST(HealthWatch, ReportsSumsOverShardsThatBecomeZeroUnlessTheirMeanStays) {
+  for (const auto& [text, findings] : {std::pair("reduce=e4m3", 1U),
+                                       {"reduce=e4m3 reduce_rounding=toward-zero", 1U},
+                                       {"reduce=e4m3 reduce_rounding=stochastic", 0U}}) {
+    HealthWatch watch(policy(text));
+    runtime::ParameterHealth p = matrix("a.weight", 0);
+    p.reduce_flushed = 0.9;
+    p.reduce_saturated = 0;
+    watch.see(step(1e-3, {p}));
+    EXPECT_EQ(watch.findings().size(), findings) << text;
+  }
+}
+
 TEST(HealthWatch, RaisesTheRateWhereEvenF32LosesUpdates) {
   HealthWatch watch(policy("32-true"));
   runtime::ParameterHealth p = matrix("a.weight", 1);

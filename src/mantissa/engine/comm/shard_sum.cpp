@@ -1,13 +1,9 @@
 #include "mantissa/engine/comm/shard_sum.h"
 
 #include <algorithm>
-#include <array>
 #include <cassert>
 #include <future>
 #include <utility>
-
-#include "mantissa/core/numeric/convert.h"
-#include "mantissa/kernels/expression.h"
 
 namespace mantissa::comm {
 namespace {
@@ -15,48 +11,6 @@ namespace {
 /// The storage format of a sum; tf32 is stored as f32.
 Scalar stored(Scalar reduce) {
   return reduce == Scalar::tf32 ? Scalar::f32 : reduce;
-}
-
-/// Computes to = from, rounded to `reduce`.
-void round_into(const kernels::Context& ctx, std::int64_t count, Matrix from, Matrix to, Scalar reduce) {
-  kernels::ExpressionBuilder b;
-  b.store(b.round(b.load(0), reduce), 0);
-  const std::array inputs = {kernels::PointwiseInput{from.data, from.type}};
-  const std::array outputs = {kernels::PointwiseOutput{to.data, to.type}};
-  kernels::pointwise(ctx, b.build(), 1, count, inputs, outputs);
-}
-
-/// Computes to = older + newer, rounded to `reduce`, after rounding `newer` to `reduce`.
-void add_into(const kernels::Context& ctx, std::int64_t count, Matrix older, Matrix newer, Matrix to,
-              Scalar reduce) {
-  kernels::ExpressionBuilder b;
-  b.store(b.round(b.add(b.load(0), b.round(b.load(1), reduce)), reduce), 0);
-  const std::array inputs = {kernels::PointwiseInput{older.data, older.type},
-                             kernels::PointwiseInput{newer.data, newer.type}};
-  const std::array outputs = {kernels::PointwiseOutput{to.data, to.type}};
-  kernels::pointwise(ctx, b.build(), 1, count, inputs, outputs);
-}
-
-/// Adds the values of a gradient, or of `older` plus it, as rounded to `reduce`, and the errors of that
-/// rounding. `older` may be null. `rounds_newer`: the gradient itself rounds before it is added, which is not
-/// counted.
-void count_rounding(std::int64_t count, const Matrix* older, Matrix newer, bool rounds_newer, Scalar reduce,
-                    ValueCounts& counts) {
-  constexpr std::size_t kPiece = 1024;
-  std::array<double, kPiece> before, other, after;
-  for (std::size_t from = 0; from < static_cast<std::size_t>(count); from += kPiece) {
-    const std::size_t n = std::min(kPiece, static_cast<std::size_t>(count) - from);
-    load_row(newer.data, newer.type, from, n, before.data());
-    if (older != nullptr) {
-      load_row(older->data, older->type, from, n, other.data());
-      if (rounds_newer) round_row(before.data(), n, reduce);
-      for (std::size_t i = 0; i < n; ++i) before[i] += other[i];
-    }
-    std::copy_n(before.data(), n, after.data());
-    round_row(after.data(), n, reduce);
-    counts.add(after.data(), n, reduce);
-    counts.add_errors(before.data(), after.data(), n, reduce);
-  }
 }
 
 /// Groups of parameters whose sums travel together have at most this many bytes, so that memory for those of
@@ -76,6 +30,10 @@ std::size_t shard_sum_bytes(std::int64_t count, ShardRange own, std::int64_t sha
          aligned(static_cast<std::size_t>(count) * bytes_of(stored(reduce)));
 }
 
+std::int64_t sent_bytes(std::int64_t count, std::int64_t ranks, Scalar reduce) {
+  return 2 * count * static_cast<std::int64_t>(bytes_of(stored(reduce))) * (ranks - 1) / ranks;
+}
+
 Part part_of(int rank, int ranks, std::int64_t count) {
   constexpr std::int64_t kWhole = 64;  // elements
   const std::int64_t pieces = (count + kWhole - 1) / kWhole;
@@ -83,8 +41,9 @@ Part part_of(int rank, int ranks, std::int64_t count) {
   return {at(rank), at(rank + 1)};
 }
 
-ShardSum::ShardSum(std::span<const Gradient> gradients, ShardRange own, std::int64_t shards, Scalar reduce)
-    : own_(own), shards_(shards), reduce_(reduce) {
+ShardSum::ShardSum(std::span<const Gradient> gradients, ShardRange own, std::int64_t shards, Scalar reduce,
+                   Rounding rounding, std::uint64_t seed)
+    : own_(own), shards_(shards), reduce_(reduce), rounding_(rounding), seed_(seed) {
   std::size_t bytes = 0;
   for (const Gradient& g : gradients) bytes += shard_sum_bytes(g.count, own, shards, reduce);
   storage_ = Storage(bytes);
@@ -96,6 +55,11 @@ ShardSum::ShardSum(std::span<const Gradient> gradients, ShardRange own, std::int
       at += aligned(static_cast<std::size_t>(g.count) * bytes_of(stored(reduce)));
     }
   }
+}
+
+NodeRounding ShardSum::rounding_at(ShardRange node, const Gradient& gradient, std::int64_t first) const {
+  return {reduce_, rounding_, random_bits(seed_, step_, gradient.name_hash, node),
+          static_cast<std::uint64_t>(first)};
 }
 
 void ShardSum::add(const kernels::Context& ctx, std::span<const Gradient> gradients, std::int64_t shard,
@@ -114,14 +78,18 @@ void ShardSum::add(const kernels::Context& ctx, std::span<const Gradient> gradie
   const bool whole = sum.count == shards_;
   for (std::size_t p = 0; p < gradients.size(); ++p) {
     const Gradient& gradient = gradients[p];
-    if (!counts.empty()) count_rounding(gradient.count, nullptr, gradient.values, false, reduce_, counts[p]);
-    if (joins == 0) round_into(ctx, gradient.count, gradient.values, sums_[p][waiting_.size()], reduce_);
+    const NodeRounding leaf = rounding_at({shard, 1}, gradient);
+    if (!counts.empty()) count_rounding(gradient.count, nullptr, gradient.values, nullptr, leaf, counts[p]);
+    if (joins == 0) round_into(ctx, gradient.count, gradient.values, sums_[p][waiting_.size()], leaf);
     Matrix newer = gradient.values;
     for (std::size_t j = 1; j <= joins; ++j) {
       const Matrix older = sums_[p][waiting_.size() - j];
-      if (!counts.empty()) count_rounding(gradient.count, &older, newer, j == 1, reduce_, counts[p]);
+      const std::int64_t begin = waiting_[waiting_.size() - j].first;
+      const NodeRounding node = rounding_at({begin, shard + 1 - begin}, gradient);
+      const NodeRounding* own = j == 1 ? &leaf : nullptr;
+      if (!counts.empty()) count_rounding(gradient.count, &older, newer, own, node, counts[p]);
       const Matrix to = whole && j == joins ? gradient.values : older;
-      add_into(ctx, gradient.count, older, newer, to, reduce_);
+      add_into(ctx, gradient.count, older, newer, to, own, node);
       newer = to;
     }
   }
@@ -129,16 +97,18 @@ void ShardSum::add(const kernels::Context& ctx, std::span<const Gradient> gradie
   waiting_.push_back(sum);
 }
 
-Matrix ShardSum::join(const kernels::Context& ctx, std::vector<Sum> sums, std::int64_t count,
+Matrix ShardSum::join(const kernels::Context& ctx, std::vector<Sum> sums, const Gradient& gradient, Part part,
                       ValueCounts* counts) const {
   std::vector<Sum> waiting;
   for (Sum& sum : sums) {
     for (; !waiting.empty() && are_neighbours(waiting.back().shards, sum.shards, shards_);
          waiting.pop_back()) {
       const Sum& older = waiting.back();
-      if (counts != nullptr) count_rounding(count, &older.values, sum.values, false, reduce_, *counts);
-      add_into(ctx, count, older.values, sum.values, older.values, reduce_);
-      sum = {{older.shards.first, older.shards.count + sum.shards.count}, older.values};
+      const ShardRange both = {older.shards.first, older.shards.count + sum.shards.count};
+      const NodeRounding node = rounding_at(both, gradient, part.begin);
+      if (counts != nullptr) count_rounding(part.count(), &older.values, sum.values, nullptr, node, *counts);
+      add_into(ctx, part.count(), older.values, sum.values, older.values, nullptr, node);
+      sum = {both, older.values};
     }
     waiting.push_back(sum);
   }
@@ -187,7 +157,7 @@ void ShardSum::add_parts(Messages& m, const kernels::Context& ctx, std::size_t f
     const Part part = part_of(self, ranks, gradients[p].count);
     if (part.count() == 0) continue;
     const Matrix sum =
-        join(ctx, std::move(all[p - first]), part.count(), counts.empty() ? nullptr : &counts[p]);
+        join(ctx, std::move(all[p - first]), gradients[p], part, counts.empty() ? nullptr : &counts[p]);
     const std::span<std::byte> own = bytes_in(sums_[p].front(), part);
     if (sum.data != own.data()) std::copy_n(static_cast<const std::byte*>(sum.data), own.size(), own.data());
   }
@@ -199,8 +169,11 @@ void ShardSum::add_parts(Messages& m, const kernels::Context& ctx, std::size_t f
     }
   }
   m.complete();
-  for (std::size_t p = first; p < last; ++p)
-    round_into(ctx, gradients[p].count, sums_[p].front(), gradients[p].values, reduce_);
+  // This converts what is rounded.
+  for (std::size_t p = first; p < last; ++p) {
+    round_into(ctx, gradients[p].count, sums_[p].front(), gradients[p].values,
+               rounding_at({0, shards_}, gradients[p]));
+  }
 }
 
 void ShardSum::add_ranks(const kernels::Context& ctx, std::span<const Gradient> gradients,

@@ -10,6 +10,7 @@
 #include "mantissa/core/numeric/value_counts.h"
 #include "mantissa/core/tensor/storage.h"
 #include "mantissa/engine/comm/communicator.h"
+#include "mantissa/engine/comm/node_rounding.h"
 #include "mantissa/engine/comm/shard_tree.h"
 #include "mantissa/kernels/context.h"
 
@@ -19,10 +20,16 @@ namespace mantissa::comm {
 struct Gradient {
   Matrix values;
   std::int64_t count = 0;
+  std::uint64_t name_hash = 0;  // hash_name() of the parameter: a key of stochastic rounding
 };
 
 /// Returns the bytes that the sums of one parameter with `count` elements take on a rank.
 std::size_t shard_sum_bytes(std::int64_t count, ShardRange own, std::int64_t shards, Scalar reduce);
+
+/// Returns the bytes that one of `ranks` ranks sends for the sum of `count` elements, if each has a power of
+/// two of shards: 2 · count · bytes · (ranks − 1) / ranks. This is the mean of the ranks, whose parts are
+/// whole cache lines.
+std::int64_t sent_bytes(std::int64_t count, std::int64_t ranks, Scalar reduce);
 
 /// Elements [begin, end) of a parameter.
 struct Part {
@@ -33,14 +40,18 @@ struct Part {
 /// lines.
 Part part_of(int rank, int ranks, std::int64_t count);
 
-/// Adds shards in sequence. Each gradient is rounded to nearest in `reduce`. Neighbours are added as soon as
-/// both exist, ((0 + 1) + (2 + 3)) + (4 + 5) for six shards. Each sum is computed in f32 (f64 if reduce is
-/// f64) and rounded to `reduce`. The order depends only on the number of shards, so the ranks that share them
-/// change no bit.
+/// Adds shards in sequence. Each gradient is rounded to `reduce`. Neighbours are added as soon as both exist,
+/// ((0 + 1) + (2 + 3)) + (4 + 5) for six shards. Each sum is computed in f32 (f64 if reduce is f64) and
+/// rounded to `reduce`. The order depends only on the number of shards, and the random bits of a rounding
+/// only on random_bits() and the element's index, so the ranks that share the shards change no bit.
 class ShardSum {
  public:
-  /// `own`: the shards of this rank.
-  ShardSum(std::span<const Gradient> gradients, ShardRange own, std::int64_t shards, Scalar reduce);
+  /// `own`: the shards of this rank. `seed`: of the run, for stochastic rounding.
+  ShardSum(std::span<const Gradient> gradients, ShardRange own, std::int64_t shards, Scalar reduce,
+           Rounding rounding = Rounding::nearest, std::uint64_t seed = 0);
+
+  /// The next shards are those of attempt `step`.
+  void begin(std::int64_t step) { step_ = step; }
 
   /// Adds the complete gradients of shard `shard`, the next one of this rank. After the last of all shards
   /// `gradients` hold their sum.
@@ -63,13 +74,19 @@ class ShardSum {
   /// Receives the sums of all ranks for this rank's part of parameters [first, last) and adds them.
   void add_parts(Messages& m, const kernels::Context& ctx, std::size_t first, std::size_t last,
                  std::span<const Gradient> gradients, std::span<ValueCounts> counts);
-  /// Adds neighbours until one sum is left, which it returns.
-  Matrix join(const kernels::Context& ctx, std::vector<Sum> sums, std::int64_t count,
+  /// Adds neighbours until one sum is left, which it returns. `sums` are those of elements `part` of
+  /// `gradient`.
+  Matrix join(const kernels::Context& ctx, std::vector<Sum> sums, const Gradient& gradient, Part part,
               ValueCounts* counts) const;
+  /// Returns how a node rounds a gradient's elements from `first` on.
+  NodeRounding rounding_at(ShardRange node, const Gradient& gradient, std::int64_t first = 0) const;
 
   ShardRange own_;
   std::int64_t shards_;
   Scalar reduce_;
+  Rounding rounding_;
+  std::uint64_t seed_;
+  std::int64_t step_ = 0;
   std::vector<ShardRange> waiting_;        // shards of the sums in use
   std::vector<std::vector<Matrix>> sums_;  // [parameter][waiting sum], the oldest first
   Storage storage_;

@@ -168,6 +168,7 @@ Program compile(const graph::Graph& graph, const precision::Policy& policy, cons
   program.positions = graph.positions();
   program.shards = options.shards;
   program.reduce = policy.fields().reduce.value();
+  program.reduce_rounding = policy.fields().reduce_rounding.value();
   if (options.fold) fold_casts(program);
   if (options.join_head) join_head(program);
   if (options.fuse) fuse_pointwise(program);

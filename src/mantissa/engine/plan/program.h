@@ -189,9 +189,10 @@ struct Program {
   MemoryRegions memory;
   std::size_t work_offset = 0;
   std::int64_t token_capacity = 0;
-  std::int64_t positions = 0;    // the longest sequence, including cached positions
-  std::int64_t shards = 1;       // of the batch of an optimizer step
-  Scalar reduce = Scalar::f32;   // format of the sums of their gradients
+  std::int64_t positions = 0;   // the longest sequence, including cached positions
+  std::int64_t shards = 1;      // of the batch of an optimizer step
+  Scalar reduce = Scalar::f32;  // format of the sums of their gradients
+  Rounding reduce_rounding = Rounding::nearest;
   Scalar softmax = Scalar::f32;  // precision of log-probabilities computed from logits
   std::vector<std::string> warnings;
   std::vector<std::size_t> unmatched_rules;  // rules of the policy that match no use

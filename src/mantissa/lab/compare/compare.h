@@ -71,8 +71,12 @@ struct ComparedRun {
   /// ‖w − w_ref‖ / ‖w_ref − w_0‖: the final masters w, those of the reference, and w_0 before its first step.
   std::optional<double> weight_distance;
   std::optional<double> updates_lost;  // share of all weights, in the last measurement of numeric health
-  std::vector<std::string> findings;   // of numeric health, one sentence each
-  std::vector<std::string> losses;     // what they lost, each once: "updates", "gradients", "values"
+  /// Shares of the roundings of sums over shards in that measurement that became zero, or exceeded the range
+  /// of `reduce`; null if these sums do not round.
+  std::optional<double> reduce_flushed, reduce_saturated;
+  std::optional<double> sent_bytes;   // by each of as many ranks as shards, in a step, for gradients
+  std::vector<std::string> findings;  // of numeric health, one sentence each
+  std::vector<std::string> losses;    // what they lost, each once: "updates", "gradients", "values"
 
   // Computed by judge().
   std::optional<double> final_loss;  // mean of the last tenth of the steps

@@ -97,21 +97,31 @@ Masters last_weights(const fs::path& run) {
   return disk::exists(run / "model") ? map_masters(run / "model") : Masters{};
 }
 
-/// Sets the share of all weights whose update was lost, which a compensation keeps; the sizes of the tensors
-/// are those of `weights`.
-void read_lost(ReadRun& r, const Masters& weights) {
-  double lost = 0, all = 0;
-  if (!r.health.is_object()) return;
+/// Returns the mean of a share over all weights whose health has it, by the sizes of the tensors, or null.
+/// `counts` tells for which it is not zero.
+template <class Counts>
+std::optional<double> mean_share(const ReadRun& r, const Masters& weights, const char* name,
+                                 const Counts& counts) {
+  double sum = 0, all = 0;
   for (const MasterTensor& tensor : weights) {
     const auto found = r.health.find(tensor.name);
-    const std::optional<double> share =
-        found == r.health.end() ? std::nullopt : number_in(*found, "updates_lost");
+    const std::optional<double> share = found == r.health.end() ? std::nullopt : number_in(*found, name);
     if (!share) continue;
     const auto count = static_cast<double>(tensor.bytes.size() / bytes_of(tensor.type));
-    if (!r.policy.compensates(tensor.name)) lost += *share * count;
+    if (counts(tensor.name)) sum += *share * count;
     all += count;
   }
-  if (all > 0) r.run.updates_lost = lost / all;
+  return all > 0 ? std::optional(sum / all) : std::nullopt;
+}
+
+/// Sets what roundings lost in the last measurement; a compensation keeps updates.
+void read_lost(ReadRun& r, const Masters& weights) {
+  if (!r.health.is_object()) return;
+  const auto all = [](const std::string&) { return true; };
+  r.run.updates_lost = mean_share(r, weights, "updates_lost",
+                                  [&](const std::string& name) { return !r.policy.compensates(name); });
+  r.run.reduce_flushed = mean_share(r, weights, "reduce_flushed", all);
+  r.run.reduce_saturated = mean_share(r, weights, "reduce_saturated", all);
 }
 
 ReadRun read_run(const fs::path& path) {

@@ -43,6 +43,15 @@ std::string row(const std::string& number, const ComparedRun& run, const Measure
                      share_or_dash(run.updates_lost));
 }
 
+/// Returns a line about sums over shards, or "".
+std::string sums_text(const ComparedRun& run) {
+  if (!run.reduce_flushed || !run.reduce_saturated) return "";
+  std::string text = fmt::format("sums over shards: {} became zero, {} exceeded the range",
+                                 percent_text(*run.reduce_flushed), percent_text(*run.reduce_saturated));
+  if (run.sent_bytes) text += fmt::format("; {} a step from each rank", human_bytes(*run.sent_bytes));
+  return text + "\n";
+}
+
 /// Returns "by seed 1: +0.0012, 2: -0.0004", or "" for one seed.
 std::string by_seed(const ComparedRun& run) {
   if (!run.paired || run.paired->seeds.size() < 2) return "";
@@ -60,7 +69,7 @@ std::string described(const ComparedRun& run) {
     text += ": " + printable(run.verdict);
   text += "\n";
   for (const std::string& finding : run.findings) text += printable(finding) + "\n";
-  text += by_seed(run) + "\n";
+  text += sums_text(run) + by_seed(run) + "\n";
   std::string lines;
   for (const std::string_view line : split_words(text, "\n"))
     lines += wrapped(std::string(kIndent, ' ') + std::string(line), kIndent, kScreen) + "\n";

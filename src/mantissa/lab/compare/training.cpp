@@ -11,6 +11,7 @@
 #include "mantissa/lab/compare/held_out.h"
 #include "mantissa/lab/masters.h"
 #include "mantissa/lab/median.h"
+#include "mantissa/setup/forecast/forecast.h"
 #include "mantissa/setup/forecast/native.h"
 #include "mantissa/setup/programs/training.h"
 #include "mantissa/setup/weights/adapted.h"
@@ -53,6 +54,21 @@ double lost_share(const std::vector<runtime::ParameterHealth>& health, const pre
     all += static_cast<double>(p.elements);
   }
   return all > 0 ? lost / all : 0;
+}
+
+/// Sets the shares of the roundings of sums over shards that lost values.
+void set_reduced(const std::vector<runtime::ParameterHealth>& health, ComparedRun& run) {
+  double flushed = 0, saturated = 0, all = 0;
+  for (const runtime::ParameterHealth& p : health) {
+    if (!p.reduce_flushed || !p.reduce_saturated) continue;
+    const auto elements = static_cast<double>(p.elements);
+    flushed += *p.reduce_flushed * elements;
+    saturated += *p.reduce_saturated * elements;
+    all += elements;
+  }
+  if (all == 0) return;
+  run.reduce_flushed = flushed / all;
+  run.reduce_saturated = saturated / all;
 }
 
 /// Returns a word for what a finding's rounding took.
@@ -137,6 +153,7 @@ class ComparisonTraining {
         for (const objective::Metric& m : r->metrics) add_to_curves(result, r->step, m.name, m.value);
         if (r->step > 1 && !r->batch_skipped) speeds.push_back(r->tokens_per_second);
         if (!r->health.empty()) result.updates_lost = lost_share(r->health, trainer.config().policy);
+        set_reduced(r->health, result);
         health.see(*r, {trainer.parts()[trainer.part()].stage, trainer.part()});
         tell(result.name, *r, steps);
       }
@@ -151,6 +168,8 @@ class ComparisonTraining {
     }
     if (stop_.stop_requested()) return false;
     result.skipped = trainer.skipped();
+    if (const plan::Program& program = trainer.program(); program.shards > 1)
+      result.sent_bytes = static_cast<double>(forecast::sent_bytes(program, program.shards));
     result.tokens_per_second = median(std::move(speeds));
     // The process grows with every run: each has the memory that it would need as the first.
     if (number_ == 1) process_bytes_ = trainer.memory().process;

@@ -200,7 +200,7 @@ std::vector<std::string> field_values(const Field& field) {
 }
 
 std::span<const Field> field_table() {
-  static const std::array<Field, 21> table = {{
+  static const std::array<Field, 22> table = {{
       {"params",
        {"param", "param_dtype"},
        &Fields::params,
@@ -235,6 +235,7 @@ std::span<const Field> field_table() {
        &Fields::reduce,
        false,
        "format of sums over shards of the batch, which ranks communicate"},
+      {"reduce_rounding", {}, &Fields::reduce_rounding, false, "how sums over shards are rounded", "nearest"},
       {"optimizer", {}, &Fields::optimizer, true, "format of the optimizer's moments"},
       {"kv", {"kv_cache"}, &Fields::kv, true, "format of keys and values, also in training"},
       {"state", {}, &Fields::state, true, "format of recurrent states, rounded after every token", "f32"},

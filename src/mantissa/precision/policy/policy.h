@@ -40,7 +40,7 @@ struct Fields {
   std::optional<bool> output_via_compute;  // output = "compute>f32"
   std::optional<std::int64_t> accumulate_block;
   std::optional<AccumulateOrder> accumulate_order;
-  std::optional<Rounding> rounding;
+  std::optional<Rounding> rounding, reduce_rounding;
   std::optional<bool> kahan, saturate, flush_subnormals;
   std::optional<Scaling> scaling;
   std::optional<std::int64_t> scale_margin, amax_history;

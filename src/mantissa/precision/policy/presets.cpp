@@ -23,7 +23,7 @@ Fields uniform(Scalar format) {
   f.output_via_compute = false;
   f.accumulate_block = 0;
   f.accumulate_order = AccumulateOrder::by_factors;
-  f.rounding = Rounding::nearest;
+  f.rounding = f.reduce_rounding = Rounding::nearest;
   f.kahan = f.saturate = f.flush_subnormals = false;
   f.scaling = Scaling::automatic;
   f.scale_margin = 0;

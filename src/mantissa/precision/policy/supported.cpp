@@ -63,6 +63,21 @@ void check_scaling(const Fields& fields) {
     throw ConfigError("scale_margin={}: must be 0 to {} binades", margin, kMostMargin);
 }
 
+/// True if storing an f32 result in `s` rounds it. This includes tf32, which uses as many bytes as f32.
+bool is_below_f32(Scalar s) {
+  return !holds(s, Scalar::f32);
+}
+
+/// Rejects a rounding of sums over shards that has nothing to round. Rules set neither field.
+void check_reduce(const Fields& fields) {
+  if (fields.reduce_rounding.value_or(Rounding::nearest) == Rounding::nearest || is_below_f32(*fields.reduce))
+    return;
+  throw ConfigError(
+      "reduce_rounding={} is not available: reduce={} rounds no sum over shards; use reduce_rounding=nearest, or "
+      "reduce=bf16 ({})",
+      field_text(fields, *find_field("reduce_rounding")), name(*fields.reduce), trainable());
+}
+
 void check_fields(const Fields& fields, bool f64) {
   check_f64(fields, f64);
   check_scaling(fields);
@@ -94,11 +109,6 @@ void check_rule_supported(const Rule& rule, bool f64) {
         "not affect the update; remove them");
   }
   check_fields(rule.fields, f64);
-}
-
-/// True if storing an f32 result in `s` rounds it. This includes tf32, which uses as many bytes as f32.
-bool is_below_f32(Scalar s) {
-  return !holds(s, Scalar::f32);
 }
 
 /// True if the policy or one of its rules gives a format below f32 to `member`.
@@ -154,6 +164,7 @@ void check_update(const Resolved& parameter) {
 void check_supported(const Policy& policy) {
   const bool f64 = policy.arithmetic() == Scalar::f64;
   check_fields(policy.fields(), f64);
+  check_reduce(policy.fields());
   check_update_fields(policy, policy.fields(), true, true);
   for (const Rule& rule : policy.rules()) {
     try {

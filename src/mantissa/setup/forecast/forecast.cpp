@@ -43,6 +43,14 @@ std::size_t shard_sum_bytes(const plan::Program& program) {
   return bytes;
 }
 
+std::int64_t sent_bytes(const plan::Program& program, std::int64_t ranks) {
+  std::int64_t count = 0;
+  for (const plan::Slot& slot : program.slots) {
+    if (slot.gradient != plan::kNoBuffer) count += slot.shape.count();
+  }
+  return comm::sent_bytes(count, ranks, program.reduce);
+}
+
 MemoryForecast forecast_memory(const plan::Program& program, std::size_t data_bytes,
                                std::size_t process_bytes) {
   MemoryForecast f;

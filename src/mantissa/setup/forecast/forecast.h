@@ -96,4 +96,7 @@ double update_bytes(const plan::Program& program);
 /// Returns the bytes of partial sums of shards.
 std::size_t shard_sum_bytes(const plan::Program& program);
 
+/// Returns the bytes that each of `ranks` ranks sends in a step for the gradients (comm::sent_bytes).
+std::int64_t sent_bytes(const plan::Program& program, std::int64_t ranks);
+
 }  // namespace mantissa::forecast

@@ -155,6 +155,16 @@ double shard_sum_traffic(const plan::Program& program) {
   return shards * static_cast<double>(program.memory.gradients) + (3 * shards - 2) * sums;
 }
 
+/// Returns the work of the random bits of the sum over shards, which rounds every gradient and every sum.
+double shard_sum_flops(const plan::Program& program) {
+  if (program.shards == 1 || program.reduce_rounding != Rounding::stochastic) return 0;
+  double count = 0;
+  for (const plan::Slot& slot : program.slots) {
+    if (slot.gradient != plan::kNoBuffer) count += static_cast<double>(slot.shape.count());
+  }
+  return static_cast<double>(2 * program.shards - 1) * count * kWork.random_value;
+}
+
 }  // namespace
 
 double seconds_at_peak(const plan::Program& program, const Machine& machine, const runtime::Device& device) {
@@ -202,7 +212,7 @@ double update_bytes(const plan::Program& program) {
 
 double update_seconds(const plan::Program& program, const Machine& machine) {
   if (!program.update) return 0;
-  double moved = update_bytes(program), computed = 0, products = 0;
+  double moved = update_bytes(program), computed = shard_sum_flops(program), products = 0;
   for (const plan::Step& s : program.update->steps) {
     if (s.op->kind == graph::OpKind::product) {
       moved -= s.bytes;

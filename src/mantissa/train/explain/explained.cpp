@@ -162,6 +162,8 @@ Explained describe_training(const config::RunConfig& run, const model::ModelConf
   if (!run.run.stages.empty()) t.stages = stage_plans(run, base, parts, memory.data, machine);
   t.shards = program.shards;
   t.reduce = program.reduce;
+  t.reduce_rounding = program.reduce_rounding;
+  t.sent_bytes = forecast::sent_bytes(program, program.shards);
   for (const plan::Step& s : program.steps) {
     if (s.op->duty == graph::Duty::conversion) t.casts.emplace_back(s.scope, s.bytes);
   }
@@ -183,10 +185,10 @@ Explained describe_training(const config::RunConfig& run, const model::ModelConf
   if (std::string w = unscaled_warning(program); !w.empty()) warnings.push_back(std::move(w));
   add_warnings(e, model, std::move(warnings), told);
   if (program.shards == 1 && program.reduce != program.arithmetic) {
-    e.notes.push_back(
-        fmt::format("reduce={} has no effect: the batch is one shard; --set batch.shards=N adds gradients as "
-                    "N ranks would",
-                    name(program.reduce)));
+    e.notes.push_back(fmt::format(
+        "reduce={}{} has no effect: the batch is one shard; --set batch.shards=N adds gradients as "
+        "N ranks would",
+        name(program.reduce), program.reduce_rounding == Rounding::nearest ? "" : " with reduce_rounding"));
   }
   return e;
 }

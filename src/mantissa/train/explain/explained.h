@@ -92,6 +92,8 @@ struct Training {
   double rope_theta = 0;           // its base of the rotary angles; 0: none
   std::int64_t shards = 1;
   Scalar reduce = Scalar::f32;
+  Rounding reduce_rounding = Rounding::nearest;
+  std::int64_t sent_bytes = 0;  // for gradients, by each of as many ranks as shards, in a step
   std::vector<std::pair<std::string, double>> casts;  // scope and bytes of the remaining cast steps
   plan::CastsLeft casts_left;
   std::size_t steps = 0, chunked_steps = 0;  // of the plan; those that run for one chunk of tokens at a time

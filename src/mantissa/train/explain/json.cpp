@@ -2,6 +2,7 @@
 #include <nlohmann/json.hpp>
 
 #include "mantissa/engine/graph/inserted.h"
+#include "mantissa/precision/policy/fields.h"
 #include "mantissa/train/explain/explained.h"
 #include "mantissa/train/explain/memory.h"
 
@@ -168,6 +169,9 @@ void add_training(json& out, const Explained& e) {
   out["changes_at_steps"] = t.config.policy.changes();
   out["shards"] = t.shards;
   out["reduce"] = name(t.reduce);
+  out["reduce_rounding"] =
+      precision::field_text(t.config.policy.fields(), *precision::find_field("reduce_rounding"));
+  out["reduce_sent_bytes"] = t.sent_bytes;
   out["casts"] = casts;
   if (t.chunked_steps > 0) {
     out["chunks"] = {

@@ -236,6 +236,19 @@ std::string inserted_text(const std::vector<plan::PlanRow>& rows) {
   return text;
 }
 
+/// Returns ", rounded …" for sums over shards that do not round to nearest, or "".
+std::string_view shard_rounding_text(Rounding rounding) {
+  switch (rounding) {
+    case Rounding::nearest:
+      return "";
+    case Rounding::toward_zero:
+      return ", rounded toward zero";
+    case Rounding::stochastic:
+      return ", rounded stochastically, keyed by seed, step, name, shards and element";
+  }
+  return "";
+}
+
 std::string training_tables(const Explained& e) {
   const Training& t = *e.training;
   std::string text = fmt::format("\nforward\n{}", plan::plan_table(e.rows, graph::Phase::forward));
@@ -247,8 +260,11 @@ std::string training_tables(const Explained& e) {
   text += fmt::format("\nupdate\n{}", plan::plan_table(e.rows, graph::Phase::finish));
   text += inserted_text(e.rows);
   if (t.shards > 1) {
-    text += fmt::format("\nshards  {} of {}; gradients are added by a tree in {}\n", t.shards,
-                        counted(t.config.batch.global_batch_size / t.shards, "sequence"), name(t.reduce));
+    text += fmt::format("\nshards  {} of {}; gradients are added by a tree in {}{}\n", t.shards,
+                        counted(t.config.batch.global_batch_size / t.shards, "sequence"), name(t.reduce),
+                        shard_rounding_text(t.reduce_rounding));
+    text += fmt::format("wire    each of {} ranks would send {} of gradients a step\n", t.shards,
+                        human_bytes(static_cast<double>(t.sent_bytes)));
   }
   return text;
 }

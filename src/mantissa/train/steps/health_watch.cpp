@@ -284,7 +284,9 @@ void HealthWatch::find_gradients(std::vector<HealthFinding>& said) const {
                                        percent_text(f.part / f.of), who(f), what),
                            {{started_over({"--set", "precision.reduce=f32"})}}));
   };
-  for (const Found& f : above([](const Sums& s) { return s.reduce_flushed; },
+  // Stochastic rounding makes most small values zero and the others larger.
+  const bool unbiased = policy_.fields().reduce_rounding == Rounding::stochastic;
+  for (const Found& f : above([&](const Sums& s) { return unbiased ? 0 : s.reduce_flushed; },
                               [&](const Sums&) { return limits_.grads_flushed; }))
     say_reduce(f, "underflow", "became zero when they were rounded to the `reduce` format");
   for (const Found& f : above([](const Sums& s) { return s.reduce_saturated; },

@@ -133,7 +133,7 @@ Trainer::Trainer(const config::RunConfig& config, weights::ModelSource source, s
   kept_ = device_.allocate(program().update->memory.kept);
   bind();
   shard_sum_.emplace(gradients(), comm::shards_of(ranks_.rank(), ranks_.size(), config_.batch.shards),
-                     config_.batch.shards, program().reduce);
+                     config_.batch.shards, program().reduce, program().reduce_rounding, config_.run.seed);
 }
 
 const forecast::Machine& Trainer::machine() {
@@ -177,6 +177,10 @@ void Trainer::send_weights() {
 std::vector<comm::Gradient> Trainer::gradients() const {
   std::vector<comm::Gradient> all;
   for (const optim::Gradient& g : update_->gradients()) all.push_back({g.matrix, g.count});
+  std::size_t i = 0;
+  for (const plan::Slot& slot : program().slots) {
+    if (slot.gradient != plan::kNoBuffer) all[i++].name_hash = hash_name(slot.name);
+  }
   return all;
 }
 

@@ -57,6 +57,7 @@ std::optional<objective::Outcome> Trainer::run_rows(const text::StepData& data, 
                                                     const std::stop_token& stop) {
   GatheredObjective objective(task_->objective(), ranks_);
   compare_rows(data);
+  if (pass == objective::Pass::train) shard_sum_->begin(step_ + 1);
   stopped_ = run_share(data, objective, pass, stop, true);
   if (stopped_) return std::nullopt;
   if (pass == objective::Pass::train) {
