@@ -135,6 +135,21 @@ TEST_P(UnderMpi, AnErrorHasOneMessage) {
   refused(3, "train run.toml --out r", "mantissa: r");
 }
 
+TEST_P(UnderMpi, AnEvaluationHasTheFiguresOfOneProcess) {
+  trained_alone(2);
+  const std::string words = "eval alone --data kk --sequence-length 64 --puzzles 3 --max-new-tokens 8 --json";
+  const Result whole = testing::mantissa(folder, words);
+  ASSERT_EQ(whole.code, 0) << whole.err;
+  const Result shared = run(3, words);
+  EXPECT_EQ(shared.code, 0) << shared.err;
+  EXPECT_EQ(shared.out, whole.out);
+  EXPECT_EQ(shared.err, "");
+  const Result failed = run(2, "eval alone --data missing.txt");
+  EXPECT_EQ(failed.code, 2);
+  EXPECT_TRUE(has(failed.err, "missing.txt")) << failed.err;
+  EXPECT_EQ(failed.err.find("mantissa: "), failed.err.rfind("mantissa: ")) << failed.err;
+}
+
 TEST_P(UnderMpi, DoctorMeasuresTheNetwork) {
   const Result result = run(2, "doctor --json");
   ASSERT_EQ(result.code, 0) << result.err;

@@ -25,11 +25,12 @@ class RlOnRanks : public testing::Rl {
         "#!/bin/sh\necho start >> starts\nn=${MANTISSA_REWARD_POSITION:-0}\nwhile read -r line; do\n  n=$((n + 1))\n"
         "  echo \"{\\\"reward\\\":$((n * 7 % 5)),\\\"parts\\\":{\\\"n\\\":$n}}\"\ndone\n");
   }
+  Result words_on(int ranks, const std::string& words) {
+    return testing::shell(
+        folder, "mpirun.mpich -n " + std::to_string(ranks) + " " MANTISSA_BINARY_DIR "/mantissa " + words);
+  }
   Result run_on(int ranks, const std::string& out, const std::string& options = "") {
-    return testing::shell(folder, "mpirun.mpich -n " + std::to_string(ranks) +
-                                      " " MANTISSA_BINARY_DIR
-                                      "/mantissa rl run.toml --quiet --allow-programs --out " +
-                                      out + " " + options);
+    return words_on(ranks, "rl run.toml --quiet --allow-programs --out " + out + " " + options);
   }
 };
 
@@ -60,6 +61,25 @@ TEST_F(RlOnRanks, HasTheBytesOfOneProcess) {
     if (*reward != '\0')
       EXPECT_EQ(read_all(folder / "starts"), "start\nstart\nstart\nstart\n") << "one in each run";
   }
+}
+
+TEST_F(RlOnRanks, AnEvaluationHasTheResponsesOfOneProcessAndOneProgram) {
+  put("", "", 1);
+  std::string text = read_all(folder / "run.toml");
+  text.replace(text.find("letters.sh"), 10, "count.sh");
+  text.replace(text.find("validation = 0.0"), 16, "validation = 0.1");
+  write(folder / "run.toml", text);
+  ASSERT_EQ(run("r").code, 0);
+  const std::string words = "eval r --allow-programs --json --puzzles 7";
+  const Result alone = testing::mantissa(folder, words);
+  ASSERT_EQ(alone.code, 0) << alone.err;
+  std::filesystem::remove(folder / "starts");
+  for (const int ranks : {2, 3}) {
+    const Result shared = words_on(ranks, words);
+    EXPECT_EQ(shared.code, 0) << shared.err;
+    EXPECT_EQ(shared.out, alone.out) << ranks;
+  }
+  EXPECT_EQ(read_all(folder / "starts"), "start\nstart\n") << "one on each number of ranks";
 }
 
 TEST_F(RlOnRanks, AProgramThatFailsHasOneMessage) {

@@ -87,8 +87,8 @@ std::optional<PairedMean> mean_of(const std::optional<eval::PairedMean>& mean) {
 }  // namespace
 
 Evaluation evaluate(const Model& model, const EvaluateOptions& options, const Precision& precision,
-                    const Hardware& hardware, std::stop_token stop) {
-  const auto device = device_for(hardware);
+                    const Hardware& hardware, std::stop_token stop, const Ranks& ranks) {
+  const auto device = device_for(hardware, 0, ranks.local_size());
   const weights::ModelSource source = source_of(model);
   if (options.data.empty() && options.last_words.empty() && options.multiple_choice.empty())
     throw ConfigError(
@@ -106,7 +106,8 @@ Evaluation evaluate(const Model& model, const EvaluateOptions& options, const Pr
   files.people_min = options.people_min;
   files.people_max = options.people_max;
   if (options.longest_answer > 0) files.longest_answer = options.longest_answer;
-  return evaluation_of(eval::evaluate_model(source, policy_for(precision, source), files, *device, stop));
+  return evaluation_of(eval::evaluate_model(source, policy_for(precision, source), files, *device, stop,
+                                            &ranks.communicator()));
 }
 
 Evaluation evaluate(const Model& model, const std::vector<std::string>& data, const std::string& format,
@@ -130,16 +131,18 @@ Evaluation evaluate(const Model& model, const Data& data, std::int64_t sequence_
 }
 
 Evaluation evaluate(const Config& config, std::int64_t puzzles, const Hardware& hardware, const Data& data,
-                    std::stop_token stop) {
+                    std::stop_token stop, const Ranks& ranks) {
   const config::RunConfig& run = config.impl().run;
-  const auto device = device_for(hardware, run.run.threads);
+  const auto device = device_for(hardware, run.run.threads, ranks.local_size());
   if (run.train.objective != "rl")
-    return evaluation_of(eval::evaluate_run(run, memory_of(data), puzzles, *device, stop));
+    return evaluation_of(
+        eval::evaluate_run(run, memory_of(data), puzzles, *device, stop, &ranks.communicator()));
   if (memory_of(data).any())
     throw ConfigError(
         "train.objective = \"rl\" reads its prompts from data.source, not from memory. Fix: leave out the data");
   const eval::RunModel model = eval::find_run_result(run, *device);
-  return evaluation_of(rl::answer_held_out(run, model.source, model.policy, puzzles, *device, stop));
+  return evaluation_of(
+      rl::answer_held_out(run, model.source, model.policy, puzzles, *device, stop, &ranks.communicator()));
 }
 
 PairedChange paired_change(const Evaluation& first, const Evaluation& other) {

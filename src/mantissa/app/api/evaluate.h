@@ -12,6 +12,7 @@
 #include "mantissa/app/api/hardware.h"
 #include "mantissa/app/api/model.h"
 #include "mantissa/app/api/precision.h"
+#include "mantissa/app/api/ranks.h"
 
 namespace mantissa::api {
 
@@ -120,9 +121,10 @@ struct EvaluateOptions {
 };
 
 /// Evaluates a model over files and passages. All overloads throw ConfigError, FileError, and RunStopped for
-/// a non-finite loss, with the row and the first such value.
+/// a non-finite loss, with the row and the first such value. `ranks` share the work: each calls it alike, and
+/// has the same result, except for times.
 Evaluation evaluate(const Model& model, const EvaluateOptions& options, const Precision& precision = {},
-                    const Hardware& hardware = {}, std::stop_token stop = {});
+                    const Hardware& hardware = {}, std::stop_token stop = {}, const Ranks& ranks = Ranks());
 /// Evaluates a model over files, or over held-out puzzles if `data` is {"kk"}; then `puzzles` of them are
 /// also answered.
 Evaluation evaluate(const Model& model, const std::vector<std::string>& data, const std::string& format,
@@ -138,7 +140,7 @@ Evaluation evaluate(const Model& model, const Data& data, std::int64_t sequence_
 /// given to train() in place of the source. With train.objective = "rl" the first `puzzles` held-out prompts
 /// are answered, all for 0, and scored by rl.reward.
 Evaluation evaluate(const Config& config, std::int64_t puzzles, const Hardware& hardware = {},
-                    const Data& data = {}, std::stop_token stop = {});
+                    const Data& data = {}, std::stop_token stop = {}, const Ranks& ranks = Ranks());
 
 /// The mean of differences by row or passage. Both evaluations see the same text, so the standard error of
 /// this mean is much smaller than those of the two means.

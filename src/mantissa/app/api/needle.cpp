@@ -53,12 +53,12 @@ std::string page_of(const Needle& needle, const NeedleOptions& o, const std::str
 }  // namespace
 
 Needle find_needles(const Model& model, const NeedleOptions& o, const Precision& precision,
-                    const Hardware& hardware, std::stop_token stop) {
-  const auto device = device_for(hardware);
+                    const Hardware& hardware, std::stop_token stop, const Ranks& ranks) {
+  const auto device = device_for(hardware, 0, ranks.local_size());
   const weights::ModelSource source = source_of(model);
-  const eval::NeedleResult found =
-      eval::find_needles(source, policy_for(precision, source),
-                         {o.lengths, o.depths, o.trials, o.haystack, o.seed}, *device, stop);
+  const eval::NeedleResult found = eval::find_needles(source, policy_for(precision, source),
+                                                      {o.lengths, o.depths, o.trials, o.haystack, o.seed},
+                                                      *device, stop, &ranks.communicator());
   Needle needle;
   for (const eval::NeedleCell& c : found.cells)
     needle.cells.push_back({c.length, c.depth, c.trials, c.right});

@@ -10,6 +10,7 @@
 #include "mantissa/app/api/hardware.h"
 #include "mantissa/app/api/model.h"
 #include "mantissa/app/api/precision.h"
+#include "mantissa/app/api/ranks.h"
 
 namespace mantissa::api {
 
@@ -35,9 +36,9 @@ struct Needle {
 };
 
 /// Measures the model (docs/cli/eval.md). Throws ConfigError, FileError, and RunStopped for non-finite
-/// logits.
+/// logits. `ranks` share the prompts: each calls it alike, and has the same result.
 Needle find_needles(const Model& model, const NeedleOptions& options, const Precision& precision = {},
-                    const Hardware& hardware = {}, std::stop_token stop = {});
+                    const Hardware& hardware = {}, std::stop_token stop = {}, const Ranks& ranks = Ranks());
 
 /// Throws FileError if the page cannot be written to `file`, or would replace an input of find_needles().
 void check_page(const std::filesystem::path& file, const Model& model, const NeedleOptions& options);

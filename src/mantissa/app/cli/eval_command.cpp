@@ -7,6 +7,7 @@
 #include "mantissa/app/cli/common.h"
 #include "mantissa/app/cli/eval_report.h"
 #include "mantissa/app/cli/output.h"
+#include "mantissa/app/cli/together.h"
 #include "mantissa/core/base/error_text.h"
 #include "mantissa/core/base/words.h"
 #include "mantissa/core/disk/look.h"
@@ -158,8 +159,8 @@ class Subject {
 
   /// Evaluates under policy `i`.
   api::Evaluation under(std::size_t i, const api::Precision& precision, const std::stop_token& stop) const {
-    if (!configs_.empty()) return api::evaluate(configs_[i], puzzles_, hardware_of(a_), {}, stop);
-    return api::evaluate(model_of(a_), options_, precision, hardware_of(a_), stop);
+    if (!configs_.empty()) return api::evaluate(configs_[i], puzzles_, hardware_of(a_), {}, stop, ranks());
+    return api::evaluate(model_of(a_), options_, precision, hardware_of(a_), stop, ranks());
   }
 
   const EvaluatedData& data() const { return data_; }
@@ -292,7 +293,8 @@ Commands eval_commands() {
             {"--sequence-length", one, "T",
              "tokens per row of the data; default: 256, and for conversations the model's positions"}},
        .groups = {kRules, kSet, kAllowPrograms, kHardware, kResults},
-       .run = eval}};
+       .run = eval,
+       .shared = true}};
 }
 
 }  // namespace mantissa::cli

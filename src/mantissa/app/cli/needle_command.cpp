@@ -6,6 +6,7 @@
 
 #include "mantissa/app/api/error.h"
 #include "mantissa/app/cli/common.h"
+#include "mantissa/app/cli/together.h"
 #include "mantissa/core/base/words.h"
 
 namespace mantissa::cli {
@@ -76,8 +77,8 @@ int eval_needle(const Arguments& a) {
   if (!page.empty()) api::check_page(page, model_of(a), options);
   const SignalStop signals;
   const api::Needle needle =
-      api::find_needles(model_of(a), options, precision_of(a), hardware_of(a), signals.token());
-  if (!page.empty()) api::write_page(page, needle.page);
+      api::find_needles(model_of(a), options, precision_of(a), hardware_of(a), signals.token(), ranks());
+  if (!page.empty() && ranks().leads()) api::write_page(page, needle.page);
   if (!needle.cells.empty()) fmt::print("{}", a.has("--json") ? json_of(needle) : text_of(needle, options));
   return needle.interrupted ? report_interrupt(signals, "the figures are those of the complete lengths") : 0;
 }

@@ -41,7 +41,7 @@ SignalStop::SignalStop() {
 const char* SignalStop::reason() const {
   switch (signal_) {
     case 0:
-      return "";
+      return "another rank was stopped";
     case SIGINT:
       return "^C";
     case SIGHUP:

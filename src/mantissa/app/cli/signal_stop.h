@@ -18,7 +18,7 @@ class SignalStop {
   SignalStop& operator=(const SignalStop&) = delete;
 
   std::stop_token token() const { return stop_.get_token(); }
-  /// Returns the signal that requested the stop, such as "^C" or "terminated", or "" before.
+  /// Returns the signal that requested the stop, such as "^C" or "terminated", or that another rank got one.
   const char* reason() const;
 
  private:

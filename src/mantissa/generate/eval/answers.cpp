@@ -150,7 +150,7 @@ std::vector<AskedQuestion> generated_questions(const text::GeneratedRows& rows) 
 AnswerScores answer_questions(const weights::ModelSource& source, const precision::Policy& policy,
                               const std::vector<AskedQuestion>& questions, const QuestionFormat& format,
                               std::int64_t longest, const runtime::Device& device,
-                              const std::stop_token& stop) {
+                              const std::stop_token& stop, comm::Communicator* ranks) {
   constexpr std::int64_t kMostStreams = 16;
   std::vector<data::PromptText> prompts;
   std::vector<rollout::Request> requests;
@@ -164,15 +164,15 @@ AnswerScores answer_questions(const weights::ModelSource& source, const precisio
   generate.stop = format.ends();
   generate.on_token = format.until_turn_ends(requests.size());
   const std::vector<rollout::Generation> made =
-      rollout::complete(source, policy, requests, generate, kMostStreams, device);
+      rollout::complete(source, policy, requests, generate, kMostStreams, device, ranks);
   AnswerScores scores;
-  scores.interrupted = stop.stop_requested() && !std::ranges::all_of(made, &rollout::Generation::ended);
+  scores.interrupted = !std::ranges::all_of(made, &rollout::Generation::ended);
   if (scores.interrupted) return scores;
   std::vector<std::string> texts;
   std::vector<reward::Sample> samples;
   for (std::size_t i = 0; i < questions.size(); ++i) texts.push_back(format.answer(prompts[i], made[i].ids));
   for (std::size_t i = 0; i < questions.size(); ++i) samples.push_back({{}, texts[i], &questions[i].fields});
-  const std::vector<reward::Score> rewards = reward::make_rule(kRule)->score(samples, stop);
+  const std::vector<reward::Score> rewards = reward::make_rule(kRule)->score(samples, {});
   for (std::size_t i = 0; i < questions.size(); ++i) {
     scores.answers.push_back({questions[i].row.people, rewards[i].well_formed.value_or(true),
                               rewards[i].right.value_or(false), std::move(texts[i])});

@@ -10,6 +10,7 @@
 #include <utility>
 #include <vector>
 
+#include "mantissa/engine/comm/communicator.h"
 #include "mantissa/engine/runtime/device.h"
 #include "mantissa/generate/dialog/prompt_format.h"
 #include "mantissa/generate/rollout/generate.h"
@@ -92,10 +93,11 @@ class QuestionFormat {
 };
 
 /// Answers the questions with the most likely tokens, at most `longest` each, several at once, and scores
-/// them. Throws ConfigError for a prompt that leaves no position for an answer.
+/// them. `ranks` share the questions, as in rollout::complete(). Throws ConfigError for a prompt that leaves
+/// no position for an answer.
 AnswerScores answer_questions(const weights::ModelSource& source, const precision::Policy& policy,
                               const std::vector<AskedQuestion>& questions, const QuestionFormat& format,
                               std::int64_t longest, const runtime::Device& device,
-                              const std::stop_token& stop);
+                              const std::stop_token& stop, comm::Communicator* ranks = nullptr);
 
 }  // namespace mantissa::eval

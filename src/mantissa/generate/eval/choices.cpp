@@ -166,11 +166,12 @@ std::vector<ChoiceQuestion> read_choices(const weights::ModelSource& source, con
 
 ChoiceScores answer_choices(const weights::ModelSource& source, const precision::Policy& policy,
                             std::span<const ChoiceQuestion> questions, const std::string& name,
-                            const runtime::Device& device, const std::stop_token& stop) {
+                            const runtime::Device& device, const std::stop_token& stop,
+                            comm::Communicator* ranks) {
   std::vector<Passage> passages;
   for (const ChoiceQuestion& q : questions)
     passages.insert(passages.end(), q.passages.begin(), q.passages.end());
-  const LastWords words = predict_last_words(source, policy, passages, name, device, stop);
+  const LastWords words = predict_last_words(source, policy, passages, name, device, stop, ranks);
   ChoiceScores scores;
   scores.tokens = words.tokens;
   scores.seconds = words.seconds;

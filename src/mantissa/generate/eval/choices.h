@@ -7,6 +7,7 @@
 #include <string>
 #include <vector>
 
+#include "mantissa/engine/comm/communicator.h"
 #include "mantissa/engine/runtime/device.h"
 #include "mantissa/generate/eval/last_words.h"
 #include "mantissa/generate/eval/passages.h"
@@ -52,10 +53,12 @@ struct ChoiceScores {
   double accuracy_bytes() const;
 };
 
-/// Computes the log-probability of every choice after its context.
+/// Computes the log-probability of every choice after its context. `ranks` share the passes, as in
+/// predict_last_words().
 ChoiceScores answer_choices(const weights::ModelSource& source, const precision::Policy& policy,
                             std::span<const ChoiceQuestion> questions, const std::string& name,
-                            const runtime::Device& device, const std::stop_token& stop = {});
+                            const runtime::Device& device, const std::stop_token& stop = {},
+                            comm::Communicator* ranks = nullptr);
 
 /// Returns the standard error of a share p of n answers: √(p(1 − p) / (n − 1)); 0 for fewer than two.
 double share_error(double share, std::size_t count);

@@ -7,9 +7,11 @@
 #include <cmath>
 #include <filesystem>
 #include <limits>
+#include <optional>
 
 #include "mantissa/core/base/error.h"
 #include "mantissa/core/disk/look.h"
+#include "mantissa/engine/comm/deal.h"
 #include "mantissa/engine/model/graphs.h"
 #include "mantissa/engine/plan/rules.h"
 #include "mantissa/files/io/model_path.h"
@@ -59,22 +61,38 @@ std::int64_t target_bytes(const text::StepData& rows, std::int64_t count,
 /// Returns the loss over `rows`, and the bits per byte if `text` is the tokenizer of their text.
 Evaluation loss_over(const weights::ModelSource& source, const precision::Policy& policy,
                      const text::StepData& rows, const tokenizer::Tokenizer* text,
-                     const runtime::Device& device, const std::stop_token& stop) {
+                     const runtime::Device& device, const std::stop_token& stop, comm::Communicator* ranks) {
   const std::int64_t length = rows.longest();
   const auto program = programs::compile_row_log_probs(source.config, policy, length, device);
   plan::check_rules(*program);
-  RowModel model(program, source, device, "eval: the loss of");
-  model.set_stop(stop);
   Evaluation e;
   e.weight_bytes = weights::read_bytes(*program, source).all;
+  std::optional<RowModel> model;
+  Clock::time_point start = Clock::now();
+  const auto run = [&](std::int64_t r, const std::stop_token& stopped) -> std::optional<comm::Bytes> {
+    if (!model) {
+      model.emplace(program, source, device, "eval: the loss of");
+      model->set_stop(stopped);
+      start = Clock::now();
+    }
+    const double of_row = model->run(rows, r);
+    if (stopped.stop_requested()) return std::nullopt;
+    comm::Bytes bytes;
+    comm::append(bytes, of_row);
+    return bytes;
+  };
+  const std::vector<comm::Bytes> sums =
+      comm::deal(ranks, rows.rows,
+                 {policy.line(), comm::memory_of(rows.ids), comm::memory_of(rows.targets),
+                  comm::memory_of(rows.weights)},
+                 stop, run);
+  const std::int64_t done = std::ssize(sums);
   double sum = 0;
-  const Clock::time_point start = Clock::now();
-  std::int64_t done = 0;
-  for (; done < rows.rows; ++done) {
-    const double of_row = model.run(rows, done);
-    if (stop.stop_requested()) break;
+  for (std::int64_t r = 0; r < done; ++r) {
+    std::span<const std::byte> bytes = sums[static_cast<std::size_t>(r)];
+    const auto of_row = comm::take<double>(bytes);
     sum += of_row;
-    const double weight = rows.weight_of(done);
+    const double weight = rows.weight_of(r);
     e.rows.push_back({weight > 0 ? -of_row / weight : 0, weight});
   }
   add_time(e, std::chrono::duration<double>(Clock::now() - start).count(), rows.begin(done));
@@ -90,8 +108,8 @@ Evaluation loss_over(const weights::ModelSource& source, const precision::Policy
 /// Adds the last words of the passages to `e`.
 void add_last_words(const weights::ModelSource& source, const precision::Policy& policy,
                     const PassageFile& file, std::span<const Passage> passages, const runtime::Device& device,
-                    const std::stop_token& stop, Evaluation& e) {
-  e.last_words = predict_last_words(source, policy, passages, file.name, device, stop);
+                    const std::stop_token& stop, comm::Communicator* ranks, Evaluation& e) {
+  e.last_words = predict_last_words(source, policy, passages, file.name, device, stop, ranks);
   add_time(e, e.last_words.seconds, e.last_words.tokens);
   e.weight_bytes = std::max(e.weight_bytes, e.last_words.weight_bytes);
   e.interrupted = e.last_words.interrupted;
@@ -101,8 +119,8 @@ void add_last_words(const weights::ModelSource& source, const precision::Policy&
 void add_answers(const weights::ModelSource& source, const precision::Policy& policy,
                  const std::vector<AskedQuestion>& questions, const QuestionFormat& format,
                  std::int64_t longest, const runtime::Device& device, const std::stop_token& stop,
-                 Evaluation& e) {
-  e.answers = answer_questions(source, policy, questions, format, longest, device, stop);
+                 comm::Communicator* ranks, Evaluation& e) {
+  e.answers = answer_questions(source, policy, questions, format, longest, device, stop, ranks);
   e.interrupted = e.answers.interrupted;
 }
 
@@ -129,8 +147,8 @@ std::vector<AskedQuestion> questions_of(const Files& files) {
 /// Adds the answers to the questions to `e`.
 void add_choices(const weights::ModelSource& source, const precision::Policy& policy, const PassageFile& file,
                  std::span<const ChoiceQuestion> questions, const runtime::Device& device,
-                 const std::stop_token& stop, Evaluation& e) {
-  e.choices = answer_choices(source, policy, questions, file.name, device, stop);
+                 const std::stop_token& stop, comm::Communicator* ranks, Evaluation& e) {
+  e.choices = answer_choices(source, policy, questions, file.name, device, stop, ranks);
   add_time(e, e.choices.seconds, e.choices.tokens);
   e.weight_bytes = std::max(e.weight_bytes, e.choices.weight_bytes);
   e.interrupted = e.choices.interrupted;
@@ -139,7 +157,8 @@ void add_choices(const weights::ModelSource& source, const precision::Policy& po
 }  // namespace
 
 Evaluation evaluate_model(const weights::ModelSource& source, const precision::Policy& policy,
-                          const Files& files, const runtime::Device& device, const std::stop_token& stop) {
+                          const Files& files, const runtime::Device& device, const std::stop_token& stop,
+                          comm::Communicator* ranks) {
   // All input is read before anything is computed.
   std::vector<Passage> passages;
   if (!files.passages.name.empty()) passages = read_passages(source, files.passages);
@@ -160,7 +179,7 @@ Evaluation evaluate_model(const weights::ModelSource& source, const precision::P
         asked.empty() ? data::answer_rows(source, files.names, chat_template, files.sequence_length, notes)
                       : data::answer_rows(source, {asked.begin(), asked.end()}, files.names.front(),
                                           chat_template, files.sequence_length, notes);
-    e = loss_over(source, policy, rows, nullptr, device, stop);
+    e = loss_over(source, policy, rows, nullptr, device, stop, ranks);
     e.notes = std::move(notes);
   } else if (!files.names.empty()) {
     constexpr std::int64_t kTextLength = 256;
@@ -173,24 +192,24 @@ Evaluation evaluate_model(const weights::ModelSource& source, const precision::P
                            : data::file_rows(source, files.names, files.format, length);
     const bool text = generated || text::holds_text(files.names, files.format.name);
     const std::unique_ptr<tokenizer::Tokenizer> tokenizer = text ? data::tokenizer_of(source) : nullptr;
-    e = loss_over(source, policy, all, tokenizer.get(), device, stop);
+    e = loss_over(source, policy, all, tokenizer.get(), device, stop, ranks);
     if (!e.interrupted) e.words = words;
   }
   if (!passages.empty() && !e.interrupted)
-    add_last_words(source, policy, files.passages, passages, device, stop, e);
+    add_last_words(source, policy, files.passages, passages, device, stop, ranks, e);
   if (!questions.empty() && !e.interrupted)
-    add_choices(source, policy, files.choices, questions, device, stop, e);
+    add_choices(source, policy, files.choices, questions, device, stop, ranks, e);
   if (!asked.empty() && !e.interrupted) {
     add_answers(source, policy, asked, QuestionFormat(source, chat_template), files.longest_answer, device,
-                stop, e);
+                stop, ranks, e);
   }
   return e;
 }
 
 Evaluation evaluate_rows(const weights::ModelSource& source, const precision::Policy& policy,
                          const text::StepData& rows, const runtime::Device& device,
-                         const std::stop_token& stop) {
-  return loss_over(source, policy, rows, nullptr, device, stop);
+                         const std::stop_token& stop, comm::Communicator* ranks) {
+  return loss_over(source, policy, rows, nullptr, device, stop, ranks);
 }
 
 RunModel find_run_result(const config::RunConfig& run, const runtime::Device& device) {
@@ -215,7 +234,8 @@ RunModel find_run_result(const config::RunConfig& run, const runtime::Device& de
 }
 
 Evaluation evaluate_run(const config::RunConfig& run, data::Memory memory, std::int64_t questions,
-                        const runtime::Device& device, const std::stop_token& stop) {
+                        const runtime::Device& device, const std::stop_token& stop,
+                        comm::Communicator* ranks) {
   const auto [source, policy] = find_run_result(run, device);
   const bool from_source = !memory.any(), generated = from_source && data::has_generated(run.data.source);
   const text::Dataset set = data::load_dataset(run, source.config, std::move(memory));
@@ -226,7 +246,7 @@ Evaluation evaluate_run(const config::RunConfig& run, data::Memory memory, std::
   const std::unique_ptr<tokenizer::Tokenizer> tokenizer =
       text ? data::tokenizer_of(run, source.config) : nullptr;
   const bool answers = from_source && run.train.objective == "sft";  // they have no bytes
-  Evaluation e = loss_over(source, policy, rows, answers ? nullptr : tokenizer.get(), device, stop);
+  Evaluation e = loss_over(source, policy, rows, answers ? nullptr : tokenizer.get(), device, stop, ranks);
   if (generated && questions > 0 && !e.interrupted) {
     text::GeneratedRows made = data::held_out_rows(run);
     made.count = questions;
@@ -234,7 +254,7 @@ Evaluation evaluate_run(const config::RunConfig& run, data::Memory memory, std::
     const QuestionFormat format =
         chat ? QuestionFormat(data::chat_source(run, source.config), run.data.chat_template)
              : QuestionFormat(data::tokenizer_of(run, source.config));
-    add_answers(source, policy, generated_questions(made), format, kLongestAnswer, device, stop, e);
+    add_answers(source, policy, generated_questions(made), format, kLongestAnswer, device, stop, ranks, e);
   }
   return e;
 }

@@ -7,6 +7,7 @@
 #include <string>
 #include <vector>
 
+#include "mantissa/engine/comm/communicator.h"
 #include "mantissa/engine/runtime/device.h"
 #include "mantissa/generate/eval/answers.h"
 #include "mantissa/generate/eval/choices.h"
@@ -67,14 +68,16 @@ struct Files {
   int people_min = 0, people_max = 0;            // in questions; 0: 2 and 3 of a generator, all of a file
   std::int64_t longest_answer = kLongestAnswer;  // tokens
 };
+/// Evaluates a model. `ranks`, of this and the next functions, share the rows, passages and questions: all
+/// call it alike, and return the figures of one process, except for times. Null: this process alone.
 Evaluation evaluate_model(const weights::ModelSource& source, const precision::Policy& policy,
-                          const Files& files, const runtime::Device& device,
-                          const std::stop_token& stop = {});
+                          const Files& files, const runtime::Device& device, const std::stop_token& stop = {},
+                          comm::Communicator* ranks = nullptr);
 
 /// Returns the loss over `rows`. Throws RunStopped for a non-finite loss.
 Evaluation evaluate_rows(const weights::ModelSource& source, const precision::Policy& policy,
                          const text::StepData& rows, const runtime::Device& device,
-                         const std::stop_token& stop = {});
+                         const std::stop_token& stop = {}, comm::Communicator* ranks = nullptr);
 
 /// The model of a run and the policy of its last step, without the parts that only training uses.
 struct RunModel {
@@ -88,6 +91,7 @@ RunModel find_run_result(const config::RunConfig& config, const runtime::Device&
 /// Evaluates the model of the run of `config`, or its newest state without one, over the run's held-out rows.
 /// Throws FileError if the run has neither, and ConfigError if no rows are held out.
 Evaluation evaluate_run(const config::RunConfig& config, data::Memory memory, std::int64_t questions,
-                        const runtime::Device& device, const std::stop_token& stop = {});
+                        const runtime::Device& device, const std::stop_token& stop = {},
+                        comm::Communicator* ranks = nullptr);
 
 }  // namespace mantissa::eval

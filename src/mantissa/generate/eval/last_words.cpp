@@ -6,8 +6,10 @@
 #include <chrono>
 #include <cmath>
 #include <map>
+#include <optional>
 
 #include "mantissa/core/base/error.h"
+#include "mantissa/engine/comm/deal.h"
 #include "mantissa/engine/model/graphs.h"
 #include "mantissa/engine/model/network.h"
 #include "mantissa/engine/plan/compile.h"
@@ -42,47 +44,64 @@ struct Sizes {
       rows += word_tokens(*p);
     }
   }
+  /// Return the tokens and the rows of logits of a pass.
+  std::int64_t pass_tokens() const { return std::max(longest, std::min(kTokens, tokens)); }
+  std::int64_t pass_rows() const { return std::max(most_rows, std::min(kRows, rows)); }
+
   std::int64_t longest = 0, most_rows = 0, tokens = 0, rows = 0;
 };
+
+/// Passages that share a pass.
+struct Pass {
+  std::size_t group = 0;  // of passages that have a program together
+  std::span<const Passage* const> passages;
+};
+
+/// Appends the passes of a group.
+void append_passes(std::vector<Pass>& passes, std::size_t group, std::span<const Passage* const> passages) {
+  const Sizes sizes(passages);
+  while (!passages.empty()) {
+    std::size_t count = 0;
+    for (std::int64_t tokens = 0, rows = 0; count < passages.size(); ++count) {
+      tokens += inputs_of(*passages[count]);
+      rows += word_tokens(*passages[count]);
+      if (tokens > sizes.pass_tokens() || rows > sizes.pass_rows()) break;
+    }
+    passes.push_back({group, passages.first(count)});
+    passages = passages.subspan(count);
+  }
+}
 
 std::shared_ptr<const plan::Program> compile(const model::ModelConfig& config,
                                              const precision::Policy& policy, const Sizes& sizes,
                                              const runtime::Device& device) {
-  const std::int64_t tokens = std::max(sizes.longest, std::min(kTokens, sizes.tokens)),
-                     rows = std::max(sizes.most_rows, std::min(kRows, sizes.rows));
-  auto program = programs::compile_selected_logits(config, policy, {tokens, sizes.longest, rows}, device);
+  auto program = programs::compile_selected_logits(
+      config, policy, {sizes.pass_tokens(), sizes.longest, sizes.pass_rows()}, device);
   plan::check_rules(*program);
   return program;
 }
 
-/// Runs passages together, as many at once as the program has room for.
+/// A model that runs the passes of a group.
 class Passes {
  public:
   Passes(std::shared_ptr<const plan::Program> program, const weights::ModelSource& source,
          const runtime::Device& device, const std::string& file, const std::stop_token& stop)
       : session_(weights::open_session(std::move(program), source, device)), file_(file), stop_(stop) {
     session_.set_stop(stop);
-    const plan::Program& p = session_.program();
-    row_capacity_ = p.buffer(p.required("rows")).shape.count();
   }
 
-  const plan::Program& program() const { return session_.program(); }
-  std::int64_t tokens() const { return computed_; }
-
-  /// Returns the words of the first passages, as many as a pass takes; none after a stop.
-  std::vector<LastWord> next(std::span<const Passage* const> passages) {
+  /// Returns the words of the passages of a pass; null after a stop.
+  std::optional<std::vector<LastWord>> words_of(std::span<const Passage* const> passages) {
     clear();
-    std::size_t count = 0;
-    while (count < passages.size() && fits(*passages[count])) add(*passages[count++]);
+    for (const Passage* p : passages) add(*p);
     run();
-    if (stop_.stop_requested()) return {};
-    computed_ += tokens_;
+    if (stop_.stop_requested()) return std::nullopt;
     const runtime::Values logits = session_.read("logits", rows_count() * vocabulary());
-    return logits.type() == Scalar::f64 ? score<double>(logits, passages.first(count))
-                                        : score<float>(logits, passages.first(count));
+    return logits.type() == Scalar::f64 ? score<double>(logits, passages) : score<float>(logits, passages);
   }
 
  private:
+  const plan::Program& program() const { return session_.program(); }
   std::int64_t vocabulary() const {
     return session_.program().buffer(session_.program().required("logits")).shape.last();
   }
@@ -95,11 +114,6 @@ class Passes {
     rows_.clear();
     segments_.clear();
     tokens_ = 0;
-  }
-
-  bool fits(const Passage& p) const {
-    return tokens_ + inputs_of(p) <= program().token_capacity &&
-           rows_count() + word_tokens(p) <= row_capacity_;
   }
 
   void add(const Passage& p) {
@@ -163,7 +177,6 @@ class Passes {
   runtime::Session session_;
   const std::string& file_;
   std::stop_token stop_;
-  std::int64_t row_capacity_ = 0, computed_ = 0;
   // Of one pass: ids of all passages, the tokens whose logits are computed, and the tokens that follow them.
   std::vector<std::int32_t> ids_, chosen_, targets_;
   std::vector<Row> rows_;  // for each chosen token, its passage up to it
@@ -189,32 +202,62 @@ double LastWords::perplexity() const {
 
 LastWords predict_last_words(const weights::ModelSource& source, const precision::Policy& policy,
                              std::span<const Passage> passages, const std::string& name,
-                             const runtime::Device& device, const std::stop_token& stop) {
+                             const runtime::Device& device, const std::stop_token& stop,
+                             comm::Communicator* ranks) {
   std::vector<const Passage*> all;
-  for (const Passage& p : passages) all.push_back(&p);
-  // A program gives the values of its longest sequence, on which those of such a model depend.
-  std::map<std::int64_t, std::vector<const Passage*>> groups;
-  const bool by_length = source.config.network->depends_on_length(Sizes(all).longest);
-  for (const Passage* p : all) groups[by_length ? inputs_of(*p) : 0].push_back(p);
-
+  std::vector<std::int32_t> ids;
+  for (const Passage& p : passages) {
+    all.push_back(&p);
+    ids.insert(ids.end(), p.ids.begin(), p.ids.end());
+  }
   LastWords result;
-  std::map<const Passage*, LastWord> done;
-  for (const auto& [length, group] : groups) {
-    Passes passes(compile(source.config, policy, Sizes(group), device), source, device, name, stop);
-    result.weight_bytes = weights::read_bytes(passes.program(), source).all;
-    const Clock::time_point start = Clock::now();
-    for (std::span<const Passage* const> left = group; !left.empty() && !stop.stop_requested();) {
-      const std::vector<LastWord> words = passes.next(left);
-      for (std::size_t i = 0; i < words.size(); ++i) done[left[i]] = words[i];
-      left = left.subspan(words.size());
+  if (all.empty()) return result;
+  // A program gives the values of its longest sequence, on which those of such a model depend.
+  std::map<std::int64_t, std::vector<const Passage*>> by_inputs;
+  const bool by_length = source.config.network->depends_on_length(Sizes(all).longest);
+  for (const Passage* p : all) by_inputs[by_length ? inputs_of(*p) : 0].push_back(p);
+  std::vector<std::vector<const Passage*>> groups;
+  for (auto& [inputs, group] : by_inputs) groups.push_back(std::move(group));
+  std::vector<Pass> passes;
+  for (std::size_t g = 0; g < groups.size(); ++g) append_passes(passes, g, groups[g]);
+
+  std::shared_ptr<const plan::Program> program =
+      compile(source.config, policy, Sizes(groups.front()), device);
+  result.weight_bytes = weights::read_bytes(*program, source).all;
+  std::optional<Passes> model;  // of the last pass of this rank
+  std::size_t group = 0;
+  Clock::duration opening{};
+  const auto run = [&](std::int64_t i, const std::stop_token& stopped) -> std::optional<comm::Bytes> {
+    const Pass& pass = passes[static_cast<std::size_t>(i)];
+    if (!model || group != pass.group) {
+      const Clock::time_point begin = Clock::now();
+      model.reset();
+      if (group != pass.group) program = compile(source.config, policy, Sizes(groups[pass.group]), device);
+      group = pass.group;
+      model.emplace(program, source, device, name, stopped);
+      opening += Clock::now() - begin;
     }
-    result.seconds += std::chrono::duration<double>(Clock::now() - start).count();
-    result.tokens += passes.tokens();
+    const std::optional<std::vector<LastWord>> words = model->words_of(pass.passages);
+    if (!words) return std::nullopt;
+    comm::Bytes bytes;
+    comm::append(bytes, *words);
+    return bytes;
+  };
+  const Clock::time_point start = Clock::now();
+  const std::vector<comm::Bytes> done =
+      comm::deal(ranks, std::ssize(passes), {name, policy.line(), comm::memory_of(ids)}, stop, run);
+  result.seconds = std::chrono::duration<double>(Clock::now() - start - opening).count();
+  std::map<const Passage*, LastWord> words;
+  for (std::size_t i = 0; i < done.size(); ++i) {
+    std::span<const std::byte> bytes = done[i];
+    const auto of_pass = comm::take<std::vector<LastWord>>(bytes);
+    for (std::size_t p = 0; p < of_pass.size(); ++p) words[passes[i].passages[p]] = of_pass[p];
+    for (const Passage* p : passes[i].passages) result.tokens += inputs_of(*p);
   }
   // Those after the first passage without a result would be other passages than a comparison expects.
   for (const Passage* p : all) {
-    const auto found = done.find(p);
-    if (found == done.end()) break;
+    const auto found = words.find(p);
+    if (found == words.end()) break;
     result.words.push_back(found->second);
   }
   result.interrupted = result.words.size() < passages.size();

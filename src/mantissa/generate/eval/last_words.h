@@ -7,6 +7,7 @@
 #include <string>
 #include <vector>
 
+#include "mantissa/engine/comm/communicator.h"
 #include "mantissa/engine/runtime/device.h"
 #include "mantissa/generate/eval/passages.h"
 #include "mantissa/precision/policy/policy.h"
@@ -36,9 +37,11 @@ struct LastWords {
 /// Predicts all tokens of each word in one forward pass (teacher forcing): a word is right if greedy
 /// generation would give it. Several passages share a pass, which changes no bit except under
 /// `scaling=current`. `name` is the file of the passages, for the message about logits that are not finite,
-/// which are RunStopped. Throws ConfigError if the model does not support the policy.
+/// which are RunStopped. Throws ConfigError if the model does not support the policy. `ranks` share the
+/// passes, if they are several: all call it alike, and return the same.
 LastWords predict_last_words(const weights::ModelSource& source, const precision::Policy& policy,
                              std::span<const Passage> passages, const std::string& name,
-                             const runtime::Device& device, const std::stop_token& stop = {});
+                             const runtime::Device& device, const std::stop_token& stop = {},
+                             comm::Communicator* ranks = nullptr);
 
 }  // namespace mantissa::eval

@@ -113,8 +113,8 @@ NeedlePrompt needle_prompt(const tokenizer::Tokenizer& tokenizer, const std::str
 }
 
 NeedleResult find_needles(const weights::ModelSource& source, const precision::Policy& policy,
-                          const NeedleOptions& o, const runtime::Device& device,
-                          const std::stop_token& stop) {
+                          const NeedleOptions& o, const runtime::Device& device, const std::stop_token& stop,
+                          comm::Communicator* ranks) {
   constexpr std::int64_t kStreams = 16;
   rollout::GenerateOptions generate;
   generate.max_new_tokens = 16;
@@ -144,8 +144,8 @@ NeedleResult find_needles(const weights::ModelSource& source, const precision::P
       }
     }
     const std::vector<rollout::Generation> answers =
-        rollout::complete(source, policy, requests, generate, kStreams, device);
-    if (stop.stop_requested()) {
+        rollout::complete(source, policy, requests, generate, kStreams, device, ranks);
+    if (!std::ranges::all_of(answers, &rollout::Generation::ended)) {
       result.interrupted = true;
       return result;
     }

@@ -7,6 +7,7 @@
 #include <string>
 #include <vector>
 
+#include "mantissa/engine/comm/communicator.h"
 #include "mantissa/engine/runtime/device.h"
 #include "mantissa/precision/policy/policy.h"
 #include "mantissa/setup/weights/model_files.h"
@@ -48,9 +49,9 @@ NeedlePrompt needle_prompt(const tokenizer::Tokenizer& tokenizer, const std::str
 
 /// Lets the model answer each prompt with its most likely tokens. An answer is right if its first number is
 /// the needle's. Throws ConfigError if the model has no tokenizer or too few positions, or for options out of
-/// range.
+/// range. `ranks` share the prompts, as in rollout::complete().
 NeedleResult find_needles(const weights::ModelSource& source, const precision::Policy& policy,
                           const NeedleOptions& options, const runtime::Device& device,
-                          const std::stop_token& stop = {});
+                          const std::stop_token& stop = {}, comm::Communicator* ranks = nullptr);
 
 }  // namespace mantissa::eval

@@ -4,11 +4,14 @@
 #include <filesystem>
 #include <map>
 #include <nlohmann/json.hpp>
+#include <optional>
 
+#include "mantissa/engine/comm/deal.h"
 #include "mantissa/engine/model/network.h"
 #include "mantissa/engine/plan/rules.h"
 #include "mantissa/engine/runtime/process.h"
 #include "mantissa/files/io/json.h"
+#include "mantissa/generate/rollout/generation_bytes.h"
 #include "mantissa/setup/programs/decoding.h"
 
 namespace mantissa::rollout {
@@ -49,6 +52,21 @@ std::vector<Generation> complete_together(const weights::ModelSource& source, co
   return generate(session, source.config, requests, options);
 }
 
+/// Returns `options` for some of the requests: request r of them is number_of(r) of all.
+template <class NumberOf>
+GenerateOptions options_for(const GenerateOptions& options, const NumberOf& number_of) {
+  GenerateOptions some = options;
+  if (options.on_token) {
+    some.on_token = [&options, number_of](std::size_t r, std::int32_t id, double log_prob) {
+      return options.on_token(number_of(r), id, log_prob);
+    };
+  }
+  if (options.name_of) {
+    some.name_of = [&options, number_of](std::size_t r) { return options.name_of(number_of(r)); };
+  }
+  return some;
+}
+
 /// Continues the prompts of one length at a time.
 std::vector<Generation> complete_by_length(const weights::ModelSource& source,
                                            const precision::Policy& policy, std::span<const Request> requests,
@@ -60,17 +78,32 @@ std::vector<Generation> complete_by_length(const weights::ModelSource& source,
   for (const auto& [length, group] : by_length) {
     std::vector<Request> some;
     for (const std::size_t r : group) some.push_back(requests[r]);
-    GenerateOptions of_group = options;
-    if (options.on_token) {
-      of_group.on_token = [&](std::size_t r, std::int32_t id, double log_prob) {
-        return options.on_token(group[r], id, log_prob);
-      };
-    }
-    if (options.name_of) of_group.name_of = [&](std::size_t r) { return options.name_of(group[r]); };
+    const GenerateOptions of_group = options_for(options, [&group](std::size_t r) { return group[r]; });
     std::vector<Generation> some_done = complete_together(source, policy, some, of_group, streams, device);
     for (std::size_t i = 0; i < group.size(); ++i) all[group[i]] = std::move(some_done[i]);
   }
   return all;
+}
+
+/// Continues the prompts in this process.
+std::vector<Generation> complete_here(const weights::ModelSource& source, const precision::Policy& policy,
+                                      std::span<const Request> requests, const GenerateOptions& options,
+                                      std::int64_t streams, const runtime::Device& device) {
+  std::size_t longest = 0;
+  for (const Request& r : requests) longest = std::max(longest, r.prompt.size());
+  // Such a model's results depend on the longest sequence of the program.
+  const bool by_length =
+      source.config.network->depends_on_length(static_cast<std::int64_t>(longest) + options.max_new_tokens);
+  return (by_length ? complete_by_length : complete_together)(source, policy, requests, options, streams,
+                                                              device);
+}
+
+/// Returns true if a sequence depends on those that are decoded with it.
+bool depends_on_others(const weights::ModelSource& source, const precision::Policy& policy,
+                       const runtime::Device& device) {
+  constexpr std::int64_t kAnyCapacity = 2;
+  return std::ranges::any_of(programs::compile_decode(source.config, policy, kAnyCapacity, device, 1)->scales,
+                             &plan::ScaleSlot::current);
 }
 
 }  // namespace
@@ -100,14 +133,33 @@ std::shared_ptr<const plan::Program> compile_decode_within(std::size_t bytes,
 
 std::vector<Generation> complete(const weights::ModelSource& source, const precision::Policy& policy,
                                  std::span<const Request> requests, const GenerateOptions& options,
-                                 std::int64_t streams, const runtime::Device& device) {
-  std::size_t longest = 0;
-  for (const Request& r : requests) longest = std::max(longest, r.prompt.size());
-  // Such a model's results depend on the longest sequence of the program.
-  const bool by_length =
-      source.config.network->depends_on_length(static_cast<std::int64_t>(longest) + options.max_new_tokens);
-  return (by_length ? complete_by_length : complete_together)(source, policy, requests, options, streams,
-                                                              device);
+                                 std::int64_t streams, const runtime::Device& device,
+                                 comm::Communicator* ranks) {
+  if (ranks == nullptr || ranks->alone())
+    return complete_here(source, policy, requests, options, streams, device);
+  const std::size_t parts =
+      depends_on_others(source, policy, device) ? 1 : static_cast<std::size_t>(ranks->size());
+  std::vector<std::int32_t> ids;
+  for (const Request& r : requests) ids.insert(ids.end(), r.prompt.begin(), r.prompt.end());
+  const auto of_part = [&](std::int64_t part, const std::stop_token& stop) -> std::optional<comm::Bytes> {
+    const std::size_t first = requests.size() * static_cast<std::size_t>(part) / parts,
+                      end = requests.size() * (static_cast<std::size_t>(part) + 1) / parts;
+    if (first == end) return comm::Bytes();
+    GenerateOptions own = options_for(options, [first](std::size_t r) { return first + r; });
+    own.interrupt = stop;
+    const std::vector<Generation> made =
+        complete_here(source, policy, requests.subspan(first, end - first), own, streams, device);
+    if (!std::ranges::all_of(made, &Generation::ended)) return std::nullopt;
+    return bytes_of(made);
+  };
+  std::vector<Generation> all;
+  for (const comm::Bytes& made :
+       comm::deal(ranks, static_cast<std::int64_t>(parts), {policy.line(), comm::memory_of(ids)},
+                  options.interrupt, of_part)) {
+    for (Generation& g : generations_of(made)) all.push_back(std::move(g));
+  }
+  if (all.size() < requests.size()) all.assign(requests.size(), {});
+  return all;
 }
 
 }  // namespace mantissa::rollout

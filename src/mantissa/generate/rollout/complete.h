@@ -7,6 +7,7 @@
 #include <span>
 #include <vector>
 
+#include "mantissa/engine/comm/communicator.h"
 #include "mantissa/engine/plan/program.h"
 #include "mantissa/engine/runtime/device.h"
 #include "mantissa/generate/rollout/generate.h"
@@ -30,8 +31,14 @@ std::shared_ptr<const plan::Program> compile_decode_within(std::size_t bytes,
 /// Loads the weights of `source` and continues each prompt, up to `streams` sequences at once, or fewer if
 /// the machine's memory is short. Throws as generate() does, and ConfigError if a rule of `policy` matches
 /// nothing.
+///
+/// `ranks` share the prompts, if they are several, and all call it alike: each continues an equal part, and
+/// receives what all have, without states and, if an interrupt came first, without tokens. Under a policy
+/// with scales of whole tensors (scaling=current), by which sequences depend on each other, the first one
+/// continues all.
 std::vector<Generation> complete(const weights::ModelSource& source, const precision::Policy& policy,
                                  std::span<const Request> requests, const GenerateOptions& options,
-                                 std::int64_t streams, const runtime::Device& device);
+                                 std::int64_t streams, const runtime::Device& device,
+                                 comm::Communicator* ranks = nullptr);
 
 }  // namespace mantissa::rollout

@@ -9,13 +9,15 @@
 #include "mantissa/generate/dialog/turn_end.h"
 #include "mantissa/generate/rollout/complete.h"
 #include "mantissa/text/reward/rule.h"
+#include "mantissa/train/rl/ranks.h"
 #include "mantissa/train/rl/scoring.h"
 
 namespace mantissa::rl {
 
 HeldOutAnswers answer_held_out(const config::RunConfig& config, const weights::ModelSource& source,
                                const precision::Policy& policy, std::int64_t count,
-                               const runtime::Device& device, const std::stop_token& stop) {
+                               const runtime::Device& device, const std::stop_token& stop,
+                               comm::Communicator* ranks) {
   constexpr std::int64_t kMostStreams = 16;
   Prepared p = prepare(config, source.config);
   const std::int64_t held_out = p.prompts->held_out_count();
@@ -39,15 +41,17 @@ HeldOutAnswers answer_held_out(const config::RunConfig& config, const weights::M
   options.interrupt = stop;
   options.sampling.seed = options.rounding_seed = p.config.run.seed;
   const std::vector<rollout::Generation> made =
-      rollout::complete(source, policy, requests, options, kMostStreams, device);
-  HeldOutAnswers answers{{}, stop.stop_requested(), std::move(p.notes)};
+      rollout::complete(source, policy, requests, options, kMostStreams, device, ranks);
+  HeldOutAnswers answers{{}, !std::ranges::all_of(made, &rollout::Generation::ended), std::move(p.notes)};
   if (answers.interrupted) return answers;
-  const std::unique_ptr<reward::Rule> rule =
-      reward::make_rule(p.config.rl.reward, {.timeout = p.config.rl.reward_timeout});
+  std::unique_ptr<reward::Rule> rule;
+  if (ranks == nullptr || ranks->leads())
+    rule = reward::make_rule(p.config.rl.reward, {.timeout = p.config.rl.reward_timeout});
+  if (ranks != nullptr) rule = shared_rule(*ranks, std::move(rule));
   std::optional<std::vector<Sampled>> scored =
       score_responses(*p.prompts, prompts, 1, made, ends, *rule, stop);
-  answers.interrupted = !scored;
-  if (scored) answers.samples = std::move(*scored);
+  answers.interrupted = ranks != nullptr ? ranks->any(!scored) : !scored;
+  if (!answers.interrupted) answers.samples = std::move(*scored);
   return answers;
 }
 
