@@ -57,7 +57,7 @@ Summary train_on(int size, const std::string& config, const std::filesystem::pat
 std::string zero(int stage) {
   return "[distributed]\nzero = " + std::to_string(stage) + "\ncheck_interval = 2\npersistence_threshold = 40\n";
 }
-constexpr int kStages[] = {0, 1, 3};
+constexpr int kStages[] = {0, 1, 2, 3};
 
 class RanksUnder : public ::testing::TestWithParam<const char*> {};
 

@@ -13,9 +13,11 @@ Scalar stored(Scalar reduce) {
   return reduce == Scalar::tf32 ? Scalar::f32 : reduce;
 }
 
-/// Groups of parameters whose sums travel together have at most this many bytes, so that memory for those of
-/// other ranks stays small.
-constexpr std::size_t kGroupBytes = std::size_t{32} << 20;
+/// Slices of parameters whose sums travel together have about this many bytes, so that those of all ranks
+/// together take at most kStagingBytes twice.
+std::size_t group_bytes(int ranks) {
+  return kStagingBytes / static_cast<std::size_t>(ranks) / kAlignment * kAlignment;
+}
 
 std::span<std::byte> bytes_in(Matrix values, Part part) {
   const std::size_t each = bytes_of(values.type);
@@ -64,37 +66,39 @@ NodeRounding ShardSum::rounding_at(ShardRange node, const Gradient& gradient, st
 
 void ShardSum::add(const kernels::Context& ctx, std::span<const Gradient> gradients, std::int64_t shard,
                    std::span<ValueCounts> counts) {
-  assert(shard >= own_.first && shard < own_.end() && gradients.size() == sums_.size());
+  assert(gradients.size() == sums_.size());
   if (shards_ == 1) return;
-  if (shard == own_.first) waiting_.clear();  // an interrupted step may have left sums
+  for (std::size_t p = 0; p < gradients.size(); ++p) {
+    ValueCounts* const of = counts.empty() ? nullptr : &counts[p];
+    if (of != nullptr) count_leaf(gradients[p], shard, *of);
+    add_shard(ctx, p, gradients[p], {0, gradients[p].count}, gradients[p].values, shard, of);
+  }
+  waiting_ = pieces_of({own_.first, shard + 1 - own_.first}, shards_);
+}
+
+void ShardSum::count_leaf(const Gradient& gradient, std::int64_t shard, ValueCounts& counts) const {
+  count_rounding(gradient.count, nullptr, gradient.values, nullptr, rounding_at({shard, 1}, gradient), counts);
+}
+
+void ShardSum::add_shard(const kernels::Context& ctx, std::size_t p, const Gradient& total, Part part,
+                         Matrix newer, std::int64_t shard, ValueCounts* counts) const {
+  assert(shard >= own_.first && shard < own_.end());
+  const std::vector<ShardRange> waiting = pieces_of({own_.first, shard - own_.first}, shards_);
+  const NodeRounding leaf = rounding_at({shard, 1}, total, part.begin);
+  const auto slice = [&](const Matrix& of) { return Matrix{bytes_in(of, part).data(), of.type, of.ld}; };
   // Like a binary counter: shard 7 completes a pair, a pair of pairs, and a pair of those.
   ShardRange sum{shard, 1};
-  std::size_t joins = 0;
-  for (; joins < waiting_.size(); ++joins) {
-    const ShardRange left = waiting_[waiting_.size() - 1 - joins];
-    if (!are_neighbours(left, sum, shards_)) break;
-    sum = {left.first, left.count + sum.count};
+  for (std::size_t left = waiting.size(); left-- > 0 && are_neighbours(waiting[left], sum, shards_);) {
+    const NodeRounding* own = sum.count == 1 ? &leaf : nullptr;
+    sum = {waiting[left].first, waiting[left].count + sum.count};
+    const Matrix older = slice(sums_[p][left]);
+    const NodeRounding node = rounding_at(sum, total, part.begin);
+    if (counts != nullptr) count_rounding(part.count(), &older, newer, own, node, *counts);
+    const Matrix to = sum.count == shards_ ? slice(total.values) : older;
+    add_into(ctx, part.count(), older, newer, to, own, node);
+    newer = to;
   }
-  const bool whole = sum.count == shards_;
-  for (std::size_t p = 0; p < gradients.size(); ++p) {
-    const Gradient& gradient = gradients[p];
-    const NodeRounding leaf = rounding_at({shard, 1}, gradient);
-    if (!counts.empty()) count_rounding(gradient.count, nullptr, gradient.values, nullptr, leaf, counts[p]);
-    if (joins == 0) round_into(ctx, gradient.count, gradient.values, sums_[p][waiting_.size()], leaf);
-    Matrix newer = gradient.values;
-    for (std::size_t j = 1; j <= joins; ++j) {
-      const Matrix older = sums_[p][waiting_.size() - j];
-      const std::int64_t begin = waiting_[waiting_.size() - j].first;
-      const NodeRounding node = rounding_at({begin, shard + 1 - begin}, gradient);
-      const NodeRounding* own = j == 1 ? &leaf : nullptr;
-      if (!counts.empty()) count_rounding(gradient.count, &older, newer, own, node, counts[p]);
-      const Matrix to = whole && j == joins ? gradient.values : older;
-      add_into(ctx, gradient.count, older, newer, to, own, node);
-      newer = to;
-    }
-  }
-  waiting_.resize(waiting_.size() - joins);
-  waiting_.push_back(sum);
+  if (sum.count == 1) round_into(ctx, part.count(), newer, slice(sums_[p][waiting.size()]), leaf);
 }
 
 Matrix ShardSum::join(const kernels::Context& ctx, std::vector<Sum> sums, const Gradient& gradient, Part part,
@@ -116,79 +120,100 @@ Matrix ShardSum::join(const kernels::Context& ctx, std::vector<Sum> sums, const 
   return waiting.front().values;
 }
 
-void ShardSum::add_parts(Messages& m, const kernels::Context& ctx, std::size_t first, std::size_t last,
-                         std::span<const Gradient> gradients, std::span<ValueCounts> counts) {
+Part ShardSum::part_of_slice(const Slice& slice, int rank, int ranks) const {
+  if (!owners_.empty()) return owners_[slice.parameter] == rank ? slice.elements : Part{};
+  const Part part = part_of(rank, ranks, slice.elements.count());
+  return {slice.elements.begin + part.begin, slice.elements.begin + part.end};
+}
+
+void ShardSum::add_slices(Messages& m, const kernels::Context& ctx, std::span<const Slice> slices,
+                          std::span<const Gradient> gradients, std::span<ValueCounts> counts) {
   const int ranks = m.size(), self = m.rank();
-  // The sums of every rank for this rank's part, in the order of shards.
-  std::vector<std::vector<Sum>> all(last - first);
+  // The sums of every rank for this rank's parts, in the order of shards.
+  std::vector<std::vector<Sum>> all(slices.size());
   std::size_t used = 0;
-  const auto each_sum = [&](const auto& call) {  // (parameter, part, rank, index of the sum, shards)
-    for (std::size_t p = first; p < last; ++p) {
-      const Part part = part_of(self, ranks, gradients[p].count);
-      for (int rank = 0; rank < ranks; ++rank) {
+  const auto each_sum = [&](const auto& call) {  // (slice, part, rank, index of the sum, shards)
+    for (std::size_t i = 0; i < slices.size(); ++i) {
+      const Part part = part_of_slice(slices[i], self, ranks);
+      for (int rank = 0; part.count() > 0 && rank < ranks; ++rank) {
         const std::vector<ShardRange> pieces = pieces_of(shards_of(rank, ranks, shards_), shards_);
-        for (std::size_t i = 0; i < pieces.size(); ++i) call(p, part, rank, i, pieces[i]);
+        for (std::size_t j = 0; j < pieces.size(); ++j) call(i, part, rank, j, pieces[j]);
       }
     }
   };
-  each_sum([&](std::size_t p, Part part, int rank, std::size_t /*i*/, ShardRange /*shards*/) {
-    if (rank != self) used += aligned(bytes_in(sums_[p].front(), part).size());
+  each_sum([&](std::size_t i, Part part, int rank, std::size_t /*j*/, ShardRange /*shards*/) {
+    if (rank != self) used += aligned(bytes_in(sums_[slices[i].parameter].front(), part).size());
   });
   if (staging_.size() < used) staging_ = Storage(used);
   std::byte* at = staging_.data();
-  each_sum([&](std::size_t p, Part part, int rank, std::size_t i, ShardRange shards) {
-    Matrix values = sums_[p][i];
+  each_sum([&](std::size_t i, Part part, int rank, std::size_t j, ShardRange shards) {
+    Matrix values = sums_[slices[i].parameter][j];
     const std::span<std::byte> own = bytes_in(values, part);
     values.data = rank == self ? own.data() : at;
     if (rank != self) {
       m.receive(rank, {at, own.size()});
       at += aligned(own.size());
     }
-    all[p - first].push_back({shards, values});
+    all[i].push_back({shards, values});
   });
   for (int rank = 0; rank < ranks; ++rank) {
-    for (std::size_t p = first; rank != self && p < last; ++p) {
-      for (std::size_t i = 0; i < waiting_.size(); ++i)
-        m.send(rank, bytes_in(sums_[p][i], part_of(rank, ranks, gradients[p].count)));
+    for (const Slice& slice : slices) {
+      for (std::size_t j = 0; rank != self && j < waiting_.size(); ++j)
+        m.send(rank, bytes_in(sums_[slice.parameter][j], part_of_slice(slice, rank, ranks)));
     }
   }
   m.complete();
-  for (std::size_t p = first; p < last; ++p) {
-    const Part part = part_of(self, ranks, gradients[p].count);
+  for (std::size_t i = 0; i < slices.size(); ++i) {
+    const std::size_t p = slices[i].parameter;
+    const Part part = part_of_slice(slices[i], self, ranks);
     if (part.count() == 0) continue;
     const Matrix sum =
-        join(ctx, std::move(all[p - first]), gradients[p], part, counts.empty() ? nullptr : &counts[p]);
+        join(ctx, std::move(all[i]), gradients[p], part, counts.empty() ? nullptr : &counts[p]);
     const std::span<std::byte> own = bytes_in(sums_[p].front(), part);
     if (sum.data != own.data()) std::copy_n(static_cast<const std::byte*>(sum.data), own.size(), own.data());
   }
-  for (std::size_t p = first; p < last; ++p) {
+  if (!owners_.empty()) return;
+  for (const Slice& slice : slices) {
+    const Matrix sum = sums_[slice.parameter].front();
     for (int rank = 0; rank < ranks; ++rank) {
       if (rank == self) continue;
-      m.send(rank, bytes_in(sums_[p].front(), part_of(self, ranks, gradients[p].count)));
-      m.receive(rank, bytes_in(sums_[p].front(), part_of(rank, ranks, gradients[p].count)));
+      m.send(rank, bytes_in(sum, part_of_slice(slice, self, ranks)));
+      m.receive(rank, bytes_in(sum, part_of_slice(slice, rank, ranks)));
     }
   }
   m.complete();
-  // This converts what is rounded.
-  for (std::size_t p = first; p < last; ++p) {
-    round_into(ctx, gradients[p].count, sums_[p].front(), gradients[p].values,
-               rounding_at({0, shards_}, gradients[p]));
-  }
 }
 
 void ShardSum::add_ranks(const kernels::Context& ctx, std::span<const Gradient> gradients,
                          Communicator& ranks, std::span<ValueCounts> counts) {
   if (ranks.alone()) return;
   std::vector<std::future<void>> groups;
-  for (std::size_t first = 0, last = 0; first < gradients.size(); first = last) {
-    std::size_t bytes = 0;
-    do {
-      bytes += shard_sum_bytes(gradients[last++].count, own_, shards_, reduce_);
-    } while (last < gradients.size() && bytes < kGroupBytes);
-    groups.push_back(
-        ranks.start([=, this](Messages& m) { add_parts(m, ctx, first, last, gradients, counts); }));
+  std::vector<Slice> slices;
+  std::size_t bytes = 0;
+  const auto end_group = [&] {
+    groups.push_back(ranks.start([=, this, own = std::move(slices)](Messages& m) {
+      add_slices(m, ctx, own, gradients, counts);
+    }));
+    slices.clear();
+    bytes = 0;
+  };
+  const std::size_t each = bytes_of(stored(reduce_));
+  const auto longest = static_cast<std::int64_t>(group_bytes(ranks.size()) / each);  // elements
+  for (std::size_t p = 0; p < gradients.size(); ++p) {
+    for (std::int64_t first = 0; first < gradients[p].count; first += longest) {
+      slices.push_back({p, {first, std::min(gradients[p].count, first + longest)}});
+      bytes += static_cast<std::size_t>(slices.back().elements.count()) * each;
+      if (bytes >= group_bytes(ranks.size())) end_group();
+    }
   }
+  if (!slices.empty()) end_group();
   for (std::future<void>& group : groups) group.get();
+  // This converts what is rounded.
+  for (std::size_t p = 0; p < gradients.size(); ++p) {
+    if (!owners_.empty() && owners_[p] != ranks.rank()) continue;
+    round_into(ctx, gradients[p].count, sums_[p].front(), gradients[p].values,
+               rounding_at({0, shards_}, gradients[p]));
+  }
 }
 
 }  // namespace mantissa::comm

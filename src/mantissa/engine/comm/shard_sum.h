@@ -31,6 +31,9 @@ std::size_t shard_sum_bytes(std::int64_t count, ShardRange own, std::int64_t sha
 /// whole cache lines.
 std::int64_t sent_bytes(std::int64_t count, std::int64_t ranks, Scalar reduce);
 
+/// The memory that a rank takes for sums of others is at most about twice this.
+inline constexpr std::size_t kStagingBytes = std::size_t{16} << 20;
+
 /// Elements [begin, end) of a parameter.
 struct Part {
   std::int64_t begin = 0, end = 0;
@@ -60,10 +63,24 @@ class ShardSum {
   void add(const kernels::Context& ctx, std::span<const Gradient> gradients, std::int64_t shard,
            std::span<ValueCounts> counts = {});
 
+  /// Gives the sum of each gradient to one rank, its owner, alone.
+  void set_owners(std::vector<int> owners) { owners_ = std::move(owners); }
+
   /// Adds the sums of all ranks, after the last shard of each, so that `gradients` hold those of all shards.
-  /// Each rank adds a part of every parameter, and receives the others. `ctx` runs on the thread of `ranks`.
+  /// Each rank adds a part of every parameter, and receives the others; owners add theirs. `ctx` runs on the
+  /// thread of `ranks`.
   void add_ranks(const kernels::Context& ctx, std::span<const Gradient> gradients, Communicator& ranks,
                  std::span<ValueCounts> counts = {});
+
+  /// Adds one shard of elements `part` of parameter `p`, in the order of this rank's shards. `newer` has the
+  /// gradient of these elements alone. The sum of all shards goes to the elements of `total`.
+  void add_shard(const kernels::Context& ctx, std::size_t p, const Gradient& total, Part part, Matrix newer,
+                 std::int64_t shard, ValueCounts* counts) const;
+  /// Rounds the gradient of a shard, as add() does, and counts that.
+  void round_leaf(const kernels::Context& ctx, const Gradient& gradient, std::int64_t shard, Matrix to) const {
+    round_into(ctx, gradient.count, gradient.values, to, rounding_at({shard, 1}, gradient));
+  }
+  void count_leaf(const Gradient& gradient, std::int64_t shard, ValueCounts& counts) const;
 
  private:
   /// Sums of one parameter, of consecutive shards.
@@ -71,9 +88,16 @@ class ShardSum {
     ShardRange shards;
     Matrix values;
   };
-  /// Receives the sums of all ranks for this rank's part of parameters [first, last) and adds them.
-  void add_parts(Messages& m, const kernels::Context& ctx, std::size_t first, std::size_t last,
-                 std::span<const Gradient> gradients, std::span<ValueCounts> counts);
+  /// Elements of one parameter.
+  struct Slice {
+    std::size_t parameter = 0;
+    Part elements;
+  };
+  /// Returns the elements of a slice that a rank adds.
+  Part part_of_slice(const Slice& slice, int rank, int ranks) const;
+  /// Receives the sums of all ranks for this rank's parts of slices and adds them.
+  void add_slices(Messages& m, const kernels::Context& ctx, std::span<const Slice> slices,
+                  std::span<const Gradient> gradients, std::span<ValueCounts> counts);
   /// Adds neighbours until one sum is left, which it returns. `sums` are those of elements `part` of
   /// `gradient`.
   Matrix join(const kernels::Context& ctx, std::vector<Sum> sums, const Gradient& gradient, Part part,
@@ -86,6 +110,7 @@ class ShardSum {
   Scalar reduce_;
   Rounding rounding_;
   std::uint64_t seed_;
+  std::vector<int> owners_;  // by gradient; empty: all ranks receive the sums
   std::int64_t step_ = 0;
   std::vector<ShardRange> waiting_;        // shards of the sums in use
   std::vector<std::vector<Matrix>> sums_;  // [parameter][waiting sum], the oldest first

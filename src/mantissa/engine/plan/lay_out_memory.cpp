@@ -91,13 +91,13 @@ std::size_t pack(std::vector<Buffer>& buffers, const std::vector<std::size_t>& r
 
 /// Returns true for buffers that take the memory of others before and after their lifetimes.
 bool in_turns(const Buffer& b) {
-  return b.home == Home::activation || b.home == Home::gathered;
+  return b.home == Home::activation || b.home == Home::gathered || b.passing;
 }
 
 /// Places the buffers of one home one after another. Returns the end.
 std::size_t place_in_order(Program& p, Home home, std::size_t begin) {
   for (Buffer& b : p.buffers) {
-    if (b.home != home || b.elsewhere) continue;
+    if (b.home != home || b.elsewhere || b.passing) continue;
     b.offset = begin;
     begin += aligned(b.bytes);
   }

@@ -16,6 +16,11 @@ std::vector<Lifetime> lifetimes(const Program& program, bool keep_values) {
     if (s.leaf != kNoBuffer) of(s.leaf).add(i);
   }
   for (const Gather& g : program.gathers) of(g.buffer).add(static_cast<std::int64_t>(g.start));
+  for (const Reduction& r : program.reductions) {
+    of(program.slots[r.slot].gradient).add(static_cast<std::int64_t>(r.after));
+    of(r.sent).add(static_cast<std::int64_t>(r.after));
+    of(r.sent).add(static_cast<std::int64_t>(r.until));
+  }
   for (std::size_t b = 0; b < lives.size(); ++b) {
     if (lives[b].used() && (keep_values || is_output(program, static_cast<BufferId>(b)))) lives[b].add(end);
   }

@@ -23,7 +23,7 @@ inline constexpr BufferId kNoBuffer = -1;
 /// The location of a buffer: a region of the arena, the weight set (masters, copies), memory that outlives
 /// the program (`kept`, an optimizer's states), or another program's memory (`bound`, the gradients that an
 /// update reads).
-/// `gathered`: a weight of another rank, in the arena while steps read it.
+/// `gathered`: a weight or gradient on the way between ranks, in the arena while steps or transfers use it.
 enum class Home : std::uint8_t {
   input,
   constant,
@@ -76,6 +76,7 @@ struct Buffer {
   std::size_t offset = 0;  // in the arena, in the weight set, or in kept memory
   std::size_t bytes = 0;
   bool elsewhere = false;  // a weight that this rank does not have (sharing.h)
+  bool passing = false;    // a gradient that is not kept after the steps that touch it
   /// The most tokens that it holds at a time, if only the steps of one chunked range use it; 0: all.
   std::int64_t chunk = 0;
 
@@ -144,6 +145,14 @@ struct Gather {
   std::size_t first = 0;  // the first step that reads it
 };
 
+/// A gradient that goes to its owner as soon as it is complete, rounded to `reduce` in `sent` (sharing.h).
+struct Reduction {
+  std::size_t slot = 0;
+  BufferId sent = kNoBuffer;
+  std::size_t after = 0;  // the last step that writes the gradient
+  std::size_t until = 0;  // the step after which `sent` is free
+};
+
 /// A parameter of the program, bound by weight sets.
 struct Slot {
   std::string name;
@@ -182,6 +191,7 @@ struct Program {
   std::vector<Step> steps;
   std::vector<ChunkedSteps> chunked;  // ascending
   std::vector<Gather> gathers;        // by start; those of one step in the order of their first steps
+  std::vector<Reduction> reductions;  // by `after`
   std::vector<Slot> slots;
   std::vector<ScaleSlot> scales;
   std::vector<std::pair<std::string, BufferId>> outputs;

@@ -134,6 +134,40 @@ class Gathering {
   std::vector<Reading> readings_;
 };
 
+/// Lets every gradient of a parameter with an owner leave when it is complete. Its memory is free again after
+/// those of the next block have left.
+void stream_gradients(Program& p, const Sharing& sharing) {
+  for (std::size_t i = 0; i < p.slots.size(); ++i) {
+    const BufferId gradient = p.slots[i].gradient;
+    if (sharing.owner(i) == kEveryRank || gradient == kNoBuffer) continue;
+    Reduction r{i};
+    for (std::size_t s = 0; s < p.steps.size(); ++s) {
+      if (std::ranges::find(p.steps[s].outputs, gradient) != p.steps[s].outputs.end()) r.after = s;
+    }
+    for (const ChunkedSteps& range : p.chunked) {
+      if (range.begin <= r.after && r.after < range.end) r.after = range.end - 1;
+    }
+    Buffer sent = p.buffer(gradient);
+    sent.type = p.reduce == Scalar::tf32 ? Scalar::f32 : p.reduce;
+    sent.home = Home::gathered;
+    p.buffers.push_back(std::move(sent));
+    r.sent = static_cast<BufferId>(p.buffers.size() - 1);
+    p.reductions.push_back(r);
+  }
+  for (Buffer& b : p.buffers) b.passing = b.home == Home::gradient;
+  std::ranges::stable_sort(p.reductions, {}, &Reduction::after);
+  const auto block = [&](const Reduction& r) { return block_of(p.slots[r.slot].name); };
+  for (std::size_t r = 0; r < p.reductions.size(); ++r) {
+    std::size_t next = r;
+    while (next < p.reductions.size() && block(p.reductions[next]) == block(p.reductions[r])) ++next;
+    const bool last = next == p.reductions.size();
+    while (!last && next + 1 < p.reductions.size() &&
+           block(p.reductions[next + 1]) == block(p.reductions[next]))
+      ++next;
+    p.reductions[r].until = last ? p.reductions.back().after : p.reductions[next].after;
+  }
+}
+
 }  // namespace
 
 void share_weights(Program& training, const Sharing& sharing) {
@@ -156,6 +190,7 @@ void share_weights(Program& training, const Sharing& sharing) {
     }
   }
   gathering.finish();
+  if (sharing.stage >= 2 && sharing.streams) stream_gradients(training, sharing);
   lay_out_memory(training, false);
 }
 

@@ -18,6 +18,7 @@ struct Sharing {
   int rank = 0;
   std::int64_t stage = 0;             // of ZeRO
   std::int64_t least_gathered = 0;    // elements of the smallest parameter that stage 3 divides
+  bool streams = false;  // a shard is one micro-batch, so that its gradients can leave as they are complete
   std::vector<int> owners = {};  // by slot; empty: every rank has all parameters
 
   bool divides() const { return !owners.empty(); }
@@ -37,7 +38,8 @@ std::vector<int> owners_of(const Program& training, int ranks);
 std::vector<bool> read_by_steps(const Program& program);
 
 /// Leaves out of `training` the masters that other ranks own and no step reads; in stage 3 also the weights
-/// that steps read, which are gathered. Assigns its memory again.
+/// that steps read, which are gathered; from stage 2 on gradients, if they are streamed. Assigns its memory
+/// again.
 void share_weights(Program& training, const Sharing& sharing);
 
 }  // namespace mantissa::plan

@@ -1,4 +1,4 @@
-// The transfers of weights between ranks while a program runs.
+// The transfers of weights and gradients between ranks while a program runs.
 #pragma once
 
 #include <cstddef>
@@ -8,7 +8,8 @@
 
 namespace mantissa::runtime {
 
-/// Moves weights to the buffers in which steps read them. Every rank calls it alike.
+/// Moves weights to the buffers in which steps read them, and gradients to their owners. Every rank calls it
+/// alike.
 class Exchange {
  public:
   virtual ~Exchange() = default;
@@ -17,6 +18,10 @@ class Exchange {
   virtual void start(std::size_t i, std::span<const std::byte> weight, std::span<std::byte> buffer) = 0;
   /// Returns when the buffer has the weight.
   virtual void await(std::size_t i) = 0;
+  /// Starts plan::Program::reductions[i] of a complete gradient. `sent` must stay as it is until
+  /// await_reduction() returns.
+  virtual void reduce(std::size_t i, Matrix gradient, Matrix sent) = 0;
+  virtual void await_reduction(std::size_t i) = 0;
 };
 
 }  // namespace mantissa::runtime

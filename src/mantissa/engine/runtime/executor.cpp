@@ -196,7 +196,7 @@ void Executor::run(graph::Phase phase, const Extent& extent, bool accumulate) {
   for (std::size_t i = 0; i < program_->steps.size(); ++i) {
     const plan::Step& s = program_->steps[i];
     if (s.phase != phase) continue;
-    transfer(i);
+    transfer_before(i);
     if (exchange_ == nullptr && stop.stop_requested()) return;
     if (by_memory && s.op->kind == graph::OpKind::product) {
       const std::size_t end = observers_.empty() && !after_step ? joint_[i] : i + 1;
@@ -213,14 +213,16 @@ void Executor::run(graph::Phase phase, const Extent& extent, bool accumulate) {
     if (chunked != program_->chunked.end()) {
       run_chunked(*chunked, extent, accumulate);
       i = chunked->end - 1;
+      transfer_after(i);
       continue;
     }
     run_step(s, extent, accumulate, nullptr);
     ctx_.next_weight = {};
+    transfer_after(i);
   }
 }
 
-void Executor::transfer(std::size_t i) {
+void Executor::transfer_before(std::size_t i) {
   if (program_->gathers.empty()) return;
   if (exchange_ == nullptr) throw InternalError("the program gathers weights, and nothing moves them");
   for (std::size_t g = 0; g < program_->gathers.size(); ++g) {
@@ -235,10 +237,20 @@ void Executor::transfer(std::size_t i) {
   }
 }
 
+void Executor::transfer_after(std::size_t i) {
+  const std::vector<plan::Reduction>& all = program_->reductions;
+  for (std::size_t r = 0; r < all.size(); ++r) {
+    if (all[r].after == i) exchange_->reduce(r, buffer(program_->slots[all[r].slot].gradient), buffer(all[r].sent));
+  }
+  for (std::size_t r = 0; r < all.size(); ++r) {
+    if (all[r].until == i) exchange_->await_reduction(r);
+  }
+}
+
 void Executor::run_transfers(graph::Phase phase) {
   hold();
   for (std::size_t i = 0; i < program_->steps.size(); ++i) {
-    if (program_->steps[i].phase == phase) transfer(i);
+    if (program_->steps[i].phase == phase) transfer_before(i);
   }
 }
 

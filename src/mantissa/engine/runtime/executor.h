@@ -138,8 +138,9 @@ class Executor {
   /// Returns the call of a step with these operands.
   graph::Call call_of(const plan::Step& step, const Extent& extent, const Operands& operands) const;
 
-  /// Starts and completes the transfers before step `i`.
-  void transfer(std::size_t i);
+  /// Start and complete the transfers before step `i` and after it.
+  void transfer_before(std::size_t i);
+  void transfer_after(std::size_t i);
 
   const plan::Program* program_;
   const Device* device_;

@@ -98,18 +98,25 @@ void HealthProbe::see_gradient(const plan::Step& step, graph::Call& call) {
   }
 }
 
-void HealthProbe::observe_update(Executor& update, double loss_scale, std::vector<DecayNumber> decays) {
+std::vector<HealthProbe::Rounded> HealthProbe::rounded() const {
+  std::vector<Rounded> all;
+  for (const Seen& s : seen_) all.push_back({s.rounded, s.losses->count()});
+  return all;
+}
+
+void HealthProbe::observe_update(Executor& update, std::span<const Matrix> gradients, double loss_scale,
+                                 std::vector<DecayNumber> decays) {
+  if (rounded_.empty()) rounded_ = rounded();
   decays_ = std::move(decays);
   training_.executor().detach(*this);
   const kernels::Context& ctx = training_.device().host();
   const std::vector<plan::Slot>& slots = training_.program().slots;
   for (std::size_t i = 0; i < slots.size(); ++i) {
     Seen& s = seen_[i];
-    const kernels::RangeCount lost = s.losses->count();
-    s.health.grads_flushed = share(lost.flushed, s.rounded);
-    s.health.grads_saturated = share(lost.saturated, s.rounded);
-    if (slots[i].gradient == plan::kNoBuffer) continue;
-    const Matrix gradient = training_.executor().buffer(slots[i].gradient);
+    s.health.grads_flushed = share(rounded_[i].lost.flushed, rounded_[i].count);
+    s.health.grads_saturated = share(rounded_[i].lost.saturated, rounded_[i].count);
+    const Matrix gradient = gradients[i];
+    if (gradient.data == nullptr) continue;
     s.health.grad_absmax =
         static_cast<double>(kernels::absolute_maximum(ctx, s.health.elements, gradient.data, gradient.type)) /
         loss_scale;
@@ -118,7 +125,7 @@ void HealthProbe::observe_update(Executor& update, double loss_scale, std::vecto
       s.distributions->gradient = count_distribution(
           ctx, s.health.elements, {gradient.data, gradient.type, gradient.ld}, 1 / loss_scale);
     }
-    if (!slots[i].elsewhere) measure_copies(i);
+    measure_copies(i);
   }
   update_ = &update;
   update.attach(*this);

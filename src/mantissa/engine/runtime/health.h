@@ -73,9 +73,19 @@ class HealthProbe : private StepObserver {
   HealthProbe& operator=(const HealthProbe&) = delete;
 
   /// Measures gradients, which were multiplied by `loss_scale`, and the copies under scales. Call it when the
-  /// gradients are complete. Then observes `update`, whose next run updates the weights. `decays` are its
+  /// gradients are complete: `gradients` has them by slot, without data for those that are not updated here. Then observes `update`, whose next run updates the weights. `decays` are its
   /// factors of weight decay.
-  void observe_update(Executor& update, double loss_scale, std::vector<DecayNumber> decays);
+  void observe_update(Executor& update, std::span<const Matrix> gradients, double loss_scale,
+                      std::vector<DecayNumber> decays);
+
+  /// The gradients that were rounded while they were computed, by slot: their number, and what that lost.
+  struct Rounded {
+    double count = 0;
+    kernels::RangeCount lost;
+  };
+  std::vector<Rounded> rounded() const;
+  /// Replaces them by those of all ranks, before the gradients are measured.
+  void set_rounded(std::vector<Rounded> all) { rounded_ = std::move(all); }
 
   /// Returns the health of every parameter that the update changed, in the order of the slots.
   std::vector<ParameterHealth> finish(const CountUnchanged& unchanged);
@@ -100,6 +110,7 @@ class HealthProbe : private StepObserver {
   Executor* update_ = nullptr;
   std::vector<DecayNumber> decays_;
   std::vector<Seen> seen_;               // by slot
+  std::vector<Rounded> rounded_;         // by slot; empty: those that were seen
   std::vector<std::byte> compensation_;  // of the parameter that an update writes, before it
 };
 

@@ -180,7 +180,8 @@ std::vector<RunPart> compile_parts(const config::RunConfig& config, const model:
       part.whole = program;
       const config::DistributedSection& distributed = config.distributed;
       if (rank.ranks == 1 || distributed.zero == 0) continue;
-      part.sharing = {rank.rank, distributed.zero, distributed.persistence_threshold,
+      const bool streams = own.batch.global_batch_size == own.batch.shards * own.batch.micro_batch_size;
+      part.sharing = {rank.rank, distributed.zero, distributed.persistence_threshold, streams,
                       parts.front().sharing.divides() ? parts.front().sharing.owners
                                                       : plan::owners_of(*program, rank.ranks)};
       share_part(part, *program, source, device);

@@ -104,21 +104,26 @@ void GatheredObjective::observe(const objective::MicroBatch& micro, const object
   append(kept_, pointer(outputs.value));
 }
 
-void GatheredObjective::gather(const std::function<objective::MicroBatch()>& next) {
+void GatheredObjective::gather(const std::function<objective::MicroBatch()>& next, bool in_turns) {
   if (ranks_.alone()) return;
   objective_.begin(step_);
-  for (std::vector<std::byte>& of_rank : ranks_.all_gather(kept_)) {
-    for (Reader outputs(std::move(of_rank)); !outputs.at_end();) {
-      const objective::MicroBatch micro = next();
-      const objective::Outputs values = outputs.next();
-      if (seeded_ && !objective_.seeds_known()) {  // losses that are computed with the seeds
-        const auto tokens = static_cast<std::size_t>(micro.batch.tokens());
-        std::vector<double> log_prob(tokens), entropy(seeds_entropy_ ? tokens : 0),
-            value(seeds_value_ ? tokens : 0);
-        objective_.seeds(micro, &values, {log_prob, entropy, value});
-      }
-      objective_.observe(micro, values);
+  std::vector<Reader> of_ranks;
+  for (std::vector<std::byte>& bytes : ranks_.all_gather(kept_)) of_ranks.emplace_back(std::move(bytes));
+  for (std::size_t rank = 0; rank < of_ranks.size();) {
+    if (of_ranks[rank].at_end()) {
+      ++rank;
+      continue;
     }
+    const objective::MicroBatch micro = next();
+    const objective::Outputs values = of_ranks[rank].next();
+    if (in_turns) rank = (rank + 1) % of_ranks.size();  // all have equally many
+    if (seeded_ && !objective_.seeds_known()) {         // losses that are computed with the seeds
+      const auto tokens = static_cast<std::size_t>(micro.batch.tokens());
+      std::vector<double> log_prob(tokens), entropy(seeds_entropy_ ? tokens : 0),
+          value(seeds_value_ ? tokens : 0);
+      objective_.seeds(micro, &values, {log_prob, entropy, value});
+    }
+    objective_.observe(micro, values);
   }
   kept_.clear();
 }

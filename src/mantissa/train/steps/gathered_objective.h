@@ -32,7 +32,8 @@ class GatheredObjective final : public objective::Objective {
              const objective::Seeds& seeds) override;
   void observe(const objective::MicroBatch& micro, const objective::Outputs& outputs) override;
   /// Begins the step again, with the micro-batches of all ranks. `next` returns those of the step, in order.
-  void gather(const std::function<objective::MicroBatch()>& next);
+  /// `in_turns`: each rank ran one after the other, in place of neighbouring ones.
+  void gather(const std::function<objective::MicroBatch()>& next, bool in_turns);
   objective::Outcome end() override { return objective_.end(); }
 
  private:

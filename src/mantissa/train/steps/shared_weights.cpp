@@ -62,6 +62,39 @@ void SharedWeights::start(std::size_t i, std::span<const std::byte> weight, std:
   });
 }
 
+std::vector<int> SharedWeights::owners_of_gradients() const {
+  std::vector<int> owners;
+  for (std::size_t i = 0; i < program_.slots.size(); ++i) {
+    if (program_.slots[i].gradient != plan::kNoBuffer) owners.push_back(sharing_.owner(i));
+  }
+  return owners;
+}
+
+void SharedWeights::stream(std::vector<comm::Gradient> gradients, const kernels::Context& ctx,
+                           std::uint64_t seed) {
+  ctx_ = ctx;
+  gradient_of_.assign(program_.slots.size(), 0);
+  std::size_t p = 0;
+  for (std::size_t i = 0; i < program_.slots.size(); ++i) {
+    if (program_.slots[i].gradient != plan::kNoBuffer) gradient_of_[i] = p++;
+  }
+  streamed_.emplace(std::move(gradients), owners_of_gradients(), ranks_, program_.shards, program_.reduce,
+                    program_.reduce_rounding, seed);
+}
+
+void SharedWeights::reduce(std::size_t i, Matrix gradient, Matrix sent) {
+  streamed_->start(ctx_, gradient_of_[program_.reductions[i].slot], gradient, sent);
+}
+
+void SharedWeights::await_reduction(std::size_t i) {
+  streamed_->await(gradient_of_[program_.reductions[i].slot]);
+}
+
+std::optional<Matrix> SharedWeights::gradient(std::size_t slot) const {
+  if (!streamed_) return std::nullopt;
+  return streamed_->sum(gradient_of_[slot]);
+}
+
 void SharedWeights::send(const runtime::WeightSet& weights) {
   struct Piece {
     int owner;

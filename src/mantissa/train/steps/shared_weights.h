@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "mantissa/engine/comm/communicator.h"
+#include "mantissa/engine/comm/streamed_sum.h"
 #include "mantissa/engine/plan/sharing.h"
 #include "mantissa/engine/runtime/exchange.h"
 #include "mantissa/engine/runtime/health.h"
@@ -22,6 +23,14 @@ class SharedWeights final : public UpdateShares, public runtime::Exchange {
   SharedWeights(comm::Communicator& ranks, const plan::Sharing& sharing, const plan::Program& program)
       : ranks_(ranks), sharing_(sharing), program_(program), gathers_(program.gathers.size()) {}
 
+  /// Creates the sums of gradients that the program streams to their owners. `gradients` are those of the slots
+  /// that have one, in order.
+  void stream(std::vector<comm::Gradient> gradients, const kernels::Context& ctx, std::uint64_t seed);
+  /// Returns them, or null.
+  comm::StreamedSum* streamed() { return streamed_ ? &*streamed_ : nullptr; }
+  /// Returns the owners of the slots that have a gradient.
+  std::vector<int> owners_of_gradients() const;
+
   /// Copies what all ranks keep of each parameter from its owner to the others: copies in the format of
   /// factors, and masters that steps read themselves.
   void send(const runtime::WeightSet& weights);
@@ -30,6 +39,10 @@ class SharedWeights final : public UpdateShares, public runtime::Exchange {
 
   void start(std::size_t i, std::span<const std::byte> weight, std::span<std::byte> buffer) override;
   void await(std::size_t i) override { gathers_[i].get(); }
+  void reduce(std::size_t i, Matrix gradient, Matrix sent) override;
+  void await_reduction(std::size_t i) override;
+
+  std::optional<Matrix> gradient(std::size_t slot) const override;
 
   /// Each gradient's norm comes from the owner of its parameter.
   void complete(std::span<kernels::GradientNorm> norms) override;
@@ -44,6 +57,9 @@ class SharedWeights final : public UpdateShares, public runtime::Exchange {
   const plan::Sharing& sharing_;
   const plan::Program& program_;
   std::vector<std::future<void>> gathers_;
+  std::optional<comm::StreamedSum> streamed_;
+  std::vector<std::size_t> gradient_of_;  // by slot, if gradients are streamed
+  kernels::Context ctx_;
 };
 
 }  // namespace mantissa::train

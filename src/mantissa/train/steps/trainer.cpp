@@ -132,8 +132,6 @@ Trainer::Trainer(const config::RunConfig& config, weights::ModelSource source, s
   notes_.insert(notes_.end(), source_.config.notes.begin(), source_.config.notes.end());
   kept_ = device_.allocate(program().update->memory.kept);
   bind();
-  shard_sum_.emplace(gradients(), comm::shards_of(ranks_.rank(), ranks_.size(), config_.batch.shards),
-                     config_.batch.shards, program().reduce, program().reduce_rounding, config_.run.seed);
 }
 
 const forecast::Machine& Trainer::machine() {
@@ -153,13 +151,22 @@ std::shared_ptr<runtime::WeightSet> Trainer::allocate_weights(std::vector<std::s
 
 void Trainer::bind() {
   update_.reset();
+  shared_.reset();
+  shard_sum_.reset();
   auto arena =
       std::make_shared<runtime::Arena>(std::max(program().memory.arena(), task_->memory().arena), device_);
   session_ = std::make_unique<runtime::Session>(parts_[part_].program, weights_, arena);
   task_->bind(weights_, std::move(arena));
   if (sharing().divides()) shared_.emplace(ranks_, sharing(), program());
-  if (!program().gathers.empty()) session_->executor().set_exchange(&*shared_);
+  if (streams()) shared_->stream(gradients(), device_.host(), config_.run.seed);
+  if (streams() || !program().gathers.empty()) session_->executor().set_exchange(&*shared_);
   update_ = std::make_unique<Update>(parts_[part_].numbers, *session_, kept_.data(), shared_ ? &*shared_ : nullptr);
+  const std::int64_t shards = config_.batch.shards;
+  if (!streams()) {
+    shard_sum_.emplace(gradients(), comm::shards_of(ranks_.rank(), ranks_.size(), shards), shards,
+                       program().reduce, program().reduce_rounding, config_.run.seed);
+    if (shared_) shard_sum_->set_owners(shared_->owners_of_gradients());
+  }
   if (shared_) {
     weights_->set_remote([memory = state_memory(), this](std::size_t slot, std::size_t offset,
                                                          std::span<std::byte> out) {
@@ -176,10 +183,9 @@ void Trainer::send_weights() {
 
 std::vector<comm::Gradient> Trainer::gradients() const {
   std::vector<comm::Gradient> all;
-  for (const optim::Gradient& g : update_->gradients()) all.push_back({g.matrix, g.count});
-  std::size_t i = 0;
   for (const plan::Slot& slot : program().slots) {
-    if (slot.gradient != plan::kNoBuffer) all[i++].name_hash = hash_name(slot.name);
+    if (slot.gradient != plan::kNoBuffer)
+      all.push_back({session_->executor().buffer(slot.gradient), slot.shape.count(), hash_name(slot.name)});
   }
   return all;
 }
@@ -197,8 +203,9 @@ runtime::Executor& Trainer::next_update() {
 std::vector<Trainer::NamedGradient> Trainer::last_gradients() {
   std::vector<NamedGradient> all;
   for (const plan::Slot& slot : program().slots) {
-    if (slot.gradient != plan::kNoBuffer)
-      all.push_back({slot.name, session_->executor().buffer(slot.gradient), slot.shape.count()});
+    if (slot.gradient == plan::kNoBuffer) continue;
+    const optim::Gradient& of = update_->gradients()[all.size()];
+    all.push_back({slot.name, of.matrix, of.count});
   }
   return all;
 }
@@ -277,7 +284,7 @@ std::optional<StepReport> Trainer::advance(const std::stop_token& stop) {
   const text::StepData& rows = *drawn;
   std::optional<runtime::HealthProbe> health;
   const bool measures = measures_health(r.step);
-  if (measures && (ranks_.leads() || shared_)) health.emplace(*session_, measures_distributions(r.step));
+  if (measures) health.emplace(*session_, measures_distributions(r.step));
   const bool rounds = config_.batch.shards > 1 && !holds(program().reduce, program().arithmetic);
   reduced_.assign(measures && rounds ? update_->gradients().size() : 0, {});
   watch_.reset();
@@ -319,6 +326,7 @@ void Trainer::update_weights(StepReport& r, const text::StepData& rows,
   r.lr = learning_rate();
   const bool checks = config_.run.on_nonfinite != "continue";
   if (checks && !std::isfinite(r.loss) && !scaler_) return overflowed(r, rows);
+  if (health) share_rounded(*health);
   const UpdateResult update = update_->apply({.lr = r.lr,
                                               .t = applied_ + 1,
                                               .step = r.step,

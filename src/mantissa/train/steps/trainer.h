@@ -216,6 +216,7 @@ class Trainer {
   void share_magnitudes();
   void share_carried(const text::StepData& rows);
   void share_counts();
+  void share_rounded(runtime::HealthProbe& probe);
   /// Throws RunStopped if another rank has other rows.
   void compare_rows(const text::StepData& rows);
   /// Throws RunStopped if a weight or a state of another rank has other bytes than those of the first one.
@@ -232,6 +233,8 @@ class Trainer {
   /// Creates the session and the update of the current part.
   void bind();
   const plan::Sharing& sharing() const { return parts_[part_].sharing; }
+  /// Returns true if gradients go to their owners as soon as they are complete.
+  bool streams() const { return !program().reductions.empty(); }
   /// Gives other ranks what they read of the parameters that this one updates.
   void send_weights();
   /// Returns the memory of a state of the optimizer, or null if another rank has it.

@@ -1,5 +1,6 @@
 // What the ranks of a run exchange in a step, besides the sums of gradients (engine/comm/shard_sum.h).
 #include <algorithm>
+#include <cassert>
 #include <cstring>
 #include <nlohmann/json.hpp>
 #include <utility>
@@ -78,13 +79,18 @@ void Trainer::share_carried(const text::StepData& rows) {
   if (ranks_.alone()) return;
   for (CarriedStates::State& state : carried_.all()) {
     const std::size_t row = state.bytes.size() / static_cast<std::size_t>(state.shape.front());
-    std::vector<std::span<std::byte>> blocks;
-    for (int rank = 0; rank < ranks_.size(); ++rank) {
-      const Share share = share_of(rank, ranks_.size(), rows.items(), rows.items() / config_.batch.shards);
-      const auto first = static_cast<std::size_t>(share.first), end = static_cast<std::size_t>(share.end);
-      blocks.push_back(std::span(state.bytes).subspan(first * row, (end - first) * row));
+    // One block of rows for each rank, or one in each turn.
+    const std::int64_t turns = streams() ? config_.batch.shards / ranks_.size() : 1;
+    const std::size_t block = state.bytes.size() / static_cast<std::size_t>(turns * ranks_.size());
+    assert(block * static_cast<std::size_t>(turns * ranks_.size()) == state.bytes.size() && block % row == 0);
+    for (std::int64_t turn = 0; turn < turns; ++turn) {
+      std::vector<std::span<std::byte>> blocks;
+      for (int rank = 0; rank < ranks_.size(); ++rank) {
+        const auto at = static_cast<std::size_t>(turn * ranks_.size() + rank);
+        blocks.push_back(std::span(state.bytes).subspan(at * block, block));
+      }
+      ranks_.all_gather(std::move(blocks)).get();
     }
-    ranks_.all_gather(std::move(blocks)).get();
   }
 }
 
@@ -142,6 +148,24 @@ void Trainer::compare_ranks() {
           step_, names[i], ranks_.place(static_cast<int>(rank)), ranks_.place(0));
     }
   }
+}
+
+void Trainer::share_rounded(runtime::HealthProbe& probe) {
+  if (ranks_.alone()) return;
+  using Rounded = runtime::HealthProbe::Rounded;
+  std::vector<Rounded> sum = probe.rounded();
+  const std::vector<Rounded> own = std::move(sum);
+  sum.assign(own.size(), {});
+  for (const std::vector<std::byte>& of_rank : ranks_.all_gather(std::as_bytes(std::span(own)))) {
+    for (std::size_t i = 0; i < sum.size(); ++i) {
+      Rounded other;
+      std::memcpy(static_cast<void*>(&other), of_rank.data() + i * sizeof other, sizeof other);
+      sum[i].count += other.count;
+      sum[i].lost.flushed += other.lost.flushed;
+      sum[i].lost.saturated += other.lost.saturated;
+    }
+  }
+  probe.set_rounded(std::move(sum));
 }
 
 void Trainer::share_counts() {

@@ -12,7 +12,7 @@ void Trainer::fill_batch(const text::StepData& data, std::int64_t first, std::in
 
 void Trainer::finish_shard(std::int64_t shard) {
   session_->run(graph::Phase::finish, batch_.extent());
-  shard_sum_->add(device_.host(), gradients(), shard, reduced_);
+  if (!streams()) shard_sum_->add(device_.host(), gradients(), shard, reduced_);
 }
 
 objective::MicroBatch Trainer::micro_batch(const text::StepData& data, std::int64_t item) {
@@ -25,7 +25,8 @@ objective::MicroBatch Trainer::micro_batch(const text::StepData& data, std::int6
 bool Trainer::run_share(const text::StepData& data, objective::Objective& objective, objective::Pass pass,
                         const std::stop_token& stop, bool together) {
   const bool train = pass == objective::Pass::train;
-  const bool shares = (together || !program().gathers.empty()) && !ranks_.alone();
+  const bool transfers = !program().gathers.empty() || streams();
+  const bool shares = (together || transfers) && !ranks_.alone();
   weights_->scales().record(train);
   if (train) carried_.give(*session_);
   objective.begin({.total_weight = data.total_weight(), .loss_scale = scale()});
@@ -34,11 +35,14 @@ bool Trainer::run_share(const text::StepData& data, objective::Objective& object
   const Share own = share_of(ranks_.rank(), ranks_.size(), items, train ? shard : micro);
   const Share most =
       share_of(ranks_.size() - 1, ranks_.size(), items, train ? shard : micro);  // the largest one
-  const std::int64_t end =
-      shares ? own.first + std::max(own.end - own.first, most.end - most.first) : own.end;
-  for (std::int64_t item = own.first; item < end; item += micro) {
-    const bool runs = item < own.end;
+  const std::int64_t count = own.end - own.first, longest = shares ? std::max(count, most.end - most.first) : count;
+  for (std::int64_t done = 0; done < longest; done += micro) {
+    // Neighbouring shards at the same time if their gradients leave at once.
+    const bool turns = train && streams();
+    const std::int64_t item = turns ? done * ranks_.size() + ranks_.rank() * micro : own.first + done;
+    const bool runs = done < count;
     session_->set_stop(stop);
+    if (turns) shared_->streamed()->set_turn(done / micro);
     if (runs) {
       objective::run(*session_, micro_batch(data, item), objective, pass, train && item % shard > 0);
     } else if (!program().gathers.empty()) {  // what the other ranks read
@@ -55,18 +59,21 @@ bool Trainer::run_share(const text::StepData& data, objective::Objective& object
 
 std::optional<objective::Outcome> Trainer::run_rows(const text::StepData& data, objective::Pass pass,
                                                     const std::stop_token& stop) {
+  const bool train = pass == objective::Pass::train;
   GatheredObjective objective(task_->objective(), ranks_);
   compare_rows(data);
-  if (pass == objective::Pass::train) shard_sum_->begin(step_ + 1);
+  if (train && streams()) shared_->streamed()->begin(step_ + 1, reduced_);
+  if (train && !streams()) shard_sum_->begin(step_ + 1);
   stopped_ = run_share(data, objective, pass, stop, true);
   if (stopped_) return std::nullopt;
-  if (pass == objective::Pass::train) {
-    shard_sum_->add_ranks(device_.serial(), gradients(), ranks_, reduced_);
+  if (train) {
+    if (!streams()) shard_sum_->add_ranks(device_.serial(), gradients(), ranks_, reduced_);
     share_magnitudes();
     share_counts();
   }
   const std::int64_t micro = stage_config().batch.micro_batch_size;
-  objective.gather([&, item = -micro]() mutable { return micro_batch(data, item += micro); });
+  objective.gather([&, item = -micro]() mutable { return micro_batch(data, item += micro); },
+                   train && streams());
   return objective.end();
 }
 

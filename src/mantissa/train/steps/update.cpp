@@ -12,7 +12,10 @@ Update::Update(std::span<const optim::Number> numbers, runtime::Session& trainin
   const plan::Program& p = program();
   for (std::size_t i = 0; i < p.slots.size(); ++i) {
     if (training.program().slots[i].gradient == plan::kNoBuffer) continue;
-    const Matrix gradient = training.executor().buffer(training.program().slots[i].gradient);
+    const std::optional<Matrix> shared = shares == nullptr ? std::nullopt : shares->gradient(i);
+    const Matrix gradient =
+        shared ? *shared : training.executor().buffer(training.program().slots[i].gradient);
+    slots_.push_back(i);
     gradients_.push_back({gradient, p.slots[i].shape.count()});
     reads_.push_back(p.slots[i].gradient != plan::kNoBuffer);
     if (reads_.back()) executor_.place(p.slots[i].gradient, static_cast<std::byte*>(gradient.data));
@@ -57,7 +60,11 @@ UpdateResult Update::apply(const UpdateStep& step, runtime::HealthProbe* probe) 
     for (const optim::Number& number : numbers_) {
       if (number.undecayed) decays.push_back({number.name, *number.undecayed});
     }
-    probe->observe_update(executor_, step.loss_scale, std::move(decays));
+    std::vector<Matrix> gradients(program().slots.size());
+    for (std::size_t i = 0; i < gradients_.size(); ++i) {
+      if (reads_[i]) gradients[slots_[i]] = gradients_[i].matrix;
+    }
+    probe->observe_update(executor_, gradients, step.loss_scale, std::move(decays));
   }
   const optim::Progress now{step.lr, step.t, result.gradients.factor, program().arithmetic};
   executor_.hold();

@@ -43,6 +43,9 @@ struct UpdateResult {
 class UpdateShares {
  public:
   virtual ~UpdateShares() = default;
+  /// Returns the memory of the sum of a slot's gradient, if that is not the program's; its data are null if
+  /// another rank has it.
+  virtual std::optional<Matrix> gradient(std::size_t /*slot*/) const { return std::nullopt; }
   /// Completes the norms of all gradients, of which this rank has those of its own.
   virtual void complete(std::span<kernels::GradientNorm> norms) = 0;
   /// Returns the first weight that would break on any rank.
@@ -87,7 +90,8 @@ class Update {
   runtime::Arena arena_;
   runtime::Executor executor_;
   std::vector<optim::Gradient> gradients_;
-  std::vector<bool> reads_;  // by gradient: this rank's update reads it
+  std::vector<std::size_t> slots_;  // by gradient
+  std::vector<bool> reads_;         // by gradient: this rank's update reads it
   std::vector<State> states_;
 };
 

@@ -1,0 +1,57 @@
+// Sums of gradients that leave for their owners while the backward phase still computes others.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <future>
+#include <span>
+#include <vector>
+
+#include "mantissa/engine/comm/communicator.h"
+#include "mantissa/engine/comm/shard_sum.h"
+
+namespace mantissa::comm {
+
+/// Adds the shards of a batch by the tree of ShardSum, with its bits. The ranks run neighbouring shards at
+/// the same time: in turn t, rank r of R has shard t·R + r. A rank keeps sums of its own parameters alone.
+class StreamedSum {
+ public:
+  /// `gradients` are those of all parameters; their `values` tell the format of the sums alone. `owners` are
+  /// by gradient. `ranks` must outlive this object.
+  StreamedSum(std::vector<Gradient> gradients, std::vector<int> owners, Communicator& ranks,
+              std::int64_t shards, Scalar reduce, Rounding rounding, std::uint64_t seed);
+
+  /// The next shards are those of attempt `step`. `counts` is that of ShardSum::add().
+  void begin(std::int64_t step, std::span<ValueCounts> counts);
+  void set_turn(std::int64_t turn) { turn_ = turn; }
+
+  /// Rounds the complete gradient `p` of this rank's shard to `sent`, in `reduce`, and starts its way to its
+  /// owner. `sent` must stay as it is until await() returns; the gradient may change.
+  void start(const kernels::Context& ctx, std::size_t p, Matrix gradient, Matrix sent);
+  void await(std::size_t p) { under_way_[p].get(); }
+
+  /// Returns the sum of gradient `p`, which is complete after the last turn. Its data are null on ranks that
+  /// do not own it.
+  Matrix sum(std::size_t p) const { return gradients_[p].values; }
+
+  /// Returns the bytes that a rank takes for the gradients that it owns, and for those of others.
+  static std::size_t bytes(std::span<const Gradient> gradients, std::span<const int> owners, int rank,
+                           int ranks, std::int64_t shards, Scalar reduce);
+
+ private:
+  /// Adds the shards of a turn for one of this rank's parameters, slice by slice.
+  void receive(Messages& m, const kernels::Context& ctx, std::size_t p, std::int64_t turn, Matrix sent);
+
+  Communicator& ranks_;
+  std::vector<Gradient> gradients_;  // of the sums
+  std::vector<int> owners_;
+  std::int64_t shards_;
+  Storage storage_;  // of the sums
+  ShardSum sums_;    // while shards are added
+  Storage staging_;  // gradients of other ranks
+  std::int64_t turn_ = 0;
+  std::span<ValueCounts> counts_;
+  std::vector<std::future<void>> under_way_;  // by gradient
+};
+
+}  // namespace mantissa::comm
