@@ -67,9 +67,11 @@ Plan plan_of(const explain::Explained& e) {
 }
 
 Plan explain(const Config& config, const Hardware& hardware, const std::vector<std::string>& targets,
-             const Data& data) {
+             const Data& data, const PlanRanks& ranks) {
   const config::RunConfig& run = config.impl().run;
   const std::vector<forecast::Target> there = find_targets(targets);
+  explain::AskedRanks asked{ranks.ranks, ranks.nodes};
+  if (!ranks.network.empty()) asked.network = forecast::read_network(ranks.network);
   precision::check_supported(run.policy);
   const auto device = device_for(hardware, run.run.threads);
   weights::ModelSource source = weights::find_run_model(run);
@@ -80,7 +82,7 @@ Plan explain(const Config& config, const Hardware& hardware, const std::vector<s
   std::ranges::move(programs::narrow_layers_notes(run, source.config), std::back_inserter(told.notes));
   data::files_of_tokenizer(run, source.config, in_memory(data));  // throws what would refuse the run
   return plan_of(
-      explain::explain_training(work.config, source.config, *device, told, there, 0, work.task->passes()));
+      explain::explain_training(work.config, source.config, *device, told, there, 0, work.task->passes(), asked));
 }
 
 Plan explain_model(const std::filesystem::path& model, const Precision& precision, const Hardware& hardware,

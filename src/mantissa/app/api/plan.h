@@ -52,11 +52,18 @@ struct Plan {
   std::string json;                // for programs (docs/cli/explain.md)
 };
 
+/// The ranks that would share a run, and the file in which `mantissa doctor --json` under mpirun described
+/// their network; "": not known.
+struct PlanRanks {
+  int ranks = 1, nodes = 1;
+  std::filesystem::path network = {};
+};
+
 /// Returns the plan of the config's run. `targets` are other machines, by name or FILE.toml
 /// (docs/cli/explain.md, "Targets"). `data` replaces the config's source, as in train(). Throws ConfigError,
 /// FileError.
 Plan explain(const Config& config, const Hardware& hardware = {},
-             const std::vector<std::string>& targets = {}, const Data& data = {});
+             const std::vector<std::string>& targets = {}, const Data& data = {}, const PlanRanks& ranks = {});
 /// Returns the plan of generation from a model or, if `precision` has a DeepSpeed file, of training it.
 /// Throws ConfigError, FileError.
 Plan explain_model(const std::filesystem::path& model, const Precision& precision,

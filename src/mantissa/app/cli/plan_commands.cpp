@@ -6,18 +6,34 @@
 #include "mantissa/app/api/error.h"
 #include "mantissa/app/cli/common.h"
 #include "mantissa/app/cli/fit.h"
-#include "mantissa/app/cli/output.h" #include "mantissa/app/cli/together.h"
+#include "mantissa/app/cli/output.h"
+#include "mantissa/app/cli/together.h"
 
 namespace mantissa::cli {
 namespace {
+
+api::PlanRanks ranks_of(const Arguments& a) {
+  constexpr int kMost = 1 << 20;
+  api::PlanRanks ranks;
+  if (a.has("--ranks")) ranks.ranks = static_cast<int>(a.integer("--ranks", 1, kMost));
+  if (a.has("--nodes")) ranks.nodes = static_cast<int>(a.integer("--nodes", 1, kMost));
+  ranks.network = a.text("--network");
+  if (ranks.ranks % ranks.nodes != 0)
+    throw ConfigError("--nodes {}: {} ranks do not divide equally. Fix: a divisor of --ranks", ranks.nodes, ranks.ranks);
+  return ranks;
+}
 
 int explain(const Arguments& a) {
   const std::filesystem::path what = a.at(0);
   const std::vector<std::string> targets = a.texts("--target");
   api::Plan plan;
   if (is_config(what)) {
-    plan = api::explain(api::Config::load(what, a.texts("--set"), precision_of(a)), hardware_of(a), targets);
+    plan = api::explain(api::Config::load(what, a.texts("--set"), precision_of(a)), hardware_of(a), targets, {},
+                        ranks_of(a));
   } else {
+    for (const char* option : {"--ranks", "--nodes", "--network"}) {
+      if (a.has(option)) throw ConfigError("{}: ranks share the training of a config; give one, or remove it", option);
+    }
     if (a.has("--set"))
       throw ConfigError("--set: explain of a model directory has no config; remove the option");
     plan = api::explain_model(what, precision_of(a), hardware_of(a), targets);
@@ -92,6 +108,9 @@ Commands plan_commands() {
        .positionals = {{"CONFIG|MODEL", "a run's config (.toml), a model directory, a GGUF file, or a run"}},
        .details =
            "A config is explained as training; a model as generation or, with --deepspeed, as training.",
+       .options = {{"--ranks", one, "N", "also forecast a run that N ranks of mpirun share", "1"},
+                   {"--nodes", one, "N", "machines of these ranks", "1"},
+                   {"--network", one, "FILE", "their network: the output of mpirun mantissa doctor --json"}},
        .groups = {kPrecision, kRules, kSet, kTarget, kHardware, kResults},
        .run = explain}};
 }

@@ -8,11 +8,6 @@
 namespace mantissa::comm {
 namespace {
 
-/// The storage format of a sum; tf32 is stored as f32.
-Scalar stored(Scalar reduce) {
-  return reduce == Scalar::tf32 ? Scalar::f32 : reduce;
-}
-
 /// Slices of parameters whose sums travel together have about this many bytes, so that those of all ranks
 /// together take at most kStagingBytes twice.
 std::size_t group_bytes(int ranks) {
@@ -29,11 +24,11 @@ std::span<std::byte> bytes_in(Matrix values, Part part) {
 
 std::size_t shard_sum_bytes(std::int64_t count, ShardRange own, std::int64_t shards, Scalar reduce) {
   return static_cast<std::size_t>(waiting_sums(own, shards)) *
-         aligned(static_cast<std::size_t>(count) * bytes_of(stored(reduce)));
+         aligned(static_cast<std::size_t>(count) * bytes_of(sum_format(reduce)));
 }
 
 std::int64_t sent_bytes(std::int64_t count, std::int64_t ranks, Scalar reduce) {
-  return 2 * count * static_cast<std::int64_t>(bytes_of(stored(reduce))) * (ranks - 1) / ranks;
+  return 2 * count * static_cast<std::int64_t>(bytes_of(sum_format(reduce))) * (ranks - 1) / ranks;
 }
 
 Part part_of(int rank, int ranks, std::int64_t count) {
@@ -41,6 +36,43 @@ Part part_of(int rank, int ranks, std::int64_t count) {
   const std::int64_t pieces = (count + kWhole - 1) / kWhole;
   const auto at = [&](int r) { return std::min(count, pieces * r / ranks * kWhole); };
   return {at(rank), at(rank + 1)};
+}
+
+std::vector<std::vector<Slice>> groups_of(std::span<const std::int64_t> counts, int ranks, Scalar reduce) {
+  const std::size_t each = bytes_of(sum_format(reduce)), most = group_bytes(ranks);
+  const auto longest = static_cast<std::int64_t>(most / each);  // elements
+  std::vector<std::vector<Slice>> groups;
+  std::size_t bytes = most;
+  for (std::size_t p = 0; p < counts.size(); ++p) {
+    for (std::int64_t first = 0; first < counts[p]; first += longest) {
+      if (bytes >= most) groups.emplace_back(), bytes = 0;
+      groups.back().push_back({p, {first, std::min(counts[p], first + longest)}});
+      bytes += static_cast<std::size_t>(groups.back().back().elements.count()) * each;
+    }
+  }
+  return groups;
+}
+
+Part part_of_slice(const Slice& slice, std::span<const int> owners, int rank, int ranks) {
+  if (!owners.empty()) return owners[slice.parameter] == rank ? slice.elements : Part{};
+  const Part part = part_of(rank, ranks, slice.elements.count());
+  return {slice.elements.begin + part.begin, slice.elements.begin + part.end};
+}
+
+std::size_t staging_bytes(std::span<const std::int64_t> counts, std::span<const int> owners, int rank,
+                          int ranks, std::int64_t shards, Scalar reduce) {
+  std::size_t most = 0, pieces = 0;
+  for (int other = 0; other < ranks; ++other)
+    pieces += other == rank ? 0 : pieces_of(shards_of(other, ranks, shards), shards).size();
+  for (const std::vector<Slice>& group : groups_of(counts, ranks, reduce)) {
+    std::size_t used = 0;
+    for (const Slice& slice : group) {
+      const Part part = part_of_slice(slice, owners, rank, ranks);
+      used += pieces * aligned(static_cast<std::size_t>(part.count()) * bytes_of(sum_format(reduce)));
+    }
+    most = std::max(most, used);
+  }
+  return most;
 }
 
 ShardSum::ShardSum(std::span<const Gradient> gradients, ShardRange own, std::int64_t shards, Scalar reduce,
@@ -53,8 +85,8 @@ ShardSum::ShardSum(std::span<const Gradient> gradients, ShardRange own, std::int
   for (const Gradient& g : gradients) {
     std::vector<Matrix>& sums = sums_.emplace_back();
     for (std::int64_t i = 0; i < waiting_sums(own, shards); ++i) {
-      sums.push_back({at, stored(reduce), g.values.ld});
-      at += aligned(static_cast<std::size_t>(g.count) * bytes_of(stored(reduce)));
+      sums.push_back({at, sum_format(reduce), g.values.ld});
+      at += aligned(static_cast<std::size_t>(g.count) * bytes_of(sum_format(reduce)));
     }
   }
 }
@@ -71,7 +103,7 @@ void ShardSum::add(const kernels::Context& ctx, std::span<const Gradient> gradie
   for (std::size_t p = 0; p < gradients.size(); ++p) {
     ValueCounts* const of = counts.empty() ? nullptr : &counts[p];
     if (of != nullptr) count_leaf(gradients[p], shard, *of);
-    add_shard(ctx, p, gradients[p], {0, gradients[p].count}, gradients[p].values, shard, of);
+    add_shard(ctx, p, gradients[p], shard, of);
   }
   waiting_ = pieces_of({own_.first, shard + 1 - own_.first}, shards_);
 }
@@ -80,31 +112,32 @@ void ShardSum::count_leaf(const Gradient& gradient, std::int64_t shard, ValueCou
   count_rounding(gradient.count, nullptr, gradient.values, nullptr, rounding_at({shard, 1}, gradient), counts);
 }
 
-void ShardSum::add_shard(const kernels::Context& ctx, std::size_t p, const Gradient& total, Part part,
-                         Matrix newer, std::int64_t shard, ValueCounts* counts) const {
+void ShardSum::add_shard(const kernels::Context& ctx, std::size_t p, const Gradient& gradient,
+                         std::int64_t shard, ValueCounts* counts) const {
   assert(shard >= own_.first && shard < own_.end());
   const std::vector<ShardRange> waiting = pieces_of({own_.first, shard - own_.first}, shards_);
-  const NodeRounding leaf = rounding_at({shard, 1}, total, part.begin);
-  const auto slice = [&](const Matrix& of) { return Matrix{bytes_in(of, part).data(), of.type, of.ld}; };
+  const NodeRounding leaf = rounding_at({shard, 1}, gradient);
   // Like a binary counter: shard 7 completes a pair, a pair of pairs, and a pair of those.
   ShardRange sum{shard, 1};
+  Matrix newer = gradient.values;
   for (std::size_t left = waiting.size(); left-- > 0 && are_neighbours(waiting[left], sum, shards_);) {
     const NodeRounding* own = sum.count == 1 ? &leaf : nullptr;
     sum = {waiting[left].first, waiting[left].count + sum.count};
-    const Matrix older = slice(sums_[p][left]);
-    const NodeRounding node = rounding_at(sum, total, part.begin);
-    if (counts != nullptr) count_rounding(part.count(), &older, newer, own, node, *counts);
-    const Matrix to = sum.count == shards_ ? slice(total.values) : older;
-    add_into(ctx, part.count(), older, newer, to, own, node);
+    const Matrix older = sums_[p][left];
+    const NodeRounding node = rounding_at(sum, gradient);
+    if (counts != nullptr) count_rounding(gradient.count, &older, newer, own, node, *counts);
+    const Matrix to = sum.count == shards_ ? gradient.values : older;
+    add_into(ctx, gradient.count, older, newer, to, own, node);
     newer = to;
   }
-  if (sum.count == 1) round_into(ctx, part.count(), newer, slice(sums_[p][waiting.size()]), leaf);
+  if (sum.count == 1) round_into(ctx, gradient.count, newer, sums_[p][waiting.size()], leaf);
 }
 
-Matrix ShardSum::join(const kernels::Context& ctx, std::vector<Sum> sums, const Gradient& gradient, Part part,
-                      ValueCounts* counts) const {
+std::vector<ShardSum::Sum> ShardSum::add_neighbours(const kernels::Context& ctx, const std::vector<Sum>& sums,
+                                                    const Gradient& gradient, Part part,
+                                                    ValueCounts* counts) const {
   std::vector<Sum> waiting;
-  for (Sum& sum : sums) {
+  for (Sum sum : sums) {
     for (; !waiting.empty() && are_neighbours(waiting.back().shards, sum.shards, shards_);
          waiting.pop_back()) {
       const Sum& older = waiting.back();
@@ -116,14 +149,7 @@ Matrix ShardSum::join(const kernels::Context& ctx, std::vector<Sum> sums, const 
     }
     waiting.push_back(sum);
   }
-  assert(waiting.size() == 1 && waiting.front().shards.count == shards_);
-  return waiting.front().values;
-}
-
-Part ShardSum::part_of_slice(const Slice& slice, int rank, int ranks) const {
-  if (!owners_.empty()) return owners_[slice.parameter] == rank ? slice.elements : Part{};
-  const Part part = part_of(rank, ranks, slice.elements.count());
-  return {slice.elements.begin + part.begin, slice.elements.begin + part.end};
+  return waiting;
 }
 
 void ShardSum::add_slices(Messages& m, const kernels::Context& ctx, std::span<const Slice> slices,
@@ -134,7 +160,7 @@ void ShardSum::add_slices(Messages& m, const kernels::Context& ctx, std::span<co
   std::size_t used = 0;
   const auto each_sum = [&](const auto& call) {  // (slice, part, rank, index of the sum, shards)
     for (std::size_t i = 0; i < slices.size(); ++i) {
-      const Part part = part_of_slice(slices[i], self, ranks);
+      const Part part = part_of_slice(slices[i], owners_, self, ranks);
       for (int rank = 0; part.count() > 0 && rank < ranks; ++rank) {
         const std::vector<ShardRange> pieces = pieces_of(shards_of(rank, ranks, shards_), shards_);
         for (std::size_t j = 0; j < pieces.size(); ++j) call(i, part, rank, j, pieces[j]);
@@ -159,16 +185,18 @@ void ShardSum::add_slices(Messages& m, const kernels::Context& ctx, std::span<co
   for (int rank = 0; rank < ranks; ++rank) {
     for (const Slice& slice : slices) {
       for (std::size_t j = 0; rank != self && j < waiting_.size(); ++j)
-        m.send(rank, bytes_in(sums_[slice.parameter][j], part_of_slice(slice, rank, ranks)));
+        m.send(rank, bytes_in(sums_[slice.parameter][j], part_of_slice(slice, owners_, rank, ranks)));
     }
   }
   m.complete();
   for (std::size_t i = 0; i < slices.size(); ++i) {
     const std::size_t p = slices[i].parameter;
-    const Part part = part_of_slice(slices[i], self, ranks);
+    const Part part = part_of_slice(slices[i], owners_, self, ranks);
     if (part.count() == 0) continue;
-    const Matrix sum =
-        join(ctx, std::move(all[i]), gradients[p], part, counts.empty() ? nullptr : &counts[p]);
+    const std::vector<Sum> whole =
+        add_neighbours(ctx, all[i], gradients[p], part, counts.empty() ? nullptr : &counts[p]);
+    assert(whole.size() == 1 && whole.front().shards.count == shards_);
+    const Matrix sum = whole.front().values;
     const std::span<std::byte> own = bytes_in(sums_[p].front(), part);
     if (sum.data != own.data()) std::copy_n(static_cast<const std::byte*>(sum.data), own.size(), own.data());
   }
@@ -177,8 +205,8 @@ void ShardSum::add_slices(Messages& m, const kernels::Context& ctx, std::span<co
     const Matrix sum = sums_[slice.parameter].front();
     for (int rank = 0; rank < ranks; ++rank) {
       if (rank == self) continue;
-      m.send(rank, bytes_in(sum, part_of_slice(slice, self, ranks)));
-      m.receive(rank, bytes_in(sum, part_of_slice(slice, rank, ranks)));
+      m.send(rank, bytes_in(sum, part_of_slice(slice, owners_, self, ranks)));
+      m.receive(rank, bytes_in(sum, part_of_slice(slice, owners_, rank, ranks)));
     }
   }
   m.complete();
@@ -187,26 +215,14 @@ void ShardSum::add_slices(Messages& m, const kernels::Context& ctx, std::span<co
 void ShardSum::add_ranks(const kernels::Context& ctx, std::span<const Gradient> gradients,
                          Communicator& ranks, std::span<ValueCounts> counts) {
   if (ranks.alone()) return;
+  std::vector<std::int64_t> sizes;
+  for (const Gradient& g : gradients) sizes.push_back(g.count);
   std::vector<std::future<void>> groups;
-  std::vector<Slice> slices;
-  std::size_t bytes = 0;
-  const auto end_group = [&] {
-    groups.push_back(ranks.start([=, this, own = std::move(slices)](Messages& m) {
-      add_slices(m, ctx, own, gradients, counts);
+  for (std::vector<Slice>& slices : groups_of(sizes, ranks.size(), reduce_)) {
+    groups.push_back(ranks.start([=, this, slices = std::move(slices)](Messages& m) {
+      add_slices(m, ctx, slices, gradients, counts);
     }));
-    slices.clear();
-    bytes = 0;
-  };
-  const std::size_t each = bytes_of(stored(reduce_));
-  const auto longest = static_cast<std::int64_t>(group_bytes(ranks.size()) / each);  // elements
-  for (std::size_t p = 0; p < gradients.size(); ++p) {
-    for (std::int64_t first = 0; first < gradients[p].count; first += longest) {
-      slices.push_back({p, {first, std::min(gradients[p].count, first + longest)}});
-      bytes += static_cast<std::size_t>(slices.back().elements.count()) * each;
-      if (bytes >= group_bytes(ranks.size())) end_group();
-    }
   }
-  if (!slices.empty()) end_group();
   for (std::future<void>& group : groups) group.get();
   // This converts what is rounded.
   for (std::size_t p = 0; p < gradients.size(); ++p) {

@@ -23,6 +23,11 @@ struct Gradient {
   std::uint64_t name_hash = 0;  // hash_name() of the parameter: a key of stochastic rounding
 };
 
+/// Returns the format in which sums in `reduce` are stored: f32 for tf32.
+constexpr Scalar sum_format(Scalar reduce) {
+  return reduce == Scalar::tf32 ? Scalar::f32 : reduce;
+}
+
 /// Returns the bytes that the sums of one parameter with `count` elements take on a rank.
 std::size_t shard_sum_bytes(std::int64_t count, ShardRange own, std::int64_t shards, Scalar reduce);
 
@@ -42,6 +47,19 @@ struct Part {
 /// Returns the elements of a parameter with `count` that rank `rank` adds: equal shares, of whole cache
 /// lines.
 Part part_of(int rank, int ranks, std::int64_t count);
+
+/// Elements of one parameter.
+struct Slice {
+  std::size_t parameter = 0;
+  Part elements;
+};
+/// Returns the slices of parameters with `counts` elements, in the groups that travel together.
+std::vector<std::vector<Slice>> groups_of(std::span<const std::int64_t> counts, int ranks, Scalar reduce);
+/// Returns the elements of a slice that a rank adds: a share, or all of an owner's.
+Part part_of_slice(const Slice& slice, std::span<const int> owners, int rank, int ranks);
+/// Returns the bytes that a rank takes for the sums of others.
+std::size_t staging_bytes(std::span<const std::int64_t> counts, std::span<const int> owners, int rank,
+                          int ranks, std::int64_t shards, Scalar reduce);
 
 /// Adds shards in sequence. Each gradient is rounded to `reduce`. Neighbours are added as soon as both exist,
 /// ((0 + 1) + (2 + 3)) + (4 + 5) for six shards. Each sum is computed in f32 (f64 if reduce is f64) and
@@ -72,10 +90,19 @@ class ShardSum {
   void add_ranks(const kernels::Context& ctx, std::span<const Gradient> gradients, Communicator& ranks,
                  std::span<ValueCounts> counts = {});
 
-  /// Adds one shard of elements `part` of parameter `p`, in the order of this rank's shards. `newer` has the
-  /// gradient of these elements alone. The sum of all shards goes to the elements of `total`.
-  void add_shard(const kernels::Context& ctx, std::size_t p, const Gradient& total, Part part, Matrix newer,
-                 std::int64_t shard, ValueCounts* counts) const;
+  /// A sum of consecutive shards, for some elements of one parameter.
+  struct Sum {
+    ShardRange shards;
+    Matrix values;
+  };
+  /// Adds neighbours, each pair in the memory of the older one, and returns the sums that are left. `sums` are
+  /// those of elements `part` of `gradient`, rounded, in the order of shards.
+  std::vector<Sum> add_neighbours(const kernels::Context& ctx, const std::vector<Sum>& sums,
+                                  const Gradient& gradient, Part part, ValueCounts* counts) const;
+  /// Rounds elements of the complete sum of all shards.
+  void round_sum(const kernels::Context& ctx, const Gradient& gradient, Part part, Matrix from, Matrix to) const {
+    round_into(ctx, part.count(), from, to, rounding_at({0, shards_}, gradient, part.begin));
+  }
   /// Rounds the gradient of a shard, as add() does, and counts that.
   void round_leaf(const kernels::Context& ctx, const Gradient& gradient, std::int64_t shard, Matrix to) const {
     round_into(ctx, gradient.count, gradient.values, to, rounding_at({shard, 1}, gradient));
@@ -83,25 +110,12 @@ class ShardSum {
   void count_leaf(const Gradient& gradient, std::int64_t shard, ValueCounts& counts) const;
 
  private:
-  /// Sums of one parameter, of consecutive shards.
-  struct Sum {
-    ShardRange shards;
-    Matrix values;
-  };
-  /// Elements of one parameter.
-  struct Slice {
-    std::size_t parameter = 0;
-    Part elements;
-  };
-  /// Returns the elements of a slice that a rank adds.
-  Part part_of_slice(const Slice& slice, int rank, int ranks) const;
+  /// Adds one shard of parameter `p`, in the order of this rank's shards.
+  void add_shard(const kernels::Context& ctx, std::size_t p, const Gradient& gradient, std::int64_t shard,
+                 ValueCounts* counts) const;
   /// Receives the sums of all ranks for this rank's parts of slices and adds them.
   void add_slices(Messages& m, const kernels::Context& ctx, std::span<const Slice> slices,
                   std::span<const Gradient> gradients, std::span<ValueCounts> counts);
-  /// Adds neighbours until one sum is left, which it returns. `sums` are those of elements `part` of
-  /// `gradient`.
-  Matrix join(const kernels::Context& ctx, std::vector<Sum> sums, const Gradient& gradient, Part part,
-              ValueCounts* counts) const;
   /// Returns how a node rounds a gradient's elements from `first` on.
   NodeRounding rounding_at(ShardRange node, const Gradient& gradient, std::int64_t first = 0) const;
 

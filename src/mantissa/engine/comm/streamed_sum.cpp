@@ -1,6 +1,7 @@
 #include "mantissa/engine/comm/streamed_sum.h"
 
 #include <algorithm>
+#include <cassert>
 
 namespace mantissa::comm {
 namespace {
@@ -20,12 +21,12 @@ std::size_t bytes_in(Matrix values, std::int64_t count) {
   return static_cast<std::size_t>(count) * bytes_of(values.type);
 }
 
-/// Returns the gradients with no elements in those of other ranks.
-std::vector<Gradient> owned(std::vector<Gradient> gradients, std::span<const int> owners, int rank) {
-  for (std::size_t p = 0; p < gradients.size(); ++p) {
-    if (owners[p] != rank) gradients[p].count = 0;
-  }
-  return gradients;
+/// Returns the largest number of sums that wait between two turns.
+std::size_t waiting_between_turns(int ranks, std::int64_t shards) {
+  std::size_t most = 0;
+  for (std::int64_t done = ranks; done < shards; done += ranks)
+    most = std::max(most, pieces_of({0, done}, shards).size());
+  return most;
 }
 
 }  // namespace
@@ -36,21 +37,33 @@ StreamedSum::StreamedSum(std::vector<Gradient> gradients, std::vector<int> owner
       gradients_(std::move(gradients)),
       owners_(std::move(owners)),
       shards_(shards),
-      sums_(owned(gradients_, owners_, ranks.rank()), {0, shards}, shards, reduce, rounding, seed),
+      tree_({}, {0, shards}, shards, reduce, rounding, seed),
+      waiting_(gradients_.size()),
       under_way_(gradients_.size()) {
+  const std::size_t waiting = waiting_between_turns(ranks.size(), shards);
   std::size_t bytes = 0;
-  for (const Gradient& g : owned(gradients_, owners_, ranks.rank())) bytes += aligned(bytes_in(g.values, g.count));
+  const auto place = [&](Matrix& values, std::int64_t count) {
+    values.data = storage_.data() == nullptr ? nullptr : storage_.data() + bytes;
+    bytes += aligned(bytes_in(values, count));
+  };
+  const auto place_all = [&] {
+    bytes = 0;
+    for (std::size_t p = 0; p < gradients_.size(); ++p) {
+      Gradient& g = gradients_[p];
+      g.values.data = nullptr;
+      if (owners_[p] != ranks.rank()) continue;
+      place(g.values, g.count);
+      waiting_[p].assign(waiting, {nullptr, sum_format(reduce), g.values.ld});
+      for (Matrix& sum : waiting_[p]) place(sum, g.count);
+    }
+  };
+  place_all();
   storage_ = Storage(bytes);
-  std::byte* at = storage_.data();
-  for (std::size_t p = 0; p < gradients_.size(); ++p) {
-    Gradient& g = gradients_[p];
-    g.values.data = owners_[p] == ranks.rank() ? at : nullptr;
-    if (g.values.data != nullptr) at += aligned(bytes_in(g.values, g.count));
-  }
+  place_all();
 }
 
 void StreamedSum::begin(std::int64_t step, std::span<ValueCounts> counts) {
-  sums_.begin(step);
+  tree_.begin(step);
   counts_ = counts;
 }
 
@@ -58,8 +71,8 @@ void StreamedSum::start(const kernels::Context& ctx, std::size_t p, Matrix gradi
   Gradient own = gradients_[p];
   own.values = gradient;
   const std::int64_t shard = turn_ * ranks_.size() + ranks_.rank();
-  if (!counts_.empty()) sums_.count_leaf(own, shard, counts_[p]);
-  sums_.round_leaf(ctx, own, shard, sent);
+  if (!counts_.empty()) tree_.count_leaf(own, shard, counts_[p]);
+  tree_.round_leaf(ctx, own, shard, sent);
   const kernels::Context serial{.simd = ctx.simd};
   under_way_[p] = ranks_.start([=, this, turn = turn_](Messages& m) {
     if (owners_[p] == m.rank()) return receive(m, serial, p, turn, sent);
@@ -81,18 +94,31 @@ void StreamedSum::receive(Messages& m, const kernels::Context& ctx, std::size_t 
     const std::size_t each = aligned(bytes_in(sent, part.count()));
     if (const std::size_t all = each * static_cast<std::size_t>(m.size() - 1); staging_.size() < all)
       staging_ = Storage(all);
-    std::vector<Matrix> of_rank(static_cast<std::size_t>(m.size()), part_of(sent, part));
+    // What waits from earlier turns, and the shards of this one.
+    std::vector<ShardSum::Sum> sums;
+    for (const ShardRange& shards : pieces_of({0, turn * m.size()}, shards_))
+      sums.push_back({shards, part_of(waiting_[p][sums.size()], part)});
+    const std::size_t waited = sums.size();
     std::byte* at = staging_.data();
     for (int rank = 0; rank < m.size(); ++rank) {
+      sums.push_back({{turn * m.size() + rank, 1}, part_of(sent, part)});
       if (rank == m.rank()) continue;
-      of_rank[static_cast<std::size_t>(rank)].data = at;
+      sums.back().values.data = at;
       m.receive(rank, {at, bytes_in(sent, part.count())});
       at += each;
     }
     m.complete();
-    for (int rank = 0; rank < m.size(); ++rank) {
-      sums_.add_shard(ctx, p, gradients_[p], part, of_rank[static_cast<std::size_t>(rank)],
-                      turn * m.size() + rank, counts_.empty() ? nullptr : &counts_[p]);
+    sums = tree_.add_neighbours(ctx, sums, gradients_[p], part, counts_.empty() ? nullptr : &counts_[p]);
+    if (sums.front().shards.count == shards_) {
+      tree_.round_sum(ctx, gradients_[p], part, sums.front().values, part_of(gradients_[p].values, part));
+    } else {
+      for (std::size_t i = 0; i < sums.size(); ++i) {
+        const Matrix to = part_of(waiting_[p][i], part);
+        if (sums[i].values.data == to.data) continue;
+        assert(i + 1 >= waited);  // sums of earlier turns are complete or stay where they are
+        std::copy_n(static_cast<const std::byte*>(sums[i].values.data), bytes_in(to, part.count()),
+                    static_cast<std::byte*>(to.data));
+      }
     }
     first = part.end;
   }
@@ -104,7 +130,9 @@ std::size_t StreamedSum::bytes(std::span<const Gradient> gradients, std::span<co
   for (std::size_t p = 0; p < gradients.size(); ++p) {
     const Gradient& g = gradients[p];
     if (owners[p] != rank) continue;
-    kept += aligned(bytes_in(g.values, g.count)) + shard_sum_bytes(g.count, {0, shards}, shards, reduce);
+    kept += aligned(bytes_in(g.values, g.count)) +
+            waiting_between_turns(ranks, shards) *
+                aligned(static_cast<std::size_t>(g.count) * bytes_of(sum_format(reduce)));
     most = std::max(most, static_cast<std::size_t>(std::min(g.count, slice_of(ranks, reduce))));
   }
   return kept + most * bytes_of(reduce) * static_cast<std::size_t>(ranks - 1);

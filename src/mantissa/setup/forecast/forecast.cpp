@@ -8,6 +8,7 @@
 #include "mantissa/engine/runtime/weights.h"
 #include "mantissa/setup/config/observed.h"
 #include "mantissa/setup/forecast/observed.h"
+#include "mantissa/setup/forecast/ranks.h"
 #include "mantissa/setup/objective/objective.h"
 
 namespace mantissa::forecast {
@@ -74,6 +75,7 @@ MemoryForecast forecast_memory(std::span<const programs::RunPart> parts, std::si
   MemoryForecast most, before;
   for (const programs::RunPart& part : parts) {
     MemoryForecast now = forecast_memory(*part.program, data_bytes, process_bytes);
+    if (part.rank.ranks > 1) now.shard_sums = sums_bytes(part);
     now.observer = observed_bytes(config::parse_observed(part.observed), *part.program);
     MemoryForecast between = now;
     between.masters += before.masters;

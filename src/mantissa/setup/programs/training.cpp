@@ -178,6 +178,7 @@ std::vector<RunPart> compile_parts(const config::RunConfig& config, const model:
       std::vector<optim::Number> numbers = add_update(*program, source, device);
       RunPart& part = parts.emplace_back(RunPart{first, stage, program, std::move(numbers), own.log.observe});
       part.whole = program;
+      part.rank = rank;
       const config::DistributedSection& distributed = config.distributed;
       if (rank.ranks == 1 || distributed.zero == 0) continue;
       const bool streams = own.batch.global_batch_size == own.batch.shards * own.batch.micro_batch_size;

@@ -32,6 +32,11 @@ plan::Program compile_training(const config::RunConfig& config, const model::Mod
 plan::Program compile_log_probs(const config::RunConfig& config, const model::ModelConfig& model,
                                 const runtime::Device& device, std::int64_t step = 0, bool value = false);
 
+/// One of the ranks that share a run.
+struct RankOf {
+  int rank = 0, ranks = 1;
+};
+
 /// A range of steps with the same rules, within a stage of the run.
 struct RunPart {
   std::int64_t first = 0;  // its first step, counted from 0
@@ -39,15 +44,12 @@ struct RunPart {
   std::shared_ptr<const plan::Program> program;
   std::vector<optim::Number> numbers;  // that its update reads
   std::string observed;                // log.observe
+  RankOf rank = {};
   plan::Sharing sharing = {};  // of the weights, if ranks divide them
   /// The program of one process that does the work of all ranks. The same if no weights are divided.
   std::shared_ptr<const plan::Program> whole = {};
 };
 
-/// One of the ranks that share a run.
-struct RankOf {
-  int rank = 0, ranks = 1;
-};
 /// Compiles the parts of a run for one of its ranks. The owners of its parameters are the same in all parts.
 std::vector<RunPart> compile_parts(const config::RunConfig& config, const model::ModelConfig& model,
                                    const runtime::Device& device, RankOf rank = {});

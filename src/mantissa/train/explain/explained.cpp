@@ -144,7 +144,7 @@ Explained describe_training(const config::RunConfig& run, const model::ModelConf
                             const runtime::Device& device, const config::Told& told,
                             std::span<const forecast::Target> targets,
                             std::span<const forecast::OtherPass> passes) {
-  const plan::Program& program = *parts[part].program;
+  const plan::Program& program = *parts[part].whole;
   const config::RunConfig config = config::stage_config(run, parts[part].stage);
   const model::ModelConfig model = config::stage_model(run, base, parts[part].stage);
   Explained e = begin(model, config.policy, program, machine, device);
@@ -196,7 +196,7 @@ Explained describe_training(const config::RunConfig& run, const model::ModelConf
 Explained explain_training(const config::RunConfig& config, const model::ModelConfig& model,
                            const runtime::Device& device, const config::Told& told,
                            std::span<const forecast::Target> targets, std::size_t data_bytes,
-                           std::span<const forecast::OtherPass> passes) {
+                           std::span<const forecast::OtherPass> passes, const AskedRanks& ranks) {
   const std::vector<programs::RunPart> parts = programs::compile_parts(config, model, device);
   const plan::Program& program = *parts.front().program;
   if (config.native_only) forecast::check_native(program, device, targets);
@@ -208,6 +208,10 @@ Explained explain_training(const config::RunConfig& config, const model::ModelCo
     const std::vector<std::string> refused = plan::rule_warnings(*part.program);
     if (e.refusal.empty() && !refused.empty()) e.refusal = refused.front();
     mark_refused(e, refused, "train");
+  }
+  if (ranks.ranks > 1) {
+    e.training->ranks = forecast::forecast_ranks(config, model, device, ranks.ranks, ranks.nodes, ranks.network,
+                                                 e.here.rates, memory);
   }
   return e;
 }

@@ -17,6 +17,7 @@
 #include "mantissa/setup/config/run_config.h"
 #include "mantissa/setup/forecast/forecast.h"
 #include "mantissa/setup/forecast/other_passes.h"
+#include "mantissa/setup/forecast/ranks.h"
 #include "mantissa/setup/forecast/target.h"
 #include "mantissa/setup/programs/training.h"
 #include "mantissa/setup/weights/model_files.h"
@@ -101,6 +102,7 @@ struct Training {
   std::int64_t largest_micro_batch_size = 0;  // 0 if not even one leaf of sequences fits
   std::size_t least_bytes = 0;                // of a run with one leaf at once, if that does not fit
   std::optional<AdapterPlan> adapter = {};    // null: all weights are trained
+  std::optional<forecast::RanksForecast> ranks = {};  // that share the run, if that was asked
   std::vector<std::string> exceptions;        // reasons why bits depend on the split into micro-batches
 };
 
@@ -130,13 +132,19 @@ struct Explained {
   std::optional<Generation> generation;
 };
 
+/// The ranks whose forecast a plan has.
+struct AskedRanks {
+  int ranks = 1, nodes = 1;
+  std::optional<forecast::Network> network = {};
+};
+
 /// Compiles the run of `config` and explains the plan of its first step. `data_bytes` is the size of data
 /// that is not yet in memory, `passes` are those of the run's objective. Measures the machine. Throws
 /// ConfigError if precision.native_only is true and this machine, or one of `targets`, lacks a format.
 Explained explain_training(const config::RunConfig& config, const model::ModelConfig& model,
                            const runtime::Device& device, const config::Told& told,
                            std::span<const forecast::Target> targets = {}, std::size_t data_bytes = 0,
-                           std::span<const forecast::OtherPass> passes = {});
+                           std::span<const forecast::OtherPass> passes = {}, const AskedRanks& ranks = {});
 
 /// Explains part `part` of a run of `config`, with the memory and the time of all its stages.
 Explained describe_training(const config::RunConfig& config, const model::ModelConfig& model,

@@ -57,6 +57,26 @@ json memory_json(const forecast::MemoryForecast& m) {
   return all;
 }
 
+json ranks_json(const forecast::RanksForecast& f) {
+  json of = json::array();
+  for (const forecast::RankForecast& r : f.of) {
+    of.push_back({{"rank", r.rank},
+                  {"memory", memory_json(r.memory)},
+                  {"sent_bytes",
+                   {{"gradients", r.sent.gradients}, {"weights", r.sent.weights}, {"gathered", r.sent.gathered}}}});
+  }
+  const auto seconds = [](const std::optional<double>& s) { return s ? json(*s) : json(); };
+  return {{"ranks", f.ranks},
+          {"nodes", f.nodes},
+          {"zero", f.stage},
+          {"streams_gradients", f.streams},
+          {"computing_seconds", f.computing},
+          {"sending_meanwhile_seconds", seconds(f.meanwhile)},
+          {"sending_afterwards_seconds", seconds(f.afterwards)},
+          {"seconds_per_step", seconds(f.seconds())},
+          {"of", of}};
+}
+
 json here_json(const Here& here) {
   json formats = json::array();
   for (const auto& [format, support] : here.formats)
@@ -189,6 +209,7 @@ void add_training(json& out, const Explained& e) {
   if (!t.stages.empty()) out["stages"] = stages_json(t.stages);
   if (t.rope_theta != 0) out["rope_theta"] = t.rope_theta;
   out["memory"] = memory_json(t.memory);
+  if (t.ranks) out["ranks"] = ranks_json(*t.ranks);
   out["seconds_per_step"] = e.fits ? json(e.seconds) : json();
   if (e.rollout_seconds > 0) out["rollout_seconds_per_step"] = e.fits ? json(e.rollout_seconds) : json();
   out["largest_micro_batch_size"] = t.largest_micro_batch_size;

@@ -269,6 +269,31 @@ std::string training_tables(const Explained& e) {
   return text;
 }
 
+/// Returns the lines about the ranks that share the run: memory, bytes and time of a step.
+std::string ranks_text(const forecast::RanksForecast& f) {
+  const forecast::RankForecast& most = f.largest();
+  const auto sent = [&](auto bytes) {
+    double all = 0;
+    for (const forecast::RankForecast& r : f.of) all = std::max(all, bytes(r.sent));
+    return human_bytes(all);
+  };
+  std::string text = fmt::format("ranks   {} on {}, zero = {}: at most {} each, of rank {}\n", f.ranks,
+                                 counted(f.nodes, "machine"), f.stage, bytes_text(most.memory.peak()), most.rank);
+  text += fmt::format("        {}\n", memory_line(most.memory));
+  text += fmt::format("        a rank sends at most {} of gradients{}, {} of weights after the update, {} for steps\n",
+                      sent([](const forecast::SentBytes& s) { return s.gradients; }),
+                      f.streams ? " while it computes" : "",
+                      sent([](const forecast::SentBytes& s) { return s.weights; }),
+                      sent([](const forecast::SentBytes& s) { return s.gathered; }));
+  if (!f.meanwhile) {
+    return text + fmt::format("        {} computing a step; for the time of transfers, --network FILE\n",
+                              human_seconds(f.computing));
+  }
+  return text + fmt::format("        about {} a step: the longer of {} computing and {} sending meanwhile, and {} sending after it\n",
+                            human_seconds(*f.seconds()), human_seconds(f.computing), human_seconds(*f.meanwhile),
+                            human_seconds(*f.afterwards));
+}
+
 /// Returns the lines about memory, the batch that fits, the dependence of bits, and time.
 std::string training_needs(const Explained& e) {
   const Training& t = *e.training;
@@ -288,6 +313,7 @@ std::string training_needs(const Explained& e) {
               : fmt::format("bits    depend on micro_batch_size: {}\n", fmt::join(t.exceptions, "; "));
   text += fmt::format("time    {}\n", time_text(e));
   for (const There& there : e.targets) text += fmt::format("        {}\n", time_text(there, t));
+  if (t.ranks) text += ranks_text(*t.ranks);
   return text;
 }
 

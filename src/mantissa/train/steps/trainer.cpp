@@ -13,6 +13,7 @@
 #include "mantissa/engine/runtime/process.h"
 #include "mantissa/kernels/guard_count.h"
 #include "mantissa/precision/policy/glob.h"
+#include "mantissa/setup/config/ranks.h"
 #include "mantissa/setup/config/stages.h"
 #include "mantissa/setup/weights/frozen_hash.h"
 
@@ -66,23 +67,6 @@ void check_source(const plan::Program& program) {
   }
 }
 
-/// Throws if ranks cannot have equal numbers of shards.
-void check_shards(const config::BatchSection& batch, int ranks) {
-  if (batch.shards % ranks == 0) return;
-  std::string fitting;
-  for (std::int64_t shards = ranks; shards <= batch.global_batch_size; shards += ranks) {
-    if (batch.global_batch_size / batch.leaf % shards == 0)
-      fitting += fmt::format("{}{}", fitting.empty() ? "" : ", ", shards);
-  }
-  throw ConfigError(
-      "batch.shards = {}: {} ranks cannot share them equally. Fix: {}", batch.shards, ranks,
-      fitting.empty()
-          ? fmt::format("set batch.global_batch_size to a multiple of {}, or start fewer ranks",
-                        ranks * batch.leaf)
-          : fmt::format("set batch.shards = {} (other shards are other bits), or start fewer ranks",
-                        fitting));
-}
-
 }  // namespace
 
 Trainer::Trainer(const config::RunConfig& config, weights::ModelSource source, std::unique_ptr<Task> task,
@@ -97,7 +81,7 @@ Trainer::Trainer(const config::RunConfig& config, weights::ModelSource source, s
       carried_(program()),
       batch_(config_.batch.leaf, config_.run.seed),
       skipped_batches_(config::parse_steps(config_.run.skip_batches)) {
-  check_shards(config_.batch, ranks_.size());
+  config::check_shards(config_.batch, ranks_.size());
   if (!ranks_.alone()) task_->share(ranks_);
   ranks_.set_timeout(std::chrono::milliseconds(std::llround(1000 * config_.distributed.timeout)));
   for (std::size_t s = 0; s < config::stage_count(config_); ++s) {

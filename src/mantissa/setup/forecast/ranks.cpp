@@ -1,0 +1,206 @@
+#include "mantissa/setup/forecast/ranks.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <nlohmann/json.hpp>
+#include <vector>
+
+#include "mantissa/core/base/error.h"
+#include "mantissa/core/disk/file.h"
+
+#include "mantissa/engine/comm/streamed_sum.h"
+#include "mantissa/files/io/json.h"
+#include "mantissa/setup/config/ranks.h"
+#include "mantissa/setup/config/stages.h"
+
+namespace mantissa::forecast {
+namespace {
+
+/// The parameters that have a gradient.
+struct Trained {
+  std::vector<std::size_t> slots;
+  std::vector<std::int64_t> counts;
+  std::vector<int> owners;  // empty: no weights are divided
+};
+
+Trained trained(const programs::RunPart& part) {
+  Trained all;
+  const plan::Program& program = *part.program;
+  for (std::size_t i = 0; i < program.slots.size(); ++i) {
+    if (program.slots[i].gradient == plan::kNoBuffer) continue;
+    all.slots.push_back(i);
+    all.counts.push_back(program.slots[i].shape.count());
+    if (part.sharing.divides()) all.owners.push_back(part.sharing.owner(i));
+  }
+  return all;
+}
+
+double gradient_bytes(const programs::RunPart& part, const Trained& all) {
+  const plan::Program& program = *part.program;
+  const auto [rank, ranks] = part.rank;
+  double elements = 0;
+  if (!program.reductions.empty()) {
+    for (std::size_t p = 0; p < all.counts.size(); ++p) {
+      if (all.owners[p] != rank)
+        elements += static_cast<double>(all.counts[p]) * static_cast<double>(program.shards / ranks);
+    }
+    return elements * static_cast<double>(bytes_of(comm::sum_format(program.reduce)));
+  }
+  const auto pieces =
+      static_cast<double>(comm::pieces_of(comm::shards_of(rank, ranks, program.shards), program.shards).size());
+  for (const std::vector<comm::Slice>& group : comm::groups_of(all.counts, ranks, program.reduce)) {
+    for (const comm::Slice& slice : group) {
+      const auto own = static_cast<double>(comm::part_of_slice(slice, all.owners, rank, ranks).count());
+      elements += pieces * (static_cast<double>(slice.elements.count()) - own);
+      if (all.owners.empty()) elements += own * (ranks - 1);
+    }
+  }
+  return elements * static_cast<double>(bytes_of(comm::sum_format(program.reduce)));
+}
+
+/// Returns the bytes of what every rank keeps of a parameter, besides scales.
+double common_bytes(const plan::Program& program, std::size_t slot) {
+  const plan::Slot& s = program.slots[slot];
+  if (s.gathered) return 0;
+  double bytes = 0;
+  for (const plan::BufferId copy : s.copies) bytes += static_cast<double>(program.buffer(copy).bytes);
+  if (plan::read_by_steps(program)[static_cast<std::size_t>(s.master_buffer)])
+    bytes += static_cast<double>(program.buffer(s.master_buffer).bytes);
+  return bytes;
+}
+
+}  // namespace
+
+std::size_t sums_bytes(const programs::RunPart& part) {
+  const plan::Program& program = *part.program;
+  const auto [rank, ranks] = part.rank;
+  const Trained all = trained(part);
+  if (!program.reductions.empty()) {
+    std::vector<comm::Gradient> gradients;
+    for (const std::size_t i : all.slots) {
+      const plan::Buffer& b = program.buffer(program.slots[i].gradient);
+      gradients.push_back({{nullptr, b.type, b.shape.last()}, b.shape.count()});
+    }
+    return comm::StreamedSum::bytes(gradients, all.owners, rank, ranks, program.shards, program.reduce);
+  }
+  std::size_t bytes = 0;
+  for (const std::int64_t count : all.counts)
+    bytes += comm::shard_sum_bytes(count, comm::shards_of(rank, ranks, program.shards), program.shards,
+                                   program.reduce);
+  if (ranks > 1)
+    bytes += comm::staging_bytes(all.counts, all.owners, rank, ranks, program.shards, program.reduce);
+  return bytes;
+}
+
+SentBytes sent_bytes(const programs::RunPart& part, const config::RunConfig& config) {
+  const auto [rank, ranks] = part.rank;
+  SentBytes sent;
+  if (ranks == 1) return sent;
+  const Trained all = trained(part);
+  sent.gradients = gradient_bytes(part, all);
+  const double others = ranks - 1;
+  for (const std::size_t i : all.slots) {
+    if (part.sharing.owner(i) == rank) sent.weights += others * common_bytes(*part.program, i);
+  }
+  const double micro_batches = static_cast<double>(config.batch.global_batch_size) /
+                               static_cast<double>(config.batch.micro_batch_size * ranks);
+  for (const plan::Gather& g : part.program->gathers) {
+    const plan::Buffer& b = part.program->buffer(g.buffer);
+    // Held-out rows have a head of their own, which a step does not run.
+    if (part.program->steps[g.first].phase == graph::Phase::evaluate) continue;
+    if (part.sharing.owner(static_cast<std::size_t>(b.slot)) == rank)
+      sent.gathered += others * micro_batches * static_cast<double>(b.bytes);
+  }
+  return sent;
+}
+
+Network read_network(const std::filesystem::path& path) {
+  const nlohmann::json file = io::parse_json(disk::read_text_file(path, std::uint64_t{1} << 20), path.string());
+  const auto number = [&](const char* key) {
+    const nlohmann::json::json_pointer at(fmt::format("/network/{}", key));
+    const bool known = file.is_object() && file.contains(at) && file[at].is_number() && file[at].get<double>() > 0;
+    if (known) return file[at].get<double>();
+    throw FileError(
+        "{}: has no network.{}. Fix: write it with mpirun -n 2 mantissa doctor --json, with the two ranks on "
+        "different machines",
+        path.string(), key);
+  };
+  return {number("latency_seconds"), number("bytes_per_second")};
+}
+
+const RankForecast& RanksForecast::largest() const {
+  return *std::ranges::max_element(of, {}, [](const RankForecast& r) { return r.memory.peak(); });
+}
+
+std::optional<double> RanksForecast::seconds() const {
+  if (!meanwhile) return std::nullopt;
+  return std::max(computing, *meanwhile) + *afterwards;
+}
+
+namespace {
+
+/// Returns the rank that owns the most bytes.
+int largest_owner(const programs::RunPart& part, int ranks) {
+  std::vector<std::size_t> owned(static_cast<std::size_t>(ranks));
+  for (std::size_t i = 0; i < part.whole->slots.size(); ++i) {
+    const int owner = part.sharing.owner(i);
+    if (owner != plan::kEveryRank)
+      owned[static_cast<std::size_t>(owner)] += part.whole->buffer(part.whole->slots[i].master_buffer).bytes;
+  }
+  return static_cast<int>(std::ranges::max_element(owned) - owned.begin());
+}
+
+/// Returns the seconds in which a rank sends `bytes`, spread over the other ranks: of its machine's link, which
+/// all ranks there share, or in memory.
+double transfer_seconds(double bytes, const RanksForecast& f, const Network& network, const Machine& machine) {
+  if (f.nodes == 1) return bytes / network.bytes_per_second;
+  const double here = static_cast<double>(f.ranks) / f.nodes;
+  const double leaves = (f.ranks - here) / (f.ranks - 1);
+  return bytes * leaves * here / network.bytes_per_second + bytes * (1 - leaves) / machine.bytes_per_second;
+}
+
+}  // namespace
+
+RanksForecast forecast_ranks(const config::RunConfig& config, const model::ModelConfig& model,
+                             const runtime::Device& device, int ranks, int nodes,
+                             const std::optional<Network>& network, const Machine& machine,
+                             const MemoryForecast& alone) {
+  config::check_shards(config.batch, ranks);
+  constexpr int kAll = 16;
+  RanksForecast f{.ranks = ranks, .nodes = nodes, .stage = config.distributed.zero};
+  config::RunConfig own = config::stage_config(config, 0);
+  const auto add = [&](int rank) {
+    const std::vector<programs::RunPart> parts = programs::compile_parts(config, model, device, {rank, ranks});
+    RankForecast& r = f.of.emplace_back(RankForecast{rank, forecast_memory(parts, 0, alone.process)});
+    r.memory.data = alone.data;
+    r.sent = sent_bytes(parts.front(), own);
+    if (rank > 0) return parts;
+    f.streams = !parts.front().program->reductions.empty();
+    config::RunConfig share = own;
+    share.batch.global_batch_size /= ranks;
+    f.computing = forecast_seconds(*parts.front().program, share, machine);
+    return parts;
+  };
+  const std::vector<programs::RunPart> first = add(0);
+  if (ranks <= kAll) {
+    for (int rank = 1; rank < ranks; ++rank) add(rank);
+  } else if (const int most = first.front().sharing.divides() ? largest_owner(first.front(), ranks) : 0;
+             most > 0) {
+    add(most);
+  }
+  if (!network) return f;
+  const auto most = [&](auto bytes) {
+    double all = 0;
+    for (const RankForecast& r : f.of) all = std::max(all, bytes(r.sent));
+    return transfer_seconds(all, f, *network, machine);
+  };
+  const double groups = static_cast<double>(first.front().program->gathers.size() +
+                                            first.front().program->reductions.size() + 1);
+  f.meanwhile = groups * network->latency +
+                most([&](const SentBytes& s) { return s.gathered + (f.streams ? s.gradients : 0); });
+  f.afterwards = most([&](const SentBytes& s) { return s.weights + (f.streams ? 0 : s.gradients); });
+  return f;
+}
+
+}  // namespace mantissa::forecast

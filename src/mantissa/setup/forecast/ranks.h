@@ -1,0 +1,66 @@
+// What the ranks that share a run take and send for each other.
+#pragma once
+
+#include <cstddef>
+#include <filesystem>
+#include <optional>
+#include <vector>
+
+#include "mantissa/setup/config/run_config.h"
+#include "mantissa/setup/forecast/forecast.h"
+#include "mantissa/setup/programs/training.h"
+
+namespace mantissa::forecast {
+
+/// Returns the bytes that the rank of `part` takes for sums over shards, with room for those of other ranks.
+/// Of gradients that are streamed to their owners it includes the complete sums.
+std::size_t sums_bytes(const programs::RunPart& part);
+
+/// The bytes that a rank sends in an optimizer step, without the envelopes of messages.
+struct SentBytes {
+  double gradients = 0;  // in the format of sums, to the ranks that add them and, without ZeRO, back
+  double weights = 0;    // after the update, to ranks that keep what steps read
+  double gathered = 0;   // while steps read them (stage 3)
+  double all() const { return gradients + weights + gathered; }
+};
+/// Returns them for the rank of `part`. `config` is that of its stage.
+SentBytes sent_bytes(const programs::RunPart& part, const config::RunConfig& config);
+
+/// What connects the machines of the ranks.
+struct Network {
+  double latency = 0;           // seconds of a short message
+  double bytes_per_second = 0;  // of the link of one machine, in one direction
+};
+/// Reads them from the output of `mantissa doctor --json` under mpirun. Throws FileError.
+Network read_network(const std::filesystem::path& path);
+
+struct RankForecast {
+  int rank = 0;
+  MemoryForecast memory;
+  SentBytes sent;
+};
+
+/// A step of a run that `ranks` ranks share, on `nodes` machines like this one.
+struct RanksForecast {
+  int ranks = 1, nodes = 1;
+  std::int64_t stage = 0;        // of ZeRO
+  bool streams = false;          // gradients leave while others are computed
+  std::vector<RankForecast> of;  // all of at most 16 ranks; of more the first, and the one that owns most
+  double computing = 0;          // seconds of a rank
+  // Seconds that a rank sends, during the micro-batches and after them; null: no network is known
+  std::optional<double> meanwhile = {}, afterwards = {};
+
+  const RankForecast& largest() const;
+  /// Returns the seconds of a step: transfers of weights and streamed gradients take place while a rank
+  /// computes.
+  std::optional<double> seconds() const;
+};
+
+/// Forecasts them. `alone` is the memory of one process, of which data and process are the same. Throws
+/// ConfigError if the ranks cannot share the run.
+RanksForecast forecast_ranks(const config::RunConfig& config, const model::ModelConfig& model,
+                             const runtime::Device& device, int ranks, int nodes,
+                             const std::optional<Network>& network, const Machine& machine,
+                             const MemoryForecast& alone);
+
+}  // namespace mantissa::forecast
