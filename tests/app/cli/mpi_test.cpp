@@ -185,7 +185,7 @@ TEST_P(HangingUnderMpi, ARankThatHangsIsNamed) {
   const Result result = signalled(SIGSTOP, 1, "train run.toml --out r --quiet --set distributed.timeout=2");
   EXPECT_EQ(result.code, 1) << result.err;
   EXPECT_TRUE(has(result.err, "rank 1 on ")) << result.err;
-  EXPECT_TRUE(has(result.err, "no answer for 2 s (distributed.timeout), so the run ends")) << result.err;
+  EXPECT_TRUE(has(result.err, "no answer for 2 s (distributed.timeout), so the command ends")) << result.err;
   expect_continues(whole);
 }
 
@@ -196,7 +196,7 @@ TEST_P(LateUnderMpi, ARankThatComesBackTooLateIsNamedToo) {
   const Result result = signalled(SIGSTOP, 1, "train run.toml --out r --quiet --set distributed.timeout=2",
                                   std::chrono::milliseconds(3500));
   EXPECT_EQ(result.code, 1) << result.err;
-  EXPECT_TRUE(has(result.err, "no answer for 2 s (distributed.timeout), so the run ends")) << result.err;
+  EXPECT_TRUE(has(result.err, "no answer for 2 s (distributed.timeout), so the command ends")) << result.err;
   expect_continues(whole);
 }
 
