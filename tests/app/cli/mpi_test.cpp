@@ -150,6 +150,28 @@ TEST_P(UnderMpi, AnEvaluationHasTheFiguresOfOneProcess) {
   EXPECT_EQ(failed.err.find("mantissa: "), failed.err.rfind("mantissa: ")) << failed.err;
 }
 
+TEST_P(UnderMpi, AComparisonHasTheReportOfOneProcess) {
+  write(folder / "run.toml", config_of(3));
+  const std::string words =
+      "compare run.toml --precision 32-true,bf16-mixed,bf16-true --seeds 1 --quiet --out ";
+  ASSERT_EQ(testing::mantissa(folder, words + "alone").code, 0);
+  const Result shared = run(2, words + "r");
+  EXPECT_EQ(shared.code, 0) << shared.err;
+  EXPECT_EQ(read_all(folder / "r/compare.csv"), read_all(folder / "alone/compare.csv"));
+  const auto distance = [&](const char* out) {
+    return nlohmann::json::parse(
+        read_all(folder / (std::string(out) + "/compare.json")))["runs"][2]["weight_distance"];
+  };
+  EXPECT_GT(distance("r"), 0);
+  EXPECT_EQ(distance("r"), distance("alone"));
+  EXPECT_TRUE(has(shared.out, "32-true is the reference")) << shared.out;
+  EXPECT_EQ(shared.out.find("report  "), shared.out.rfind("report  ")) << "printed once";
+  const Result failed = run(2, "compare run.toml --precision 32-true,bf16-mixed --set data.source=no.txt");
+  EXPECT_EQ(failed.code, 2) << failed.err;
+  EXPECT_TRUE(has(failed.err, "no.txt")) << failed.err;
+  EXPECT_EQ(failed.err.find("mantissa: "), failed.err.rfind("mantissa: ")) << failed.err;
+}
+
 TEST_P(UnderMpi, DoctorMeasuresTheNetwork) {
   const Result result = run(2, "doctor --json");
   ASSERT_EQ(result.code, 0) << result.err;
