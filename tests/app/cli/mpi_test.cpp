@@ -172,6 +172,27 @@ TEST_P(UnderMpi, AComparisonHasTheReportOfOneProcess) {
   EXPECT_EQ(failed.err.find("mantissa: "), failed.err.rfind("mantissa: ")) << failed.err;
 }
 
+TEST_P(UnderMpi, AnAuditHasTheReportOfOneProcess) {
+  write(folder / "run.toml", testing::tiny_config(4, "bf16-true"));
+  const std::string words = "audit run.toml --steps 3 --set optimizer.lr=1e-6 --quiet --out ";
+  ASSERT_EQ(testing::mantissa(folder, words + "alone").code, 0);
+  const Result shared = run(2, words + "r");
+  EXPECT_EQ(shared.code, 0) << shared.err;
+  const auto report = [&](const char* out) {
+    nlohmann::json json = nlohmann::json::parse(read_all(folder / (std::string(out) + "/audit.json")));
+    json.erase("command");
+    for (nlohmann::json& finding : json["findings"]) {
+      EXPECT_TRUE(finding["tested"]);
+      finding["evidence"].erase("cure_memory");
+      finding.erase("alternatives");
+    }
+    return json;
+  };
+  EXPECT_FALSE(report("r")["findings"].empty());
+  EXPECT_EQ(report("r"), report("alone"));
+  EXPECT_EQ(shared.out.find("report  "), shared.out.rfind("report  ")) << "printed once";
+}
+
 TEST_P(UnderMpi, DoctorMeasuresTheNetwork) {
   const Result result = run(2, "doctor --json");
   ASSERT_EQ(result.code, 0) << result.err;
