@@ -4,6 +4,7 @@
 #include <cmath>
 
 #include "mantissa/core/numeric/convert.h"
+#include "mantissa/engine/comm/bytes.h"
 #include "mantissa/files/io/checkpoint.h"
 
 namespace mantissa::lab {
@@ -45,6 +46,35 @@ Masters copy_masters(train::Trainer& trainer) {
                                                                bytes_of(master.type));
     trainer.device().download(*copy, static_cast<const std::byte*>(master.data));
     all.push_back({slot.name, master.type, *copy, copy});
+  }
+  return all;
+}
+
+Masters masters_of_rank(comm::Communicator& ranks, Masters own, int root) {
+  if (ranks.alone()) return own;
+  comm::Bytes told;
+  for (const MasterTensor& tensor : own) {
+    comm::append(told, tensor.name);
+    comm::append(told, tensor.type);
+    comm::append(told, tensor.bytes.size());
+  }
+  told = ranks.broadcast(std::move(told), root);
+  if (ranks.rank() == root) {
+    for (const MasterTensor& tensor : own) {
+      auto* first = const_cast<std::byte*>(tensor.bytes.data());  // NOLINT: the root only sends them
+      ranks.broadcast(std::span(first, tensor.bytes.size()), root);
+    }
+    return own;
+  }
+  Masters all;
+  for (std::span<const std::byte> left = told; !left.empty();) {
+    MasterTensor& tensor = all.emplace_back();
+    tensor.name = comm::take<std::string>(left);
+    tensor.type = comm::take<Scalar>(left);
+    const auto copy = std::make_shared<std::vector<std::byte>>(comm::take<std::size_t>(left));
+    ranks.broadcast(std::span(*copy), root);
+    tensor.bytes = *copy;
+    tensor.keep = copy;
   }
   return all;
 }

@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "mantissa/core/numeric/format.h"
+#include "mantissa/engine/comm/communicator.h"
 #include "mantissa/engine/runtime/device.h"
 #include "mantissa/train/steps/trainer.h"
 
@@ -26,6 +27,9 @@ using Masters = std::vector<MasterTensor>;
 
 /// Copies the masters of a trainer to the host's memory.
 Masters copy_masters(train::Trainer& trainer);
+
+/// Returns the masters of rank `root` on every rank. All call it; those of the others are not used.
+Masters masters_of_rank(comm::Communicator& ranks, Masters own, int root);
 
 /// Maps the floating-point tensors of a safetensors file or a model directory whose names begin with
 /// `prefix`, under the rest of their names. Throws FileError.

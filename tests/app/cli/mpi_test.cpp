@@ -150,6 +150,49 @@ TEST_P(UnderMpi, AnEvaluationHasTheFiguresOfOneProcess) {
   EXPECT_EQ(failed.err.find("mantissa: "), failed.err.rfind("mantissa: ")) << failed.err;
 }
 
+TEST_P(UnderMpi, AComparisonHasTheReportOfOneProcess) {
+  write(folder / "run.toml", config_of(3));
+  const std::string words =
+      "compare run.toml --precision 32-true,bf16-mixed,bf16-true --seeds 1 --quiet --out ";
+  ASSERT_EQ(testing::mantissa(folder, words + "alone").code, 0);
+  const Result shared = run(2, words + "r");
+  EXPECT_EQ(shared.code, 0) << shared.err;
+  EXPECT_EQ(read_all(folder / "r/compare.csv"), read_all(folder / "alone/compare.csv"));
+  const auto distance = [&](const char* out) {
+    return nlohmann::json::parse(
+        read_all(folder / (std::string(out) + "/compare.json")))["runs"][2]["weight_distance"];
+  };
+  EXPECT_GT(distance("r"), 0);
+  EXPECT_EQ(distance("r"), distance("alone"));
+  EXPECT_TRUE(has(shared.out, "32-true is the reference")) << shared.out;
+  EXPECT_EQ(shared.out.find("report  "), shared.out.rfind("report  ")) << "printed once";
+  const Result failed = run(2, "compare run.toml --precision 32-true,bf16-mixed --set data.source=no.txt");
+  EXPECT_EQ(failed.code, 2) << failed.err;
+  EXPECT_TRUE(has(failed.err, "no.txt")) << failed.err;
+  EXPECT_EQ(failed.err.find("mantissa: "), failed.err.rfind("mantissa: ")) << failed.err;
+}
+
+TEST_P(UnderMpi, AnAuditHasTheReportOfOneProcess) {
+  write(folder / "run.toml", testing::tiny_config(4, "bf16-true"));
+  const std::string words = "audit run.toml --steps 3 --set optimizer.lr=1e-6 --quiet --out ";
+  ASSERT_EQ(testing::mantissa(folder, words + "alone").code, 0);
+  const Result shared = run(2, words + "r");
+  EXPECT_EQ(shared.code, 0) << shared.err;
+  const auto report = [&](const char* out) {
+    nlohmann::json json = nlohmann::json::parse(read_all(folder / (std::string(out) + "/audit.json")));
+    json.erase("command");
+    for (nlohmann::json& finding : json["findings"]) {
+      EXPECT_TRUE(finding["tested"]);
+      finding["evidence"].erase("cure_memory");
+      finding.erase("alternatives");
+    }
+    return json;
+  };
+  EXPECT_FALSE(report("r")["findings"].empty());
+  EXPECT_EQ(report("r"), report("alone"));
+  EXPECT_EQ(shared.out.find("report  "), shared.out.rfind("report  ")) << "printed once";
+}
+
 TEST_P(UnderMpi, DoctorMeasuresTheNetwork) {
   const Result result = run(2, "doctor --json");
   ASSERT_EQ(result.code, 0) << result.err;
@@ -185,7 +228,7 @@ TEST_P(HangingUnderMpi, ARankThatHangsIsNamed) {
   const Result result = signalled(SIGSTOP, 1, "train run.toml --out r --quiet --set distributed.timeout=2");
   EXPECT_EQ(result.code, 1) << result.err;
   EXPECT_TRUE(has(result.err, "rank 1 on ")) << result.err;
-  EXPECT_TRUE(has(result.err, "no answer for 2 s (distributed.timeout), so the run ends")) << result.err;
+  EXPECT_TRUE(has(result.err, "no answer for 2 s (distributed.timeout), so the command ends")) << result.err;
   expect_continues(whole);
 }
 
@@ -196,7 +239,7 @@ TEST_P(LateUnderMpi, ARankThatComesBackTooLateIsNamedToo) {
   const Result result = signalled(SIGSTOP, 1, "train run.toml --out r --quiet --set distributed.timeout=2",
                                   std::chrono::milliseconds(3500));
   EXPECT_EQ(result.code, 1) << result.err;
-  EXPECT_TRUE(has(result.err, "no answer for 2 s (distributed.timeout), so the run ends")) << result.err;
+  EXPECT_TRUE(has(result.err, "no answer for 2 s (distributed.timeout), so the command ends")) << result.err;
   expect_continues(whole);
 }
 

@@ -42,10 +42,11 @@ AuditReport report_of(const Config& config, weights::ModelSource model, data::Me
                       const std::stop_token& stop, std::int64_t more = 0, double limit = 100) {
   const config::RunConfig& run = config.impl().run;
   precision::check_supported(run.policy);
-  const auto device = device_for(options.hardware, run.run.threads);
+  const auto device = device_for(options.hardware, run.run.threads, options.ranks.local_size());
   const lab::AuditOptions details{.steps = options.steps,
                                   .more = more,
                                   .tries_cures = options.try_cures,
+                                  .ranks = &options.ranks.communicator(),
                                   .seconds = limit,
                                   .trial_seconds = limit / 2,
                                   .command = options.command,
@@ -62,13 +63,14 @@ AuditReport report_of(const Config& config, weights::ModelSource model, data::Me
         if (on_step) on_step(step.step, steps, step.loss);
       },
       stop);
+  if (!options.ranks.leads()) return {};
   AuditReport report = report_of(audit, config);
   for (const std::string& warning :
        plan::rule_warnings(programs::lower_run(work->config, model.config), run.policy, run.run.steps)) {
     const std::vector<std::string>& told = config.impl().told.warnings;
     if (std::ranges::find(told, warning) == told.end()) report.warnings.push_back(warning);
   }
-  report.interrupted = stop.stop_requested();
+  report.interrupted = audit.interrupted || stop.stop_requested();
   return report;
 }
 

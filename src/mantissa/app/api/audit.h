@@ -13,6 +13,7 @@
 #include "mantissa/app/api/error.h"
 #include "mantissa/app/api/hardware.h"
 #include "mantissa/app/api/precision.h"
+#include "mantissa/app/api/ranks.h"
 
 namespace mantissa::api {
 
@@ -26,6 +27,7 @@ struct AuditOptions {
   Hardware hardware;
   Data data;                    // from memory, in place of the config's source
   bool allow_programs = false;  // of audit_replay(): Config::allow_programs()
+  Ranks ranks;  // that share the audit: each calls it alike, and the first one has the report and events
 };
 
 struct AuditReport {

@@ -92,7 +92,7 @@ class Planner {
     if (policy) names.insert(names.begin(), *policy);
     const std::int64_t threads = config.impl().run.run.threads;
     std::shared_ptr<const runtime::Device>& device = devices_[threads];
-    if (!device) device = device_for(options_.hardware, threads);
+    if (!device) device = device_for(options_.hardware, threads, options_.ranks.local_size());
     return {fmt::format("{}", fmt::join(names, ", ")), settings.all, config.impl().run, device};
   }
 
@@ -199,10 +199,10 @@ CompareReport compare(const std::filesystem::path& path, const CompareOptions& o
       [&](const lab::ComparisonProgress& p) {
         if (on_step) on_step({p.run, p.number, p.runs, p.step, p.steps, p.loss});
       },
-      stop);
+      stop, &options.ranks.communicator());
   CompareReport report = report_of(found);
   report.notes = std::move(planner.notes);
-  report.interrupted = stop.stop_requested();
+  report.interrupted = found.interrupted;
   return report;
 }
 

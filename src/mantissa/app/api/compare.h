@@ -11,6 +11,7 @@
 
 #include "mantissa/app/api/config.h"
 #include "mantissa/app/api/hardware.h"
+#include "mantissa/app/api/ranks.h"
 
 namespace mantissa::api {
 
@@ -25,6 +26,7 @@ struct CompareOptions {
   std::int64_t seeds = 3;  // of every policy: run.seed and the numbers after it; 1 gives no verdict
   Hardware hardware;
   bool allow_programs = false;  // Config::allow_programs()
+  Ranks ranks;  // that share the runs: each calls compare() alike, and has events of its own runs
 };
 
 struct CompareReport {
@@ -51,7 +53,8 @@ std::vector<std::string> split_values(std::string_view text);
 
 /// Trains the config with each seed for each policy and combination of varied settings, in memory, and
 /// compares the runs with the first, seed by seed. Reads all configs before the first run. Throws FileError
-/// and ConfigError as Config::load() and train() do, and ConfigError if there is only one run.
+/// and ConfigError as Config::load() and train() do, and ConfigError if there is only one run. Every rank has
+/// the same report.
 CompareReport compare(const std::filesystem::path& config, const CompareOptions& options,
                       const OnCompareStep& on_step = {}, std::stop_token stop = {});
 

@@ -6,6 +6,7 @@
 #include "mantissa/app/api/error.h"
 #include "mantissa/app/cli/common.h"
 #include "mantissa/app/cli/signal_stop.h"
+#include "mantissa/app/cli/together.h"
 #include "mantissa/core/disk/atomic.h"
 #include "mantissa/core/disk/look.h"
 #include "mantissa/core/disk/owned.h"
@@ -50,6 +51,7 @@ api::CompareReport train_runs(const Arguments& a, const SignalStop& signals) {
   if (a.has("--seeds") && std::ranges::any_of(options.vary, gives_seeds))
     throw ConfigError("compare: --vary run.seed=… gives the seeds of all runs. Fix: leave out --seeds");
   options.hardware = hardware_of(a);
+  options.ranks = ranks();
   options.allow_programs = a.has("--allow-programs");
   const bool quiet = a.has("--quiet") || a.has("--json");
   api::CompareReport report = api::compare(
@@ -72,6 +74,7 @@ api::CompareReport read_runs(const Arguments& a) {
 
 int compare(const Arguments& a) {
   const std::filesystem::path what = a.at(0);
+  if (!is_config(what) && !ranks().leads()) return 0;  // there is nothing to share
   const std::filesystem::path out = a.has("--out") ? a.text("--out") : name_of_run(what) + "-compare";
   disk::check_files_atomic(out, disk::kComparison, {kJson, kTable, kPage});
   const PipeErrors pipes;
@@ -83,8 +86,10 @@ int compare(const Arguments& a) {
         signals, older ? fmt::format("no run had ended; {} has an earlier comparison", (out / kPage).string())
                        : std::string("no run had ended"));
   }
-  disk::write_files_atomic(out, disk::kComparison,
-                           {{kJson, report.json}, {kTable, report.csv}, {kPage, report.html}});
+  if (ranks().leads()) {
+    disk::write_files_atomic(out, disk::kComparison,
+                             {{kJson, report.json}, {kTable, report.csv}, {kPage, report.html}});
+  }
   const std::string text = fmt::format("{}\nreport  {}", report.text, (out / kPage).string());
   fmt::print("{}\n", a.has("--json") ? report.json : text);
   if (report.interrupted) return report_interrupt(signals, "the report has the runs that had ended");
@@ -116,7 +121,8 @@ Commands compare_commands() {
                     "'SCOPE: field=value …' for a part of the model, in all runs; repeatable"},
                    {"--deepspeed", one, "FILE", "DeepSpeed JSON, as in train, for all runs"}},
        .groups = {kSet, kAllowPrograms, kHardware, kResults},
-       .run = compare}};
+       .run = compare,
+       .shared = true}};
 }
 
 }  // namespace mantissa::cli

@@ -5,6 +5,7 @@
 #include "mantissa/app/cli/common.h"
 #include "mantissa/app/cli/signal_stop.h"
 #include "mantissa/app/cli/terminal.h"
+#include "mantissa/app/cli/together.h"
 #include "mantissa/core/base/counted.h"
 #include "mantissa/core/disk/atomic.h"
 #include "mantissa/core/disk/look.h"
@@ -90,6 +91,7 @@ int audit(const Arguments& a) {
   options.try_cures = !a.has("--no-cures");
   options.changes = a.texts("--set");
   options.hardware = hardware_of(a);
+  options.ranks = ranks();
   options.command = a.with({});
   options.cure_command = [&a](const Cure& cure) { return with_cure(a, cure); };
   const std::filesystem::path out = a.has("--out") ? a.text("--out") : name_of_run(what) + "-audit";
@@ -116,6 +118,7 @@ int audit(const Arguments& a) {
     report = api::audit_model(what, text, precision_of(a), options, tell_step, signals.token());
     tell(a, report.notes, {});
   }
+  if (!ranks().leads()) return signals.token().stop_requested() ? kInterrupted : 0;
   tell(a, {}, report.warnings);
   if (report.interrupted && report.steps == 0)
     return report_interrupt(signals, "no step was completed, and no report was written");
@@ -146,7 +149,8 @@ Commands audit_commands() {
                        kData,
                        data_format("--format", "format of the data files")},
            .groups = {kPrecision, kRules, kSet, kAllowPrograms, kHardware, kResults},
-           .run = audit}};
+           .run = audit,
+           .shared = true}};
 }
 
 }  // namespace mantissa::cli

@@ -142,7 +142,7 @@ void Messages::check_others(std::chrono::nanoseconds waited) {
       throw RankLost("{} has ended its work, but a message of it is missing (this is a bug in the program)",
                      transport_.place(rank));
     if (*ending != Ending::done)
-      throw RankLost("{} has ended with an error, so the run ends; its last state is complete",
+      throw RankLost("{} has ended with an error, so the command ends; the last state of a run is complete",
                      transport_.place(rank));
   }
 }
@@ -155,8 +155,8 @@ void Messages::throw_silent() const {
   std::string places;
   for (const int rank : silent) places += (places.empty() ? "" : ", ") + transport_.place(rank);
   throw RankLost(
-      "{}: no answer for {} s (distributed.timeout), so the run ends; its last state is complete. Fix: look for a "
-      "process that hangs or a machine out of reach, and continue with --resume",
+      "{}: no answer for {} s (distributed.timeout), so the command ends; the last state of a run is complete. "
+      "Fix: look for a process that hangs or a machine out of reach, and continue a run with --resume",
       places, static_cast<double>(timeout_.count()) / 1000);
 }
 

@@ -38,7 +38,8 @@ class MpiRank final : public Transport {
   bool done(Request request) override {
     const int state = mpi_.test(reinterpret_cast<void*>(request));
     if (state < 0)
-      throw RankLost("MPI lost a message ({}), so the run ends; its last state is complete", mpi_.error());
+      throw RankLost("MPI lost a message ({}), so the command ends; the last state of a run is complete",
+                     mpi_.error());
     return state > 0;
   }
   void end_all(int code) override { mpi_.end_all(code); }
@@ -46,8 +47,9 @@ class MpiRank final : public Transport {
  private:
   Request checked(void* request, int other) const {
     if (request == nullptr)
-      throw RankLost("{}: MPI has no way to it ({}), so the run ends; its last state is complete",
-                     place(other), mpi_.error());
+      throw RankLost(
+          "{}: MPI has no way to it ({}), so the command ends; the last state of a run is complete",
+          place(other), mpi_.error());
     return reinterpret_cast<Request>(request);
   }
 

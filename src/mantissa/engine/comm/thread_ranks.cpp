@@ -99,7 +99,9 @@ class ThreadRank final : public Transport {
   bool take(Open& open) {
     if (open.taken) return true;
     const std::optional<bool> there = mail_->take(open.from, rank_, open.channel, open.bytes);
-    if (!there) throw RankLost("{} has ended, so the run ends; its last state is complete", place(open.from));
+    if (!there)
+      throw RankLost("{} has ended, so the command ends; the last state of a run is complete",
+                     place(open.from));
     return open.taken = *there;
   }
 

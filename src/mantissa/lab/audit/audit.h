@@ -170,6 +170,7 @@ struct Audit {
   std::optional<FirstNonFinite> first_non_finite = {};
   std::int64_t steps = 0, parameters = 0;
   std::size_t memory = 0;              // of the run, as predicted, in bytes
+  std::size_t process = 0;             // of it, what the process had before
   std::vector<std::int64_t> observed;  // steps
   std::vector<StepPoint> points;
   std::vector<StepPoint> earlier = {};  // steps of the run before those, from its metrics
@@ -186,6 +187,7 @@ struct Audit {
   std::map<std::string, double> thresholds;
   std::string uninformative = {};  // why the steps of an rl run had no gradient, or ""
   std::int64_t untried = 0;        // cures that found no time
+  bool interrupted = false;        // by a stop
   bool out_of_time = false;        // it ended at AuditOptions::more_seconds
   double seconds = 0;
 };

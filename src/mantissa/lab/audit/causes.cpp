@@ -3,6 +3,8 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <span>
+#include <string_view>
 #include <tuple>
 
 #include "mantissa/core/base/counted.h"
@@ -135,6 +137,7 @@ std::vector<Cure> candidates_of(const Finding& f, const Audit& audit, const conf
 /// `large`: a step changes most matrices by a large part, so that the rate is the cause even if no trial
 /// shows it.
 void try_learning_rates(Finding& finding, const AuditSource& source, Trials& trials, bool large) {
+  constexpr std::string_view kKey = "optimizer.lr=";
   finding.rule.reset();
   finding.cure.reset();
   finding.text += "; it happens in f32 too, so the precision is not the cause";
@@ -145,10 +148,14 @@ void try_learning_rates(Finding& finding, const AuditSource& source, Trials& tri
         "step",
         source.config.optimizer.lr);
   }
+  std::vector<Cure> cures;
   for (const double factor : {1e-1, 1e-2, 1e-3, 1e-4, 1e-6, 1e-8}) {
     const double lower = source.config.optimizer.lr * factor;
-    const Cure cure{{"--set", fmt::format("optimizer.lr={:g}", lower)}, {}, true};
-    const Trial* trial = trials.under(cure, false);
+    cures.push_back({{"--set", fmt::format("{}{:g}", kKey, lower)}, {}, true});
+  }
+  for (std::size_t i = 0; i < cures.size(); ++i) {
+    const Cure& cure = cures[i];
+    const Trial* trial = trials.under(std::span(cures).subspan(i), false);
     if (trial == nullptr) {
       finding.remark = "there was no time to try a lower learning rate";
       if (large) finding.cure = Cure{cure.arguments};
@@ -158,7 +165,8 @@ void try_learning_rates(Finding& finding, const AuditSource& source, Trials& tri
     if (!trial->runs || fails) continue;
     finding.cure = cure;
     finding.kind = "learning_rate";
-    finding.text += fmt::format("; a learning rate of {:g} prevents it", lower);
+    finding.text +=
+        fmt::format("; a learning rate of {} prevents it", cure.arguments.back().substr(kKey.size()));
     return;
   }
 }
@@ -198,8 +206,9 @@ void try_moving(Finding& finding, const std::vector<Cure>& candidates, Trials& t
   std::string failed;
   std::vector<Alternative> working;
   bool missed = false;
-  for (Cure candidate : candidates) {
-    const Trial* trial = trials.under(candidate, false);
+  for (std::size_t i = 0; i < candidates.size(); ++i) {
+    Cure candidate = candidates[i];
+    const Trial* trial = trials.under(std::span(candidates).subspan(i), false);
     missed = missed || trial == nullptr;
     if (trial == nullptr) continue;
     if (!trials.cures(*trial, finding)) {
@@ -207,7 +216,7 @@ void try_moving(Finding& finding, const std::vector<Cure>& candidates, Trials& t
       continue;
     }
     candidate.tested = true;
-    working.push_back({std::move(candidate), trial->memory, trial->step_seconds});
+    working.push_back({std::move(candidate), trials.memory_of(*trial), trial->step_seconds});
   }
   finding.cure.reset();
   finding.rule.reset();
@@ -244,7 +253,7 @@ void try_finding(Finding& finding, const Audit& audit, const AuditSource& source
   for (std::size_t i = 0; i < candidates.size(); ++i) {
     Cure candidate = candidates[i];
     const bool observed = !stops || trials.slow();
-    const Trial* trial = trials.under(candidate, observed);
+    const Trial* trial = trials.under(std::span(candidates).subspan(i), observed);
     missed = missed || trial == nullptr;
     if (trial == nullptr) continue;
     if (!trials.cures(*trial, finding)) {
@@ -274,16 +283,17 @@ void try_finding(Finding& finding, const Audit& audit, const AuditSource& source
 }  // namespace
 
 void try_cures(Audit& audit, const AuditSource& source, const CureTrials& options,
-               const std::stop_token& stop) {
+               const std::stop_token& stop, comm::Communicator* ranks) {
   const Audit before = [&] {  // without its values, which no trial needs
     Audit copy;
     copy.points = audit.points;
     copy.weights = audit.weights;
     copy.findings = audit.findings;
     copy.seconds = audit.seconds;
+    copy.process = audit.process;
     return copy;
   }();
-  Trials trials(before, source, options, stop);
+  Trials trials(before, source, options, stop, ranks);
   std::size_t tried = 0;
   bool rate = false;  // the learning rate is a cause, and comes first
   for (Finding& f : audit.findings) {
@@ -295,7 +305,7 @@ void try_cures(Audit& audit, const AuditSource& source, const CureTrials& option
     } else if (const Finding* cured = cured_stop(f, audit)) {
       f.cure = cured->cure;
       f.rule = cured->rule;
-    } else if (tried++ < kMostTried && !stop.stop_requested()) {
+    } else if (tried++ < kMostTried && !trials.stopped() && !stop.stop_requested()) {
       try_finding(f, before, source, trials);
       rate = f.kind == "learning_rate" && f.cure;
     } else {
@@ -311,6 +321,7 @@ void try_cures(Audit& audit, const AuditSource& source, const CureTrials& option
                          audit.findings.end());
   }
   audit.untried = trials.missed();
+  audit.interrupted = trials.stopped();
 }
 
 }  // namespace mantissa::lab

@@ -9,6 +9,7 @@
 #include <tuple>
 #include <vector>
 
+#include "mantissa/engine/comm/bytes.h"
 #include "mantissa/engine/runtime/observer.h"
 #include "mantissa/lab/audit/audit.h"
 #include "mantissa/lab/audit/expected_gradients.h"
@@ -46,6 +47,12 @@ class Record {
                       bool replays);
   /// Marks a part of the run as observed.
   void begin_part(const programs::RunPart& part) { observed_.insert(part.program.get()); }
+
+  /// Returns what the observed steps of this rank showed. `parts` are those of the run.
+  comm::Bytes bytes(std::span<const programs::RunPart> parts) const;
+  /// Adds what other ranks have observed, in other steps of the same run: the record is then that of one rank
+  /// that observed all of them. No step may follow.
+  void merge(std::span<const comm::Bytes> others, std::span<const programs::RunPart> parts);
 
  private:
   ValueSeries& series_of(const plan::Program& program, const runtime::ObservedValue& value);

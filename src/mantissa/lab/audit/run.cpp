@@ -5,9 +5,13 @@
 #include <algorithm>
 #include <chrono>
 #include <cmath>
+#include <optional>
+#include <span>
+#include <utility>
 
 #include "mantissa/core/base/quantities.h"
 #include "mantissa/core/disk/look.h"
+#include "mantissa/engine/comm/deal.h"
 #include "mantissa/engine/plan/explain.h"
 #include "mantissa/engine/runtime/observer.h"
 #include "mantissa/files/io/state.h"
@@ -16,6 +20,7 @@
 #include "mantissa/lab/audit/findings.h"
 #include "mantissa/lab/audit/gradients.h"
 #include "mantissa/lab/audit/record.h"
+#include "mantissa/lab/audit/trials.h"
 #include "mantissa/lab/audit/verdict.h"
 #include "mantissa/lab/masters.h"
 #include "mantissa/setup/weights/start.h"
@@ -36,6 +41,7 @@ bool is_observed(std::int64_t step, std::int64_t steps, std::int64_t most) {
 void describe(Audit& audit, const train::Trainer& trainer) {
   const plan::Program& program = trainer.program();
   audit.memory = trainer.memory().peak();
+  audit.process = trainer.memory().process;
   audit.preset = program.policy.preset();
   audit.policy = program.policy.line();
   for (const plan::Slot& slot : program.slots) audit.parameters += slot.shape.count();
@@ -139,6 +145,20 @@ class Overflows {
   std::size_t at_ = 0;
 };
 
+/// Returns the number of ranks that observe steps.
+std::int64_t watchers_of(const comm::Communicator* ranks, const config::RunConfig& config) {
+  return ranks == nullptr || config.train.objective == "rl" ? 1 : ranks->size();
+}
+
+/// Returns the text of the first rank with one, or "".
+std::string first_of_ranks(comm::Communicator* ranks, const std::string& own) {
+  if (ranks == nullptr || ranks->alone()) return own;
+  for (const comm::Bytes& text : ranks->all_gather(std::as_bytes(std::span(own)))) {
+    if (!text.empty()) return comm::text_of(text);
+  }
+  return "";
+}
+
 }  // namespace
 
 Audit audit_run(const AuditSource& source, const AuditOptions& options, const OnAuditStep& on_step,
@@ -169,65 +189,82 @@ Audit audit_run(const AuditSource& source, const AuditOptions& options, const On
   std::optional<runtime::Observer> observer, updates;
   std::size_t part = 0;  // of the run, in the observed step
   std::optional<GradientReference> reference;
+  const std::int64_t watchers = watchers_of(options.ranks, config);
   if (options.observed > 0) {
     reference.emplace(source, config);
-    audit.no_reference = reference->absent();
+    audit.no_reference = first_of_ranks(options.ranks, reference->absent());
+    if (!audit.no_reference.empty()) reference.reset();
   }
   const auto seconds = [&] {
     return std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count();
   };
-  bool searches = false;  // the loss scale looks for its value: the next step is likely to be skipped too
-  try {
-    while (trainer.step() < last && !stop.stop_requested()) {
-      const std::int64_t step = trainer.step() + 1, nth = step - source.from + 1;
-      observer.reset();
-      updates.reset();
-      bool compares = false;
-      if (nth >= 1 && is_observed(nth, steps, options.observed) && (!searches || step == most)) {
-        compares = reference && reference->compute(trainer, stop);
-        const auto all = [](const plan::Step&) { return true; };
-        observer.emplace(trainer.next_executor(), all);
-        part = trainer.part();
-        updates.emplace(trainer.next_update(), all);
+  bool searches = false;   // the loss scale looks for its value: the next step is likely to be skipped too
+  std::int64_t turns = 0;  // steps that are observed by any rank
+  const auto watch = [&](std::int64_t rank, const std::stop_token& stop) -> std::optional<comm::Bytes> {
+    try {
+      while (trainer.step() < last && !stop.stop_requested()) {
+        const std::int64_t step = trainer.step() + 1, nth = step - source.from + 1;
+        observer.reset();
+        updates.reset();
+        bool compares = false;
+        const bool observes =
+            nth >= 1 && is_observed(nth, steps, options.observed) && (!searches || step == most);
+        if (observes && turns++ % watchers == rank) {
+          compares = reference && reference->compute(trainer, stop);
+          const auto all = [](const plan::Step&) { return true; };
+          observer.emplace(trainer.next_executor(), all);
+          part = trainer.part();
+          updates.emplace(trainer.next_update(), all);
+        }
+        const std::optional<train::StepReport> r = trainer.advance(stop);
+        if (!r) break;
+        if (on_step && rank == 0) on_step(*r, last);
+        if (nth < 1) continue;
+        record.add_step(*r, {trainer.parts()[trainer.part()].stage, trainer.part()});
+        if (observer) {
+          audit.observed.push_back(step);
+          record.begin_part(trainer.parts()[part]);
+          record.add_values(step, *trainer.parts()[part].program, observer->take());
+          record.add_values(step, *trainer.parts()[part].program->update, updates->take());
+          if (!r->batch_skipped) record.add_reduced(step, trainer);
+          if (compares && !r->skipped)
+            record.add_gradients(step, *trainer.parts()[part].program,
+                                 amplification_of(*r, config, source.model.config),
+                                 reference->compare(trainer, r->loss_scale.value_or(1)));
+        }
+        if (r->overflow) overflows.add(*r->overflow, step);
+        ++audit.steps;
+        searches = options.more > 0 && r->skipped && r->overflow && !r->overflow->forward;
+        if (searches && last < most) {
+          audit.out_of_time = seconds() > options.more_seconds;
+          if (audit.out_of_time) break;
+          ++last;
+        }
+        if (r->skipped && !r->batch_skipped && last - step < options.applied) break;
       }
-      const std::optional<train::StepReport> r = trainer.advance(stop);
-      if (!r) break;
-      if (on_step) on_step(*r, last);
-      if (nth < 1) continue;
-      record.add_step(*r, {trainer.parts()[trainer.part()].stage, trainer.part()});
-      if (observer) {
-        audit.observed.push_back(step);
-        record.begin_part(trainer.parts()[part]);
-        record.add_values(step, *trainer.parts()[part].program, observer->take());
-        record.add_values(step, *trainer.parts()[part].program->update, updates->take());
-        if (!r->batch_skipped) record.add_reduced(step, trainer);
-        if (compares && !r->skipped)
-          record.add_gradients(step, *trainer.parts()[part].program,
-                               amplification_of(*r, config, source.model.config),
-                               reference->compare(trainer, r->loss_scale.value_or(1)));
-      }
-      if (r->overflow) overflows.add(*r->overflow, step);
-      ++audit.steps;
-      searches = options.more > 0 && r->skipped && r->overflow && !r->overflow->forward;
-      if (searches && last < most) {
-        audit.out_of_time = seconds() > options.more_seconds;
-        if (audit.out_of_time) break;
-        ++last;
-      }
-      if (r->skipped && !r->batch_skipped && last - step < options.applied) break;
+    } catch (const RunStopped& e) {
+      audit.stopped = e.message();
+      audit.stopped_at = trainer.step() + 1;
+      if (trainer.overflow()) overflows.add(*trainer.overflow(), trainer.step() + 1);
+      // The values of the step at which the run stopped.
+      if (observer) audit.observed.push_back(trainer.step() + 1);
+      if (observer) record.begin_part(trainer.parts()[part]);
+      if (observer) record.add_values(trainer.step() + 1, trainer.program(), observer->take());
+      if (trainer.step() + 1 >= source.from) ++audit.steps;
     }
-  } catch (const RunStopped& e) {
-    audit.stopped = e.message();
-    audit.stopped_at = trainer.step() + 1;
-    if (trainer.overflow()) overflows.add(*trainer.overflow(), trainer.step() + 1);
-    // The values of the step at which the run stopped.
-    if (observer) audit.observed.push_back(trainer.step() + 1);
-    if (observer) record.begin_part(trainer.parts()[part]);
-    if (observer) record.add_values(trainer.step() + 1, trainer.program(), observer->take());
-    if (trainer.step() + 1 >= source.from) ++audit.steps;
+    observer.reset();
+    updates.reset();
+    audit.interrupted = stop.stop_requested();
+    return rank == 0 ? comm::Bytes() : record.bytes(trainer.parts());
+  };
+  const std::vector<comm::Bytes> watched =
+      comm::deal(options.ranks, watchers, {config.to_toml()}, stop, watch);
+  if (options.ranks != nullptr) audit.interrupted = options.ranks->any(audit.interrupted);
+  if (options.ranks != nullptr && !options.ranks->leads()) {
+    if (options.tries_cures) follow_trials(*options.ranks, source, stop);
+    return audit;
   }
-  observer.reset();
-  updates.reset();
+  if (watchers > 1 && !audit.interrupted) record.merge(std::span(watched).subspan(1), trainer.parts());
   record.judge_rewards();
   record.list_unobserved(trainer.parts());
   if (!audit.observed.empty()) record.list_unreached(trainer.parts(), config, !source.run.empty());
@@ -268,7 +305,8 @@ Audit audit_run(const AuditSource& source, const AuditOptions& options, const On
   audit.seconds = seconds();
   if (options.tries_cures) {
     const double left = std::max(options.seconds - audit.seconds, options.trial_seconds);
-    try_cures(audit, source, {steps, options.more, left}, stop);
+    if (!audit.interrupted) try_cures(audit, source, {steps, options.more, left}, stop, options.ranks);
+    if (options.ranks != nullptr) end_trials(*options.ranks);
   }
   for (Finding& f : audit.findings) {
     if (f.cure && options.cure_command) f.command = options.cure_command(*f.cure);

@@ -7,6 +7,7 @@
 #include <limits>
 #include <stop_token>
 
+#include "mantissa/engine/comm/communicator.h"
 #include "mantissa/lab/audit/audit.h"
 #include "mantissa/setup/config/run_config.h"
 #include "mantissa/setup/weights/model_files.h"
@@ -22,6 +23,9 @@ struct AuditOptions {
   std::int64_t observed = 20;                                     // at most so many of them, evenly spread
   std::int64_t applied = 0;  // if one of so many last steps is skipped, the audit ends there
   bool tries_cures = true;
+  // That share the audit, if they are several; null: this process alone. All call audit_run() alike, and the
+  // first one has the audit, and on_step.
+  comm::Communicator* ranks = nullptr;
   // No cure is tried that would probably end later than this after the audit began, or, if the audit took
   // long, after the first trial began.
   double seconds = 100, trial_seconds = 50;
@@ -46,6 +50,9 @@ using OnAuditStep = std::function<void(const train::StepReport& step, std::int64
 /// Trains without writing anything, and returns what the steps showed, with findings and cures. The run that
 /// is observed has the bits of a run that is not. A run that stops is the last step of its audit. Throws
 /// ConfigError, FileError and ResourceError as a run does.
+///
+/// Each rank runs all steps and observes a part of them, and they try different cures at a time. The steps of
+/// `rl` run on the first one alone: the program of a reward runs once.
 Audit audit_run(const AuditSource& source, const AuditOptions& options, const OnAuditStep& on_step = {},
                 const std::stop_token& stop = {});
 

@@ -94,6 +94,7 @@ struct Comparison {
   std::vector<ComparedRun> runs;      // the first is the reference
   std::vector<ComparedRun> reseeded;  // the same with other seeds, ComparedRun::of
   double seconds = 0;
+  bool interrupted = false;      // by a stop: only the runs that had ended are there
   std::string no_distance = {};  // why no run has a weight_distance, or ""
 
   // Computed by judge().

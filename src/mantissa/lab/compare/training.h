@@ -8,6 +8,7 @@
 #include <string>
 #include <vector>
 
+#include "mantissa/engine/comm/communicator.h"
 #include "mantissa/engine/runtime/device.h"
 #include "mantissa/lab/compare/compare.h"
 #include "mantissa/setup/config/run_config.h"
@@ -45,7 +46,11 @@ using OnComparedStep = std::function<void(const ComparisonProgress&)>;
 /// is compared up to its last step, and so is a run other than the first that cannot start; neither runs with
 /// more seeds. An interrupted comparison contains the runs that ended before. Throws ConfigError, FileError
 /// and ResourceError if the reference cannot start.
+///
+/// `ranks` share the runs, if they are several: all call it alike, each trains one run at a time in this
+/// process alone, and all return the comparison of one process, except for times. Each calls on_step for its
+/// own runs. Null: this process alone.
 Comparison train_and_compare(const PlannedComparison& plan, const OnComparedStep& on_step = {},
-                             const std::stop_token& stop = {});
+                             const std::stop_token& stop = {}, comm::Communicator* ranks = nullptr);
 
 }  // namespace mantissa::lab
