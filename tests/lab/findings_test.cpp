@@ -29,7 +29,9 @@ void add_gradient(Audit& audit, const std::string& scope, double flushed) {
   step.flushed = flushed;
   v.steps.push_back(step);
   audit.values.push_back(v);
-  runtime::ParameterHealth health{.name = scope + ".weight", .elements = 1 << 16, .master = Scalar::f32};
+  runtime::ParameterHealth health;
+  health.name = scope + ".weight";
+  health.elements = 1 << 16;
   health.grads_flushed = flushed;
   audit.weights.push_back({.name = health.name, .steps = {{1, health}}});
 }

@@ -8,10 +8,11 @@
 namespace mantissa::train {
 namespace {
 
-/// Runs a step on three ranks after `plant` has changed one of them. Returns the error of each.
-std::vector<std::string> after_planting(const std::function<void(Trainer&, int rank)>& plant) {
+/// Runs a step on two ranks after `plant` has changed one of them. Returns the error of each.
+std::vector<std::string> after_planting(int stage, const std::function<void(Trainer&, int rank)>& plant) {
   const lab::SmallRun s("32-true", {},
-                        {"batch.shards=4", "batch.micro_batch_size=1", "distributed.check_interval=1"});
+                        {"batch.shards=4", "batch.micro_batch_size=1", "distributed.check_interval=1",
+                         "distributed.zero=" + std::to_string(stage)});
   std::vector<std::string> errors(2);
   mantissa::testing::run_ranks(2, [&](comm::Communicator& ranks) {
     Trainer trainer(s.config, s.model, s.task->again(s.config), *s.device, 0, &ranks);
@@ -27,16 +28,20 @@ std::vector<std::string> after_planting(const std::function<void(Trainer&, int r
 }
 
 TEST(TrainerOfARank, NamesATensorThatIsOtherThanThatOfTheFirst) {
-  for (const char* name : {"master.model.layers.1.mlp.up_proj.weight", "model.norm.weight"}) {
+  for (const auto& [name, stage] : {std::pair("model.layers.1.mlp.up_proj.weight", 0),
+                                    {"model.norm.weight", 0},
+                                    {"model.layers.1.mlp.up_proj.weight", 1},
+                                    {"model.norm.weight", 2}}) {
     bool planted = false;
-    const std::vector<std::string> errors = after_planting([&](Trainer& trainer, int rank) {
-      if (rank != 1) return;
-      for (const Trainer::NamedMemory& tensor : trainer.state_memory()) {
-        if (tensor.name.find(name) == std::string::npos) continue;
-        tensor.bytes[5] ^= std::byte{1};
-        planted = true;
-      }
-    });
+    const std::vector<std::string> errors =
+        after_planting(stage, [&, name = name](Trainer& trainer, int rank) {
+          if (rank != 1) return;
+          for (const Trainer::NamedMemory& tensor : trainer.state_memory()) {
+            if (tensor.name != std::string("master.") + name) continue;
+            tensor.bytes[5] ^= std::byte{1};
+            planted = true;
+          }
+        });
     ASSERT_TRUE(planted) << name;
     for (const std::string& error : errors) {
       EXPECT_NE(error.find(name), std::string::npos) << error;
@@ -46,7 +51,7 @@ TEST(TrainerOfARank, NamesATensorThatIsOtherThanThatOfTheFirst) {
 }
 
 TEST(TrainerOfARank, IsSilentAboutEqualOnes) {
-  for (const std::string& error : after_planting([](Trainer&, int) {})) EXPECT_EQ(error, "");
+  for (const std::string& error : after_planting(2, [](Trainer&, int) {})) EXPECT_EQ(error, "");
 }
 
 }  // namespace

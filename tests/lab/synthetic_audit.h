@@ -103,8 +103,11 @@ inline ParameterSeries synthetic_parameter(const std::string& name, bool vector,
   std::normal_distribution<double> noise;
   ParameterSeries p{.name = name, .master = Scalar::bf16, .steps = {}};
   for (int s = 1; s <= shape.steps; ++s) {
-    runtime::ParameterHealth h{
-        .name = name, .elements = vector ? 896 : 896 * 4864, .master = Scalar::bf16, .vector = vector};
+    runtime::ParameterHealth h;
+    h.name = name;
+    h.elements = vector ? 896 : 896 * 4864;
+    h.master = Scalar::bf16;
+    h.vector = vector;
     h.updates_lost = vector ? 0.97 + 0.001 * s : std::clamp(0.3 + 0.05 * noise(random) - 0.01 * s, 0.0, 1.0);
     h.never_moved = vector ? 0.96 : 0.21 / s;
     h.grads_flushed = vector ? 0 : 2e-5 * s;

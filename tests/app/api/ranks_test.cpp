@@ -55,7 +55,8 @@ Summary train_on(int size, const std::string& config, const std::filesystem::pat
 
 /// A stage of ZeRO, as lines of a config.
 std::string zero(int stage) {
-  return "[distributed]\nzero = " + std::to_string(stage) + "\ncheck_interval = 2\npersistence_threshold = 40\n";
+  return "[distributed]\nzero = " + std::to_string(stage) +
+         "\ncheck_interval = 2\npersistence_threshold = 40\n";
 }
 constexpr int kStages[] = {0, 1, 2, 3};
 
@@ -99,6 +100,51 @@ TEST(Ranks, ContinueTheRunOfAnyOtherNumber) {
   }
 }
 
+/// Gradients of several micro-batches accumulate on every rank before they go to their owners.
+TEST(Ranks, AccumulateTheMicroBatchesOfAShardUnderEveryStage) {
+  const TemporaryFolder folder;
+  const auto accumulating = [](const std::string& more) {
+    std::string text = config_of("bf16-mixed reduce=bf16", 4, more);
+    const std::string shards = "shards = 24\n";
+    return text.replace(text.find(shards), shards.size(), "shards = 8\n");
+  };
+  const std::string alone = train_on(1, accumulating(""), folder / "alone").weights_xxh64;
+  for (const int stage : kStages)
+    EXPECT_EQ(train_on(4, accumulating(zero(stage)), folder / std::to_string(stage)).weights_xxh64, alone)
+        << stage;
+}
+
+/// Optimizers with products, with states of other shapes than their weights, and with compensations.
+TEST(Ranks, UpdateTheirPartsByAnyOptimizer) {
+  const TemporaryFolder folder;
+  int run = 0;
+  for (const auto& [policy, optimizer] : {std::pair("bf16-mixed", "muon"),
+                                          {"32-true", "adafactor"},
+                                          {"bf16-true kahan=true", "lion"},
+                                          {"bf16-true", "sgd"}}) {
+    const std::string set = std::string("optimizer.name=\"") + optimizer + "\"";
+    const auto result = [&](int size, int stage) {
+      return train_on(size, Config::parse(config_of(policy, 4, zero(stage)), {set}).toml(),
+                      folder / std::to_string(++run))
+          .weights_xxh64;
+    };
+    const std::string alone = result(1, 0);
+    for (const int stage : {1, 3}) EXPECT_EQ(result(3, stage), alone) << optimizer << " zero " << stage;
+  }
+}
+
+/// More ranks than parameters that could be dealt: some own nothing.
+TEST(Ranks, MayOwnNothing) {
+  const TemporaryFolder folder;
+  const std::string frozen = "[[optimizer.group]]\nmatch = \"model.layers\"\nfreeze = true\n";
+  const std::string alone = train_on(1, config_of("bf16-mixed", 4, frozen), folder / "1").weights_xxh64;
+  for (const int stage : kStages) {
+    const std::filesystem::path out = folder / ("8-" + std::to_string(stage));
+    EXPECT_EQ(train_on(8, config_of("bf16-mixed", 4, frozen + zero(stage)), out).weights_xxh64, alone)
+        << stage;
+  }
+}
+
 TEST(Ranks, CarryTheStatesOfRowsToTheNextStep) {
   const std::string config =
       "[run]\nsteps = 7\n[model]\nmodel_type = \"rwkv7\"\nhidden_size = 32\nhead_dim = 16\nnum_hidden_layers = 2\n"
@@ -112,6 +158,8 @@ TEST(Ranks, CarryTheStatesOfRowsToTheNextStep) {
     EXPECT_EQ(train_on(size, config, out).weights_xxh64, whole) << size;
     EXPECT_EQ(train_on(6 - size, config, out, 3).weights_xxh64, whole)
         << size << " after a resume on another number";
+    EXPECT_EQ(train_on(size, config + zero(3), folder / ("zero" + std::to_string(size))).weights_xxh64, whole)
+        << size << " under ZeRO 3";
   }
 }
 
@@ -153,10 +201,14 @@ TEST(Ranks, SkipTheStepsThatOneProcessSkips) {
   const TemporaryFolder folder;
   const std::string config = config_of("16-mixed", 6, "[precision.loss_scale]\ninitial_scale_power = 24\n");
   const Summary alone = train_on(1, config, folder / "1");
-  const Summary four = train_on(4, config, folder / "4");
   EXPECT_GT(alone.skipped, 0);
-  EXPECT_EQ(four.skipped, alone.skipped);
-  EXPECT_EQ(timeless(read_all(folder / "4/metrics.jsonl")), timeless(read_all(folder / "1/metrics.jsonl")));
+  for (const int stage : kStages) {
+    const std::string out = "4-" + std::to_string(stage);
+    EXPECT_EQ(train_on(4, config + zero(stage), folder / out).skipped, alone.skipped) << stage;
+    EXPECT_EQ(timeless(read_all(folder / out / "metrics.jsonl")),
+              timeless(read_all(folder / "1/metrics.jsonl")))
+        << stage;
+  }
 }
 
 TEST(Ranks, StopAtTheSameValueWithTheSameMessage) {
@@ -164,16 +216,16 @@ TEST(Ranks, StopAtTheSameValueWithTheSameMessage) {
   const std::string config = config_of("reduce=f16 loss_scale=dynamic:2^40", 3,
                                        "[precision.loss_scale]\nmin_loss_scale = 549755813888\n");
   std::vector<std::string> messages;
-  for (const int size : {1, 3}) {
+  for (const auto& [size, stage] : {std::pair(1, 0), {3, 0}, {3, 1}, {3, 3}}) {
     try {
-      train_on(size, config, folder / std::to_string(size));
+      train_on(size, config + zero(stage), folder / (std::to_string(size) + std::to_string(stage)));
       ADD_FAILURE() << size << " ranks did not stop";
     } catch (const RunStopped& e) {
       messages.emplace_back(e.what());
     }
   }
-  ASSERT_EQ(messages.size(), 2U);
-  EXPECT_EQ(messages[0], messages[1]);
+  ASSERT_EQ(messages.size(), 4U);
+  for (const std::string& message : messages) EXPECT_EQ(message, messages[0]);
 }
 
 TEST(Ranks, ANumberThatDoesNotFitNamesTheShardsThatDo) {

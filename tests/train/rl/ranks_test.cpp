@@ -46,14 +46,15 @@ TEST_F(RlOnRanks, HasTheBytesOfOneProcess) {
     ASSERT_EQ(alone.code, 0) << alone.err;
     std::filesystem::remove(folder / "starts");
     for (const int ranks : {2, 4}) {
-      const Result r = run_on(ranks, "r", "--overwrite");
+      const std::string zero = " --set distributed.zero=" + std::to_string(ranks / 2);
+      const Result r = run_on(ranks, "r", "--overwrite" + zero);
       ASSERT_EQ(r.code, 0) << r.err;
       EXPECT_EQ(model("r"), model("alone")) << ranks;
       EXPECT_EQ(read_all(folder / "r/samples.jsonl"), read_all(folder / "alone/samples.jsonl")) << ranks;
       EXPECT_EQ(timeless(read_all(folder / "r/metrics.jsonl")),
                 timeless(read_all(folder / "alone/metrics.jsonl")))
           << ranks;
-      const Result again = run_on(6 - ranks, "r", "--resume=2");
+      const Result again = run_on(6 - ranks, "r", "--resume=2" + zero);
       ASSERT_EQ(again.code, 0) << again.err;
       EXPECT_EQ(model("r"), model("alone")) << "resumed on " << 6 - ranks;
       EXPECT_EQ(read_all(folder / "r/samples.jsonl"), read_all(folder / "alone/samples.jsonl"));
@@ -61,6 +62,13 @@ TEST_F(RlOnRanks, HasTheBytesOfOneProcess) {
     if (*reward != '\0')
       EXPECT_EQ(read_all(folder / "starts"), "start\nstart\nstart\nstart\n") << "one in each run";
   }
+}
+
+TEST_F(RlOnRanks, SamplesWithAllWeights) {
+  put("", "[batch]\nshards = 4\n");
+  const Result r = run_on(2, "r", "--set distributed.zero=3 --set distributed.persistence_threshold=0");
+  EXPECT_EQ(r.code, 2) << r.err;
+  EXPECT_TRUE(has(r.err, "distributed.zero = 3: this objective reads all weights at once")) << r.err;
 }
 
 TEST_F(RlOnRanks, AnEvaluationHasTheResponsesOfOneProcessAndOneProgram) {

@@ -81,8 +81,8 @@ Plan explain(const Config& config, const Hardware& hardware, const std::vector<s
   if (!in_memory(data)) data::add_notes(run, source.config, told);
   std::ranges::move(programs::narrow_layers_notes(run, source.config), std::back_inserter(told.notes));
   data::files_of_tokenizer(run, source.config, in_memory(data));  // throws what would refuse the run
-  return plan_of(
-      explain::explain_training(work.config, source.config, *device, told, there, 0, work.task->passes(), asked));
+  return plan_of(explain::explain_training(work.config, source.config, *device, told, there, 0,
+                                           work.task->passes(), asked));
 }
 
 Plan explain_model(const std::filesystem::path& model, const Precision& precision, const Hardware& hardware,

@@ -63,7 +63,8 @@ struct PlanRanks {
 /// (docs/cli/explain.md, "Targets"). `data` replaces the config's source, as in train(). Throws ConfigError,
 /// FileError.
 Plan explain(const Config& config, const Hardware& hardware = {},
-             const std::vector<std::string>& targets = {}, const Data& data = {}, const PlanRanks& ranks = {});
+             const std::vector<std::string>& targets = {}, const Data& data = {},
+             const PlanRanks& ranks = {});
 /// Returns the plan of generation from a model or, if `precision` has a DeepSpeed file, of training it.
 /// Throws ConfigError, FileError.
 Plan explain_model(const std::filesystem::path& model, const Precision& precision,

@@ -19,7 +19,8 @@ api::PlanRanks ranks_of(const Arguments& a) {
   if (a.has("--nodes")) ranks.nodes = static_cast<int>(a.integer("--nodes", 1, kMost));
   ranks.network = a.text("--network");
   if (ranks.ranks % ranks.nodes != 0)
-    throw ConfigError("--nodes {}: {} ranks do not divide equally. Fix: a divisor of --ranks", ranks.nodes, ranks.ranks);
+    throw ConfigError("--nodes {}: {} ranks do not divide equally. Fix: a divisor of --ranks", ranks.nodes,
+                      ranks.ranks);
   return ranks;
 }
 
@@ -28,11 +29,12 @@ int explain(const Arguments& a) {
   const std::vector<std::string> targets = a.texts("--target");
   api::Plan plan;
   if (is_config(what)) {
-    plan = api::explain(api::Config::load(what, a.texts("--set"), precision_of(a)), hardware_of(a), targets, {},
-                        ranks_of(a));
+    plan = api::explain(api::Config::load(what, a.texts("--set"), precision_of(a)), hardware_of(a), targets,
+                        {}, ranks_of(a));
   } else {
     for (const char* option : {"--ranks", "--nodes", "--network"}) {
-      if (a.has(option)) throw ConfigError("{}: ranks share the training of a config; give one, or remove it", option);
+      if (a.has(option))
+        throw ConfigError("{}: ranks share the training of a config; give one, or remove it", option);
     }
     if (a.has("--set"))
       throw ConfigError("--set: explain of a model directory has no config; remove the option");

@@ -109,7 +109,8 @@ void ShardSum::add(const kernels::Context& ctx, std::span<const Gradient> gradie
 }
 
 void ShardSum::count_leaf(const Gradient& gradient, std::int64_t shard, ValueCounts& counts) const {
-  count_rounding(gradient.count, nullptr, gradient.values, nullptr, rounding_at({shard, 1}, gradient), counts);
+  count_rounding(gradient.count, nullptr, gradient.values, nullptr, rounding_at({shard, 1}, gradient),
+                 counts);
 }
 
 void ShardSum::add_shard(const kernels::Context& ctx, std::size_t p, const Gradient& gradient,

@@ -95,16 +95,18 @@ class ShardSum {
     ShardRange shards;
     Matrix values;
   };
-  /// Adds neighbours, each pair in the memory of the older one, and returns the sums that are left. `sums` are
-  /// those of elements `part` of `gradient`, rounded, in the order of shards.
+  /// Adds neighbours, each pair in the memory of the older one, and returns the sums that are left. `sums`
+  /// are those of elements `part` of `gradient`, rounded, in the order of shards.
   std::vector<Sum> add_neighbours(const kernels::Context& ctx, const std::vector<Sum>& sums,
                                   const Gradient& gradient, Part part, ValueCounts* counts) const;
   /// Rounds elements of the complete sum of all shards.
-  void round_sum(const kernels::Context& ctx, const Gradient& gradient, Part part, Matrix from, Matrix to) const {
+  void round_sum(const kernels::Context& ctx, const Gradient& gradient, Part part, Matrix from,
+                 Matrix to) const {
     round_into(ctx, part.count(), from, to, rounding_at({0, shards_}, gradient, part.begin));
   }
   /// Rounds the gradient of a shard, as add() does, and counts that.
-  void round_leaf(const kernels::Context& ctx, const Gradient& gradient, std::int64_t shard, Matrix to) const {
+  void round_leaf(const kernels::Context& ctx, const Gradient& gradient, std::int64_t shard,
+                  Matrix to) const {
     round_into(ctx, gradient.count, gradient.values, to, rounding_at({shard, 1}, gradient));
   }
   void count_leaf(const Gradient& gradient, std::int64_t shard, ValueCounts& counts) const;

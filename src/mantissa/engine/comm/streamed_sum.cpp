@@ -13,7 +13,8 @@ std::int64_t slice_of(int ranks, Scalar reduce) {
 }
 
 Matrix part_of(Matrix whole, Part part) {
-  whole.data = static_cast<std::byte*>(whole.data) + static_cast<std::size_t>(part.begin) * bytes_of(whole.type);
+  whole.data =
+      static_cast<std::byte*>(whole.data) + static_cast<std::size_t>(part.begin) * bytes_of(whole.type);
   return whole;
 }
 

@@ -13,8 +13,8 @@
 namespace mantissa::comm {
 
 /// Adds the shards of a batch by the tree of ShardSum, with its bits. The ranks run neighbouring shards at
-/// the same time: in turn t, rank r of R has shard t·R + r. A rank keeps sums of its own parameters alone: one,
-/// and those that wait for later turns.
+/// the same time: in turn t, rank r of R has shard t·R + r. A rank keeps sums of its own parameters alone:
+/// one, and those that wait for later turns.
 class StreamedSum {
  public:
   /// `gradients` are those of all parameters; their `values` tell the format of the sums alone. `owners` are
@@ -47,8 +47,8 @@ class StreamedSum {
   std::vector<Gradient> gradients_;  // of the sums
   std::vector<int> owners_;
   std::int64_t shards_;
-  ShardSum tree_;    // its roundings
-  Storage storage_;  // of the sums
+  ShardSum tree_;                             // its roundings
+  Storage storage_;                           // of the sums
   std::vector<std::vector<Matrix>> waiting_;  // [gradient][sum that waits for a later turn]
   Storage staging_;                           // gradients of other ranks
   std::int64_t turn_ = 0;

@@ -66,9 +66,8 @@ class Gathering {
   void add(BufferId weight) {
     for (std::size_t i = 0; i < p_.steps.size(); ++i) {
       const Step& s = p_.steps[i];
-      const bool reads = s.addend == weight || std::ranges::any_of(s.inputs, [&](const Operand& o) {
-                           return o.buffer == weight;
-                         });
+      const bool reads = s.addend == weight ||
+                         std::ranges::any_of(s.inputs, [&](const Operand& o) { return o.buffer == weight; });
       if (!reads) continue;
       const std::string_view block = block_of(s.scope).empty() ? s.scope : block_of(s.scope);
       const auto same = std::ranges::find_if(readings_, [&](const Reading& r) {
@@ -112,7 +111,9 @@ class Gathering {
     return begin_of_range(start);
   }
 
-  static bool in_block(const Reading& a, const Reading& b) { return a.phase == b.phase && a.block == b.block; }
+  static bool in_block(const Reading& a, const Reading& b) {
+    return a.phase == b.phase && a.block == b.block;
+  }
 
   /// Steps of a chunked range run several times: transfers are complete before it.
   std::size_t begin_of_range(std::size_t step) const {

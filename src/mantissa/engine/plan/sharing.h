@@ -1,6 +1,6 @@
 // How the ranks of a run divide the memory of its weights among them (ZeRO; Rajbhandari et al., 2020,
-// arXiv:1910.02054): each parameter has one rank, its owner, which updates it. From stage 3 on the others have its
-// weights only while steps read them.
+// arXiv:1910.02054): each parameter has one rank, its owner, which updates it. From stage 3 on the others
+// have its weights only while steps read them.
 #pragma once
 
 #include <cstddef>
@@ -16,8 +16,8 @@ inline constexpr int kEveryRank = -1;
 
 struct Sharing {
   int rank = 0;
-  std::int64_t stage = 0;             // of ZeRO
-  std::int64_t least_gathered = 0;    // elements of the smallest parameter that stage 3 divides
+  std::int64_t stage = 0;           // of ZeRO
+  std::int64_t least_gathered = 0;  // elements of the smallest parameter that stage 3 divides
   bool streams = false;  // a shard is one micro-batch, so that its gradients can leave as they are complete
   std::vector<int> owners = {};  // by slot; empty: every rank has all parameters
 

@@ -240,7 +240,8 @@ void Executor::transfer_before(std::size_t i) {
 void Executor::transfer_after(std::size_t i) {
   const std::vector<plan::Reduction>& all = program_->reductions;
   for (std::size_t r = 0; r < all.size(); ++r) {
-    if (all[r].after == i) exchange_->reduce(r, buffer(program_->slots[all[r].slot].gradient), buffer(all[r].sent));
+    if (all[r].after == i)
+      exchange_->reduce(r, buffer(program_->slots[all[r].slot].gradient), buffer(all[r].sent));
   }
   for (std::size_t r = 0; r < all.size(); ++r) {
     if (all[r].until == i) exchange_->await_reduction(r);

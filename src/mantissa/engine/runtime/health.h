@@ -42,8 +42,8 @@ struct HealthFigures {
   std::optional<double> saturated{};  // beyond the range of its format under its scales
   std::optional<double> scale{};      // of the tensor, if it has one
   // Of a copy in blocks:
-  std::optional<double> vanished{};                               // not zero, but zero in the copy
-  std::optional<double> least_scale{}, most_scale{};              // of blocks that are not zero
+  std::optional<double> vanished{};                   // not zero, but zero in the copy
+  std::optional<double> least_scale{}, most_scale{};  // of blocks that are not zero
 };
 
 /// One parameter after an optimizer step.
@@ -73,8 +73,8 @@ class HealthProbe : private StepObserver {
   HealthProbe& operator=(const HealthProbe&) = delete;
 
   /// Measures gradients, which were multiplied by `loss_scale`, and the copies under scales. Call it when the
-  /// gradients are complete: `gradients` has them by slot, without data for those that are not updated here. Then observes `update`, whose next run updates the weights. `decays` are its
-  /// factors of weight decay.
+  /// gradients are complete: `gradients` has them by slot, without data for those that are not updated here.
+  /// Then observes `update`, whose next run updates the weights. `decays` are its factors of weight decay.
   void observe_update(Executor& update, std::span<const Matrix> gradients, double loss_scale,
                       std::vector<DecayNumber> decays);
 

@@ -261,7 +261,8 @@ class NonFiniteSearch : public StepObserver {
       Scalar format = holds(in.operand.format, in.type) ? step.compute.format : in.operand.format;
       const plan::Buffer& buffer = program_.buffer(step.inputs[i].buffer);
       if (buffer.scaled) continue;  // saturated, so every value is finite
-      const bool weight = buffer.home == plan::Home::copy || (buffer.home == plan::Home::gathered && buffer.type != master_of(buffer).type);
+      const bool weight = buffer.home == plan::Home::copy ||
+                          (buffer.home == plan::Home::gathered && buffer.type != master_of(buffer).type);
       if (weight && has_master(buffer)) {
         const plan::Slot& slot = program_.slots[static_cast<std::size_t>(buffer.slot)];
         format = in.type;

@@ -20,6 +20,7 @@ namespace {
 
 constexpr std::string_view kPrecision = "precision";
 constexpr std::string_view kLossScale = "precision.loss_scale";
+constexpr std::string_view kDistributed = "distributed";
 
 /// The state of a block's "enabled" key. DeepSpeed's default is off.
 enum class Switch { unsaid, off, on, automatic };
@@ -85,8 +86,13 @@ struct Reader {
         // Old files have a boolean: true means stage 1.
         return root.flag("zero_optimization").value_or(false) ? 1 : 0;
       }
-      const std::optional<std::int64_t> said = zero.whole("stage", 0);
+      const std::optional<std::int64_t> said = zero.whole("stage", 0, {kDistributed, "zero"});
       if (said && *said > 3) zero.refuse("stage", "must be 0, 1, 2 or 3");
+      if (said) set(kDistributed, "zero", std::to_string(*said), zero.path("stage"));
+      const ConfigKey threshold = {kDistributed, "persistence_threshold"};
+      if (const auto least = zero.whole("stage3_param_persistence_threshold", 0, threshold))
+        set(threshold.section, threshold.key, std::to_string(*least),
+            zero.path("stage3_param_persistence_threshold"));
       zero.rest();
       return said.value_or(0);
     }

@@ -93,7 +93,8 @@ std::vector<io::TensorToWrite> tensors_of(const runtime::WeightSet& weights,
     }
     const auto count = static_cast<std::size_t>(slot.shape.count());
     const bool here = weights.has(slot.master_buffer);
-    std::byte* const there = here ? device.host_pointer(static_cast<std::byte*>(weights.master(i).data)) : nullptr;
+    std::byte* const there =
+        here ? device.host_pointer(static_cast<std::byte*>(weights.master(i).data)) : nullptr;
     if (slot.master == format && there != nullptr) {
       t.bytes = {there, count * mantissa::bytes_of(format)};
     } else {
@@ -102,8 +103,8 @@ std::vector<io::TensorToWrite> tensors_of(const runtime::WeightSet& weights,
         const std::size_t first = static_cast<std::size_t>(offset) / mantissa::bytes_of(format);
         const std::size_t n = out.size() / mantissa::bytes_of(format);
         std::vector<std::byte> staging;
-        const std::span<const std::byte> from = weights.view_master(
-            i, first * mantissa::bytes_of(type), n * mantissa::bytes_of(type), staging);
+        const std::span<const std::byte> from =
+            weights.view_master(i, first * mantissa::bytes_of(type), n * mantissa::bytes_of(type), staging);
         kernels::cast(device.host(), static_cast<std::int64_t>(n), from.data(), type, out.data(), format);
       };
     }

@@ -210,8 +210,8 @@ Explained explain_training(const config::RunConfig& config, const model::ModelCo
     mark_refused(e, refused, "train");
   }
   if (ranks.ranks > 1) {
-    e.training->ranks = forecast::forecast_ranks(config, model, device, ranks.ranks, ranks.nodes, ranks.network,
-                                                 e.here.rates, memory);
+    e.training->ranks = forecast::forecast_ranks(config, model, device, ranks.ranks, ranks.nodes,
+                                                 ranks.network, e.here.rates, memory);
   }
   return e;
 }

@@ -99,11 +99,11 @@ struct Training {
   plan::CastsLeft casts_left;
   std::size_t steps = 0, chunked_steps = 0;  // of the plan; those that run for one chunk of tokens at a time
   forecast::MemoryForecast memory;
-  std::int64_t largest_micro_batch_size = 0;  // 0 if not even one leaf of sequences fits
-  std::size_t least_bytes = 0;                // of a run with one leaf at once, if that does not fit
-  std::optional<AdapterPlan> adapter = {};    // null: all weights are trained
+  std::int64_t largest_micro_batch_size = 0;          // 0 if not even one leaf of sequences fits
+  std::size_t least_bytes = 0;                        // of a run with one leaf at once, if that does not fit
+  std::optional<AdapterPlan> adapter = {};            // null: all weights are trained
   std::optional<forecast::RanksForecast> ranks = {};  // that share the run, if that was asked
-  std::vector<std::string> exceptions;        // reasons why bits depend on the split into micro-batches
+  std::vector<std::string> exceptions;  // reasons why bits depend on the split into micro-batches
 };
 
 /// The part of a plan that is specific to generation, in bytes.

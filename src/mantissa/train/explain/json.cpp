@@ -60,10 +60,11 @@ json memory_json(const forecast::MemoryForecast& m) {
 json ranks_json(const forecast::RanksForecast& f) {
   json of = json::array();
   for (const forecast::RankForecast& r : f.of) {
-    of.push_back({{"rank", r.rank},
-                  {"memory", memory_json(r.memory)},
-                  {"sent_bytes",
-                   {{"gradients", r.sent.gradients}, {"weights", r.sent.weights}, {"gathered", r.sent.gathered}}}});
+    of.push_back(
+        {{"rank", r.rank},
+         {"memory", memory_json(r.memory)},
+         {"sent_bytes",
+          {{"gradients", r.sent.gradients}, {"weights", r.sent.weights}, {"gathered", r.sent.gathered}}}});
   }
   const auto seconds = [](const std::optional<double>& s) { return s ? json(*s) : json(); };
   return {{"ranks", f.ranks},

@@ -277,21 +277,24 @@ std::string ranks_text(const forecast::RanksForecast& f) {
     for (const forecast::RankForecast& r : f.of) all = std::max(all, bytes(r.sent));
     return human_bytes(all);
   };
-  std::string text = fmt::format("ranks   {} on {}, zero = {}: at most {} each, of rank {}\n", f.ranks,
-                                 counted(f.nodes, "machine"), f.stage, bytes_text(most.memory.peak()), most.rank);
+  std::string text =
+      fmt::format("ranks   {} on {}, zero = {}: at most {} each, of rank {}\n", f.ranks,
+                  counted(f.nodes, "machine"), f.stage, bytes_text(most.memory.peak()), most.rank);
   text += fmt::format("        {}\n", memory_line(most.memory));
-  text += fmt::format("        a rank sends at most {} of gradients{}, {} of weights after the update, {} for steps\n",
-                      sent([](const forecast::SentBytes& s) { return s.gradients; }),
-                      f.streams ? " while it computes" : "",
-                      sent([](const forecast::SentBytes& s) { return s.weights; }),
-                      sent([](const forecast::SentBytes& s) { return s.gathered; }));
+  text += fmt::format(
+      "        a rank sends at most {} of gradients{}, {} of weights after the update, {} for steps\n",
+      sent([](const forecast::SentBytes& s) { return s.gradients; }), f.streams ? " while it computes" : "",
+      sent([](const forecast::SentBytes& s) { return s.weights; }),
+      sent([](const forecast::SentBytes& s) { return s.gathered; }));
   if (!f.meanwhile) {
     return text + fmt::format("        {} computing a step; for the time of transfers, --network FILE\n",
                               human_seconds(f.computing));
   }
-  return text + fmt::format("        about {} a step: the longer of {} computing and {} sending meanwhile, and {} sending after it\n",
-                            human_seconds(*f.seconds()), human_seconds(f.computing), human_seconds(*f.meanwhile),
-                            human_seconds(*f.afterwards));
+  return text +
+         fmt::format(
+             "        about {} a step: the longer of {} computing and {} sending meanwhile, and {} sending after it\n",
+             human_seconds(*f.seconds()), human_seconds(f.computing), human_seconds(*f.meanwhile),
+             human_seconds(*f.afterwards));
 }
 
 /// Returns the lines about memory, the batch that fits, the dependence of bits, and time.

@@ -344,7 +344,8 @@ void train_along(Start start, const runtime::Device& device, const std::stop_tok
   train::Trainer trainer(start.config, std::move(start.source), std::move(start.task), device,
                          state ? state->step : 0, start.ranks);
   if (state) restore(trainer, io::StateReader(state->path), state->path);
-  follow(trainer, *start.ranks, [&] { watch_start(trainer, start.directory.out); }, stop);
+  follow(
+      trainer, *start.ranks, [&] { watch_start(trainer, start.directory.out); }, stop);
 }
 
 }  // namespace

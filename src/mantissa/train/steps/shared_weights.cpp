@@ -70,9 +70,9 @@ std::vector<int> SharedWeights::owners_of_gradients() const {
   return owners;
 }
 
-void SharedWeights::stream(std::vector<comm::Gradient> gradients, const kernels::Context& ctx,
+void SharedWeights::stream(std::vector<comm::Gradient> gradients, const runtime::Device& device,
                            std::uint64_t seed) {
-  ctx_ = ctx;
+  device_ = &device;
   gradient_of_.assign(program_.slots.size(), 0);
   std::size_t p = 0;
   for (std::size_t i = 0; i < program_.slots.size(); ++i) {
@@ -83,7 +83,7 @@ void SharedWeights::stream(std::vector<comm::Gradient> gradients, const kernels:
 }
 
 void SharedWeights::reduce(std::size_t i, Matrix gradient, Matrix sent) {
-  streamed_->start(ctx_, gradient_of_[program_.reductions[i].slot], gradient, sent);
+  streamed_->start(device_->host(), gradient_of_[program_.reductions[i].slot], gradient, sent);
 }
 
 void SharedWeights::await_reduction(std::size_t i) {

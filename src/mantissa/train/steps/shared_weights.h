@@ -23,9 +23,9 @@ class SharedWeights final : public UpdateShares, public runtime::Exchange {
   SharedWeights(comm::Communicator& ranks, const plan::Sharing& sharing, const plan::Program& program)
       : ranks_(ranks), sharing_(sharing), program_(program), gathers_(program.gathers.size()) {}
 
-  /// Creates the sums of gradients that the program streams to their owners. `gradients` are those of the slots
-  /// that have one, in order.
-  void stream(std::vector<comm::Gradient> gradients, const kernels::Context& ctx, std::uint64_t seed);
+  /// Creates the sums of gradients that the program streams to their owners. `gradients` are those of the
+  /// slots that have one, in order.
+  void stream(std::vector<comm::Gradient> gradients, const runtime::Device& device, std::uint64_t seed);
   /// Returns them, or null.
   comm::StreamedSum* streamed() { return streamed_ ? &*streamed_ : nullptr; }
   /// Returns the owners of the slots that have a gradient.
@@ -59,7 +59,7 @@ class SharedWeights final : public UpdateShares, public runtime::Exchange {
   std::vector<std::future<void>> gathers_;
   std::optional<comm::StreamedSum> streamed_;
   std::vector<std::size_t> gradient_of_;  // by slot, if gradients are streamed
-  kernels::Context ctx_;
+  const runtime::Device* device_ = nullptr;
 };
 
 }  // namespace mantissa::train

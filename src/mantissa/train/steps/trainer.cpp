@@ -127,6 +127,11 @@ const forecast::Machine& Trainer::machine() {
 /// The weights of an adapter's base are read here, in the formats of this program.
 std::shared_ptr<runtime::WeightSet> Trainer::allocate_weights(std::vector<std::string>* notes) const {
   std::vector<const plan::Program*> programs = task_->begin_part(parts_[part_].first);
+  if (!programs.empty() && !program().gathers.empty()) {
+    throw ConfigError(
+        "distributed.zero = 3: this objective reads all weights at once, to sample or for log-probabilities "
+        "before a step. Fix: --set distributed.zero=2");
+  }
   programs.insert(programs.begin(), &program());
   if (source_.config.adapter == nullptr) return std::make_shared<runtime::WeightSet>(programs, device_);
   return std::make_shared<runtime::WeightSet>(
@@ -142,9 +147,10 @@ void Trainer::bind() {
   session_ = std::make_unique<runtime::Session>(parts_[part_].program, weights_, arena);
   task_->bind(weights_, std::move(arena));
   if (sharing().divides()) shared_.emplace(ranks_, sharing(), program());
-  if (streams()) shared_->stream(gradients(), device_.host(), config_.run.seed);
+  if (streams()) shared_->stream(gradients(), device_, config_.run.seed);
   if (streams() || !program().gathers.empty()) session_->executor().set_exchange(&*shared_);
-  update_ = std::make_unique<Update>(parts_[part_].numbers, *session_, kept_.data(), shared_ ? &*shared_ : nullptr);
+  update_ =
+      std::make_unique<Update>(parts_[part_].numbers, *session_, kept_.data(), shared_ ? &*shared_ : nullptr);
   const std::int64_t shards = config_.batch.shards;
   if (!streams()) {
     shard_sum_.emplace(gradients(), comm::shards_of(ranks_.rank(), ranks_.size(), shards), shards,
@@ -152,11 +158,11 @@ void Trainer::bind() {
     if (shared_) shard_sum_->set_owners(shared_->owners_of_gradients());
   }
   if (shared_) {
-    weights_->set_remote([memory = state_memory(), this](std::size_t slot, std::size_t offset,
-                                                         std::span<std::byte> out) {
-      const std::string name = "master." + program().slots[slot].name;
-      std::ranges::find(memory, name, &NamedMemory::name)->read(offset, out);
-    });
+    weights_->set_remote(
+        [memory = state_memory(), this](std::size_t slot, std::size_t offset, std::span<std::byte> out) {
+          const std::string name = "master." + program().slots[slot].name;
+          std::ranges::find(memory, name, &NamedMemory::name)->read(offset, out);
+        });
   }
   send_weights();
 }

@@ -183,8 +183,8 @@ class Trainer {
     const runtime::Device* device = nullptr;
     std::function<void(std::size_t offset, std::span<std::byte> out)> remote = {};  // reads those
     int owner = plan::kEveryRank;  // the rank that updates them, if ranks share the weights
-    bool begins_at_zero = false;  // optional in a state saved under another policy
-    bool newest_first = false;    // of any length in a state: the first elements are read
+    bool begins_at_zero = false;   // optional in a state saved under another policy
+    bool newest_first = false;     // of any length in a state: the first elements are read
 
     bool here() const { return !remote; }
     /// Copies from or to the bytes from `offset` on. Only those that are here can be written.
@@ -297,7 +297,7 @@ class Trainer {
   std::optional<forecast::Machine> machine_;  // from the first call of machine() on
   std::shared_ptr<runtime::WeightSet> weights_;
   std::unique_ptr<runtime::Session> session_;
-  Storage kept_;  // optimizer state, the same in all parts
+  Storage kept_;                         // optimizer state, the same in all parts
   std::optional<SharedWeights> shared_;  // if ranks share the weights
   std::unique_ptr<Update> update_;
   CarriedStates carried_;

@@ -133,7 +133,8 @@ void Trainer::compare_ranks() {
   if (shares_weights()) {
     for (std::size_t i = 0; i < program().slots.size(); ++i) {
       if (sharing().owner(i) == plan::kEveryRank) continue;
-      for (const std::span<std::byte> bytes : shared_->common(*weights_, i)) add(program().slots[i].name, bytes);
+      for (const std::span<std::byte> bytes : shared_->common(*weights_, i))
+        add(program().slots[i].name, bytes);
     }
   }
   const std::vector<std::vector<std::byte>> all = ranks_.all_gather(std::as_bytes(std::span(own)));

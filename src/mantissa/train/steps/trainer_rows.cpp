@@ -35,7 +35,8 @@ bool Trainer::run_share(const text::StepData& data, objective::Objective& object
   const Share own = share_of(ranks_.rank(), ranks_.size(), items, train ? shard : micro);
   const Share most =
       share_of(ranks_.size() - 1, ranks_.size(), items, train ? shard : micro);  // the largest one
-  const std::int64_t count = own.end - own.first, longest = shares ? std::max(count, most.end - most.first) : count;
+  const std::int64_t count = own.end - own.first,
+                     longest = shares ? std::max(count, most.end - most.first) : count;
   for (std::int64_t done = 0; done < longest; done += micro) {
     // Neighbouring shards at the same time if their gradients leave at once.
     const bool turns = train && streams();
@@ -65,6 +66,7 @@ std::optional<objective::Outcome> Trainer::run_rows(const text::StepData& data, 
   if (train && streams()) shared_->streamed()->begin(step_ + 1, reduced_);
   if (train && !streams()) shard_sum_->begin(step_ + 1);
   stopped_ = run_share(data, objective, pass, stop, true);
+  if (train && streams()) shared_->streamed()->begin(step_ + 1, {});  // a search for overflows counts nothing
   if (stopped_) return std::nullopt;
   if (train) {
     if (!streams()) shard_sum_->add_ranks(device_.serial(), gradients(), ranks_, reduced_);

@@ -32,7 +32,8 @@ std::vector<Trainer::NamedMemory> Trainer::state_memory() {
     m.begins_at_zero = b.random == RandomUse::compensation;
     m.owner = sharing().owner(static_cast<std::size_t>(b.slot));
     if (data == nullptr) {
-      m.remote = [this, index = all.size() - 1, owner = m.owner](std::size_t offset, std::span<std::byte> out) {
+      m.remote = [this, index = all.size() - 1, owner = m.owner](std::size_t offset,
+                                                                 std::span<std::byte> out) {
         read_remote(index, owner, offset, out);
       };
       return;
@@ -49,7 +50,8 @@ std::vector<Trainer::NamedMemory> Trainer::state_memory() {
         weights_->has(program().slots[i].master_buffer) ? static_cast<std::byte*>(weights_->master(i).data)
                                                         : nullptr);
     for (const plan::Buffer& b : update.buffers) {
-      if (b.home == plan::Home::kept && b.slot == static_cast<std::int32_t>(i)) add(b.name, b, kept_memory(b));
+      if (b.home == plan::Home::kept && b.slot == static_cast<std::int32_t>(i))
+        add(b.name, b, kept_memory(b));
     }
   }
   for (CarriedStates::State& s : carried_.all())
