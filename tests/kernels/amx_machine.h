@@ -127,7 +127,8 @@ class Machine {
     }
     if (c.rows != a.rows || c.row_bytes != b.row_bytes || a.words() != b.rows)
       return "the sizes of the tiles do not match (#UD)";
-    if (!multiply_add_rows(c, a, b)) multiply_add_words(c, a, b);
+    static const bool rows = __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512dq");
+    if (!rows || !multiply_add_rows(c, a, b)) multiply_add_words(c, a, b);
     return nullptr;
   }
 

@@ -3,6 +3,7 @@
 
 #include "engine/comm/run_ranks.h"
 #include "lab/small_run.h"
+#include "mantissa/setup/forecast/ranks.h"
 #include "mantissa/train/steps/trainer.h"
 
 namespace mantissa::train {
@@ -47,6 +48,28 @@ TEST(TrainerOfARank, NamesATensorThatIsOtherThanThatOfTheFirst) {
       EXPECT_NE(error.find(name), std::string::npos) << error;
       EXPECT_NE(error.find("of rank 1 has other bytes than that of rank 0"), std::string::npos) << error;
     }
+  }
+}
+
+/// Besides what the plan counts, a step sends log-probabilities, norms, hashes and answers.
+TEST(TrainerOfARank, SendsTheBytesOfItsPlan) {
+  for (int stage = 0; stage <= 3; ++stage) {
+    const lab::SmallRun s(
+        "bf16-mixed", {},
+        {"batch.shards=4", "batch.micro_batch_size=1", "distributed.check_interval=0",
+         "distributed.persistence_threshold=0", "distributed.zero=" + std::to_string(stage)});
+    mantissa::testing::run_ranks(2, [&](comm::Communicator& ranks) {
+      Trainer trainer(s.config, s.model, s.task->again(s.config), *s.device, 0, &ranks);
+      trainer.advance();
+      const std::uint64_t before = ranks.sent_bytes();
+      trainer.advance();
+      const auto sent = static_cast<double>(ranks.sent_bytes() - before);
+      const forecast::SentBytes planned = forecast::sent_bytes(trainer.parts().front(), s.config);
+      const double tokens =
+          static_cast<double>(s.config.batch.global_batch_size * s.config.data.sequence_length);
+      EXPECT_GE(sent, planned.all()) << stage;
+      EXPECT_LE(sent, planned.all() + 8 * tokens + 4096) << stage;
+    });
   }
 }
 

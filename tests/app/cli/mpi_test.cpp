@@ -36,6 +36,11 @@ std::string config_of(int steps) {
   return text.replace(text.find(at), at.size(), "global_batch_size = 12\nshards = 12\n");
 }
 
+/// A stage of ZeRO that divides every parameter, as options.
+std::string zero(int stage) {
+  return " --set distributed.zero=" + std::to_string(stage) + " --set distributed.persistence_threshold=0";
+}
+
 class UnderMpi : public ::testing::TestWithParam<Launcher> {
  protected:
   void SetUp() override {
@@ -108,8 +113,8 @@ class UnderMpi : public ::testing::TestWithParam<Launcher> {
 
 TEST_P(UnderMpi, ARunHasTheBytesOfOneProcess) {
   const std::string whole = trained_alone(6);
-  for (const int ranks : {2, 3}) {
-    const Result result = run(ranks, "train run.toml --out r --overwrite");
+  for (const auto& [ranks, stage] : {std::pair(2, 0), {3, 1}, {4, 3}}) {
+    const Result result = run(ranks, "train run.toml --out r --overwrite" + zero(stage));
     EXPECT_EQ(result.code, 0) << result.err;
     EXPECT_TRUE(has(result.out, "\nmodel ")) << result.out;
     EXPECT_EQ(result.out.find("\nmodel "), result.out.rfind("\nmodel ")) << "printed once\n" << result.out;
@@ -213,7 +218,7 @@ TEST_P(UnderMpi, AKilledRankEndsAllAndTheRunContinues) {
   const std::string whole = trained_alone(kShared);
   for (const int rank : {0, 2}) {
     std::filesystem::remove_all(folder / "r");
-    const Result result = signalled(SIGKILL, rank, "train run.toml --out r --quiet");
+    const Result result = signalled(SIGKILL, rank, "train run.toml --out r --quiet" + zero(rank));
     EXPECT_NE(result.code, 0) << "the run was over before the signal";
     for (int other = 0; other < 3; ++other)
       EXPECT_EQ(process_of(other), 0) << "rank " << other << " still runs";
@@ -256,7 +261,8 @@ TEST_P(UnderMpi, RanksWithOtherConfigsAreAnError) {
 
 TEST_P(UnderMpi, ATerminatedRankLetsAllStopInOrder) {
   const std::string whole = trained_alone(kShared);
-  const Result result = signalled(SIGTERM, is_openmpi() ? 0 : 1, "train run.toml --out r --quiet");
+  const Result result =
+      signalled(SIGTERM, is_openmpi() ? 0 : 1, "train run.toml --out r --quiet" + zero(is_openmpi() ? 2 : 3));
   EXPECT_EQ(result.code, 130) << result.err;
   expect_continues(whole);
 }
@@ -274,8 +280,12 @@ TEST_P(SlowUnderMpi, KillsOfRandomRanksLoseNothing) {
   while (killed < kKills) {
     std::filesystem::remove_all(folder / "r");
     const std::string start = "train run.toml --out r --quiet";
-    if (signalled(SIGKILL, static_cast<int>(random() % 3), start).code != 0) ++killed;
-    while (signalled(SIGKILL, static_cast<int>(random() % 3), start + " --resume").code != 0) ++killed;
+    const auto kill_one = [&](const std::string& more) {
+      const std::string words = start + more + zero(static_cast<int>(random() % 4));
+      return signalled(SIGKILL, static_cast<int>(random() % 3), words).code != 0;
+    };
+    if (kill_one("")) ++killed;
+    while (kill_one(" --resume")) ++killed;
     EXPECT_EQ(read_all(folder / "r/model/model.safetensors"), whole) << killed << " kills";
   }
 }

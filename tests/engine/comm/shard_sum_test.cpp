@@ -13,6 +13,7 @@
 
 #include "engine/comm/run_ranks.h"
 #include "mantissa/core/numeric/round.h"
+#include "mantissa/engine/comm/streamed_sum.h"
 #include "mantissa/kernels/update.h"
 
 namespace mantissa::comm {
@@ -180,6 +181,60 @@ TEST_P(ShardSums, HaveTheSameBitsOnAnyNumberOfRanks) {
   }
 }
 
+/// Runs one rank of a streamed sum, of which each parameter has an owner. Returns the sums that this one
+/// owns.
+std::vector<std::vector<std::byte>> streamed_on_rank(Communicator& ranks,
+                                                     const std::vector<std::vector<Values>>& shards,
+                                                     Formats f, std::vector<ValueCounts>* counts = nullptr) {
+  const auto all = static_cast<std::int64_t>(shards.size());
+  Held large(kCount, f.gradient), small(3, f.gradient);
+  std::vector<std::byte> sent(8 * kCount), sent_small(8 * 3);
+  const std::vector<int> owners = {ranks.size() - 1, 0};
+  StreamedSum sum({large.gradient, small.gradient}, owners, ranks, all, f.reduce, f.rounding, kSeed);
+  for (int step = 0; step < 2; ++step) {
+    if (counts != nullptr) counts->assign(2, {});
+    sum.begin(step, counts == nullptr ? std::span<ValueCounts>() : std::span(*counts));
+    for (std::int64_t turn = 0; turn < all / ranks.size(); ++turn) {
+      const std::vector<Values>& values =
+          shards[static_cast<std::size_t>(turn * ranks.size() + ranks.rank())];
+      large.set(values[0]), small.set(values[1]);
+      sum.set_turn(turn);
+      sum.start(kContext, 0, large.gradient.values, {sent.data(), sum_format(f.reduce), kCount});
+      sum.start(kContext, 1, small.gradient.values, {sent_small.data(), sum_format(f.reduce), 3});
+      large.set(Values(kCount));  // its memory is free
+      sum.await(0);
+      sum.await(1);
+    }
+  }
+  std::vector<std::vector<std::byte>> own(2);
+  for (std::size_t p = 0; p < 2; ++p) {
+    const Matrix values = sum.sum(p);
+    EXPECT_EQ(values.data != nullptr, owners[p] == ranks.rank());
+    if (values.data == nullptr) continue;
+    const auto* bytes = static_cast<const std::byte*>(values.data);
+    own[p].assign(bytes, bytes + (p == 0 ? kCount : 3) * static_cast<std::int64_t>(bytes_of(values.type)));
+  }
+  return own;
+}
+
+TEST_P(ShardSums, HaveTheSameBitsIfTheyAreStreamed) {
+  const Formats f = GetParam();
+  for (const auto& [shards, numbers] :
+       {std::pair<std::int64_t, std::vector<int>>{24, {2, 3, 8, 24}}, {14, {2, 7}}, {5, {5}}}) {
+    const std::vector<std::vector<Values>> values = random_shards(shards);
+    Communicator alone;
+    const std::vector<std::vector<std::byte>> expected = sums_of_rank(alone, values, f);
+    for (const int number : numbers) {
+      std::vector<std::vector<std::vector<std::byte>>> results(static_cast<std::size_t>(number));
+      testing::run_ranks(number, [&](Communicator& ranks) {
+        results[static_cast<std::size_t>(ranks.rank())] = streamed_on_rank(ranks, values, f);
+      });
+      EXPECT_EQ(results.back()[0], expected[0]) << shards << " shards, " << number << " ranks";
+      EXPECT_EQ(results.front()[1], expected[1]) << shards << " shards, " << number << " ranks";
+    }
+  }
+}
+
 TEST(ShardSum, RanksCountEveryRoundingOnce) {
   const std::vector<std::vector<Values>> values = random_shards(24);
   for (const Rounding rounding : {Rounding::nearest, Rounding::stochastic}) {
@@ -187,20 +242,24 @@ TEST(ShardSum, RanksCountEveryRoundingOnce) {
     Communicator alone;
     std::vector<ValueCounts> expected, merged(2);
     sums_of_rank(alone, values, formats, &expected);
-    std::vector<std::vector<ValueCounts>> counts(4);
-    testing::run_ranks(4, [&](Communicator& ranks) {
-      sums_of_rank(ranks, values, formats, &counts[static_cast<std::size_t>(ranks.rank())]);
-    });
-    for (const std::vector<ValueCounts>& of_rank : counts) {
-      for (std::size_t p = 0; p < 2; ++p) merged[p].merge(of_rank[p]);
+    for (const bool streamed : {false, true}) {
+      std::vector<std::vector<ValueCounts>> counts(4);
+      testing::run_ranks(4, [&](Communicator& ranks) {
+        std::vector<ValueCounts>* own = &counts[static_cast<std::size_t>(ranks.rank())];
+        streamed ? streamed_on_rank(ranks, values, formats, own) : sums_of_rank(ranks, values, formats, own);
+      });
+      merged.assign(2, {});
+      for (const std::vector<ValueCounts>& of_rank : counts) {
+        for (std::size_t p = 0; p < 2; ++p) merged[p].merge(of_rank[p]);
+      }
+      for (std::size_t p = 0; p < 2; ++p) {
+        EXPECT_EQ(merged[p].count, expected[p].count);
+        EXPECT_EQ(merged[p].flushed, expected[p].flushed);
+        EXPECT_EQ(merged[p].overflowed, expected[p].overflowed);
+        EXPECT_GT(merged[p].count, 0U);
+      }
+      EXPECT_GT(merged[0].flushed, 0U);
     }
-    for (std::size_t p = 0; p < 2; ++p) {
-      EXPECT_EQ(merged[p].count, expected[p].count);
-      EXPECT_EQ(merged[p].flushed, expected[p].flushed);
-      EXPECT_EQ(merged[p].overflowed, expected[p].overflowed);
-      EXPECT_GT(merged[p].count, 0U);
-    }
-    EXPECT_GT(merged[0].flushed, 0U);
   }
 }
 

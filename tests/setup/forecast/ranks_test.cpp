@@ -1,0 +1,118 @@
+// What ranks that share a run take and send, as planned.
+#include "mantissa/setup/forecast/ranks.h"
+
+#include <gtest/gtest.h>
+
+#include <fstream>
+
+#include "engine/runtime/device.h"
+#include "mantissa/core/base/error.h"
+#include "mantissa/setup/weights/model_files.h"
+
+namespace mantissa::forecast {
+namespace {
+
+/// A run of eight shards of one row, with this text in [distributed].
+config::RunConfig config_of(const std::string& distributed, const std::string& policy = "bf16-mixed") {
+  return config::parse_config(
+      "[run]\nsteps = 9\n[model]\nhidden_size = 64\nintermediate_size = 128\nnum_hidden_layers = 4\n"
+      "num_attention_heads = 2\nvocab_size = 256\n[data]\nsource = \"kk\"\nsequence_length = 32\n"
+      "[batch]\nglobal_batch_size = 8\nmicro_batch_size = 1\nshards = 8\n[precision]\npolicy = \"" +
+          policy + "\"\n[distributed]\n" + distributed,
+      "run.toml");
+}
+
+RanksForecast forecast_of(const config::RunConfig& config, int ranks, int nodes = 1,
+                          std::optional<Network> network = {}) {
+  const runtime::Device& device = mantissa::testing::best_device();
+  const model::ModelConfig model = weights::find_model(config.model).config;
+  const MemoryForecast alone = forecast_memory(programs::compile_parts(config, model, device), 0, 0);
+  return forecast_ranks(config, model, device, ranks, nodes, network, {1e9, 1e9}, alone);
+}
+
+std::size_t sum(const RanksForecast& f, std::size_t MemoryForecast::*purpose) {
+  std::size_t all = 0;
+  for (const RankForecast& r : f.of) all += r.memory.*purpose;
+  return all;
+}
+
+double mean(const RanksForecast& f, double SentBytes::*kind) {
+  double all = 0;
+  for (const RankForecast& r : f.of) all += r.sent.*kind;
+  return all / f.ranks;
+}
+
+TEST(RanksForecast, StagesDivideMoreAndMore) {
+  const RanksForecast none = forecast_of(config_of("zero = 0\n"), 4),
+                      first = forecast_of(config_of("zero = 1\n"), 4),
+                      second = forecast_of(config_of("zero = 2\n"), 4),
+                      third = forecast_of(config_of("zero = 3\npersistence_threshold = 65\n"), 4);
+  EXPECT_EQ(sum(first, &MemoryForecast::moments), none.of[0].memory.moments);
+  EXPECT_LT(4 * first.largest().memory.moments, 2 * none.of[0].memory.moments);
+  EXPECT_EQ(first.of[0].memory.gradients, none.of[0].memory.gradients);
+  EXPECT_EQ(second.of[0].memory.gradients, 0U);
+  EXPECT_FALSE(first.streams);
+  EXPECT_TRUE(second.streams);
+  EXPECT_EQ(second.of[0].memory.copies, none.of[0].memory.copies);
+  EXPECT_EQ(sum(third, &MemoryForecast::copies), none.of[0].memory.copies);
+  EXPECT_LT(first.largest().memory.peak(), none.largest().memory.peak());
+  EXPECT_LT(second.largest().memory.peak(), first.largest().memory.peak());
+  EXPECT_LT(third.largest().memory.peak(), second.largest().memory.peak());
+}
+
+/// The formulas of docs/many-machines.md. Parts of parameters are whole cache lines, so means of ranks agree.
+TEST(RanksForecast, SendsTheBytesOfTheFormulas) {
+  const config::RunConfig config = config_of("zero = 0\n", "bf16-mixed reduce=bf16");
+  double parameters = 0, products = 0;
+  const auto parts = programs::compile_parts(config, weights::find_model(config.model).config,
+                                             mantissa::testing::best_device());
+  for (const plan::Slot& slot : parts.front().program->slots) {
+    parameters += static_cast<double>(slot.shape.count());
+    if (slot.shape.rank() == 2 && slot.name.find("embed") == std::string::npos)
+      products += static_cast<double>(slot.shape.count());
+  }
+  constexpr double kOthers = 3, kRanks = 4, kShards = 2, kBytes = 2;
+  EXPECT_EQ(mean(forecast_of(config, 4), &SentBytes::gradients), 2 * parameters * kBytes * kOthers / kRanks);
+  const RanksForecast first = forecast_of(config_of("zero = 1\n", "bf16-mixed reduce=bf16"), 4);
+  EXPECT_EQ(mean(first, &SentBytes::gradients), parameters * kBytes * kOthers / kRanks);
+  EXPECT_EQ(mean(first, &SentBytes::gathered), 0);
+  const RanksForecast third =
+      forecast_of(config_of("zero = 3\npersistence_threshold = 65\n", "bf16-mixed reduce=bf16"), 4);
+  EXPECT_EQ(mean(third, &SentBytes::gradients), kShards * parameters * kBytes * kOthers / kRanks);
+  // Every matrix, forward and backward; the head once, where both are one, and the rows of the embedding in
+  // f32.
+  const double head = 256 * 64, embedding = 4 * 256 * 64;
+  EXPECT_EQ(mean(third, &SentBytes::gathered),
+            kShards * (2 * (products - head) * kBytes + head * kBytes + embedding) * kOthers / kRanks);
+}
+
+TEST(RanksForecast, CountsTheLinkThatRanksOfAMachineShare) {
+  const config::RunConfig config = config_of("zero = 0\n");
+  const RanksForecast f = forecast_of(config, 8, 2, Network{1e-5, 1e8});
+  ASSERT_TRUE(f.seconds());
+  const double sent = f.largest().sent.gradients;
+  EXPECT_NEAR(*f.afterwards, sent * (4.0 / 7) * 4 / 1e8 + sent * (3.0 / 7) / 1e9, 1e-9);
+  EXPECT_EQ(*f.seconds(), std::max(f.computing, *f.meanwhile) + *f.afterwards);
+  EXPECT_FALSE(forecast_of(config, 8, 2).seconds());
+}
+
+TEST(RanksForecast, NeedsAMeasuredNetwork) {
+  const std::filesystem::path path = std::filesystem::temp_directory_path() / "mantissa-network.json";
+  const auto message = [&](const std::string& text) -> std::string {
+    std::ofstream(path) << text;
+    try {
+      read_network(path);
+    } catch (const FileError& e) {
+      return e.what();
+    }
+    return "";
+  };
+  for (const char* text : {"{\"network\":null}", "[]", "{\"network\":{\"latency_seconds\":1e-6}}",
+                           "{\"network\":{\"latency_seconds\":1e-6,\"bytes_per_second\":0}}"})
+    EXPECT_NE(message(text).find("mpirun -n 2 mantissa doctor --json"), std::string::npos) << text;
+  EXPECT_EQ(message("{\"network\":{\"latency_seconds\":1e-6,\"bytes_per_second\":1e9}}"), "");
+  std::filesystem::remove(path);
+}
+
+}  // namespace
+}  // namespace mantissa::forecast
