@@ -8,7 +8,7 @@
 
 namespace mantissa::plan {
 
-std::vector<int> deal(std::span<const std::size_t> bytes, int ranks) {
+std::vector<int> owners_by_bytes(std::span<const std::size_t> bytes, int ranks) {
   std::vector<std::size_t> order(bytes.size());
   std::iota(order.begin(), order.end(), 0);
   std::ranges::stable_sort(order, std::greater(), [&](std::size_t i) { return bytes[i]; });
@@ -34,7 +34,7 @@ std::vector<int> owners_of(const Program& training, int ranks) {
     }
   }
   std::vector<int> owners(training.slots.size(), kEveryRank);
-  const std::vector<int> of_trained = deal(bytes, ranks);
+  const std::vector<int> of_trained = owners_by_bytes(bytes, ranks);
   for (std::size_t t = 0; t < trained.size(); ++t) owners[trained[t]] = of_trained[t];
   return owners;
 }

@@ -27,8 +27,9 @@ struct Sharing {
   bool owns(std::size_t slot) const { return owner(slot) == kEveryRank || owner(slot) == rank; }
 };
 
-/// Deals things of these sizes to ranks: the largest first, each to the rank that has the least so far.
-std::vector<int> deal(std::span<const std::size_t> bytes, int ranks);
+/// Returns the owners of things of these sizes: the largest goes first, each to the rank that has the least
+/// so far.
+std::vector<int> owners_by_bytes(std::span<const std::size_t> bytes, int ranks);
 
 /// Returns the owners of the parameters of `training`, which has its whole update: trained parameters are
 /// dealt by the bytes of their masters and of what the optimizer keeps.

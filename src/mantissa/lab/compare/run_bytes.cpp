@@ -18,6 +18,9 @@ void visit_measurements(Run& run, const Visit& visit) {
   visit(run.peak_bytes);
   visit(run.weight_distance);
   visit(run.updates_lost);
+  visit(run.reduce_flushed);
+  visit(run.reduce_saturated);
+  visit(run.sent_bytes);
   visit(run.findings);
   visit(run.losses);
 }

@@ -4,35 +4,9 @@
 #include <cstring>
 #include <memory>
 
+#include "mantissa/engine/comm/bytes.h"
+
 namespace mantissa::train {
-namespace {
-
-template <class T>
-void append(std::vector<std::byte>& all, const T& value) {
-  static_assert(std::is_trivially_copyable_v<T>);
-  const std::span<const std::byte> bytes = std::as_bytes(std::span(&value, 1));
-  all.insert(all.end(), bytes.begin(), bytes.end());
-}
-
-/// Takes values from the front of bytes that append() wrote.
-class Taker {
- public:
-  explicit Taker(std::span<const std::byte> bytes) : bytes_(bytes) {}
-  bool at_end() const { return bytes_.empty(); }
-  template <class T>
-  T take() {
-    T value;
-    std::memcpy(static_cast<void*>(&value), bytes_.data(), sizeof value);
-    bytes_ = bytes_.subspan(sizeof value);
-    return value;
-  }
-
- private:
-  std::span<const std::byte> bytes_;
-};
-
-}  // namespace
-
 std::vector<std::span<std::byte>> SharedWeights::common(const runtime::WeightSet& weights,
                                                         std::size_t slot) const {
   std::vector<std::span<std::byte>> all = weights.scales_of(slot);
@@ -132,36 +106,37 @@ void SharedWeights::complete(std::span<kernels::GradientNorm> norms) {
 }
 
 std::optional<BrokenWeight> SharedWeights::first(const std::optional<BrokenWeight>& own) {
-  std::vector<std::byte> told;
-  if (own) append(told, *own);
+  comm::Bytes told;
+  if (own) comm::append(told, *own);
   std::optional<BrokenWeight> lowest;
   for (const std::vector<std::byte>& of_rank : ranks_.all_gather(told)) {
     if (of_rank.empty()) continue;
-    const auto other = Taker(of_rank).take<BrokenWeight>();
+    std::span<const std::byte> in = of_rank;
+    const auto other = comm::take<BrokenWeight>(in);
     if (!lowest || other.slot < lowest->slot) lowest = other;
   }
   return lowest;
 }
 
 std::vector<runtime::ParameterHealth> SharedWeights::gather(std::vector<runtime::ParameterHealth> own) {
-  std::vector<std::byte> told;
+  comm::Bytes told;
   for (const runtime::ParameterHealth& h : own) {
     const auto slot = std::ranges::find(program_.slots, h.name, &plan::Slot::name);
-    append(told, static_cast<std::size_t>(slot - program_.slots.begin()));
-    append(told, static_cast<const runtime::HealthFigures&>(h));
-    append(told, h.distributions != nullptr);
-    if (h.distributions != nullptr) append(told, *h.distributions);
+    comm::append(told, static_cast<std::size_t>(slot - program_.slots.begin()));
+    comm::append(told, static_cast<const runtime::HealthFigures&>(h));
+    comm::append(told, h.distributions != nullptr);
+    if (h.distributions != nullptr) comm::append(told, *h.distributions);
   }
   std::vector<std::pair<std::size_t, runtime::ParameterHealth>> all;
   for (const std::vector<std::byte>& of_rank : ranks_.all_gather(told)) {
-    for (Taker in(of_rank); !in.at_end();) {
+    for (std::span<const std::byte> in = of_rank; !in.empty();) {
       auto& [slot, health] = all.emplace_back();
-      slot = in.take<std::size_t>();
-      static_cast<runtime::HealthFigures&>(health) = in.take<runtime::HealthFigures>();
+      slot = comm::take<std::size_t>(in);
+      static_cast<runtime::HealthFigures&>(health) = comm::take<runtime::HealthFigures>(in);
       health.name = program_.slots[slot].name;
-      if (!in.take<bool>()) continue;
+      if (!comm::take<bool>(in)) continue;
       health.distributions =
-          std::make_shared<runtime::ParameterDistributions>(in.take<runtime::ParameterDistributions>());
+          std::make_shared<runtime::ParameterDistributions>(comm::take<runtime::ParameterDistributions>(in));
     }
   }
   std::ranges::sort(all, {}, [](const auto& h) { return h.first; });
