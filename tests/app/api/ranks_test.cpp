@@ -145,6 +145,39 @@ TEST(Ranks, MayOwnNothing) {
   }
 }
 
+/// Rules that begin and end with steps: another plan reads the weights in other formats.
+TEST(Ranks, ChangeTheirFormatsBetweenSteps) {
+  const TemporaryFolder folder;
+  const std::string rules =
+      "rules = [{match = \"*\", compute = \"f32\", steps = \"1:3\"}, {match = \"*\", compute = \"e4m3\", "
+      "steps = \"3:\"}]\n";
+  const std::string alone = train_on(1, config_of("bf16-mixed", 5, rules), folder / "alone").weights_xxh64;
+  for (const int stage : kStages) {
+    const std::filesystem::path out = folder / std::to_string(stage);
+    EXPECT_EQ(train_on(3, config_of("bf16-mixed", 5, rules + zero(stage)), out).weights_xxh64, alone)
+        << stage;
+  }
+}
+
+TEST(Ranks, TrainAdapters) {
+  const TemporaryFolder folder;
+  train_on(1, config_of("32-true", 2), folder / "base");
+  const auto config = [&](const std::string& more) {
+    std::string text =
+        config_of("bf16-mixed", 4, "[adapter]\nkind = \"lora\"\nrank = 4\ndora = true\n" + more);
+    const std::size_t begin = text.find("hidden_size"), end = text.find("[data]");
+    return text.replace(begin, end - begin, "path = \"" + (folder / "base/model").string() + "\"\n");
+  };
+  const auto result = [&](int size, const std::string& more, const std::string& out) {
+    train_on(size, config(more), folder / out);
+    return read_all(folder / out / "adapter/adapter_model.safetensors");
+  };
+  const std::string alone = result(1, "", "alone");
+  ASSERT_FALSE(alone.empty());
+  for (const int stage : kStages)
+    EXPECT_TRUE(result(3, zero(stage), std::to_string(stage)) == alone) << stage;
+}
+
 TEST(Ranks, CarryTheStatesOfRowsToTheNextStep) {
   const std::string config =
       "[run]\nsteps = 7\n[model]\nmodel_type = \"rwkv7\"\nhidden_size = 32\nhead_dim = 16\nnum_hidden_layers = 2\n"

@@ -182,7 +182,9 @@ std::vector<RunPart> compile_parts(const config::RunConfig& config, const model:
       const config::DistributedSection& distributed = config.distributed;
       if (rank.ranks == 1 || distributed.zero == 0) continue;
       const bool streams = own.batch.global_batch_size == own.batch.shards * own.batch.micro_batch_size;
-      part.sharing = {rank.rank, distributed.zero, distributed.persistence_threshold, streams,
+      // The weights of an adapter are few beside its base, which every rank has.
+      const std::int64_t most = model.adapter != nullptr ? 2 : 3;
+      part.sharing = {rank.rank, std::min(distributed.zero, most), distributed.persistence_threshold, streams,
                       parts.front().sharing.divides() ? parts.front().sharing.owners
                                                       : plan::owners_of(*program, rank.ranks)};
       share_part(part, *program, source, device);

@@ -182,6 +182,7 @@ void start_magnitudes(runtime::WeightSet& weights) {
                                        .norms = {norms.data(), program.arithmetic, slot->shape.count()}});
     kernels::cast(device.host(), slot->shape.count(), norms.data(), program.arithmetic, rounded.data(),
                   slot->master);
+    if (!weights.has(slot->master_buffer)) continue;  // its owner begins with it
     const Matrix master = weights.master(static_cast<std::size_t>(slot - program.slots.begin()));
     device.upload(static_cast<std::byte*>(master.data), rounded);
   }

@@ -151,7 +151,9 @@ Explained describe_training(const config::RunConfig& run, const model::ModelConf
   e.peak_bytes = memory.peak();
   e.fits = e.peak_bytes <= e.here.memory_bytes;
   const double other_seconds = forecast::forecast_seconds(passes, config, machine);
-  e.seconds = forecast::forecast_seconds(program, config, machine) + other_seconds;
+  config::RunConfig share = config;  // of one rank
+  share.batch.global_batch_size /= parts[part].rank.ranks;
+  e.seconds = forecast::forecast_seconds(*parts[part].program, share, machine) + other_seconds;
   if (std::ranges::any_of(passes, [](const forecast::OtherPass& pass) { return pass.generated > 0; }))
     e.rollout_seconds = other_seconds;
   Training& t = e.training.emplace();
