@@ -199,8 +199,9 @@ std::vector<std::vector<std::byte>> streamed_on_rank(Communicator& ranks,
           shards[static_cast<std::size_t>(turn * ranks.size() + ranks.rank())];
       large.set(values[0]), small.set(values[1]);
       sum.set_turn(turn);
-      sum.start(kContext, 0, large.gradient.values, {sent.data(), sum_format(f.reduce), kCount});
-      sum.start(kContext, 1, small.gradient.values, {sent_small.data(), sum_format(f.reduce), 3});
+      sum.add(kContext, 0, large.gradient.values, {sent.data(), sum_format(f.reduce), kCount});
+      sum.add(kContext, 1, small.gradient.values, {sent_small.data(), sum_format(f.reduce), 3});
+      sum.start(kContext);
       large.set(Values(kCount));  // its memory is free
       sum.await(0);
       sum.await(1);

@@ -68,23 +68,38 @@ void StreamedSum::begin(std::int64_t step, std::span<ValueCounts> counts) {
   counts_ = counts;
 }
 
-void StreamedSum::start(const kernels::Context& ctx, std::size_t p, Matrix gradient, Matrix sent) {
+void StreamedSum::add(const kernels::Context& ctx, std::size_t p, Matrix gradient, Matrix sent) {
   Gradient own = gradients_[p];
   own.values = gradient;
   const std::int64_t shard = turn_ * ranks_.size() + ranks_.rank();
   if (!counts_.empty()) tree_.count_leaf(own, shard, counts_[p]);
   tree_.round_leaf(ctx, own, shard, sent);
+  added_.push_back({p, sent});
+}
+
+void StreamedSum::start(const kernels::Context& ctx) {
   const kernels::Context serial{.simd = ctx.simd};
-  under_way_[p] = ranks_.start([=, this, turn = turn_](Messages& m) {
-    if (owners_[p] == m.rank()) return receive(m, serial, p, turn, sent);
-    for (std::int64_t first = 0, count = gradients_[p].count; first < count;) {
-      const std::int64_t n = std::min(slice_of(m.size(), sent.type), count - first);
-      const Matrix slice = part_of(sent, {first, first + n});
-      m.send(owners_[p], {static_cast<const std::byte*>(slice.data), bytes_in(slice, n)});
-      first += n;
-    }
-    m.complete();
-  });
+  const std::shared_future<void> under_way =
+      ranks_.start([serial, this, turn = turn_, added = added_](Messages& m) {
+        for (const Added& a : added) {
+          if (owners_[a.p] != m.rank()) send(m, a.p, a.sent);
+        }
+        for (const Added& a : added) {
+          if (owners_[a.p] == m.rank()) receive(m, serial, a.p, turn, a.sent);
+        }
+        m.complete();
+      });
+  for (const Added& a : added_) under_way_[a.p] = under_way;
+  added_.clear();
+}
+
+void StreamedSum::send(Messages& m, std::size_t p, Matrix sent) const {
+  for (std::int64_t first = 0, count = gradients_[p].count; first < count;) {
+    const std::int64_t n = std::min(slice_of(m.size(), sent.type), count - first);
+    const Matrix slice = part_of(sent, {first, first + n});
+    m.send(owners_[p], {static_cast<const std::byte*>(slice.data), bytes_in(slice, n)});
+    first += n;
+  }
 }
 
 void StreamedSum::receive(Messages& m, const kernels::Context& ctx, std::size_t p, std::int64_t turn,

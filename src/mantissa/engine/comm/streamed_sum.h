@@ -26,9 +26,12 @@ class StreamedSum {
   void begin(std::int64_t step, std::span<ValueCounts> counts);
   void set_turn(std::int64_t turn) { turn_ = turn; }
 
-  /// Rounds the complete gradient `p` of this rank's shard to `sent`, in `reduce`, and starts its way to its
-  /// owner. `sent` must stay as it is until await() returns; the gradient may change.
-  void start(const kernels::Context& ctx, std::size_t p, Matrix gradient, Matrix sent);
+  /// Rounds the complete gradient `p` of this rank's shard to `sent`, in `reduce`. The gradient may change
+  /// then.
+  void add(const kernels::Context& ctx, std::size_t p, Matrix gradient, Matrix sent);
+  /// Starts the way of those that were added since the last call to their owners, in both directions of a
+  /// link at the same time. `sent` must stay as it is until await() returns.
+  void start(const kernels::Context& ctx);
   void await(std::size_t p) { under_way_[p].get(); }
 
   /// Returns the sum of gradient `p`, which is complete after the last turn. Its data are null on ranks that
@@ -40,6 +43,8 @@ class StreamedSum {
                            int ranks, std::int64_t shards, Scalar reduce);
 
  private:
+  /// Sends a gradient to its owner, slice by slice.
+  void send(Messages& m, std::size_t p, Matrix sent) const;
   /// Adds the shards of a turn for one of this rank's parameters, slice by slice.
   void receive(Messages& m, const kernels::Context& ctx, std::size_t p, std::int64_t turn, Matrix sent);
 
@@ -53,7 +58,13 @@ class StreamedSum {
   Storage staging_;                           // gradients of other ranks
   std::int64_t turn_ = 0;
   std::span<ValueCounts> counts_;
-  std::vector<std::future<void>> under_way_;  // by gradient
+  /// A gradient that was added.
+  struct Added {
+    std::size_t p = 0;
+    Matrix sent;
+  };
+  std::vector<Added> added_;
+  std::vector<std::shared_future<void>> under_way_;  // by gradient
 };
 
 }  // namespace mantissa::comm

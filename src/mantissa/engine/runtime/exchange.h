@@ -3,6 +3,7 @@
 
 #include <cstddef>
 #include <span>
+#include <vector>
 
 #include "mantissa/engine/plan/program.h"
 
@@ -13,10 +14,15 @@ namespace mantissa::runtime {
 class Exchange {
  public:
   virtual ~Exchange() = default;
-  /// Starts plan::Program::gathers[i]. `weight` is empty on ranks that do not have it; `buffer` must stay as
-  /// it is until await() returns.
-  virtual void start(std::size_t i, std::span<const std::byte> weight, std::span<std::byte> buffer) = 0;
-  /// Returns when the buffer has the weight.
+  /// plan::Program::gathers[i]: `weight` is empty on ranks that do not have it.
+  struct Weight {
+    std::size_t i = 0;
+    std::span<const std::byte> weight;
+    std::span<std::byte> buffer;
+  };
+  /// Starts transfers at the same time. The buffers must stay as they are until await() returns.
+  virtual void start(std::vector<Weight> weights) = 0;
+  /// Returns when the buffer of gathers[i] has the weight.
   virtual void await(std::size_t i) = 0;
   /// Starts plan::Program::reductions[i] of a complete gradient. `sent` must stay as it is until
   /// await_reduction() returns.

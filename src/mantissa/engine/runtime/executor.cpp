@@ -225,13 +225,15 @@ void Executor::run(graph::Phase phase, const Extent& extent, bool accumulate) {
 void Executor::transfer_before(std::size_t i) {
   if (program_->gathers.empty()) return;
   if (exchange_ == nullptr) throw InternalError("the program gathers weights, and nothing moves them");
+  std::vector<Exchange::Weight> starting;
   for (std::size_t g = 0; g < program_->gathers.size(); ++g) {
     const plan::Gather& gather = program_->gathers[g];
     if (gather.start != i) continue;
     const std::size_t bytes = program_->buffer(gather.buffer).bytes;
     const std::byte* weight = bindings_[static_cast<std::size_t>(gather.weight)].memory;
-    exchange_->start(g, {weight, weight == nullptr ? 0 : bytes}, {memory(gather.buffer), bytes});
+    starting.push_back({g, {weight, weight == nullptr ? 0 : bytes}, {memory(gather.buffer), bytes}});
   }
+  if (!starting.empty()) exchange_->start(std::move(starting));
   for (std::size_t g = 0; g < program_->gathers.size(); ++g) {
     if (program_->gathers[g].first == i) exchange_->await(g);
   }

@@ -21,19 +21,26 @@ std::vector<std::span<std::byte>> SharedWeights::common(const runtime::WeightSet
   return all;
 }
 
-void SharedWeights::start(std::size_t i, std::span<const std::byte> weight, std::span<std::byte> buffer) {
-  const auto slot = static_cast<std::size_t>(program_.buffer(program_.gathers[i].buffer).slot);
-  gathers_[i] = ranks_.start([weight, buffer, owner = sharing_.owner(slot)](comm::Messages& m) {
-    if (m.rank() == owner) {
-      for (int to = 0; to < m.size(); ++to) {
-        if (to != owner) m.send(to, weight);
+void SharedWeights::start(std::vector<Weight> weights) {
+  std::vector<int> owners;
+  for (const Weight& w : weights)
+    owners.push_back(
+        sharing_.owner(static_cast<std::size_t>(program_.buffer(program_.gathers[w.i].buffer).slot)));
+  // All at once, so that links carry weights in both directions.
+  const std::shared_future<void> under_way = ranks_.start([weights, owners](comm::Messages& m) {
+    for (std::size_t w = 0; w < weights.size(); ++w) {
+      if (owners[w] != m.rank()) {
+        m.receive(owners[w], weights[w].buffer);
+        continue;
       }
-      std::ranges::copy(weight, buffer.begin());
-    } else {
-      m.receive(owner, buffer);
+      for (int to = 0; to < m.size(); ++to) {
+        if (to != m.rank()) m.send(to, weights[w].weight);
+      }
+      std::ranges::copy(weights[w].weight, weights[w].buffer.begin());
     }
     m.complete();
   });
+  for (const Weight& w : weights) gathers_[w.i] = under_way;
 }
 
 std::vector<int> SharedWeights::owners_of_gradients() const {
@@ -57,7 +64,10 @@ void SharedWeights::stream(std::vector<comm::Gradient> gradients, const runtime:
 }
 
 void SharedWeights::reduce(std::size_t i, Matrix gradient, Matrix sent) {
-  streamed_->start(device_->host(), gradient_of_[program_.reductions[i].slot], gradient, sent);
+  const std::vector<plan::Reduction>& all = program_.reductions;
+  streamed_->add(device_->host(), gradient_of_[all[i].slot], gradient, sent);
+  // Those of a block of the model leave together.
+  if (i + 1 == all.size() || all[i + 1].until != all[i].until) streamed_->start(device_->host());
 }
 
 void SharedWeights::await_reduction(std::size_t i) {

@@ -37,7 +37,7 @@ class SharedWeights final : public UpdateShares, public runtime::Exchange {
   /// Returns the memory of `slot` that send() makes equal on all ranks.
   std::vector<std::span<std::byte>> common(const runtime::WeightSet& weights, std::size_t slot) const;
 
-  void start(std::size_t i, std::span<const std::byte> weight, std::span<std::byte> buffer) override;
+  void start(std::vector<Weight> weights) override;
   void await(std::size_t i) override { gathers_[i].get(); }
   void reduce(std::size_t i, Matrix gradient, Matrix sent) override;
   void await_reduction(std::size_t i) override;
@@ -56,7 +56,7 @@ class SharedWeights final : public UpdateShares, public runtime::Exchange {
   comm::Communicator& ranks_;
   const plan::Sharing& sharing_;
   const plan::Program& program_;
-  std::vector<std::future<void>> gathers_;
+  std::vector<std::shared_future<void>> gathers_;
   std::optional<comm::StreamedSum> streamed_;
   std::vector<std::size_t> gradient_of_;  // by slot, if gradients are streamed
   const runtime::Device* device_ = nullptr;
