@@ -1,16 +1,9 @@
 #include "mantissa/engine/comm/streamed_sum.h"
 
 #include <algorithm>
-#include <cassert>
 
 namespace mantissa::comm {
 namespace {
-
-/// Returns the elements of a slice, of which every rank's are in memory at the same time.
-std::int64_t slice_of(int ranks, Scalar reduce) {
-  return static_cast<std::int64_t>(kStagingBytes / static_cast<std::size_t>(ranks) / kAlignment * kAlignment /
-                                   bytes_of(reduce));
-}
 
 Matrix part_of(Matrix whole, Part part) {
   whole.data =
@@ -78,80 +71,100 @@ void StreamedSum::add(const kernels::Context& ctx, std::size_t p, Matrix gradien
 }
 
 void StreamedSum::start(const kernels::Context& ctx) {
+  std::vector<std::int64_t> counts;
+  for (const Added& a : added_) counts.push_back(gradients_[a.p].count);
+  const Scalar format = added_.front().sent.type;
   const kernels::Context serial{.simd = ctx.simd};
   const std::shared_future<void> under_way =
-      ranks_.start([serial, this, turn = turn_, added = added_](Messages& m) {
-        for (const Added& a : added) {
-          if (owners_[a.p] != m.rank()) send(m, a.p, a.sent);
-        }
-        for (const Added& a : added) {
-          if (owners_[a.p] == m.rank()) receive(m, serial, a.p, turn, a.sent);
-        }
-        m.complete();
+      ranks_.start([serial, this, turn = turn_, added = added_,
+                    groups = groups_of(counts, ranks_.size(), format)](Messages& m) {
+        for (const std::vector<Slice>& slices : groups) exchange(m, serial, added, slices, turn);
       });
   for (const Added& a : added_) under_way_[a.p] = under_way;
   added_.clear();
 }
 
-void StreamedSum::send(Messages& m, std::size_t p, Matrix sent) const {
-  for (std::int64_t first = 0, count = gradients_[p].count; first < count;) {
-    const std::int64_t n = std::min(slice_of(m.size(), sent.type), count - first);
-    const Matrix slice = part_of(sent, {first, first + n});
-    m.send(owners_[p], {static_cast<const std::byte*>(slice.data), bytes_in(slice, n)});
-    first += n;
+void StreamedSum::exchange(Messages& m, const kernels::Context& ctx, std::span<const Added> added,
+                           std::span<const Slice> slices, std::int64_t turn) {
+  const auto others = static_cast<std::size_t>(m.size() - 1);
+  std::size_t used = 0;
+  for (const Slice& slice : slices) {
+    const Added& a = added[slice.parameter];
+    if (owners_[a.p] == m.rank()) used += others * aligned(bytes_in(a.sent, slice.elements.count()));
+  }
+  if (staging_.size() < used) staging_ = Storage(used);
+  std::byte* at = staging_.data();
+  std::vector<std::vector<Matrix>> of_ranks(slices.size());
+  for (std::size_t i = 0; i < slices.size(); ++i) {
+    const Added& a = added[slices[i].parameter];
+    const Matrix own = part_of(a.sent, slices[i].elements);
+    const std::size_t bytes = bytes_in(own, slices[i].elements.count());
+    if (owners_[a.p] != m.rank()) {
+      m.send(owners_[a.p], {static_cast<const std::byte*>(own.data), bytes});
+      continue;
+    }
+    of_ranks[i].assign(static_cast<std::size_t>(m.size()), own);
+    for (int rank = 0; rank < m.size(); ++rank) {
+      if (rank == m.rank()) continue;
+      of_ranks[i][static_cast<std::size_t>(rank)].data = at;
+      m.receive(rank, {at, bytes});
+      at += aligned(bytes);
+    }
+  }
+  m.complete();
+  for (std::size_t i = 0; i < slices.size(); ++i) {
+    if (!of_ranks[i].empty())
+      add_turn(ctx, added[slices[i].parameter].p, slices[i].elements, of_ranks[i], turn);
   }
 }
 
-void StreamedSum::receive(Messages& m, const kernels::Context& ctx, std::size_t p, std::int64_t turn,
-                          Matrix sent) {
-  const std::int64_t count = gradients_[p].count;
-  for (std::int64_t first = 0; first < count;) {
-    const Part part{first, std::min(count, first + slice_of(m.size(), sent.type))};
-    const std::size_t each = aligned(bytes_in(sent, part.count()));
-    if (const std::size_t all = each * static_cast<std::size_t>(m.size() - 1); staging_.size() < all)
-      staging_ = Storage(all);
-    // What waits from earlier turns, and the shards of this one.
-    std::vector<ShardSum::Sum> sums;
-    for (const ShardRange& shards : pieces_of({0, turn * m.size()}, shards_))
-      sums.push_back({shards, part_of(waiting_[p][sums.size()], part)});
-    const std::size_t waited = sums.size();
-    std::byte* at = staging_.data();
-    for (int rank = 0; rank < m.size(); ++rank) {
-      sums.push_back({{turn * m.size() + rank, 1}, part_of(sent, part)});
-      if (rank == m.rank()) continue;
-      sums.back().values.data = at;
-      m.receive(rank, {at, bytes_in(sent, part.count())});
-      at += each;
-    }
-    m.complete();
-    sums = tree_.add_neighbours(ctx, sums, gradients_[p], part, counts_.empty() ? nullptr : &counts_[p]);
-    if (sums.front().shards.count == shards_) {
-      tree_.round_sum(ctx, gradients_[p], part, sums.front().values, part_of(gradients_[p].values, part));
-    } else {
-      for (std::size_t i = 0; i < sums.size(); ++i) {
-        const Matrix to = part_of(waiting_[p][i], part);
-        if (sums[i].values.data == to.data) continue;
-        assert(i + 1 >= waited);  // sums of earlier turns are complete or stay where they are
-        std::copy_n(static_cast<const std::byte*>(sums[i].values.data), bytes_in(to, part.count()),
-                    static_cast<std::byte*>(to.data));
-      }
-    }
-    first = part.end;
+void StreamedSum::add_turn(const kernels::Context& ctx, std::size_t p, Part part,
+                           std::span<const Matrix> of_ranks, std::int64_t turn) {
+  const std::int64_t ranks = std::ssize(of_ranks);
+  // What waits from earlier turns, and the shards of this one.
+  std::vector<ShardSum::Sum> sums;
+  for (const ShardRange& shards : pieces_of({0, turn * ranks}, shards_))
+    sums.push_back({shards, part_of(waiting_[p][sums.size()], part)});
+  for (std::int64_t rank = 0; rank < ranks; ++rank)
+    sums.push_back({{turn * ranks + rank, 1}, of_ranks[static_cast<std::size_t>(rank)]});
+  sums = tree_.add_neighbours(ctx, sums, gradients_[p], part, counts_.empty() ? nullptr : &counts_[p]);
+  if (sums.front().shards.count == shards_) {
+    tree_.round_sum(ctx, gradients_[p], part, sums.front().values, part_of(gradients_[p].values, part));
+    return;
+  }
+  // Sums of earlier turns are in their places, or part of a sum in the place of an older one.
+  for (std::size_t i = 0; i < sums.size(); ++i) {
+    const Matrix to = part_of(waiting_[p][i], part);
+    if (sums[i].values.data == to.data) continue;
+    std::copy_n(static_cast<const std::byte*>(sums[i].values.data), bytes_in(to, part.count()),
+                static_cast<std::byte*>(to.data));
   }
 }
 
 std::size_t StreamedSum::bytes(std::span<const Gradient> gradients, std::span<const int> owners, int rank,
-                               int ranks, std::int64_t shards, Scalar reduce) {
+                               int ranks, std::int64_t shards, Scalar reduce,
+                               std::span<const std::vector<std::size_t>> together) {
+  const std::size_t each = bytes_of(sum_format(reduce));
+  const auto size_of = [&](std::int64_t count) { return aligned(static_cast<std::size_t>(count) * each); };
   std::size_t kept = 0, most = 0;
   for (std::size_t p = 0; p < gradients.size(); ++p) {
     const Gradient& g = gradients[p];
     if (owners[p] != rank) continue;
-    kept += aligned(bytes_in(g.values, g.count)) +
-            waiting_between_turns(ranks, shards) *
-                aligned(static_cast<std::size_t>(g.count) * bytes_of(sum_format(reduce)));
-    most = std::max(most, static_cast<std::size_t>(std::min(g.count, slice_of(ranks, reduce))));
+    kept += aligned(bytes_in(g.values, g.count)) + waiting_between_turns(ranks, shards) * size_of(g.count);
   }
-  return kept + most * bytes_of(reduce) * static_cast<std::size_t>(ranks - 1);
+  for (const std::vector<std::size_t>& bucket : together) {
+    std::vector<std::int64_t> counts;
+    for (const std::size_t p : bucket) counts.push_back(gradients[p].count);
+    for (const std::vector<Slice>& slices : groups_of(counts, ranks, reduce)) {
+      std::size_t used = 0;
+      for (const Slice& slice : slices) {
+        if (owners[bucket[slice.parameter]] == rank)
+          used += static_cast<std::size_t>(ranks - 1) * size_of(slice.elements.count());
+      }
+      most = std::max(most, used);
+    }
+  }
+  return kept + most;
 }
 
 }  // namespace mantissa::comm

@@ -38,16 +38,13 @@ class StreamedSum {
   /// do not own it.
   Matrix sum(std::size_t p) const { return gradients_[p].values; }
 
-  /// Returns the bytes that a rank takes for the gradients that it owns, and for those of others.
+  /// Returns the bytes that a rank takes for the gradients that it owns, and for those of others. `together`
+  /// are those that start together.
   static std::size_t bytes(std::span<const Gradient> gradients, std::span<const int> owners, int rank,
-                           int ranks, std::int64_t shards, Scalar reduce);
+                           int ranks, std::int64_t shards, Scalar reduce,
+                           std::span<const std::vector<std::size_t>> together);
 
  private:
-  /// Sends a gradient to its owner, slice by slice.
-  void send(Messages& m, std::size_t p, Matrix sent) const;
-  /// Adds the shards of a turn for one of this rank's parameters, slice by slice.
-  void receive(Messages& m, const kernels::Context& ctx, std::size_t p, std::int64_t turn, Matrix sent);
-
   Communicator& ranks_;
   std::vector<Gradient> gradients_;  // of the sums
   std::vector<int> owners_;
@@ -63,6 +60,14 @@ class StreamedSum {
     std::size_t p = 0;
     Matrix sent;
   };
+  /// Sends and receives some slices of added gradients, and adds the shards of a turn for those that this
+  /// rank owns. Every rank calls it for the same slices, so that no message waits for another one.
+  void exchange(Messages& m, const kernels::Context& ctx, std::span<const Added> added,
+                std::span<const Slice> slices, std::int64_t turn);
+  /// Adds the shards of a turn for elements `part` of a gradient. `of_ranks` has them by rank.
+  void add_turn(const kernels::Context& ctx, std::size_t p, Part part, std::span<const Matrix> of_ranks,
+                std::int64_t turn);
+
   std::vector<Added> added_;
   std::vector<std::shared_future<void>> under_way_;  // by gradient
 };

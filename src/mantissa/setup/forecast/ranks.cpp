@@ -82,7 +82,15 @@ std::size_t sums_bytes(const programs::RunPart& part) {
       const plan::Buffer& b = program.buffer(program.slots[i].gradient);
       gradients.push_back({{nullptr, b.type, b.shape.last()}, b.shape.count()});
     }
-    return comm::StreamedSum::bytes(gradients, all.owners, rank, ranks, program.shards, program.reduce);
+    std::vector<std::vector<std::size_t>> together;
+    for (std::size_t r = 0; r < program.reductions.size(); ++r) {
+      const plan::Reduction& reduction = program.reductions[r];
+      if (r == 0 || program.reductions[r - 1].until != reduction.until) together.emplace_back();
+      together.back().push_back(
+          static_cast<std::size_t>(std::ranges::find(all.slots, reduction.slot) - all.slots.begin()));
+    }
+    return comm::StreamedSum::bytes(gradients, all.owners, rank, ranks, program.shards, program.reduce,
+                                    together);
   }
   std::size_t bytes = 0;
   for (const std::int64_t count : all.counts)
