@@ -5,6 +5,7 @@
 #include <cstdint>
 #include <cstring>
 #include <span>
+#include <tuple>
 #include <type_traits>
 #include <utility>
 #include <vector>
@@ -49,6 +50,26 @@ T take(std::span<const std::byte>& bytes) {
     }
   }
   return value;
+}
+
+/// Appends each of `fields`, or takes them in the same order: std::tie(a.x, a.y).
+template <class... T>
+void append_all(Bytes& all, const std::tuple<T&...>& fields) {
+  std::apply([&](const auto&... field) { (append(all, field), ...); }, fields);
+}
+template <class... T>
+void take_all(std::span<const std::byte>& bytes, const std::tuple<T&...>& fields) {
+  std::apply([&](auto&... field) { ((field = take<std::remove_reference_t<decltype(field)>>(bytes)), ...); },
+             fields);
+}
+
+/// Returns the values of which `bytes` consist, without their number.
+template <class T>
+std::vector<T> values_of(std::span<const std::byte> bytes) {
+  static_assert(std::is_trivially_copyable_v<T>);
+  std::vector<T> values(bytes.size() / sizeof(T));
+  if (!values.empty()) std::memcpy(static_cast<void*>(values.data()), bytes.data(), bytes.size());
+  return values;
 }
 
 }  // namespace mantissa::comm

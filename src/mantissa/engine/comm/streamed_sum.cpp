@@ -58,6 +58,7 @@ StreamedSum::StreamedSum(std::vector<Gradient> gradients, std::vector<int> owner
 
 void StreamedSum::begin(std::int64_t step, std::span<ValueCounts> counts) {
   tree_.begin(step);
+  added_.clear();  // of a step that did not end
   counts_ = counts;
 }
 

@@ -151,6 +151,7 @@ struct Reduction {
   BufferId sent = kNoBuffer;
   std::size_t after = 0;  // the last step that writes the gradient
   std::size_t until = 0;  // the step after which `sent` is free
+  bool last = false;      // of a block of the model, whose gradients leave together
 };
 
 /// A parameter of the program, bound by weight sets.

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <numeric>
+#include <utility>
 
 #include "mantissa/core/tensor/storage.h"
 #include "mantissa/engine/plan/passes.h"
@@ -157,15 +158,14 @@ void stream_gradients(Program& p, const Sharing& sharing) {
   }
   for (Buffer& b : p.buffers) b.passing = b.home == Home::gradient;
   std::ranges::stable_sort(p.reductions, {}, &Reduction::after);
+  // Those of a block that follow each other leave together, and are awaited when the next ones leave.
   const auto block = [&](const Reduction& r) { return block_of(p.slots[r.slot].name); };
-  for (std::size_t r = 0; r < p.reductions.size(); ++r) {
-    std::size_t next = r;
-    while (next < p.reductions.size() && block(p.reductions[next]) == block(p.reductions[r])) ++next;
-    const bool last = next == p.reductions.size();
-    while (!last && next + 1 < p.reductions.size() &&
-           block(p.reductions[next + 1]) == block(p.reductions[next]))
-      ++next;
-    p.reductions[r].until = last ? p.reductions.back().after : p.reductions[next].after;
+  std::size_t next = p.reductions.empty() ? 0 : p.reductions.back().after, here = next;
+  for (std::size_t r = p.reductions.size(); r-- > 0;) {
+    Reduction& reduction = p.reductions[r];
+    reduction.last = r + 1 == p.reductions.size() || block(p.reductions[r + 1]) != block(reduction);
+    if (reduction.last) next = std::exchange(here, reduction.after);
+    reduction.until = next;
   }
 }
 

@@ -241,6 +241,8 @@ void Executor::transfer_before(std::size_t i) {
 
 void Executor::transfer_after(std::size_t i) {
   const std::vector<plan::Reduction>& all = program_->reductions;
+  if (all.empty()) return;
+  if (exchange_ == nullptr) throw InternalError("the program sends gradients, and nothing moves them");
   for (std::size_t r = 0; r < all.size(); ++r) {
     if (all[r].after == i)
       exchange_->reduce(r, buffer(program_->slots[all[r].slot].gradient), buffer(all[r].sent));

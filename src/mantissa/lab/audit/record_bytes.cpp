@@ -1,6 +1,7 @@
 // What the ranks of an audit have observed, as one record.
 #include <algorithm>
 #include <string>
+#include <tuple>
 #include <utility>
 
 #include "mantissa/lab/audit/record.h"
@@ -8,41 +9,17 @@
 namespace mantissa::lab {
 namespace {
 
-/// Calls `visit` with each field of a value.
-template <class Series, class Visit>
-void visit_series(Series& s, const Visit& visit) {
-  visit(s.scope);
-  visit(s.op);
-  visit(s.pass);
-  visit(s.name);
-  visit(s.format);
-  visit(s.rounded);
-  visit(s.blocks);
-  visit(s.factor);
-  visit(s.kind);
-  visit(s.field);
-  visit(s.rounds);
-  visit(s.point);
-  visit(s.delayed);
-  visit(s.flushes);
-  visit(s.interior);
-  visit(s.elements);
-  visit(s.decided_by);
-  visit(s.steps);
-  visit(s.binades);
-  visit(s.before);
+/// Return the fields that travel between ranks.
+template <class Series>
+auto fields_of_series(Series& s) {
+  return std::tie(s.scope, s.op, s.pass, s.name, s.format, s.rounded, s.blocks, s.factor, s.kind, s.field,
+                  s.rounds, s.point, s.delayed, s.flushes, s.interior, s.elements, s.decided_by, s.steps,
+                  s.binades, s.before);
 }
 
-template <class Gradient, class Visit>
-void visit_gradient(Gradient& g, const Visit& visit) {
-  visit(g.step);
-  visit(g.zeros);
-  visit(g.vanished);
-  visit(g.error);
-  visit(g.cosine);
-  visit(g.rms);
-  visit(g.expected);
-  visit(g.coarsest);
+template <class Gradient>
+auto fields_of_gradient(Gradient& g) {
+  return std::tie(g.step, g.zeros, g.vanished, g.error, g.cosine, g.rms, g.expected, g.coarsest);
 }
 
 std::int64_t first_step(const ValueSeries& s) {
@@ -67,19 +44,14 @@ comm::Bytes Record::bytes(std::span<const programs::RunPart> parts) const {
   for (const programs::RunPart& part : parts) comm::append(bytes, observed_.contains(part.program.get()));
   comm::append(bytes, compared_.size());
   for (const auto& [scope, op, kind, name] : compared_) {
-    comm::append(bytes, scope);
-    comm::append(bytes, op);
-    comm::append(bytes, kind);
-    comm::append(bytes, name);
+    comm::append_all(bytes, std::tie(scope, op, kind, name));
   }
   comm::append(bytes, audit_.values.size());
-  for (const ValueSeries& s : audit_.values)
-    visit_series(s, [&](const auto& field) { comm::append(bytes, field); });
+  for (const ValueSeries& s : audit_.values) comm::append_all(bytes, fields_of_series(s));
   for (const ParameterSeries& p : audit_.weights) {
     comm::append(bytes, p.name);
     comm::append(bytes, p.gradient_steps.size());
-    for (const GradientStep& g : p.gradient_steps)
-      visit_gradient(g, [&](const auto& field) { comm::append(bytes, field); });
+    for (const GradientStep& g : p.gradient_steps) comm::append_all(bytes, fields_of_gradient(g));
   }
   return bytes;
 }
@@ -103,7 +75,7 @@ void Record::merge(std::span<const comm::Bytes> others, std::span<const programs
     const auto values = comm::take<std::size_t>(left);
     for (std::size_t place = 0; place < values; ++place) {
       ValueSeries s;
-      visit_series(s, [&]<class T>(T& field) { field = comm::take<T>(left); });
+      comm::take_all(left, fields_of_series(s));
       const auto [at, is_new] =
           series_.try_emplace({s.scope, s.op, s.pass, s.name, s.rounded}, audit_.values.size());
       if (is_new) {
@@ -120,7 +92,7 @@ void Record::merge(std::span<const comm::Bytes> others, std::span<const programs
       const auto known = std::ranges::find(audit_.weights, name, &ParameterSeries::name);
       for (auto count = comm::take<std::size_t>(left); count > 0; --count) {
         GradientStep g;
-        visit_gradient(g, [&]<class T>(T& field) { field = comm::take<T>(left); });
+        comm::take_all(left, fields_of_gradient(g));
         if (known != audit_.weights.end()) known->gradient_steps.push_back(std::move(g));
       }
     }

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <optional>
 #include <string_view>
+#include <tuple>
 #include <utility>
 
 #include "mantissa/engine/comm/deal.h"
@@ -38,30 +39,21 @@ bool runs(const Audit& audit) {
   return applied > 0;
 }
 
-/// Calls `visit` with each field of a job.
-template <class Job, class Visit>
-void visit_job(Job& job, const Visit& visit) {
-  visit(job.arguments);
-  visit(job.observed);
-  visit(job.steps);
-  visit(job.more);
-  visit(job.seen);
-  visit(job.more_seconds);
+/// Returns the fields of a job.
+template <class Job>
+auto fields_of_job(Job& job) {
+  return std::tie(job.arguments, job.observed, job.steps, job.more, job.seen, job.more_seconds);
 }
 
-/// Calls `visit` with each field of a trial but its cure and its findings.
-template <class SomeTrial, class Visit>
-void visit_trial(SomeTrial& trial, const Visit& visit) {
-  visit(trial.runs);
-  visit(trial.out_of_time);
-  visit(trial.memory);
-  visit(trial.step_seconds);
-  visit(trial.seconds);
+/// Returns the fields of a trial but its cure and its findings.
+template <class SomeTrial>
+auto fields_of_trial(SomeTrial& trial) {
+  return std::tie(trial.runs, trial.out_of_time, trial.memory, trial.step_seconds, trial.seconds);
 }
 
 comm::Bytes bytes_of(const Trial& trial) {
   comm::Bytes bytes;
-  visit_trial(trial, [&](const auto& value) { comm::append(bytes, value); });
+  comm::append_all(bytes, fields_of_trial(trial));
   for (const Finding& f : trial.findings) {
     comm::append(bytes, f.kind);
     comm::append(bytes, f.severity);
@@ -73,7 +65,7 @@ comm::Bytes bytes_of(const Trial& trial) {
 
 Trial trial_of(const TrialJob& job, std::span<const std::byte> bytes) {
   Trial trial{job.arguments, job.observed};
-  visit_trial(trial, [&]<class T>(T& value) { value = comm::take<T>(bytes); });
+  comm::take_all(bytes, fields_of_trial(trial));
   while (!bytes.empty()) {
     Finding& f = trial.findings.emplace_back();
     f.kind = comm::take<std::string>(bytes);
@@ -181,7 +173,7 @@ const Trial* Trials::run(const std::vector<Arguments>& wanted, bool observed) {
                          std::ranges::find(jobs, arguments, &TrialJob::arguments) != jobs.end();
       if (known || jobs.size() == trials_at_once(ranks_, source_.config)) continue;
       jobs.push_back({arguments, observed, options_.steps, options_.more, seen, kShare * left});
-      visit_job(jobs.back(), [&](const auto& value) { comm::append(order, value); });
+      comm::append_all(order, fields_of_job(jobs.back()));
     }
     if (ranks_ != nullptr) order = ranks_->broadcast(std::move(order));
     std::vector<Trial> trials = dealt(ranks_, jobs, comm::memory_of(order), source_, stop_);
@@ -221,7 +213,7 @@ void follow_trials(comm::Communicator& ranks, const AuditSource& source, const s
     if (order.empty()) return;
     std::vector<TrialJob> jobs;
     for (std::span<const std::byte> left = order; !left.empty();)
-      visit_job(jobs.emplace_back(), [&]<class T>(T& value) { value = comm::take<T>(left); });
+      comm::take_all(left, fields_of_job(jobs.emplace_back()));
     dealt(&ranks, jobs, comm::memory_of(order), source, stop);
   }
 }

@@ -1,35 +1,25 @@
 #include "mantissa/lab/compare/run_bytes.h"
 
 #include <string>
+#include <tuple>
 #include <vector>
 
 namespace mantissa::lab {
 namespace {
 
-/// Calls `visit` with each measurement but the curves.
-template <class Run, class Visit>
-void visit_measurements(Run& run, const Visit& visit) {
-  visit(run.steps);
-  visit(run.stopped);
-  visit(run.stopped_at);
-  visit(run.skipped);
-  visit(run.validation_loss);
-  visit(run.tokens_per_second);
-  visit(run.peak_bytes);
-  visit(run.weight_distance);
-  visit(run.updates_lost);
-  visit(run.reduce_flushed);
-  visit(run.reduce_saturated);
-  visit(run.sent_bytes);
-  visit(run.findings);
-  visit(run.losses);
+/// Returns the measurements but the curves.
+template <class Run>
+auto measurements_of(Run& run) {
+  return std::tie(run.steps, run.stopped, run.stopped_at, run.skipped, run.validation_loss,
+                  run.tokens_per_second, run.peak_bytes, run.weight_distance, run.updates_lost,
+                  run.reduce_flushed, run.reduce_saturated, run.sent_bytes, run.findings, run.losses);
 }
 
 }  // namespace
 
 comm::Bytes bytes_of(const ComparedRun& run) {
   comm::Bytes bytes;
-  visit_measurements(run, [&](const auto& value) { comm::append(bytes, value); });
+  comm::append_all(bytes, measurements_of(run));
   for (const auto& [name, curve] : run.curves) {
     comm::append(bytes, name);
     comm::append(bytes, curve.steps);
@@ -39,7 +29,7 @@ comm::Bytes bytes_of(const ComparedRun& run) {
 }
 
 void set_measurements(ComparedRun& run, std::span<const std::byte> bytes) {
-  visit_measurements(run, [&]<class T>(T& value) { value = comm::take<T>(bytes); });
+  comm::take_all(bytes, measurements_of(run));
   while (!bytes.empty()) {
     ComparedCurve& curve = run.curves[comm::take<std::string>(bytes)];
     curve.steps = comm::take<std::vector<std::int64_t>>(bytes);

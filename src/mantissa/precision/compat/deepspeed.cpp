@@ -65,7 +65,7 @@ std::optional<std::string> dtype(DeepSpeedBlock& block, std::string_view key, Co
 
 struct Reader {
   DeepSpeedFile& out;
-  std::vector<DeepSpeedSetting> last = {};  // of [distributed]
+  std::vector<DeepSpeedSetting> distributed = {};  // the last ones of the file
 
   void set(std::string_view section, std::string_view key, std::string value, std::string from) {
     out.settings.push_back({std::string(section), std::string(key), std::move(value), std::move(from)});
@@ -91,11 +91,11 @@ struct Reader {
       const std::optional<std::int64_t> said = zero.whole("stage", 0, {kDistributed, "zero"});
       if (said && *said > 3) zero.refuse("stage", "must be 0, 1, 2 or 3");
       if (said)
-        last.push_back({std::string(kDistributed), "zero", std::to_string(*said), zero.path("stage")});
+        distributed.push_back({std::string(kDistributed), "zero", std::to_string(*said), zero.path("stage")});
       const ConfigKey threshold = {kDistributed, "persistence_threshold"};
       if (const auto least = zero.whole("stage3_param_persistence_threshold", 0, threshold))
-        last.push_back({std::string(threshold.section), std::string(threshold.key), std::to_string(*least),
-                        zero.path("stage3_param_persistence_threshold")});
+        distributed.push_back({std::string(threshold.section), std::string(threshold.key),
+                               std::to_string(*least), zero.path("stage3_param_persistence_threshold")});
       zero.rest();
       return said.value_or(0);
     }
@@ -321,7 +321,7 @@ DeepSpeedFile parse_deepspeed(std::string_view text, const std::string& name) {
   reader.formats(root);
   reader.fp8(root);
   read_run(root, out);
-  std::ranges::move(reader.last, std::back_inserter(out.settings));
+  std::ranges::move(reader.distributed, std::back_inserter(out.settings));
   root.rest();
   return out;
 }

@@ -4,11 +4,11 @@
 
 #include <algorithm>
 #include <nlohmann/json.hpp>
+#include <utility>
 #include <vector>
 
 #include "mantissa/core/base/error.h"
 #include "mantissa/core/disk/file.h"
-
 #include "mantissa/engine/comm/streamed_sum.h"
 #include "mantissa/files/io/json.h"
 #include "mantissa/setup/config/ranks.h"
@@ -60,12 +60,12 @@ double gradient_bytes(const programs::RunPart& part, const Trained& all) {
 }
 
 /// Returns the bytes of what every rank keeps of a parameter, besides scales.
-double common_bytes(const plan::Program& program, std::size_t slot) {
+double common_bytes(const plan::Program& program, const std::vector<bool>& read, std::size_t slot) {
   const plan::Slot& s = program.slots[slot];
   if (s.gathered) return 0;
   double bytes = 0;
   for (const plan::BufferId copy : s.copies) bytes += static_cast<double>(program.buffer(copy).bytes);
-  if (plan::read_by_steps(program)[static_cast<std::size_t>(s.master_buffer)])
+  if (read[static_cast<std::size_t>(s.master_buffer)])
     bytes += static_cast<double>(program.buffer(s.master_buffer).bytes);
   return bytes;
 }
@@ -83,9 +83,9 @@ std::size_t sums_bytes(const programs::RunPart& part) {
       gradients.push_back({{nullptr, b.type, b.shape.last()}, b.shape.count()});
     }
     std::vector<std::vector<std::size_t>> together;
-    for (std::size_t r = 0; r < program.reductions.size(); ++r) {
-      const plan::Reduction& reduction = program.reductions[r];
-      if (r == 0 || program.reductions[r - 1].until != reduction.until) together.emplace_back();
+    bool starts = true;
+    for (const plan::Reduction& reduction : program.reductions) {
+      if (std::exchange(starts, reduction.last)) together.emplace_back();
       together.back().push_back(
           static_cast<std::size_t>(std::ranges::find(all.slots, reduction.slot) - all.slots.begin()));
     }
@@ -108,8 +108,9 @@ SentBytes sent_bytes(const programs::RunPart& part, const config::RunConfig& con
   const Trained all = trained(part);
   sent.gradients = gradient_bytes(part, all);
   const double others = ranks - 1;
+  const std::vector<bool> read = plan::read_by_steps(*part.program);
   for (const std::size_t i : all.slots) {
-    if (part.sharing.owner(i) == rank) sent.weights += others * common_bytes(*part.program, i);
+    if (part.sharing.owner(i) == rank) sent.weights += others * common_bytes(*part.program, read, i);
   }
   const double micro_batches = static_cast<double>(config.batch.global_batch_size) /
                                static_cast<double>(config.batch.micro_batch_size * ranks);
@@ -209,9 +210,9 @@ RanksForecast forecast_ranks(const config::RunConfig& config, const model::Model
     for (const RankForecast& r : f.of) all = std::max(all, bytes(r.sent));
     return transfer_seconds(all, f, *network, machine);
   };
-  const double groups = static_cast<double>(first.front().program->gathers.size() +
-                                            first.front().program->reductions.size() + 1);
-  f.meanwhile = groups * network->latency +
+  const double transfers = static_cast<double>(first.front().program->gathers.size() +
+                                               first.front().program->reductions.size() + 1);
+  f.meanwhile = transfers * network->latency +
                 most([&](const SentBytes& s) { return s.gathered + (f.streams ? s.gradients : 0); });
   f.afterwards = most([&](const SentBytes& s) { return s.weights + (f.streams ? 0 : s.gradients); });
   return f;

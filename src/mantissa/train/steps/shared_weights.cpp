@@ -1,22 +1,19 @@
 #include "mantissa/train/steps/shared_weights.h"
 
 #include <algorithm>
-#include <cstring>
 #include <memory>
 
 #include "mantissa/engine/comm/bytes.h"
 
 namespace mantissa::train {
+
 std::vector<std::span<std::byte>> SharedWeights::common(const runtime::WeightSet& weights,
                                                         std::size_t slot) const {
   std::vector<std::span<std::byte>> all = weights.scales_of(slot);
   if (program_.slots[slot].gathered) return all;
   std::ranges::copy(weights.copies_of(slot), std::back_inserter(all));
   const plan::BufferId id = program_.slots[slot].master_buffer;
-  const auto reads = [&](const plan::Step& s) {
-    return s.addend == id || std::ranges::any_of(s.inputs, [&](const auto& o) { return o.buffer == id; });
-  };
-  if (std::ranges::any_of(program_.steps, reads))
+  if (read_[static_cast<std::size_t>(id)])
     all.push_back({static_cast<std::byte*>(weights.master(slot).data), program_.buffer(id).bytes});
   return all;
 }
@@ -66,8 +63,7 @@ void SharedWeights::stream(std::vector<comm::Gradient> gradients, const runtime:
 void SharedWeights::reduce(std::size_t i, Matrix gradient, Matrix sent) {
   const std::vector<plan::Reduction>& all = program_.reductions;
   streamed_->add(device_->host(), gradient_of_[all[i].slot], gradient, sent);
-  // Those of a block of the model leave together.
-  if (i + 1 == all.size() || all[i + 1].until != all[i].until) streamed_->start(device_->host());
+  if (all[i].last) streamed_->start(device_->host());
 }
 
 void SharedWeights::await_reduction(std::size_t i) {
@@ -105,12 +101,13 @@ void SharedWeights::send(const runtime::WeightSet& weights) {
 }
 
 void SharedWeights::complete(std::span<kernels::GradientNorm> norms) {
-  const std::vector<std::vector<std::byte>> all = ranks_.all_gather(std::as_bytes(norms));
+  std::vector<std::vector<kernels::GradientNorm>> all;
+  for (const comm::Bytes& of_rank : ranks_.all_gather(std::as_bytes(norms)))
+    all.push_back(comm::values_of<kernels::GradientNorm>(of_rank));
   std::size_t g = 0;  // gradients are in the order of the slots that have an owner
   for (const int owner : sharing_.owners) {
     if (owner == plan::kEveryRank) continue;
-    std::memcpy(static_cast<void*>(&norms[g]),
-                all[static_cast<std::size_t>(owner)].data() + g * sizeof norms[g], sizeof norms[g]);
+    norms[g] = all[static_cast<std::size_t>(owner)][g];
     ++g;
   }
 }

@@ -21,7 +21,11 @@ class SharedWeights final : public UpdateShares, public runtime::Exchange {
  public:
   /// `program` is that of this rank. All arguments must outlive this object.
   SharedWeights(comm::Communicator& ranks, const plan::Sharing& sharing, const plan::Program& program)
-      : ranks_(ranks), sharing_(sharing), program_(program), gathers_(program.gathers.size()) {}
+      : ranks_(ranks),
+        sharing_(sharing),
+        program_(program),
+        read_(plan::read_by_steps(program)),
+        gathers_(program.gathers.size()) {}
 
   /// Creates the sums of gradients that the program streams to their owners. `gradients` are those of the
   /// slots that have one, in order.
@@ -56,6 +60,7 @@ class SharedWeights final : public UpdateShares, public runtime::Exchange {
   comm::Communicator& ranks_;
   const plan::Sharing& sharing_;
   const plan::Program& program_;
+  std::vector<bool> read_;  // by buffer
   std::vector<std::shared_future<void>> gathers_;
   std::optional<comm::StreamedSum> streamed_;
   std::vector<std::size_t> gradient_of_;  // by slot, if gradients are streamed

@@ -2,44 +2,39 @@
 #include <algorithm>
 #include <cassert>
 #include <cstring>
-#include <nlohmann/json.hpp>
+#include <tuple>
 #include <utility>
 
 #include <xxhash.h>
 
 #include "mantissa/core/base/error_text.h"
-
+#include "mantissa/engine/comm/bytes.h"
 #include "mantissa/train/steps/trainer.h"
 
 namespace mantissa::train {
 namespace {
 
-using nlohmann::json;
-
-/// JSON has no infinities: numbers are hexadecimal bits.
-std::uint64_t bits(double x) {
-  return std::bit_cast<std::uint64_t>(x);
+/// Returns the fields of an overflow but what its op read.
+template <class SomeOverflow>
+auto fields_of(SomeOverflow& o) {
+  return std::tie(o.what, o.scope, o.rows, o.forward, o.op, o.pass, o.origins, o.value, o.format, o.channel,
+                  o.cure);
 }
 
-std::string to_text(const Overflow& o) {
-  json inputs = json::array();
-  for (const runtime::ReadRange& r : o.inputs) inputs.push_back({r.name, bits(r.absmax)});
-  return json{{"what", o.what},       {"scope", o.scope},     {"rows", o.rows},
-              {"forward", o.forward}, {"op", o.op},           {"pass", o.pass},
-              {"origins", o.origins}, {"inputs", inputs},     {"value", bits(o.value)},
-              {"format", o.format},   {"channel", o.channel}, {"cure", o.cure}}
-      .dump();
+comm::Bytes bytes_of(const Overflow& o) {
+  comm::Bytes bytes;
+  comm::append_all(bytes, fields_of(o));
+  for (const runtime::ReadRange& r : o.inputs) comm::append_all(bytes, std::tie(r.name, r.absmax));
+  return bytes;
 }
 
-Overflow overflow_of(const std::string& text) {
-  const json j = json::parse(text);
-  Overflow o{j["what"], j["scope"], j["rows"], j["forward"], j["op"], j["pass"], j["origins"]};
-  for (const json& r : j["inputs"])
-    o.inputs.push_back({r[0], std::bit_cast<double>(r[1].get<std::uint64_t>())});
-  o.value = std::bit_cast<double>(j["value"].get<std::uint64_t>());
-  o.format = j["format"].get<Scalar>();
-  o.channel = j["channel"];
-  o.cure = j["cure"];
+Overflow overflow_of(std::span<const std::byte> bytes) {
+  Overflow o;
+  comm::take_all(bytes, fields_of(o));
+  while (!bytes.empty()) {
+    runtime::ReadRange& r = o.inputs.emplace_back();
+    comm::take_all(bytes, std::tie(r.name, r.absmax));
+  }
   return o;
 }
 
@@ -48,10 +43,9 @@ Overflow overflow_of(const std::string& text) {
 std::optional<Overflow> Trainer::first_of_ranks(const std::optional<Overflow>& own) {
   if (ranks_.alone()) return own;
   std::optional<Overflow> first;
-  for (const std::vector<std::byte>& found :
-       ranks_.all_gather(comm::bytes_of_text(own ? to_text(*own) : ""))) {
+  for (const comm::Bytes& found : ranks_.all_gather(own ? bytes_of(*own) : comm::Bytes())) {
     if (found.empty()) continue;
-    Overflow other = overflow_of(comm::text_of(found));
+    Overflow other = overflow_of(found);
     if (!first) {
       first = std::move(other);
     } else if (other.scope == first->scope && other.op == first->op && other.pass == first->pass) {
@@ -66,12 +60,10 @@ void Trainer::share_magnitudes() {
   if (ranks_.alone() || scales.size() == 0) return;
   std::vector<float> own;
   for (std::size_t i = 0; i < scales.size(); ++i) own.push_back(scales.scale(i).amax);
-  for (const std::vector<std::byte>& of_rank : ranks_.all_gather(std::as_bytes(std::span(own)))) {
-    for (std::size_t i = 0; i < own.size(); ++i) {
-      float amax = 0;
-      std::memcpy(&amax, of_rank.data() + i * sizeof amax, sizeof amax);
-      scales.scale(i).amax = std::max(scales.scale(i).amax, amax);
-    }
+  for (const comm::Bytes& of_rank : ranks_.all_gather(std::as_bytes(std::span(own)))) {
+    const std::vector<float> other = comm::values_of<float>(of_rank);
+    for (std::size_t i = 0; i < own.size(); ++i)
+      scales.scale(i).amax = std::max(scales.scale(i).amax, other[i]);
   }
 }
 
@@ -154,16 +146,14 @@ void Trainer::compare_ranks() {
 void Trainer::share_rounded(runtime::HealthProbe& probe) {
   if (ranks_.alone()) return;
   using Rounded = runtime::HealthProbe::Rounded;
-  std::vector<Rounded> sum = probe.rounded();
-  const std::vector<Rounded> own = std::move(sum);
-  sum.assign(own.size(), {});
-  for (const std::vector<std::byte>& of_rank : ranks_.all_gather(std::as_bytes(std::span(own)))) {
+  const std::vector<Rounded> own = probe.rounded();
+  std::vector<Rounded> sum(own.size());
+  for (const comm::Bytes& of_rank : ranks_.all_gather(std::as_bytes(std::span(own)))) {
+    const std::vector<Rounded> other = comm::values_of<Rounded>(of_rank);
     for (std::size_t i = 0; i < sum.size(); ++i) {
-      Rounded other;
-      std::memcpy(static_cast<void*>(&other), of_rank.data() + i * sizeof other, sizeof other);
-      sum[i].count += other.count;
-      sum[i].lost.flushed += other.lost.flushed;
-      sum[i].lost.saturated += other.lost.saturated;
+      sum[i].count += other[i].count;
+      sum[i].lost.flushed += other[i].lost.flushed;
+      sum[i].lost.saturated += other[i].lost.saturated;
     }
   }
   probe.set_rounded(std::move(sum));
@@ -172,12 +162,9 @@ void Trainer::share_rounded(runtime::HealthProbe& probe) {
 void Trainer::share_counts() {
   if (ranks_.alone() || reduced_.empty()) return;
   std::vector<ValueCounts> sum(reduced_.size());
-  for (const std::vector<std::byte>& of_rank : ranks_.all_gather(std::as_bytes(std::span(reduced_)))) {
-    for (std::size_t i = 0; i < sum.size(); ++i) {
-      ValueCounts counts;
-      std::memcpy(static_cast<void*>(&counts), of_rank.data() + i * sizeof counts, sizeof counts);
-      sum[i].merge(counts);
-    }
+  for (const comm::Bytes& of_rank : ranks_.all_gather(std::as_bytes(std::span(reduced_)))) {
+    const std::vector<ValueCounts> other = comm::values_of<ValueCounts>(of_rank);
+    for (std::size_t i = 0; i < sum.size(); ++i) sum[i].merge(other[i]);
   }
   reduced_ = std::move(sum);
 }
