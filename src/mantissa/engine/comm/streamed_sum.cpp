@@ -56,6 +56,12 @@ StreamedSum::StreamedSum(std::vector<Gradient> gradients, std::vector<int> owner
   place_all();
 }
 
+StreamedSum::~StreamedSum() {
+  for (const std::shared_future<void>& f : under_way_) {
+    if (f.valid()) f.wait();
+  }
+}
+
 void StreamedSum::begin(std::int64_t step, std::span<ValueCounts> counts) {
   tree_.begin(step);
   added_.clear();  // of a step that did not end

@@ -21,6 +21,10 @@ class StreamedSum {
   /// by gradient. `ranks` must outlive this object.
   StreamedSum(std::vector<Gradient> gradients, std::vector<int> owners, Communicator& ranks,
               std::int64_t shards, Scalar reduce, Rounding rounding, std::uint64_t seed);
+  /// Waits for what is under way, which uses memory of this object and of its callers.
+  ~StreamedSum();
+  StreamedSum(const StreamedSum&) = delete;
+  StreamedSum& operator=(const StreamedSum&) = delete;
 
   /// The next shards are those of attempt `step`. `counts` is that of ShardSum::add().
   void begin(std::int64_t step, std::span<ValueCounts> counts);

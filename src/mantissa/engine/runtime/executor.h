@@ -86,8 +86,8 @@ class Executor {
     return std::exchange(observers_, std::move(observers));
   }
 
-  /// Sets what moves the weights of other ranks. Required for programs with gathers. A run with an exchange
-  /// does not end at a stop request, which other ranks do not know.
+  /// Sets what moves weights and gradients between ranks. Required for programs with such transfers. A run
+  /// with an exchange does not end at a stop request, which other ranks do not know.
   void set_exchange(Exchange* exchange) { exchange_ = exchange; }
   /// Takes part in the transfers of a phase that other ranks run.
   void run_transfers(graph::Phase phase);

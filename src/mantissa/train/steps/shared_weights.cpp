@@ -7,6 +7,12 @@
 
 namespace mantissa::train {
 
+SharedWeights::~SharedWeights() {
+  for (const std::shared_future<void>& f : gathers_) {
+    if (f.valid()) f.wait();
+  }
+}
+
 std::vector<std::span<std::byte>> SharedWeights::common(const runtime::WeightSet& weights,
                                                         std::size_t slot) const {
   std::vector<std::span<std::byte>> all = weights.scales_of(slot);

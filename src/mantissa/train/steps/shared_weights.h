@@ -27,6 +27,11 @@ class SharedWeights final : public UpdateShares, public runtime::Exchange {
         read_(plan::read_by_steps(program)),
         gathers_(program.gathers.size()) {}
 
+  /// Waits for the transfers that are under way: after an error of a step, their buffers are freed next.
+  ~SharedWeights() override;
+  SharedWeights(const SharedWeights&) = delete;
+  SharedWeights& operator=(const SharedWeights&) = delete;
+
   /// Creates the sums of gradients that the program streams to their owners. `gradients` are those of the
   /// slots that have one, in order.
   void stream(std::vector<comm::Gradient> gradients, const runtime::Device& device, std::uint64_t seed);
