@@ -46,8 +46,9 @@ struct Bounds {
   std::vector<double> q, k, v, out, lse, dout;
   double u;
   std::int64_t d, heads, group, stride;
+  double spans;  // of keys, whose results are merged
 
-  explicit Bounds(const Case& of)
+  explicit Bounds(const Case& of, double merged_spans = 0)
       : c(of),
         q(of.q.values()),
         k(of.k.values()),
@@ -59,7 +60,8 @@ struct Bounds {
         d(of.sizes.head_dim),
         heads(of.sizes.heads),
         group(of.sizes.heads / of.sizes.kv_heads),
-        stride(of.sizes.kv_heads * of.sizes.head_dim) {}
+        stride(of.sizes.kv_heads * of.sizes.head_dim),
+        spans(merged_spans) {}
 
   double scale() const { return c.sizes.shape().scale; }
 
@@ -104,8 +106,8 @@ struct Bounds {
         p.push_back(std::exp(s.value - exact_lse[r]));
       }
       // One exponential per key, and one per key block for rescaling. Its argument is a rounded difference of
-      // at most 2·range.
-      const auto blocks = static_cast<double>(t / kKeyBlock + 1);
+      // at most 2·range. Merging a span has two more, and a logarithm.
+      const auto blocks = static_cast<double>(t / kKeyBlock + 1) + 4 * spans;
       const double p_error = worst + (blocks + 1) * (2 * range + kExpUlps + 2) * u;
       const double sum_error = p_error + (static_cast<double>(t + 1) / 16 + blocks + 20) * u;
       lse_bound[r] = 1.01 * (sum_error + worst + (kExpUlps + 1) * u * (std::abs(exact_lse[r]) + range + 1));
@@ -130,8 +132,10 @@ struct Bounds {
 
   /// Replaces the exact values of dq, dk and dv, computed from the same rounded out and lse, by their bounds.
   void backward(std::vector<double>& dq, std::vector<double>& dk, std::vector<double>& dv) const {
-    const auto n_q = static_cast<double>(kKeyBlock) + static_cast<double>(c.sizes.tokens()) / kKeyBlock + 2;
-    const double n_k = kQueryBlock + static_cast<double>(group * (c.sizes.tokens() / kQueryBlock + 1)) + 2;
+    const auto n_q =
+        static_cast<double>(kKeyBlock) + static_cast<double>(c.sizes.tokens()) / kKeyBlock + 2 + spans;
+    const double n_k =
+        kQueryBlock + static_cast<double>(group * (c.sizes.tokens() / kQueryBlock + 1)) + 2 + spans;
     std::vector<double> bq(dq.size()), bk(dk.size()), bv(dv.size());
     for_each_query([&](const Segment&, std::int64_t t, std::int64_t row, std::int64_t base) {
       const double* g = &dout[static_cast<std::size_t>(row * d)];

@@ -38,6 +38,14 @@ struct KeyCache {
   std::int64_t capacity = 0;
 };
 
+/// Keys of other tokens than the queries, such as an earlier block of their sequence: rows [0, count) of k
+/// and v, the first of which is `distance` positions before the first query. Key blocks start at that row.
+/// The extent has one segment then, the queries. `count` 0: the keys of each segment's own tokens.
+struct KeySpan {
+  std::int64_t count = 0;
+  std::int64_t distance = 0;
+};
+
 /// out[t, h] = Σ_j P[t, j] v[j] with P = softmax(score(q, k)) over the visible keys of t's segment: for t at
 /// position p the keys at positions j ≤ p, and under a window w only those with p − j < w. q, out: [tokens,
 /// heads · head_dim]; k, v: [tokens, kv_heads · head_dim] or the cache; lse: [tokens, heads], f32 (f64 in
@@ -65,6 +73,11 @@ struct KeyCache {
 /// first component, and those of P·V from the key block's start, even if its first keys are masked. With
 /// several parts each product of parts is a tile sum of its own, and these sums are added in the order above.
 /// f64 throws DtypeError.
+///
+/// With `merge`, `out` (in the arithmetic) and `lse` hold the results o₁ and l₁ over other keys, and receive
+/// those over both. With o₂ and l₂ of this span, m = max(l₁, l₂) and wᵢ = exp(lᵢ − m): lse = m + log(w₁ +
+/// w₂), out = (o₁·w₁ + o₂·w₂) / (w₁ + w₂), where o₂·w₂ rounds and the rest of the numerator is fused. A query
+/// that attends to no key of a span has l = −inf there, and its other result stays as it is.
 struct Attention {
   AttentionShape shape;
   ConstMatrix q, k, v;
@@ -74,6 +87,8 @@ struct Attention {
   SumOrder order = SumOrder::chain;
   KeyCache cache = {};
   Scalar softmax = Scalar::f64;  // f64: in the arithmetic
+  KeySpan span = {};
+  bool merge = false;  // with a span: see above
 };
 
 std::size_t attention_workspace(const Context& ctx, const AttentionShape& shape, std::int64_t tokens,
@@ -91,6 +106,9 @@ void attention(const Context& ctx, const Extent& extent, const Attention& a);
 /// In tile order a tile sum replaces each chain, as in the forward pass. The terms of dO·V are counted from
 /// the head's first component, those of dQ from the key block's start, and those of dK and dV from the query
 /// block's start. D is the same in both orders.
+///
+/// With a span, `out` and `lse` are those over all keys of the queries, query blocks start at the first
+/// query, and dk and dv are the contributions of these queries to the span's keys: rows [0, count).
 struct AttentionBackward {
   AttentionShape shape;
   ConstMatrix q, k, v, out, lse, dout;
@@ -98,6 +116,8 @@ struct AttentionBackward {
   Factor operand = Scalar::f32;
   SumOrder order = SumOrder::chain;
   Scalar softmax = Scalar::f64;
+  KeySpan span = {};
+  bool add_dq = false;  // dq, in the arithmetic, continues the sums over earlier keys
 };
 
 std::size_t attention_backward_workspace(const Context& ctx, const AttentionShape& shape, std::int64_t tokens,

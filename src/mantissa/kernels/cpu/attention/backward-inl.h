@@ -1,5 +1,6 @@
 // A task of backward attention: dK and dV of some keys, and dQ of some queries, of a segment for one key
-// head. It processes each key block, every head of the group and each query block.
+// head. It processes each key block, every head of the group and each query block. Positions count from the
+// first key.
 #if defined(MANTISSA_KERNELS_CPU_ATTENTION_BACKWARD_INL_H_) == defined(HWY_TARGET_TOGGLE)
 #ifdef MANTISSA_KERNELS_CPU_ATTENTION_BACKWARD_INL_H_
 #undef MANTISSA_KERNELS_CPU_ATTENTION_BACKWARD_INL_H_
@@ -44,35 +45,36 @@ class BackwardTask {
         window_(a.shape),
         products_(simd, a.order, a.operand, kQueryBlock),
         score_gradients_(a, scratch, products_),
+        of_segment_(keys_of(segment, a.span)),
+        all_queries_{of_segment_.position, of_segment_.position + static_cast<std::size_t>(segment.length)},
         first_token_(static_cast<std::size_t>(segment.begin)),
-        loaded_(a, scratch, products_, first_token_, kv_head),
-        length_(static_cast<std::size_t>(segment.length)),
+        loaded_(a, scratch, products_, {of_segment_.row, first_token_, all_queries_.begin}, kv_head),
         dkeys_(dkeys),
         dqueries_(dqueries) {}
 
   /// Registers the first operands of this task for prefetching.
   void Announce(ReadAhead& ahead) const {
     const std::size_t column = kv_head_ * dim_, most = kKeyBlock;
-    const std::size_t key = FirstKeyBlock();
-    const std::size_t query = dkeys_.count() > 0 ? dkeys_.begin : dqueries_.begin;
+    const std::size_t key = std::min(FirstKeyBlock(), of_segment_.end);
+    const std::size_t query = dkeys_.count() > 0 ? FirstQueryBlock(dkeys_.begin) : dqueries_.begin;
     for (const ConstMatrix* m : {&a_.k, &a_.v})
-      ahead.Add(*m, first_token_ + key, std::min(most, length_ - key), column, dim_);
+      ahead.Add(*m, of_segment_.row + key, std::min(most, of_segment_.end - key), column, dim_);
     for (const ConstMatrix* m : {&a_.q, &a_.dout, &a_.out})
-      ahead.Add(*m, first_token_ + query, std::min(most, length_ - query), column * group_, dim_ * group_);
+      ahead.Add(*m, Token(query), std::min(most, all_queries_.end - query), column * group_, dim_ * group_);
   }
 
   void Run(ReadAhead& ahead) {
     const std::optional<tiles::Scope> scope = products_.Scope();
     ahead_ = &ahead;
     ahead.Spread(group_ * Pairs() / (products_.Width() * products_.Height()));
-    std::fill(s_.dqueries, s_.dqueries + group_ * dqueries_.count() * stride_, T{0});
-    const std::size_t end = std::max(dkeys_.end, dqueries_.end);
+    StartDQueries();
+    const std::size_t end = std::min(of_segment_.end, std::max(dkeys_.end, dqueries_.end));
     for (std::size_t key = FirstKeyBlock(); key < end; key += kKeyBlock) {
       AddKeyBlock({key, std::min<std::size_t>(end, key + kKeyBlock)});
     }
     for (std::size_t g = 0; g < group_; ++g) {
       for (std::size_t t = dqueries_.begin; t < dqueries_.end; ++t) {
-        Write(DQuery(g, t), a_.dq, t, (kv_head_ * group_ + g) * dim_);
+        Write(DQuery(g, t), a_.dq, Token(t), (kv_head_ * group_ + g) * dim_);
       }
     }
   }
@@ -87,33 +89,56 @@ class BackwardTask {
   /// The first key block that the task reads. dK and dV need the queries that attend to their keys, dQ the
   /// keys that its queries attend to.
   std::size_t FirstKeyBlock() const {
-    return dqueries_.count() > 0 ? window_.first_key(dqueries_.begin) / kKeyBlock * kKeyBlock : dkeys_.begin;
+    return dkeys_.count() > 0 ? dkeys_.begin : window_.first_key(dqueries_.begin) / kKeyBlock * kKeyBlock;
+  }
+  /// The position of the first query block with a query that attends to `key`.
+  std::size_t FirstQueryBlock(std::size_t key) const {
+    const std::size_t before = key - std::min(key, all_queries_.begin);
+    return std::min(all_queries_.end, all_queries_.begin + before / kBlock * kBlock);
   }
   /// The approximate number of visible query-key pairs; each pair is computed once.
   std::size_t Pairs() const {
     const Range &k = dkeys_, &q = dqueries_;
-    const std::size_t causal =
-        k.count() > 0 ? k.count() * (2 * length_ - k.begin - k.end) / 2 : q.count() * (q.begin + q.end) / 2;
-    return std::min(causal, std::max(k.count(), q.count()) * window_.most_keys(length_));
+    const auto see = [&](std::size_t key) { return all_queries_.end - std::max(key, all_queries_.begin); };
+    const auto seen = [&](std::size_t query) { return std::min(of_segment_.end, query); };
+    const std::size_t causal = k.count() > 0 ? k.count() * (see(k.begin) + see(k.end)) / 2
+                                             : q.count() * (seen(q.begin) + seen(q.end)) / 2;
+    return std::min(causal, std::max(k.count(), q.count()) * window_.most_keys(all_queries_.end));
   }
+  /// The token of the query at a position.
+  std::size_t Token(std::size_t query) const { return first_token_ + query - all_queries_.begin; }
   T* DQuery(std::size_t g, std::size_t t) const {
     return s_.dqueries + (g * dqueries_.count() + t - dqueries_.begin) * stride_;
   }
-  void Write(const T* from, const Matrix& to, std::size_t t, std::size_t column) const {
-    StoreRow<T>(from, dim_, to.data, to.type, (first_token_ + t) * static_cast<std::size_t>(to.ld) + column);
+  void Write(const T* from, const Matrix& to, std::size_t row, std::size_t column) const {
+    StoreRow<T>(from, dim_, to.data, to.type, row * static_cast<std::size_t>(to.ld) + column);
+  }
+
+  /// Begins the sums of dQ, with those over earlier keys.
+  void StartDQueries() {
+    std::fill(s_.dqueries, s_.dqueries + group_ * dqueries_.count() * stride_, T{0});
+    if (!a_.add_dq) return;
+    for (std::size_t g = 0; g < group_; ++g) {
+      for (std::size_t t = dqueries_.begin; t < dqueries_.end; ++t) {
+        const std::size_t at = Token(t) * static_cast<std::size_t>(a_.dq.ld);
+        LoadRow<T>(a_.dq.data, a_.dq.type, at + (kv_head_ * group_ + g) * dim_, dim_, DQuery(g, t));
+      }
+    }
   }
 
   void AddKeyBlock(Range keys) {
     const std::size_t column = kv_head_ * dim_;
     const bool want_dkeys = keys.begin < dkeys_.end;
-    loaded_.LoadKeys(keys,
-                     want_dkeys ? keys.begin : std::max(keys.begin, window_.first_key(dqueries_.begin)));
+    const std::size_t lowest =
+        want_dkeys ? keys.begin : std::max(keys.begin, window_.first_key(dqueries_.begin));
+    if (lowest >= keys.end) return;  // of a span that ends before the window
+    loaded_.LoadKeys(keys, lowest);
     std::fill(s_.dkeys, s_.dkeys + keys.count() * stride_, T{0});
     std::fill(s_.dvalues, s_.dvalues + keys.count() * stride_, T{0});
 
-    const std::size_t last = want_dkeys ? length_ : dqueries_.end;
-    const std::size_t from = want_dkeys ? 0 : dqueries_.begin;
-    const std::size_t first = std::max(from, keys.begin / kBlock * kBlock);
+    const std::size_t last = want_dkeys ? all_queries_.end : dqueries_.end;
+    const std::size_t from = want_dkeys ? all_queries_.begin : dqueries_.begin;
+    const std::size_t first = std::max(from, FirstQueryBlock(keys.begin));
     const std::size_t end = std::min(last, window_.end_query(keys.end - 1));
     for (std::size_t g = 0; g < group_; ++g) {
       for (std::size_t query = first; query < end; query += kBlock) {
@@ -122,8 +147,8 @@ class BackwardTask {
     }
     if (!want_dkeys) return;
     for (std::size_t j = keys.begin; j < keys.end; ++j) {
-      Write(s_.dkeys + (j - keys.begin) * stride_, a_.dk, j, column);
-      Write(s_.dvalues + (j - keys.begin) * stride_, a_.dv, j, column);
+      Write(s_.dkeys + (j - keys.begin) * stride_, a_.dk, of_segment_.row + j, column);
+      Write(s_.dvalues + (j - keys.begin) * stride_, a_.dv, of_segment_.row + j, column);
     }
   }
 
@@ -268,9 +293,10 @@ class BackwardTask {
   const Window window_;
   const TaskProducts<T> products_;
   const ScoreGradients<T> score_gradients_;
+  const Keys of_segment_;
+  const Range all_queries_;  // of the segment
   const std::size_t first_token_;
   BackwardOperands<T> loaded_;
-  const std::size_t length_;
   const Range dkeys_, dqueries_;
   ReadAhead* ahead_ = nullptr;
 };

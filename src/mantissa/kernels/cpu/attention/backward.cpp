@@ -38,26 +38,34 @@ class Backward {
     const auto whole = [](const Segment&) { return std::int64_t{1}; };
     const bool split = count_tasks(extent_, a_.shape.kv_heads, whole) < ctx_.threads;
     if (!split) {
-      ForEach(whole, [](const Segment& s, std::size_t) {
-        const auto length = static_cast<std::size_t>(s.length);
-        return std::pair<Range, Range>({0, length}, {0, length});
+      ForEach(whole, [&](const Segment& s, std::size_t) {
+        return std::pair<Range, Range>(KeysOf(s), QueriesOf(s));
       });
       return;
     }
-    ForEach([](const Segment& s) { return ceil_div(s.length, kKeyBlock); },
-            [](const Segment& s, std::size_t piece) {
-              return std::pair<Range, Range>(Piece(s, piece, kKeyBlock), {});
+    ForEach([&](const Segment& s) { return Pieces(KeysOf(s), kKeyBlock); },
+            [&](const Segment& s, std::size_t piece) {
+              return std::pair<Range, Range>(Piece(KeysOf(s), piece, kKeyBlock), {});
             });
-    ForEach([](const Segment& s) { return ceil_div(s.length, kQueryBlock); },
-            [](const Segment& s, std::size_t piece) {
-              return std::pair<Range, Range>({}, Piece(s, piece, kQueryBlock));
+    ForEach([&](const Segment& s) { return Pieces(QueriesOf(s), kQueryBlock); },
+            [&](const Segment& s, std::size_t piece) {
+              return std::pair<Range, Range>({}, Piece(QueriesOf(s), piece, kQueryBlock));
             });
   }
 
  private:
-  static Range Piece(const Segment& s, std::size_t piece, std::int64_t size) {
-    const std::int64_t begin = static_cast<std::int64_t>(piece) * size;
-    return {static_cast<std::size_t>(begin), static_cast<std::size_t>(std::min(s.length, begin + size))};
+  /// Return the positions of a segment's keys and queries, counted from its first key.
+  Range KeysOf(const Segment& s) const { return {0, keys_of(s, a_.span).end}; }
+  Range QueriesOf(const Segment& s) const {
+    const std::size_t first = keys_of(s, a_.span).position;
+    return {first, first + static_cast<std::size_t>(s.length)};
+  }
+  static std::int64_t Pieces(Range all, std::int64_t size) {
+    return ceil_div(static_cast<std::int64_t>(all.count()), size);
+  }
+  static Range Piece(Range all, std::size_t piece, std::int64_t size) {
+    const std::size_t begin = all.begin + piece * static_cast<std::size_t>(size);
+    return {begin, std::min(all.end, begin + static_cast<std::size_t>(size))};
   }
 
   /// Runs a task for every piece of every segment and key head. ranges_of returns its keys and queries.

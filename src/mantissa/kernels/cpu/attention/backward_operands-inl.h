@@ -33,19 +33,24 @@ struct OperandExponents {
   std::uint32_t keys = 0, values = 0, queries = 0, douts = 0;
 };
 
+/// The rows of a segment's first key and first query, and the position of the latter.
+struct OperandRows {
+  std::size_t key = 0, query = 0, position = 0;
+};
+
 template <class T>
 class BackwardOperands {
  public:
-  /// For heads of the group `kv_head`, of the segment that starts at token `first_token`.
+  /// For heads of the group `kv_head`.
   BackwardOperands(const AttentionBackward& a, const BackwardScratch<T>& scratch,
-                   const TaskProducts<T>& products, std::size_t first_token, std::size_t kv_head)
+                   const TaskProducts<T>& products, const OperandRows& rows, std::size_t kv_head)
       : a_(a),
         s_(scratch),
         products_(products),
         dim_(static_cast<std::size_t>(a.shape.head_dim)),
         stride_(padded(dim_)),
         group_(static_cast<std::size_t>(a.shape.heads / a.shape.kv_heads)),
-        first_token_(first_token),
+        rows_(rows),
         kv_head_(kv_head) {}
 
   const OperandExponents& Exponents() const { return of_; }
@@ -57,7 +62,7 @@ class BackwardOperands {
   /// Loads the keys and values of a block from position `from` on.
   void LoadKeys(Range keys, std::size_t from) {
     const std::size_t column = kv_head_ * dim_, at = (from - keys.begin) * stride_;
-    const std::size_t first = first_token_ + from, count = keys.end - from;
+    const std::size_t first = rows_.key + from, count = keys.end - from;
     if constexpr (std::is_same_v<T, float>) {
       if (direct_) return LoadKeysAsWords({from - keys.begin, keys.count()}, first, column);
     }
@@ -79,7 +84,7 @@ class BackwardOperands {
   /// tile.
   void LoadQueries(std::size_t g, Range queries) {
     const std::size_t head = kv_head_ * group_ + g, column = head * dim_,
-                      first = first_token_ + queries.begin;
+                      first = rows_.query + queries.begin - rows_.position;
     const std::size_t count = queries.count(), width = products_.Width(),
                       whole = (count + width - 1) / width * width;
     if constexpr (std::is_same_v<T, float>) {
@@ -182,7 +187,9 @@ class BackwardOperands {
   const AttentionBackward& a_;
   const BackwardScratch<T>& s_;
   const TaskProducts<T> products_;
-  const std::size_t dim_, stride_, group_, first_token_, kv_head_;
+  const std::size_t dim_, stride_, group_;
+  const OperandRows rows_;
+  const std::size_t kv_head_;
   // True if bf16 operands are loaded into tiles as they are.
   const bool direct_ = products_.Tiled() &&
                        HeadWords::Take(a_.operand, stride_, {a_.q.type, a_.k.type, a_.v.type, a_.dout.type});

@@ -12,6 +12,7 @@
 #include <algorithm>
 #include <cstddef>
 #include <cstdint>
+#include <limits>
 #include <optional>
 #include <type_traits>
 
@@ -41,7 +42,7 @@ class ForwardTask {
         group_(static_cast<std::size_t>(a.shape.heads / a.shape.kv_heads)),
         kv_head_(task.kv_head),
         window_(a.shape),
-        keys_(keys_of(*task.segment, a.cache)),
+        keys_(keys_of(*task.segment, a.span, a.cache)),
         first_query_(task.piece * most_queries),
         first_token_(static_cast<std::size_t>(task.segment->begin) + first_query_),
         rows_(std::min(most_queries, static_cast<std::size_t>(task.segment->length) - first_query_) * group_),
@@ -51,7 +52,8 @@ class ForwardTask {
   /// Registers the first operands and results of this task for prefetching.
   void Announce(ReadAhead& ahead) const {
     const std::size_t queries = rows_ / group_, width = group_ * dim_;
-    const std::size_t key = FirstKey(), keys = std::min(key / kBlock * kBlock + kBlock, EndKey()) - key;
+    const std::size_t key = FirstKey(), end = std::min(key / kBlock * kBlock + kBlock, EndKey());
+    const std::size_t keys = end - std::min(key, end);
     ahead.Add(a_.q, first_token_, queries, kv_head_ * width, width);
     ahead.Add(a_.k, keys_.row + key, keys, kv_head_ * dim_, dim_);
     ahead.Add(a_.v, keys_.row + key, keys, kv_head_ * dim_, dim_);
@@ -61,11 +63,10 @@ class ForwardTask {
   void Run(ReadAhead& ahead) {
     const std::optional<tiles::Scope> scope = products_.Scope();
     ahead_ = &ahead;
-    const std::size_t sees_first = Position(0) + 1 - FirstKey();
-    const std::size_t sees_last = EndKey() - window_.first_key(Position(rows_ - 1));
-    ahead.Spread(rows_ * (sees_first + sees_last) / (2 * most_ * products_.Height()));
+    ahead.Spread(rows_ * (KeysOf(0) + KeysOf(rows_ - 1)) / (2 * most_ * products_.Height()));
     for (std::size_t row = 0; row < rows_; row += most_) LoadQueries(row);
-    for (std::size_t key = FirstKey() / kBlock * kBlock; key < EndKey(); key += kBlock) {
+    const std::size_t end = FirstKey() < EndKey() ? EndKey() : 0;  // no key of a span may be in the window
+    for (std::size_t key = FirstKey() / kBlock * kBlock; key < end; key += kBlock) {
       const bool finite = LoadKeyBlock(key);
       for (std::size_t row = 0; row < rows_; row += most_) {
         const Visible keys = See(row, LastRow(row), key);
@@ -85,10 +86,15 @@ class ForwardTask {
   std::size_t Position(std::size_t row) const { return keys_.position + first_query_ + row / group_; }
   /// The keys that the task's queries attend to: positions [FirstKey, EndKey).
   std::size_t FirstKey() const { return window_.first_key(Position(0)); }
-  std::size_t EndKey() const { return Position(rows_ - 1) + 1; }
+  std::size_t EndKey() const { return std::min(keys_.end, Position(rows_ - 1) + 1); }
+  /// The number of keys that a row attends to.
+  std::size_t KeysOf(std::size_t row) const {
+    const std::size_t end = std::min(keys_.end, Position(row) + 1);
+    return end - std::min(end, window_.first_key(Position(row)));
+  }
   /// The keys of the block starting at `key` that rows [first, last] attend to.
   Visible See(std::size_t first, std::size_t last, std::size_t key) const {
-    return visible(window_, Position(first), Position(last), key, kBlock);
+    return visible(window_, Position(first), Position(last), key, std::min(kBlock, keys_.end - key));
   }
   Visible SeeRow(std::size_t row, std::size_t key) const { return See(row, row, key); }
   std::size_t LastRow(std::size_t row) const { return std::min(rows_, row + most_) - 1; }
@@ -284,11 +290,34 @@ class ForwardTask {
         hn::StoreU(hn::Div(hn::LoadU(d, sum + j), hn::Set(d, denominator[i])), d, sum + j);
       }
       const std::size_t token = Token(row + i), head = Head(row + i);
+      if (a_.merge && !Merge(token, head, sum, s_.log_sum + i)) continue;
       StoreRow<T>(sum, dim_, a_.out.data, a_.out.type,
                   token * static_cast<std::size_t>(a_.out.ld) + head * dim_);
       StoreRow<T>(s_.log_sum + i, 1, a_.lse.data, a_.lse.type,
                   token * static_cast<std::size_t>(a_.lse.ld) + head);
     }
+  }
+
+  /// Merges the results over other keys into those over this span. Returns false if they are to stay.
+  bool Merge(std::size_t token, std::size_t head, T* sum, T* log_sum) const {
+    const D d;
+    constexpr T kNothing = -std::numeric_limits<T>::infinity();
+    T before = 0;
+    LoadRow<T>(a_.lse.data, a_.lse.type, token * static_cast<std::size_t>(a_.lse.ld) + head, 1, &before);
+    if (*log_sum == kNothing) return false;
+    if (before == kNothing) return true;
+    const V l1 = hn::Set(d, before), l2 = hn::Set(d, *log_sum);
+    const V most = hn::IfThenElse(hn::Gt(l1, l2), l1, l2);
+    const V w1 = Exp(d, hn::Sub(l1, most)), w2 = Exp(d, hn::Sub(l2, most)), both = hn::Add(w1, w2);
+    *log_sum = hn::GetLane(hn::Add(most, Log(d, both)));
+    T* other = s_.chain;
+    LoadRow<T>(a_.out.data, a_.out.type, token * static_cast<std::size_t>(a_.out.ld) + head * dim_, dim_,
+               other);
+    for (std::size_t j = 0; j < dim_; j += hn::Lanes(d)) {
+      const V numerator = hn::MulAdd(hn::LoadU(d, other + j), w1, hn::Mul(hn::LoadU(d, sum + j), w2));
+      hn::StoreU(hn::Div(numerator, both), d, sum + j);
+    }
+    return true;
   }
 
   const Attention& a_;

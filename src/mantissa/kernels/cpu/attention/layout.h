@@ -53,16 +53,21 @@ Scratch<T> scratch_of(std::byte* workspace, int thread, const Args&... args) {
   return Scratch<T>(arena, args...);
 }
 
-/// The location of a segment's keys: the row of position 0, and the position of the segment's first query.
+/// The location of a segment's keys: the row of position 0, the position of the segment's first query, and
+/// the position after the last key.
 struct Keys {
   std::size_t row = 0;
   std::size_t position = 0;
+  std::size_t end = 0;
 };
 
-inline Keys keys_of(const Segment& segment, const KeyCache& cache) {
-  if (cache.slots == 0) return {static_cast<std::size_t>(segment.begin), 0};
-  return {static_cast<std::size_t>(segment.slot * cache.capacity),
-          static_cast<std::size_t>(segment.position)};
+inline Keys keys_of(const Segment& segment, const KeySpan& span, const KeyCache& cache = {}) {
+  const auto length = static_cast<std::size_t>(segment.length);
+  if (span.count > 0)
+    return {0, static_cast<std::size_t>(span.distance), static_cast<std::size_t>(span.count)};
+  if (cache.slots == 0) return {static_cast<std::size_t>(segment.begin), 0, length};
+  const auto position = static_cast<std::size_t>(segment.position);
+  return {static_cast<std::size_t>(segment.slot * cache.capacity), position, position + length};
 }
 
 /// The keys visible to a query, and the queries that attend to a key, by positions in the sequence.
