@@ -24,6 +24,7 @@
 namespace mantissa::graph {
 
 class GradientBuilder;
+class KeyRing;
 
 /// The way in which an op reads an input.
 enum class Read : std::uint8_t {
@@ -102,6 +103,7 @@ struct Call {
   kernels::UnmovedCount* unmoved = nullptr;
   /// The input with the factor of weight decay, which such a count leaves out.
   std::optional<kernels::DecayInput> decay = {};
+  KeyRing* ring = nullptr;  // for attention: of the ranks that share the tokens of rows; null: none
   /// For products that round a weight gradient (OpDef::rounds_gradient): if set, counts what this loses.
   kernels::RangeCounter* losses = nullptr;
 };
@@ -109,8 +111,9 @@ struct Call {
 /// Sizes for cost and workspace: the node at a given capacity.
 struct Sizes {
   std::int64_t tokens = 0;
-  std::int64_t longest_row = 0;   // tokens of the longest sequence, including cached positions
-  std::int64_t longest_leaf = 0;  // tokens of the largest leaf
+  std::int64_t longest_row = 0;     // tokens of the longest sequence, including cached positions
+  std::int64_t longest_leaf = 0;    // tokens of the largest leaf
+  std::int64_t sequence_parts = 1;  // ranks that share a row, and have `longest_row` tokens of it each
   Scalar arithmetic = Scalar::f32;
   std::vector<Scalar> outputs = {};  // formats of the outputs
   int parts = 1;                     // number of parts per factor of a product

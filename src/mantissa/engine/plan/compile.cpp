@@ -111,7 +111,11 @@ struct OperandsOfStep {
 }  // namespace
 
 void estimate_costs(Program& program, const CompileOptions& options, const kernels::Context& ctx) {
-  graph::Sizes sizes{program.token_capacity, options.longest_row, options.longest_leaf, program.arithmetic};
+  graph::Sizes sizes{.tokens = program.token_capacity,
+                     .longest_row = options.longest_row,
+                     .longest_leaf = options.longest_leaf,
+                     .sequence_parts = options.sequence_parts,
+                     .arithmetic = program.arithmetic};
   const auto bytes = [&](BufferId b) { return static_cast<double>(program.buffer(b).stored_bytes()); };
   std::vector<std::int64_t> at_once(program.steps.size(), program.token_capacity);  // tokens, by step
   for (const ChunkedSteps& range : program.chunked) {

@@ -29,11 +29,12 @@ Recompute parse_recompute(std::string_view name);
 using QuantizedSlots = std::function<std::optional<QuantFormat>(std::string_view)>;
 
 struct CompileOptions {
-  std::int64_t longest_row = 0;   // tokens of the longest sequence, including cached positions
-  std::int64_t longest_leaf = 0;  // tokens of the largest leaf of the token sums
-  bool fold = true;               // let kernels that load and store include casts and sums (changes no bit)
-  bool fuse = true;               // fuse pointwise chains to one program (changes no bit)
-  bool views = true;              // splits and joins of columns without copies (changes no bit)
+  std::int64_t longest_row = 0;     // tokens of the longest sequence, including cached positions
+  std::int64_t longest_leaf = 0;    // tokens of the largest leaf of the token sums
+  std::int64_t sequence_parts = 1;  // ranks that share a row; `longest_row` counts the tokens of one of them
+  bool fold = true;                 // let kernels that load and store include casts and sums (changes no bit)
+  bool fuse = true;                 // fuse pointwise chains to one program (changes no bit)
+  bool views = true;                // splits and joins of columns without copies (changes no bit)
   bool join_head =
       false;  // compute log-probabilities in the backward phase, or in `evaluate` (changes no bit)
   Recompute recompute = Recompute::none;

@@ -197,7 +197,7 @@ void Executor::run(graph::Phase phase, const Extent& extent, bool accumulate) {
     const plan::Step& s = program_->steps[i];
     if (s.phase != phase) continue;
     transfer_before(i);
-    if (exchange_ == nullptr && stop.stop_requested()) return;
+    if (ends()) return;
     if (by_memory && s.op->kind == graph::OpKind::product) {
       const std::size_t end = observers_.empty() && !after_step ? joint_[i] : i + 1;
       ctx_.next_weight = next_weights_[end - 1];
@@ -263,7 +263,7 @@ void Executor::run_chunked(const plan::ChunkedSteps& range, const Extent& extent
   const TokenChunks chunks(extent, range.tokens);
   for (const TokenChunk& chunk : chunks.all()) {
     for (std::size_t i = range.begin; i < range.end; ++i) {
-      if (exchange_ == nullptr && stop.stop_requested()) return;
+      if (ends()) return;
       run_step(program_->steps[i], chunk.extent, accumulate, nullptr, &chunk);
     }
   }
@@ -318,7 +318,8 @@ graph::Call Executor::call_of(const plan::Step& s, const Extent& extent, const O
           .accumulator = s.accumulator,
           .interior = s.interior,
           .rounding = s.rounding,
-          .random_name = s.random_name};
+          .random_name = s.random_name,
+          .ring = ring_};
 }
 
 void Executor::run_together(std::size_t begin, std::size_t end, const Extent& extent) {

@@ -89,6 +89,9 @@ class Executor {
   /// Sets what moves weights and gradients between ranks. Required for programs with such transfers. A run
   /// with an exchange does not end at a stop request, which other ranks do not know.
   void set_exchange(Exchange* exchange) { exchange_ = exchange; }
+  /// Sets what brings the keys of other ranks to attention, if ranks share the tokens of rows. They run the
+  /// same phases alike, and a run does not end at a stop request either.
+  void set_ring(graph::KeyRing* ring) { ring_ = ring; }
   /// Takes part in the transfers of a phase that other ranks run.
   void run_transfers(graph::Phase phase);
 
@@ -138,6 +141,8 @@ class Executor {
   /// Returns the call of a step with these operands.
   graph::Call call_of(const plan::Step& step, const Extent& extent, const Operands& operands) const;
 
+  /// Returns true if a run ends here: no other rank waits for one of its steps.
+  bool ends() const { return exchange_ == nullptr && ring_ == nullptr && stop.stop_requested(); }
   /// Start and complete the transfers before step `i` and after it.
   void transfer_before(std::size_t i);
   void transfer_after(std::size_t i);
@@ -145,6 +150,7 @@ class Executor {
   const plan::Program* program_;
   const Device* device_;
   Exchange* exchange_ = nullptr;
+  graph::KeyRing* ring_ = nullptr;
   std::unique_ptr<Arena> own_;
   Arena* arena_;
   std::vector<Binding> bindings_;           // by buffer

@@ -6,6 +6,7 @@
 
 #include "mantissa/core/base/error_text.h"
 #include "mantissa/engine/graph/ops/ops.h"
+#include "mantissa/engine/graph/ops/ring_attention.h"
 
 namespace mantissa::graph {
 namespace {
@@ -56,7 +57,8 @@ double mean_visible_keys(double length, double window) {
 double product_flops(const NodeView& n, const Sizes& s) {
   const kernels::AttentionShape a = shape_of(n.attributes);
   return 2.0 * static_cast<double>(n.shape(0).dim(0).size) *
-         mean_visible_keys(static_cast<double>(s.longest_row), static_cast<double>(a.window)) *
+         mean_visible_keys(static_cast<double>(s.longest_row * s.sequence_parts),
+                           static_cast<double>(a.window)) *
          static_cast<double>(a.heads * a.head_dim);
 }
 
@@ -74,13 +76,19 @@ Cost cost_grad(const NodeView& n, const Sizes& s) {
 }
 
 std::size_t workspace_forward(const NodeView& n, const Sizes& s, const kernels::Context& ctx) {
-  return kernels::attention_workspace(ctx, shape_of(n.attributes), n.shape(0).dim(0).size, s.longest_row,
-                                      s.arithmetic, s.parts);
+  const kernels::AttentionShape a = shape_of(n.attributes);
+  const std::int64_t tokens = n.shape(0).dim(0).size;
+  const std::size_t bytes =
+      kernels::attention_workspace(ctx, a, tokens, s.longest_row, s.arithmetic, s.parts);
+  return s.sequence_parts == 1 ? bytes : aligned(bytes) + ring_workspace(a, tokens, s.arithmetic);
 }
 
 std::size_t workspace_grad(const NodeView& n, const Sizes& s, const kernels::Context& ctx) {
-  return kernels::attention_backward_workspace(ctx, shape_of(n.attributes), n.shape(0).dim(0).size,
-                                               s.longest_row, s.arithmetic, s.parts);
+  const kernels::AttentionShape a = shape_of(n.attributes);
+  const std::int64_t tokens = n.shape(0).dim(0).size;
+  const std::size_t bytes =
+      kernels::attention_backward_workspace(ctx, a, tokens, s.longest_row, s.arithmetic, s.parts);
+  return s.sequence_parts == 1 ? bytes : aligned(bytes) + ring_backward_workspace(a, tokens, s.arithmetic);
 }
 
 void run_forward(const Call& c) {
@@ -96,7 +104,7 @@ void run_forward(const Call& c) {
   a.softmax = c.interior;
   a.cache.slots = c.attributes.integer("slots", 0);
   a.cache.capacity = c.attributes.integer("capacity", 0);
-  kernels::attention(c.ctx, c.extent, a);
+  c.ring == nullptr ? kernels::attention(c.ctx, c.extent, a) : ring_attention(c, a);
 }
 
 void gradient_forward(GradientBuilder& b) {
@@ -128,7 +136,7 @@ void run_grad(const Call& c) {
   a.operand = c.compute;
   a.order = c.accumulator.order;
   a.softmax = c.interior;
-  kernels::attention_backward(c.ctx, c.extent, a);
+  c.ring == nullptr ? kernels::attention_backward(c.ctx, c.extent, a) : ring_attention_backward(c, a);
 }
 
 }  // namespace

@@ -1,0 +1,19 @@
+// The blocks into which a row of tokens is cut for the ranks that share it.
+#pragma once
+
+#include <cstdint>
+
+namespace mantissa {
+
+/// Tokens [begin, end) of a row.
+struct TokenRange {
+  std::int64_t begin = 0, end = 0;
+  std::int64_t count() const { return end - begin; }
+};
+
+/// Returns block `block` of `blocks` of a row with `length` tokens: as equal as whole tokens allow.
+constexpr TokenRange block_of(std::int64_t length, std::int64_t block, std::int64_t blocks) {
+  return {length * block / blocks, length * (block + 1) / blocks};
+}
+
+}  // namespace mantissa
