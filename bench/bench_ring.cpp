@@ -1,6 +1,6 @@
-// Attention of a row that ranks share, against the same attention by one rank with the threads of all: forward
-// and backward, with the bytes that each rank sends. The ranks are threads of this process, so that transfers
-// are copies in memory. Medians of alternating runs.
+// Attention of a row that ranks share, against the same attention by one rank with the threads of all:
+// forward and backward, with the bytes that each rank sends. The ranks are threads of this process, so that
+// transfers are copies in memory. Medians of alternating runs.
 #include <fmt/format.h>
 
 #include <algorithm>

@@ -1,5 +1,6 @@
 #include "mantissa/files/io/state.h"
 #include "mantissa/core/disk/unfinished.h"
+#include "mantissa/files/io/safetensors_stream.h"
 #include "mantissa/files/io/state_header.h"
 
 #include <gtest/gtest.h>
@@ -38,13 +39,11 @@ class State : public test::TemporaryFolder {
     header.changes = {"step 50: --set optimizer.lr=1e-4"};
     return header;
   }
-  void write(std::int64_t step, int keep = 10) const {
-    const std::vector<TensorToWrite> tensors = {
-        {"master.w", Dtype::f32, {2, 2}, std::as_bytes(std::span(master)), nullptr},
-        {"moment1.w", Dtype::bf16, {2}, std::as_bytes(std::span(moment)), nullptr},
-    };
-    write_state(folder, header(step), tensors, keep);
+  std::vector<TensorToWrite> to_write() const {
+    return {{"master.w", Dtype::f32, {2, 2}, std::as_bytes(std::span(master)), nullptr},
+            {"moment1.w", Dtype::bf16, {2}, std::as_bytes(std::span(moment)), nullptr}};
   }
+  void write(std::int64_t step, int keep = 10) const { write_state(folder, header(step), to_write(), keep); }
   std::vector<std::int64_t> steps() const {
     std::vector<std::int64_t> found;
     for (const FoundState& state : find_states(folder)) found.push_back(state.step);
@@ -99,6 +98,31 @@ TEST_F(State, TheSameStateHasTheSameBytes) {
   const std::string json = contents_of(state(1) / "state.json"),
                     tensors = contents_of(state(1) / "state.safetensors");
   write(1);
+  EXPECT_EQ(contents_of(state(1) / "state.json"), json);
+  EXPECT_EQ(contents_of(state(1) / "state.safetensors"), tensors);
+}
+
+/// As processes that share a run do it: each opens the file of the first one.
+TEST_F(State, TensorsOfSeveralProcessesMakeTheSameBytes) {
+  write(1);
+  const std::string json = contents_of(state(1) / "state.json"),
+                    tensors = contents_of(state(1) / "state.safetensors");
+  std::filesystem::remove_all(state(1));
+  const std::vector<TensorToWrite> all = to_write();
+  {
+    SharedState shared(folder, header(1), all);
+    std::vector<Hash64> written(all.size()), found(all.size());
+    for (std::size_t i = all.size(); i-- > 0;) {
+      disk::File file = disk::File::open_to_complete(shared.file());
+      write_tensor(file, shared.offset(i), all[i], written[i]);
+      file.close();
+    }
+    shared.read_back(
+        [&](std::size_t tensor, std::span<const std::byte> piece) { found[tensor].update(piece); });
+    for (std::size_t i = 0; i < all.size(); ++i) EXPECT_EQ(found[i].digest(), written[i].digest());
+    EXPECT_TRUE(steps().empty());
+    shared.commit(1);
+  }
   EXPECT_EQ(contents_of(state(1) / "state.json"), json);
   EXPECT_EQ(contents_of(state(1) / "state.safetensors"), tensors);
 }

@@ -77,6 +77,16 @@ File File::open_to_read(const std::filesystem::path& path) {
   return file;
 }
 
+File File::open_to_complete(const std::filesystem::path& path) {
+  const int descriptor = ::open(path.c_str(), O_WRONLY | O_NOFOLLOW | O_CLOEXEC | O_NONBLOCK);
+  if (descriptor < 0) throw_write_error(path, errno);
+  File file(descriptor, path);
+  struct stat status {};
+  if (::fstat(descriptor, &status) != 0) throw_write_error(path, errno);
+  if (!S_ISREG(status.st_mode)) throw FileError(fmt::format("{}: is not a regular file", path.string()));
+  return file;
+}
+
 File File::open_device(const std::filesystem::path& path) {
   // Without O_NONBLOCK, a pipe that nobody reads would be waited for without end. A reader started beside
   // this program needs a moment.

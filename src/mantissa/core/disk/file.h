@@ -17,6 +17,9 @@ class File {
  public:
   /// Throws FileError if `path` is missing, unreadable, or not a regular file.
   static File open_to_read(const std::filesystem::path& path);
+  /// Opens a file that another process has made, to write parts of it. Throws FileError if `path` is missing
+  /// or not a regular file.
+  static File open_to_complete(const std::filesystem::path& path);
   /// Opens a device, a pipe, or a link to a descriptor, for writing; waits some seconds for the reader of a
   /// named pipe. Throws FileError if that fails.
   static File open_device(const std::filesystem::path& path);

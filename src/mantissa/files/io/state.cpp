@@ -148,11 +148,11 @@ void keep_newest_states(const fs::path& run, int keep) {
   for (std::size_t i = 0; i + kept < states.size(); ++i) remove_state(states[i].path);
 }
 
-void write_state(const fs::path& run, const StateHeader& header, std::span<const TensorToWrite> tensors,
-                 int keep) {
-  disk::AtomicDirectory folder(folder_of(run, header.step), disk::kState, kFiles);
-  Hash64 data;
-  const WrittenFile written = stream_safetensors(folder.beside() / kStateTensors, tensors, {}, data);
+namespace {
+
+/// Completes a state whose tensors are in `folder`, and removes surplus ones.
+void commit_state(const fs::path& run, const StateHeader& header, disk::AtomicDirectory& folder,
+                  const WrittenFile& written, int keep) {
   nlohmann::json json = json_of_header(header);
   json["files"] = {{{"name", kStateTensors}, {"bytes", written.bytes}, {"xxh64", hex(written.file_hash)}}};
   disk::write_file_atomic(folder.beside() / kHeader, sealed(json));
@@ -162,6 +162,49 @@ void write_state(const fs::path& run, const StateHeader& header, std::span<const
   std::erase_if(states, [&](const FoundState& state) { return state.step > header.step; });
   const std::size_t kept = std::min(states.size(), static_cast<std::size_t>(std::max(keep, 1)));
   for (std::size_t i = 0; i + kept < states.size(); ++i) remove_state(states[i].path);
+}
+
+}  // namespace
+
+void write_state(const fs::path& run, const StateHeader& header, std::span<const TensorToWrite> tensors,
+                 int keep) {
+  disk::AtomicDirectory folder(folder_of(run, header.step), disk::kState, kFiles);
+  Hash64 data;
+  const WrittenFile written = stream_safetensors(folder.beside() / kStateTensors, tensors, {}, data);
+  commit_state(run, header, folder, written, keep);
+}
+
+struct SharedState::Impl {
+  fs::path run;
+  StateHeader header;
+  disk::AtomicDirectory folder{folder_of(run, header.step), disk::kState, kFiles};
+  PlacedSafetensors tensors;
+  WrittenFile written;
+
+  Impl(const fs::path& of, StateHeader h, std::span<const TensorToWrite> t)
+      : run(of), header(std::move(h)), tensors(folder.beside() / kStateTensors, t) {}
+};
+
+SharedState::SharedState(const fs::path& run, const StateHeader& header,
+                         std::span<const TensorToWrite> tensors)
+    : impl_(std::make_unique<Impl>(run, header, tensors)) {}
+
+SharedState::~SharedState() = default;
+
+const fs::path& SharedState::file() const {
+  return impl_->tensors.path();
+}
+
+std::uint64_t SharedState::offset(std::size_t tensor) const {
+  return impl_->tensors.offset(tensor);
+}
+
+void SharedState::read_back(const SeePiece& sees) {
+  impl_->written = impl_->tensors.commit(sees);
+}
+
+void SharedState::commit(int keep) {
+  commit_state(impl_->run, impl_->header, impl_->folder, impl_->written, keep);
 }
 
 void remove_states_after(const fs::path& run, std::int64_t step) {

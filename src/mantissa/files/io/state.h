@@ -4,7 +4,9 @@
 
 #include <cstdint>
 #include <filesystem>
+#include <functional>
 #include <map>
+#include <memory>
 #include <optional>
 #include <span>
 #include <string>
@@ -59,6 +61,30 @@ std::vector<FoundState> find_states(const std::filesystem::path& run);
 /// if the disk is full and then leaves all older states.
 void write_state(const std::filesystem::path& run, const StateHeader& header,
                  std::span<const TensorToWrite> tensors, int keep);
+
+/// A state whose tensors several processes write.
+class SharedState {
+ public:
+  /// Begins the state of header.step in run directory `run`. Of `tensors`, names and shapes are read.
+  SharedState(const std::filesystem::path& run, const StateHeader& header,
+              std::span<const TensorToWrite> tensors);
+  ~SharedState();
+  SharedState(const SharedState&) = delete;
+  SharedState& operator=(const SharedState&) = delete;
+
+  /// Returns the file of the tensors, to write_tensor() at offset(index).
+  const std::filesystem::path& file() const;
+  std::uint64_t offset(std::size_t tensor) const;
+  /// Reads the file, after all tensors were written, for its checksum. `sees` is called with all pieces of
+  /// each tensor.
+  void read_back(const std::function<void(std::size_t tensor, std::span<const std::byte>)>& sees);
+  /// Does the rest of write_state() after that.
+  void commit(int keep);
+
+ private:
+  struct Impl;
+  std::unique_ptr<Impl> impl_;
+};
 
 /// Brings back the states that killed processes were replacing (core/disk/atomic.h). Only the holder of the
 /// run's lock may call this.

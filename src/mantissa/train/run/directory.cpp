@@ -11,6 +11,7 @@
 #include "mantissa/setup/config/stages.h"
 #include "mantissa/setup/weights/frozen_hash.h"
 #include "mantissa/train/run/data_hash.h"
+#include "mantissa/train/run/shared_state.h"
 
 namespace mantissa::run {
 namespace {
@@ -225,7 +226,7 @@ weights::StartBase base_of(const train::Trainer& trainer, const std::string& fix
   return {trainer.source().weights.string(), trainer.config().policy.line(), fixed, trainer.frozen_hash()};
 }
 
-void save(train::Trainer& trainer, const std::filesystem::path& out, double loss,
+void save(train::Trainer& trainer, Orders& orders, const std::filesystem::path& out, double loss,
           const std::vector<std::string>& changes, const InputHashes& hashes, bool validates) {
   const config::RunConfig& config = trainer.config();
   io::StateHeader header;
@@ -250,24 +251,12 @@ void save(train::Trainer& trainer, const std::filesystem::path& out, double loss
   header.data_xxh64 = hashes.rows;
   header.changes = changes;
   std::vector<io::TensorToWrite> tensors;
-  for (const train::Trainer::NamedMemory& m : trainer.state_memory()) {
-    io::TensorToWrite& t = tensors.emplace_back();
-    t.name = m.name;
-    t.dtype = io::dtype_of(m.type);
-    t.shape = m.shape;
-    if (m.here() && m.device == nullptr) {
-      t.bytes = m.bytes;
-    } else {
-      t.fill = [m](std::uint64_t offset, std::span<std::byte> out) {
-        m.read(static_cast<std::size_t>(offset), out);
-      };
-    }
-  }
+  for (const train::Trainer::NamedMemory& m : trainer.state_memory()) tensors.push_back(tensor_of(m));
   const train::TaskState task = trainer.task().save(trainer.step());
   for (const auto& [name, value] : task.counters) header.rng.emplace(std::string(kTaskPrefix) + name, value);
   for (const auto& [name, tensor] : task.tensors)
     tensors.push_back({std::string(kTaskPrefix) + name, tensor.dtype, tensor.shape, tensor.bytes, {}});
-  io::write_state(out, header, tensors, static_cast<int>(config.checkpoint.keep));
+  write_state(trainer, orders, out, header, tensors);
 }
 
 std::string model_json(const train::Trainer& trainer, std::int64_t step) {

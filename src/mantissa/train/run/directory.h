@@ -11,6 +11,7 @@
 #include "mantissa/files/io/state.h"
 #include "mantissa/setup/weights/model_files.h"
 #include "mantissa/setup/weights/start.h"
+#include "mantissa/train/run/orders.h"
 #include "mantissa/train/steps/trainer.h"
 
 namespace mantissa::run {
@@ -48,7 +49,8 @@ struct InputHashes {
 
 /// Saves the state of `trainer`. `loss` is that of its last step; `changes` are the changes of the config at
 /// resumptions; `validates` tells that the validation which is due after the step has not been done.
-void save(train::Trainer& trainer, const std::filesystem::path& out, double loss,
+/// If ranks share the run, each writes a part.
+void save(train::Trainer& trainer, Orders& orders, const std::filesystem::path& out, double loss,
           const std::vector<std::string>& changes, const InputHashes& hashes, bool validates);
 
 /// Returns config.json of the run's model, as the stage of step `step` has it.

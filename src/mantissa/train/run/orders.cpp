@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "mantissa/core/base/error_text.h"
+#include "mantissa/train/run/shared_state.h"
 
 namespace mantissa::run {
 namespace {
@@ -99,6 +100,7 @@ void follow(train::Trainer& trainer, comm::Communicator& ranks, const std::funct
     if (order == Order::end) return;
     if (order == Order::start) on_start();
     if (order == Order::serve) trainer.serve_reads();
+    if (order == Order::save) write_part(trainer, ranks);
     try {
       if (order == Order::advance) {
         trainer.advance(stop);

@@ -14,8 +14,8 @@
 namespace mantissa::run {
 
 /// `start`: the run's first weights are on the disk. `serve`: the leading rank reads what others have of the
-/// weights and moments.
-enum class Order : std::uint8_t { start, advance, validate, serve, end };
+/// weights and moments. `save`: each rank writes a part of a state.
+enum class Order : std::uint8_t { start, advance, validate, serve, save, end };
 
 /// The orders of the leading rank. Without other ranks it tells nobody.
 class Orders {
@@ -35,6 +35,8 @@ class Orders {
   void hear(bool stopped) {
     if (stopped) stop_.request_stop();
   }
+  /// Returns the ranks that follow, or null without any.
+  comm::Communicator* ranks() const { return ranks_; }
 
  private:
   comm::Communicator* ranks_;

@@ -130,10 +130,7 @@ class Run {
     if (journal_) journal_->sync();
     if (observations_) observations_->sync();
     if (events_.before_state) events_.before_state();
-    {
-      const RemoteReads reads(orders_, trainer_);
-      kept_.save_state(last_loss_, changes_, validates_);
-    }
+    kept_.save_state(orders_, last_loss_, changes_, validates_);
     saved_ = trainer_.step();
     if (events_.on_state) events_.on_state(saved_, kept_.last_state());
   }

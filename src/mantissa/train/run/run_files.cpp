@@ -45,12 +45,14 @@ const std::string& RunFiles::fixed_hash() {
   return hashes_.fixed;
 }
 
-void RunFiles::save_state(double loss, const std::vector<std::string>& changes, bool validates) {
+void RunFiles::save_state(Orders& orders, double loss, const std::vector<std::string>& changes,
+                          bool validates) {
   fixed_hash();
   hashes_.rows = rows_.at_step(trainer_.step());
-  save(trainer_, out_, loss, changes, hashes_, validates);
+  save(trainer_, orders, out_, loss, changes, hashes_, validates);
   // The state first: until it is there, an earlier run's adapter stays.
   if (adapts()) {
+    const RemoteReads reads(orders, trainer_);
     save_result();
   } else if (replaces()) {
     remove_earlier(out_, "");  // the directory now stands for the state
