@@ -7,6 +7,8 @@
 #include <string_view>
 
 #include "mantissa/app/api/internal.h"
+#include "mantissa/app/api/threads_as_ranks.h"
+#include "mantissa/core/base/error_text.h"
 #include "mantissa/files/io/state.h"
 #include "mantissa/precision/policy/supported.h"
 #include "mantissa/setup/data/rows.h"
@@ -105,11 +107,39 @@ Summary summary_of(run::Result r) {
   return s;
 }
 
+/// Trains a run whose rows ranks share, in one process.
+Summary train_on_threads(int parts, std::int64_t config_threads, const Config& config, TrainOptions options,
+                         const Events& events, const std::stop_token& stop) {
+  if (options.data.next) {
+    throw ConfigError(
+        "distributed.sequence_shards = {}: the rows of Data::next are for one rank. Fix: give Data::rows, or "
+        "start as many processes with mpirun",
+        parts);
+  }
+  const std::int64_t threads = options.hardware.threads != 0 ? options.hardware.threads : config_threads;
+  if (threads != 0) options.hardware.threads = static_cast<int>(std::max<std::int64_t>(1, threads / parts));
+  Summary summary;
+  on_thread_ranks(parts, [&](const Ranks& ranks) {
+    TrainOptions own = options;
+    own.ranks = ranks;
+    if (ranks.leads()) {
+      summary = train(config, own, events, stop);
+      summary.predicted_peak_bytes *= static_cast<std::size_t>(parts);
+    } else {
+      train(config, own);
+    }
+  });
+  return summary;
+}
+
 }  // namespace
 
 Summary train(const Config& config, const TrainOptions& options, const Events& events, std::stop_token stop) {
   const config::RunConfig& run = config.impl().run;
   precision::check_supported(run.policy);
+  if (const auto parts = static_cast<int>(run.distributed.sequence_shards);
+      parts > 1 && options.ranks.size() == 1)
+    return train_on_threads(parts, run.run.threads, config, options, events, stop);
   rl::check_allowed(run);
   const auto device = device_for(options.hardware, run.run.threads, options.ranks.local_size());
   const std::filesystem::path out = options.out.empty() ? std::filesystem::path(run.run.out) : options.out;

@@ -22,7 +22,7 @@ std::span<std::byte> bytes_in(Matrix values, Part part) {
 
 }  // namespace
 
-std::size_t shard_sum_bytes(std::int64_t count, ShardRange own, std::int64_t shards, Scalar reduce) {
+std::size_t shard_sum_bytes(std::int64_t count, OwnShards own, std::int64_t shards, Scalar reduce) {
   return static_cast<std::size_t>(waiting_sums(own, shards)) *
          aligned(static_cast<std::size_t>(count) * bytes_of(sum_format(reduce)));
 }
@@ -60,10 +60,10 @@ Part part_of_slice(const Slice& slice, std::span<const int> owners, int rank, in
 }
 
 std::size_t staging_bytes(std::span<const std::int64_t> counts, std::span<const int> owners, int rank,
-                          int ranks, std::int64_t shards, Scalar reduce) {
+                          int ranks, std::int64_t shards, Scalar reduce, std::int64_t parts) {
   std::size_t most = 0, pieces = 0;
   for (int other = 0; other < ranks; ++other)
-    pieces += other == rank ? 0 : pieces_of(shards_of(other, ranks, shards), shards).size();
+    pieces += other == rank ? 0 : pieces_of(shards_of(other, ranks, shards, parts), shards).size();
   for (const std::vector<Slice>& group : groups_of(counts, ranks, reduce)) {
     std::size_t used = 0;
     for (const Slice& slice : group) {
@@ -75,7 +75,7 @@ std::size_t staging_bytes(std::span<const std::int64_t> counts, std::span<const 
   return most;
 }
 
-ShardSum::ShardSum(std::span<const Gradient> gradients, ShardRange own, std::int64_t shards, Scalar reduce,
+ShardSum::ShardSum(std::span<const Gradient> gradients, OwnShards own, std::int64_t shards, Scalar reduce,
                    Rounding rounding, std::uint64_t seed)
     : own_(own), shards_(shards), reduce_(reduce), rounding_(rounding), seed_(seed) {
   std::size_t bytes = 0;
@@ -105,7 +105,7 @@ void ShardSum::add(const kernels::Context& ctx, std::span<const Gradient> gradie
     if (of != nullptr) count_leaf(gradients[p], shard, *of);
     add_shard(ctx, p, gradients[p], shard, of);
   }
-  waiting_ = pieces_of({own_.first, shard + 1 - own_.first}, shards_);
+  waiting_ = pieces_of({own_.first, (shard - own_.first) / own_.step + 1, own_.step}, shards_);
 }
 
 void ShardSum::count_leaf(const Gradient& gradient, std::int64_t shard, ValueCounts& counts) const {
@@ -115,8 +115,9 @@ void ShardSum::count_leaf(const Gradient& gradient, std::int64_t shard, ValueCou
 
 void ShardSum::add_shard(const kernels::Context& ctx, std::size_t p, const Gradient& gradient,
                          std::int64_t shard, ValueCounts* counts) const {
-  assert(shard >= own_.first && shard < own_.end());
-  const std::vector<ShardRange> waiting = pieces_of({own_.first, shard - own_.first}, shards_);
+  const std::int64_t earlier = (shard - own_.first) / own_.step;  // of this rank
+  assert(earlier >= 0 && earlier < own_.count && own_.first + earlier * own_.step == shard);
+  const std::vector<ShardRange> waiting = pieces_of({own_.first, earlier, own_.step}, shards_);
   const NodeRounding leaf = rounding_at({shard, 1}, gradient);
   // Like a binary counter: shard 7 completes a pair, a pair of pairs, and a pair of those.
   ShardRange sum{shard, 1};
@@ -156,14 +157,14 @@ std::vector<ShardSum::Sum> ShardSum::add_neighbours(const kernels::Context& ctx,
 void ShardSum::add_slices(Messages& m, const kernels::Context& ctx, std::span<const Slice> slices,
                           std::span<const Gradient> gradients, std::span<ValueCounts> counts) {
   const int ranks = m.size(), self = m.rank();
-  // The sums of every rank for this rank's parts, in the order of shards.
+  // The sums of every rank for this rank's parts.
   std::vector<std::vector<Sum>> all(slices.size());
   std::size_t used = 0;
   const auto each_sum = [&](const auto& call) {  // (slice, part, rank, index of the sum, shards)
     for (std::size_t i = 0; i < slices.size(); ++i) {
       const Part part = part_of_slice(slices[i], owners_, self, ranks);
       for (int rank = 0; part.count() > 0 && rank < ranks; ++rank) {
-        const std::vector<ShardRange> pieces = pieces_of(shards_of(rank, ranks, shards_), shards_);
+        const std::vector<ShardRange> pieces = pieces_of(shards_of(rank, ranks, shards_, own_.step), shards_);
         for (std::size_t j = 0; j < pieces.size(); ++j) call(i, part, rank, j, pieces[j]);
       }
     }
@@ -194,6 +195,7 @@ void ShardSum::add_slices(Messages& m, const kernels::Context& ctx, std::span<co
     const std::size_t p = slices[i].parameter;
     const Part part = part_of_slice(slices[i], owners_, self, ranks);
     if (part.count() == 0) continue;
+    std::ranges::sort(all[i], {}, [](const Sum& sum) { return sum.shards.first; });
     const std::vector<Sum> whole =
         add_neighbours(ctx, all[i], gradients[p], part, counts.empty() ? nullptr : &counts[p]);
     assert(whole.size() == 1 && whole.front().shards.count == shards_);

@@ -29,7 +29,7 @@ constexpr Scalar sum_format(Scalar reduce) {
 }
 
 /// Returns the bytes that the sums of one parameter with `count` elements take on a rank.
-std::size_t shard_sum_bytes(std::int64_t count, ShardRange own, std::int64_t shards, Scalar reduce);
+std::size_t shard_sum_bytes(std::int64_t count, OwnShards own, std::int64_t shards, Scalar reduce);
 
 /// Returns the bytes that one of `ranks` ranks sends for the sum of `count` elements, if each has a power of
 /// two of shards: 2 · count · bytes · (ranks − 1) / ranks. This is the mean of the ranks, whose parts are
@@ -57,9 +57,9 @@ struct Slice {
 std::vector<std::vector<Slice>> groups_of(std::span<const std::int64_t> counts, int ranks, Scalar reduce);
 /// Returns the elements of a slice that a rank adds: a share, or all of an owner's.
 Part part_of_slice(const Slice& slice, std::span<const int> owners, int rank, int ranks);
-/// Returns the bytes that a rank takes for the sums of others.
+/// Returns the bytes that a rank takes for the sums of others. `parts` as for shards_of().
 std::size_t staging_bytes(std::span<const std::int64_t> counts, std::span<const int> owners, int rank,
-                          int ranks, std::int64_t shards, Scalar reduce);
+                          int ranks, std::int64_t shards, Scalar reduce, std::int64_t parts = 1);
 
 /// Adds shards in sequence. Each gradient is rounded to `reduce`. Neighbours are added as soon as both exist,
 /// ((0 + 1) + (2 + 3)) + (4 + 5) for six shards. Each sum is computed in f32 (f64 if reduce is f64) and
@@ -68,7 +68,7 @@ std::size_t staging_bytes(std::span<const std::int64_t> counts, std::span<const 
 class ShardSum {
  public:
   /// `own`: the shards of this rank. `seed`: of the run, for stochastic rounding.
-  ShardSum(std::span<const Gradient> gradients, ShardRange own, std::int64_t shards, Scalar reduce,
+  ShardSum(std::span<const Gradient> gradients, OwnShards own, std::int64_t shards, Scalar reduce,
            Rounding rounding = Rounding::nearest, std::uint64_t seed = 0);
 
   /// The next shards are those of attempt `step`.
@@ -121,7 +121,7 @@ class ShardSum {
   /// Returns how a node rounds a gradient's elements from `first` on.
   NodeRounding rounding_at(ShardRange node, const Gradient& gradient, std::int64_t first = 0) const;
 
-  ShardRange own_;
+  OwnShards own_;
   std::int64_t shards_;
   Scalar reduce_;
   Rounding rounding_;

@@ -14,18 +14,25 @@ struct ShardRange {
   bool operator==(const ShardRange&) const = default;
 };
 
-/// Returns the shards of rank `rank`. The number of shards is a multiple of that of ranks.
-ShardRange shards_of(int rank, int ranks, std::int64_t shards);
+/// The shards that one rank runs: every `step`-th one from `first` on.
+struct OwnShards {
+  std::int64_t first = 0, count = 0, step = 1;
+};
+
+/// Returns the shards of rank `rank`; their number is a multiple of that of ranks. With `parts` above 1,
+/// neighbouring ranks have a part of the same rows each: shard s · parts + p is part p of the rows of shard
+/// s.
+OwnShards shards_of(int rank, int ranks, std::int64_t shards, std::int64_t parts = 1);
 
 /// Returns true if the tree of `shards` shards has a node with these two below it.
 bool are_neighbours(ShardRange left, ShardRange right, std::int64_t shards);
 
 /// Returns the sums that remain when `own` is added as far as the tree allows, in their order: one, the
 /// whole, for all shards.
-std::vector<ShardRange> pieces_of(ShardRange own, std::int64_t shards);
+std::vector<ShardRange> pieces_of(OwnShards own, std::int64_t shards);
 
 /// Returns the largest number of sums that wait for their neighbours at one time while `own` is added one by
 /// one, with those that remain. Of all shards the last one need not wait.
-std::int64_t waiting_sums(ShardRange own, std::int64_t shards);
+std::int64_t waiting_sums(OwnShards own, std::int64_t shards);
 
 }  // namespace mantissa::comm

@@ -1,6 +1,10 @@
 #include "mantissa/engine/runtime/batch.h"
 
+#include <algorithm>
+#include <vector>
+
 #include "mantissa/core/base/error_text.h"
+#include "mantissa/core/tensor/row_blocks.h"
 
 namespace mantissa::runtime {
 
@@ -14,34 +18,72 @@ void Batch::clear() {
   weights_.clear();
 }
 
-void Batch::add(const RowTokens& row) {
-  const std::int64_t begin = tokens(), length = static_cast<std::int64_t>(row.ids.size());
+namespace {
+
+std::int64_t length_of(const RowTokens& row) {
+  return static_cast<std::int64_t>(row.ids.size());
+}
+
+std::vector<std::int64_t> documents_of(const RowTokens& row) {
+  if (row.documents.empty()) return {length_of(row)};
+  return {row.documents.begin(), row.documents.end()};
+}
+
+/// Throws ShapeError if the row is empty or its parts do not fit together.
+void check_row(const RowTokens& row) {
+  const std::int64_t length = length_of(row);
   if (length == 0 || row.targets.size() != row.ids.size() ||
       (!row.weights.empty() && row.weights.size() != row.ids.size())) {
     throw ShapeError("a row of a batch has {} ids, {} targets and {} weights", row.ids.size(),
                      row.targets.size(), row.weights.size());
   }
-  const std::span<const std::int64_t> documents =
-      row.documents.empty() ? std::span(&length, 1) : row.documents;
   std::int64_t end = 0;
-  for (const std::int64_t n : documents) {
+  for (const std::int64_t n : documents_of(row)) {
     if (n <= 0 || n > length - end)
       throw ShapeError("a row of {} tokens has a document of {} at token {}", length, n, end);
     end += n;
   }
   if (end != length) throw ShapeError("the documents of a row of {} tokens have {} tokens", length, end);
-  rows_.push_back({begin, length});
-  const std::int64_t slot = row.slot >= 0 ? row.slot : rows() - 1;
-  std::int64_t at = begin;
-  for (const std::int64_t n : documents) {
-    // Random numbers are keyed by (sequence, position), so each document needs its own sequence number.
-    const auto document = static_cast<std::uint64_t>(at - begin) << 32U;
-    segments_.push_back({at, n, at == begin ? row.position : 0, slot, row.sequence + document});
-    at += n;
+}
+
+}  // namespace
+
+void Batch::add(const RowTokens& row) {
+  check_row(row);
+  rows_.push_back({tokens(), length_of(row)});
+  append(row, 0, length_of(row), row.slot >= 0 ? row.slot : rows() - 1);
+}
+
+void Batch::add_part(const RowTokens& row, int part, int parts) {
+  check_row(row);
+  if (length_of(row) < 2 * parts) {
+    throw ShapeError(
+        "a row of {} tokens is too short for {} ranks, which need two tokens each. Fix: lower "
+        "distributed.sequence_shards, or leave out short rows",
+        length_of(row), parts);
   }
-  ids_.insert(ids_.end(), row.ids.begin(), row.ids.end());
-  targets_.insert(targets_.end(), row.targets.begin(), row.targets.end());
-  for (std::size_t t = 0; t < row.ids.size(); ++t) {
+  const TokenRange early = block_of(length_of(row), part, 2 * parts),
+                   late = block_of(length_of(row), 2 * parts - 1 - part, 2 * parts);
+  rows_.push_back({tokens(), early.count() + late.count()});
+  for (const TokenRange& block : {early, late}) append(row, block.begin, block.end, rows() - 1);
+}
+
+void Batch::append(const RowTokens& row, std::int64_t first, std::int64_t end, std::int64_t slot) {
+  const std::int64_t at = tokens() - first;  // of the row's first token
+  std::int64_t begin = 0;
+  for (const std::int64_t n : documents_of(row)) {
+    const std::int64_t from = std::max(begin, first), to = std::min(begin + n, end);
+    // Random numbers are keyed by (sequence, position), so each document needs its own sequence number.
+    const auto document = static_cast<std::uint64_t>(begin) << 32U;
+    if (from < to) {
+      const std::int64_t position = from - begin + (begin == 0 ? row.position : 0);
+      segments_.push_back({at + from, to - from, position, slot, row.sequence + document});
+    }
+    begin += n;
+  }
+  for (auto t = static_cast<std::size_t>(first); t < static_cast<std::size_t>(end); ++t) {
+    ids_.push_back(row.ids[t]);
+    targets_.push_back(row.targets[t]);
     const float weight = row.weights.empty() ? 1 : row.weights[t];
     weights_.push_back(row.targets[t] < 0 ? 0 : weight);
   }

@@ -23,6 +23,10 @@ class Batch {
   /// Appends a copy of `row`. Throws ShapeError if the row is empty, if the number of targets or weights
   /// differs from that of the ids, or if the documents' lengths are not positive or do not sum to the row's.
   void add(const RowTokens& row);
+  /// Appends the part of a row that the rank with part `part` of `parts` has: an early and a late block
+  /// (core/tensor/row_blocks.h), which are one row of the batch. Throws ShapeError also if the row has less
+  /// than two tokens for each part.
+  void add_part(const RowTokens& row, int part, int parts);
 
   /// Returns the extent of a run over the rows. Valid until rows are added or cleared.
   Extent extent() const;
@@ -35,6 +39,9 @@ class Batch {
   std::span<const float> weights() const { return weights_; }
 
  private:
+  /// Appends tokens [first, end) of a row.
+  void append(const RowTokens& row, std::int64_t first, std::int64_t end, std::int64_t slot);
+
   std::int64_t rows_per_leaf_;
   std::uint64_t seed_;
   std::vector<Row> rows_;

@@ -54,10 +54,11 @@ double unsigned_nan(double value);
 std::vector<std::string> interior_cure(const std::string& scope, const std::string& interior);
 
 /// Calls `again`, which runs the micro-batches of a step, and returns the first output with an inf or NaN.
-/// Nothing else observes that run, and each micro-batch ends at that output: its results are incomplete.
-/// `first_row` is the first row of the current micro-batch within the optimizer step.
+/// Nothing else observes that run. If it `ends`, each micro-batch ends at that output: its results are
+/// incomplete. Otherwise it goes on, as other ranks do that wait for its keys. `first_row` is the first row
+/// of the current micro-batch within the optimizer step.
 std::optional<NonFinite> find_first_non_finite(Executor& executor, const std::int64_t& first_row,
-                                               const std::function<void()>& again);
+                                               const std::function<void()>& again, bool ends = true);
 
 class NonFiniteSearch;
 

@@ -360,8 +360,8 @@ class Alone {
 }  // namespace
 
 std::optional<NonFinite> find_first_non_finite(Executor& executor, const std::int64_t& first_row,
-                                               const std::function<void()>& again) {
-  NonFiniteSearch search(executor, first_row, true);
+                                               const std::function<void()>& again, bool ends) {
+  NonFiniteSearch search(executor, first_row, ends);
   const Alone alone(executor, search);
   again();
   return search.found();

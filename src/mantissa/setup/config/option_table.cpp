@@ -294,6 +294,10 @@ void add_optimization(std::vector<Option>& table) {
            "what ranks divide among them (ZeRO): 0: nothing; 1: masters and the optimizer's moments; 2: also "
            "gradients; 3: also the weights that products read",
            from(0, 3)},
+          {"sequence_shards", &DistributedSection::sequence_shards,
+           "ranks that share the tokens of a row, for long rows: their number divides that of ranks; one "
+           "process runs them as threads",
+           from(1, 1024)},
           {"persistence_threshold", &DistributedSection::persistence_threshold,
            "elements of the smallest parameter that zero = 3 divides", from(0, kMany)},
           {"timeout", &DistributedSection::timeout,

@@ -194,6 +194,7 @@ struct LogSection {
 /// Of runs that several ranks share.
 struct DistributedSection {
   std::int64_t zero = 0;                        // stage of ZeRO
+  std::int64_t sequence_shards = 1;             // ranks that share the tokens of a row
   std::int64_t persistence_threshold = 100000;  // elements
   double timeout = 600;
   std::int64_t check_interval = 100;

@@ -15,6 +15,7 @@
 #include "mantissa/setup/config/optimizer.h"
 #include "mantissa/setup/config/options.h"
 #include "mantissa/setup/config/post_training.h"
+#include "mantissa/setup/config/ranks.h"
 #include "mantissa/setup/config/read.h"
 #include "mantissa/setup/config/stages.h"
 #include "mantissa/setup/config/steps.h"
@@ -374,6 +375,7 @@ void settle(RunConfig& config, const Entries& entries, bool policy_replaced,
   settle_targets(config, entries, told);
   settle_schedule(config, entries, told);
   settle_stages(config, entries, told);
+  check_shared_rows(config, entries);
   check_earlier_steps(config, entries);
   settle_run(config, entries.file);
   settle_tokenizer(config, entries);

@@ -38,7 +38,7 @@ Trained trained(const programs::RunPart& part) {
 
 double gradient_bytes(const programs::RunPart& part, const Trained& all) {
   const plan::Program& program = *part.program;
-  const auto [rank, ranks] = part.rank;
+  const auto [rank, ranks, parts] = part.rank;
   double elements = 0;
   if (!program.reductions.empty()) {
     for (std::size_t p = 0; p < all.counts.size(); ++p) {
@@ -48,7 +48,7 @@ double gradient_bytes(const programs::RunPart& part, const Trained& all) {
     return elements * static_cast<double>(bytes_of(comm::sum_format(program.reduce)));
   }
   const auto pieces = static_cast<double>(
-      comm::pieces_of(comm::shards_of(rank, ranks, program.shards), program.shards).size());
+      comm::pieces_of(comm::shards_of(rank, ranks, program.shards, parts), program.shards).size());
   for (const std::vector<comm::Slice>& group : comm::groups_of(all.counts, ranks, program.reduce)) {
     for (const comm::Slice& slice : group) {
       const auto own = static_cast<double>(comm::part_of_slice(slice, all.owners, rank, ranks).count());
@@ -74,7 +74,7 @@ double common_bytes(const plan::Program& program, const std::vector<bool>& read,
 
 std::size_t sums_bytes(const programs::RunPart& part) {
   const plan::Program& program = *part.program;
-  const auto [rank, ranks] = part.rank;
+  const auto [rank, ranks, parts] = part.rank;
   const Trained all = trained(part);
   if (!program.reductions.empty()) {
     std::vector<comm::Gradient> gradients;
@@ -94,15 +94,15 @@ std::size_t sums_bytes(const programs::RunPart& part) {
   }
   std::size_t bytes = 0;
   for (const std::int64_t count : all.counts)
-    bytes += comm::shard_sum_bytes(count, comm::shards_of(rank, ranks, program.shards), program.shards,
+    bytes += comm::shard_sum_bytes(count, comm::shards_of(rank, ranks, program.shards, parts), program.shards,
                                    program.reduce);
   if (ranks > 1)
-    bytes += comm::staging_bytes(all.counts, all.owners, rank, ranks, program.shards, program.reduce);
+    bytes += comm::staging_bytes(all.counts, all.owners, rank, ranks, program.shards, program.reduce, parts);
   return bytes;
 }
 
 SentBytes sent_bytes(const programs::RunPart& part, const config::RunConfig& config) {
-  const auto [rank, ranks] = part.rank;
+  const auto [rank, ranks, parts] = part.rank;
   SentBytes sent;
   if (ranks == 1) return sent;
   const Trained all = trained(part);
@@ -113,7 +113,7 @@ SentBytes sent_bytes(const programs::RunPart& part, const config::RunConfig& con
     if (part.sharing.owner(i) == rank) sent.weights += others * common_bytes(*part.program, read, i);
   }
   const double micro_batches = static_cast<double>(config.batch.global_batch_size) /
-                               static_cast<double>(config.batch.micro_batch_size * ranks);
+                               static_cast<double>(config.batch.micro_batch_size * ranks / parts);
   for (const plan::Gather& g : part.program->gathers) {
     const plan::Buffer& b = part.program->buffer(g.buffer);
     // Held-out rows have a head of their own, which a step does not run.
@@ -178,7 +178,7 @@ RanksForecast forecast_ranks(const config::RunConfig& config, const model::Model
                              const runtime::Device& device, int ranks, int nodes,
                              const std::optional<Network>& network, const Machine& machine,
                              const MemoryForecast& alone) {
-  config::check_shards(config.batch, ranks);
+  config::check_ranks(config, ranks);
   constexpr int kAll = 16;
   // Measured with 2 and 4 ranks on one machine: 10 to 11 MB of Open MPI 4.1.4, 14 MB of MPICH 4.0.2.
   constexpr std::size_t kMpi = 12'000'000;
@@ -193,7 +193,7 @@ RanksForecast forecast_ranks(const config::RunConfig& config, const model::Model
     if (rank > 0) return parts;
     f.streams = !parts.front().program->reductions.empty();
     config::RunConfig share = own;
-    share.batch.global_batch_size /= ranks;
+    share.batch.global_batch_size /= ranks / config.distributed.sequence_shards;
     f.computing = forecast_seconds(*parts.front().program, share, machine);
     return parts;
   };

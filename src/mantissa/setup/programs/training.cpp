@@ -10,6 +10,7 @@
 #include "mantissa/precision/policy/glob.h"
 #include "mantissa/setup/config/adapter.h"
 #include "mantissa/setup/config/post_training.h"
+#include "mantissa/setup/config/ranks.h"
 #include "mantissa/setup/config/stages.h"
 #include "mantissa/setup/objective/objective.h"
 
@@ -33,7 +34,8 @@ model::Extras extras_of(const config::RunConfig& config) {
 /// are not frozen.
 graph::Graph training_graph(const config::RunConfig& config, const model::ModelConfig& model,
                             std::int64_t items) {
-  const std::int64_t length = config.data.sequence_length, tokens = tokens_of(config, items);
+  const std::int64_t length = config.data.sequence_length;
+  const std::int64_t tokens = items * config::rows_per_item(config) * config::tokens_per_rank(config);
   const std::span<const optim::Group> groups = config.optimizer.groups;
   const auto frozen = [groups](std::string_view name) { return optim::settings_of(groups, name).freeze; };
   if (model.scores) return model::build_scores(model, tokens, length, true, frozen);
@@ -89,11 +91,12 @@ UpdateSource update_source(const config::RunConfig& config, const model::ModelCo
 plan::Program compile_alone(const config::RunConfig& config, const model::ModelConfig& model,
                             std::int64_t rows, const runtime::Device& device, bool fold, bool fuse,
                             std::int64_t step) {
-  const std::int64_t length = config.data.sequence_length;
+  const std::int64_t length = config::tokens_per_rank(config), parts = config.distributed.sequence_shards;
   plan::CompileOptions options;
   options.longest_row = length;
   options.longest_leaf = length * config.batch.leaf;
-  options.shards = config.batch.shards;
+  options.sequence_parts = parts;
+  options.shards = config.batch.shards * parts;
   options.one_micro_batch = rows == config.batch.global_batch_size;
   options.recompute = plan::parse_recompute(config.batch.recompute);
   options.chunk_tokens = config.batch.chunk_tokens;
@@ -143,6 +146,17 @@ plan::Lower lower_run(const config::RunConfig& config, const model::ModelConfig&
 
 namespace {
 
+/// Throws if something other than keys and values passes between the tokens of a row.
+void check_shared_rows(const plan::Program& program) {
+  for (const plan::Step& step : program.steps) {
+    if (step.op->kind != graph::OpKind::recurrence) continue;
+    throw ConfigError(
+        "distributed.sequence_shards: {} passes a state from token to token, which ranks that share a row do "
+        "not hand on. Fix: --set distributed.sequence_shards=1, and batch.shards for the ranks",
+        step.scope);
+  }
+}
+
 /// Replaces the update of `part`, that of all parameters, by that of those which its rank owns.
 void share_part(RunPart& part, plan::Program& program, UpdateSource source, const runtime::Device& device) {
   part.whole = std::make_shared<plan::Program>(program);
@@ -162,6 +176,8 @@ void share_part(RunPart& part, plan::Program& program, UpdateSource source, cons
 
 std::vector<RunPart> compile_parts(const config::RunConfig& config, const model::ModelConfig& model,
                                    const runtime::Device& device, RankOf rank) {
+  rank.parts = static_cast<int>(config.distributed.sequence_shards);
+  rank.ranks = std::max(rank.ranks, rank.parts);
   std::vector<RunPart> parts;
   for (std::size_t stage = 0; stage < config::stage_count(config); ++stage) {
     const config::RunConfig own = config::stage_config(config, stage);
@@ -175,6 +191,7 @@ std::vector<RunPart> compile_parts(const config::RunConfig& config, const model:
     for (const std::int64_t first : firsts) {
       auto program = std::make_shared<plan::Program>(
           compile_alone(own, own_model, own.batch.micro_batch_size, device, true, true, first));
+      if (rank.parts > 1) check_shared_rows(*program);
       std::vector<optim::Number> numbers = add_update(*program, source, device);
       RunPart& part = parts.emplace_back(RunPart{first, stage, program, std::move(numbers), own.log.observe});
       part.whole = program;

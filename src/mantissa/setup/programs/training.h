@@ -35,6 +35,7 @@ plan::Program compile_log_probs(const config::RunConfig& config, const model::Mo
 /// One of the ranks that share a run.
 struct RankOf {
   int rank = 0, ranks = 1;
+  int parts = 1;  // neighbouring ranks that share rows (distributed.sequence_shards)
 };
 
 /// A range of steps with the same rules, within a stage of the run.
@@ -51,6 +52,8 @@ struct RunPart {
 };
 
 /// Compiles the parts of a run for one of its ranks. The owners of its parameters are the same in all parts.
+/// If ranks share rows, one process is taken for the first of as many ranks. Throws ConfigError for a model
+/// whose tokens depend on each other by other ops than attention then.
 std::vector<RunPart> compile_parts(const config::RunConfig& config, const model::ModelConfig& model,
                                    const runtime::Device& device, RankOf rank = {});
 

@@ -8,6 +8,7 @@
 #include <span>
 
 #include "mantissa/core/base/error.h"
+#include "mantissa/core/tensor/row_blocks.h"
 
 namespace mantissa::train {
 namespace {
@@ -76,6 +77,46 @@ class Reader {
   std::size_t at_ = 0;
 };
 
+/// Returns the tokens of a block of a row.
+std::size_t tokens_of_block(const Row& row, std::int64_t block, std::int64_t blocks) {
+  return static_cast<std::size_t>(block_of(row.length, block, blocks).count());
+}
+
+/// Returns the outputs of whole rows, of which each reader has the early and the late block.
+objective::Outputs joined(std::span<Reader> parts, const Extent& extent) {
+  std::vector<objective::Outputs> of_parts;
+  for (Reader& part : parts) of_parts.push_back(part.next());
+  const auto blocks = static_cast<std::int64_t>(2 * parts.size());
+  const auto join = [&](const auto& values_of) {
+    const runtime::Values& first = values_of(of_parts.front());
+    const std::size_t each = bytes_of(first.type());  // one number for each token
+    auto all = std::make_shared<std::vector<std::byte>>();
+    std::vector<std::size_t> taken(parts.size());  // bytes of earlier rows
+    for (const Row& row : extent.rows) {
+      for (std::int64_t block = 0; block < blocks; ++block) {
+        const std::int64_t owner = std::min(block, blocks - 1 - block);
+        const std::size_t before = block == owner ? 0 : tokens_of_block(row, owner, blocks) * each;
+        const std::size_t bytes = tokens_of_block(row, block, blocks) * each;
+        const std::byte* from = values_of(of_parts[static_cast<std::size_t>(owner)]).data() +
+                                taken[static_cast<std::size_t>(owner)] + before;
+        all->insert(all->end(), from, from + bytes);
+      }
+      for (std::int64_t p = 0; p < blocks / 2; ++p)
+        taken[static_cast<std::size_t>(p)] +=
+            (tokens_of_block(row, p, blocks) + tokens_of_block(row, blocks - 1 - p, blocks)) * each;
+    }
+    const std::span<const std::byte> view = *all;
+    return runtime::Values(view, first.type(), first.width(), std::move(all));
+  };
+  objective::Outputs whole{
+      join([](const objective::Outputs& o) -> const runtime::Values& { return o.log_prob; })};
+  if (of_parts.front().entropy)
+    whole.entropy = join([](const objective::Outputs& o) -> const runtime::Values& { return *o.entropy; });
+  if (of_parts.front().value)
+    whole.value = join([](const objective::Outputs& o) -> const runtime::Values& { return *o.value; });
+  return whole;
+}
+
 }  // namespace
 
 Share share_of(int rank, int ranks, std::int64_t items, std::int64_t part) {
@@ -111,13 +152,15 @@ void GatheredObjective::gather(const std::function<objective::MicroBatch()>& nex
   for (std::vector<std::byte>& bytes : ranks_.all_gather(kept_)) of_ranks.emplace_back(std::move(bytes));
   for (std::size_t rank = 0; rank < of_ranks.size();) {
     if (of_ranks[rank].at_end()) {
-      ++rank;
+      rank += parts_;
       continue;
     }
     const objective::MicroBatch micro = next();
-    const objective::Outputs values = of_ranks[rank].next();
-    if (in_turns) rank = (rank + 1) % of_ranks.size();  // all have equally many
-    if (seeded_ && !objective_.seeds_known()) {         // losses that are computed with the seeds
+    const objective::Outputs values =
+        parts_ == 1 ? of_ranks[rank].next()
+                    : joined(std::span(of_ranks).subspan(rank, parts_), micro.batch.extent());
+    if (in_turns) rank = (rank + parts_) % of_ranks.size();  // all have equally many
+    if (seeded_ && !objective_.seeds_known()) {              // losses that are computed with the seeds
       const auto tokens = static_cast<std::size_t>(micro.batch.tokens());
       std::vector<double> log_prob(tokens), entropy(seeds_entropy_ ? tokens : 0),
           value(seeds_value_ ? tokens : 0);

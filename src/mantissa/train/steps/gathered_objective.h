@@ -23,22 +23,25 @@ Share share_of(int rank, int ranks, std::int64_t items, std::int64_t part);
 /// of one rank. Alone it is the objective itself.
 class GatheredObjective final : public objective::Objective {
  public:
-  GatheredObjective(objective::Objective& objective, comm::Communicator& ranks)
-      : objective_(objective), ranks_(ranks) {}
+  /// `parts` neighbouring ranks have a part of each row (runtime::Batch::add_part).
+  GatheredObjective(objective::Objective& objective, comm::Communicator& ranks, int parts = 1)
+      : objective_(objective), ranks_(ranks), parts_(static_cast<std::size_t>(parts)) {}
 
   bool seeds_known() const override { return objective_.seeds_known(); }
   void begin(const objective::Step& step) override;
   void seeds(const objective::MicroBatch& micro, const objective::Outputs* outputs,
              const objective::Seeds& seeds) override;
   void observe(const objective::MicroBatch& micro, const objective::Outputs& outputs) override;
-  /// Begins the step again, with the micro-batches of all ranks. `next` returns those of the step, in order.
-  /// `in_turns`: each rank ran one after the other, in place of neighbouring ones.
+  /// Begins the step again, with the micro-batches of all ranks. `next` returns those of the step, in order,
+  /// with whole rows. `in_turns`: each rank (or ranks that share rows) ran one after the other, in place of
+  /// neighbouring ones.
   void gather(const std::function<objective::MicroBatch()>& next, bool in_turns);
   objective::Outcome end() override { return objective_.end(); }
 
  private:
   objective::Objective& objective_;
   comm::Communicator& ranks_;
+  std::size_t parts_;
   objective::Step step_;
   std::vector<std::byte> kept_;
   bool seeded_ = false, seeds_entropy_ = false, seeds_value_ = false;  // what seeds() was asked for

@@ -31,6 +31,7 @@ Change kind_of(const config::Option& option) {
   if (std::find(kUnimportant.begin(), kUnimportant.end(), key) != kUnimportant.end())
     return Change::unimportant;
   // The model is compared separately.
+  if (key == "distributed.sequence_shards") return Change::refused;  // other bits, like batch.shards
   if (option.section == "model" || option.section == "distributed") return Change::unimportant;
   static constexpr std::array kRefused = {"run.seed", "optimizer.name", "dpo.reference"};
   if (std::find(kRefused.begin(), kRefused.end(), key) != kRefused.end()) return Change::refused;

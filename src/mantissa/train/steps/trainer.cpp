@@ -81,7 +81,7 @@ Trainer::Trainer(const config::RunConfig& config, weights::ModelSource source, s
       carried_(program()),
       batch_(config_.batch.leaf, config_.run.seed),
       skipped_batches_(config::parse_steps(config_.run.skip_batches)) {
-  config::check_shards(config_.batch, ranks_.size());
+  config::check_ranks(config_, ranks_.size());
   if (!ranks_.alone()) task_->share(ranks_);
   ranks_.set_timeout(std::chrono::milliseconds(std::llround(1000 * config_.distributed.timeout)));
   for (std::size_t s = 0; s < config::stage_count(config_); ++s) {
@@ -151,10 +151,14 @@ void Trainer::bind() {
   if (streams() || !program().gathers.empty()) session_->executor().set_exchange(&*shared_);
   update_ =
       std::make_unique<Update>(parts_[part_].numbers, *session_, kept_.data(), shared_ ? &*shared_ : nullptr);
-  const std::int64_t shards = config_.batch.shards;
+  if (row_parts() > 1) {
+    ring_.emplace(ranks_, row_parts());
+    session_->executor().set_ring(&*ring_);
+  }
+  const std::int64_t shards = program().shards;
   if (!streams()) {
-    shard_sum_.emplace(gradients(), comm::shards_of(ranks_.rank(), ranks_.size(), shards), shards,
-                       program().reduce, program().reduce_rounding, config_.run.seed);
+    shard_sum_.emplace(gradients(), comm::shards_of(ranks_.rank(), ranks_.size(), shards, row_parts()),
+                       shards, program().reduce, program().reduce_rounding, config_.run.seed);
     if (shared_) shard_sum_->set_owners(shared_->owners_of_gradients());
   }
   if (shared_) {
@@ -275,7 +279,7 @@ std::optional<StepReport> Trainer::advance(const std::stop_token& stop) {
   std::optional<runtime::HealthProbe> health;
   const bool measures = measures_health(r.step);
   if (measures) health.emplace(*session_, measures_distributions(r.step));
-  const bool rounds = config_.batch.shards > 1 && !holds(program().reduce, program().arithmetic);
+  const bool rounds = program().shards > 1 && !holds(program().reduce, program().arithmetic);
   reduced_.assign(measures && rounds ? update_->gradients().size() : 0, {});
   watch_.reset();
   if (watches_) watch_ = std::make_unique<runtime::NonFiniteWatch>(session_->executor(), first_row_);

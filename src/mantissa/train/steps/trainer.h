@@ -27,6 +27,7 @@
 #include "mantissa/text/rows/dataset.h"
 #include "mantissa/train/steps/carried_states.h"
 #include "mantissa/train/steps/gathered_objective.h"
+#include "mantissa/train/steps/key_ring.h"
 #include "mantissa/train/steps/shared_weights.h"
 #include "mantissa/train/steps/task.h"
 #include "mantissa/train/steps/update.h"
@@ -207,8 +208,9 @@ class Trainer {
   /// Runs this rank's share of them. Returns true if a stop came; if `together`, to any rank.
   bool run_share(const text::StepData& rows, objective::Objective& objective, objective::Pass pass,
                  const std::stop_token& stop, bool together);
-  /// Fills the batch with the micro-batch of items that begins with `item`.
-  objective::MicroBatch micro_batch(const text::StepData& rows, std::int64_t item);
+  /// Fills the batch with the micro-batch of items that begins with `item`: whole rows, or this rank's part
+  /// of each, which the ring then expects.
+  objective::MicroBatch micro_batch(const text::StepData& rows, std::int64_t item, bool whole);
   /// Returns the overflow of the first rank that has one: its rows precede those of the others.
   std::optional<Overflow> first_of_ranks(const std::optional<Overflow>& own);
   /// Make what each rank knows of its own rows the same on all: the largest magnitudes of tensors with
@@ -233,6 +235,10 @@ class Trainer {
   /// Creates the session and the update of the current part.
   void bind();
   const plan::Sharing& sharing() const { return parts_[part_].sharing; }
+  /// The ranks that share rows, and the number of such groups; the group of this rank.
+  int row_parts() const { return static_cast<int>(config_.distributed.sequence_shards); }
+  int groups() const { return ranks_.size() / row_parts(); }
+  int group() const { return ranks_.rank() / row_parts(); }
   /// Returns true if gradients go to their owners as soon as they are complete.
   bool streams() const { return !program().reductions.empty(); }
   /// Gives other ranks what they read of the parameters that this one updates.
@@ -244,8 +250,6 @@ class Trainer {
   std::size_t part_of(std::int64_t done) const;
   /// Continues with another part's plan: keeps masters, moments and histories, and writes the new copies.
   void enter(std::size_t part);
-  /// Fills the batch with the rows [first, end).
-  void fill_batch(const text::StepData& data, std::int64_t first, std::int64_t end);
   /// Returns what find_overflow() finds in this rank's rows, or null.
   std::optional<Overflow> find_own_overflow(const text::StepData& rows, bool train);
   /// Returns true if the health of step `step` is measured.
@@ -299,6 +303,7 @@ class Trainer {
   std::unique_ptr<runtime::Session> session_;
   Storage kept_;                         // optimizer state, the same in all parts
   std::optional<SharedWeights> shared_;  // if ranks share the weights
+  std::optional<KeyRing> ring_;          // if ranks share the rows
   std::unique_ptr<Update> update_;
   CarriedStates carried_;
   runtime::Batch batch_;

@@ -49,8 +49,9 @@ std::optional<Overflow> Trainer::find_own_overflow(const text::StepData& rows, b
               false);
   };
   const std::optional<runtime::NonFinite> first =
-      watch_ != nullptr && train ? watch_->found()
-                                 : runtime::find_first_non_finite(session_->executor(), first_row_, again);
+      watch_ != nullptr && train
+          ? watch_->found()
+          : runtime::find_first_non_finite(session_->executor(), first_row_, again, !ring_);
   if (!first) return std::nullopt;
   Overflow overflow;
   overflow.what = first->text();

@@ -1,24 +1,35 @@
 // The rows of a step, micro-batch by micro-batch, on every rank.
 #include <algorithm>
+#include <vector>
 
 #include "mantissa/train/steps/trainer.h"
 
 namespace mantissa::train {
 
-void Trainer::fill_batch(const text::StepData& data, std::int64_t first, std::int64_t end) {
-  batch_.clear();
-  for (std::int64_t r = first; r < end; ++r) batch_.add(data.row(r));
-}
-
 void Trainer::finish_shard(std::int64_t shard) {
   session_->run(graph::Phase::finish, batch_.extent());
-  if (!streams()) shard_sum_->add(device_.host(), gradients(), shard, reduced_);
+  if (streams()) return;
+  const std::int64_t leaf = shard * row_parts() + ranks_.rank() % row_parts();
+  shard_sum_->add(device_.host(), gradients(), leaf, reduced_);
 }
 
-objective::MicroBatch Trainer::micro_batch(const text::StepData& data, std::int64_t item) {
+objective::MicroBatch Trainer::micro_batch(const text::StepData& data, std::int64_t item, bool whole) {
   const std::int64_t micro = stage_config().batch.micro_batch_size;
   first_row_ = data.item_row(item);
-  fill_batch(data, first_row_, data.item_row(std::min(item + micro, data.items())));
+  const std::int64_t end = data.item_row(std::min(item + micro, data.items()));
+  batch_.clear();
+  std::vector<SharedRow> shared;
+  for (std::int64_t r = first_row_; r < end; ++r) {
+    const RowTokens row = data.row(r);
+    if (whole || !ring_) {
+      batch_.add(row);
+      continue;
+    }
+    batch_.add_part(row, ring_->part(), ring_->parts());
+    shared.push_back(
+        {static_cast<std::int64_t>(row.ids.size()), {row.documents.begin(), row.documents.end()}});
+  }
+  if (!shared.empty()) ring_->set_rows(shared);
   return {batch_, first_row_};
 }
 
@@ -32,20 +43,19 @@ bool Trainer::run_share(const text::StepData& data, objective::Objective& object
   objective.begin({.total_weight = data.total_weight(), .loss_scale = scale()});
   const std::int64_t micro = stage_config().batch.micro_batch_size, items = data.items();
   const std::int64_t shard = items / config_.batch.shards;
-  const Share own = share_of(ranks_.rank(), ranks_.size(), items, train ? shard : micro);
-  const Share most =
-      share_of(ranks_.size() - 1, ranks_.size(), items, train ? shard : micro);  // the largest one
+  const Share own = share_of(group(), groups(), items, train ? shard : micro);
+  const Share most = share_of(groups() - 1, groups(), items, train ? shard : micro);  // the largest one
   const std::int64_t count = own.end - own.first,
                      longest = shares ? std::max(count, most.end - most.first) : count;
   for (std::int64_t done = 0; done < longest; done += micro) {
     // Neighbouring shards at the same time if their gradients leave at once.
     const bool turns = train && streams();
-    const std::int64_t item = turns ? done * ranks_.size() + ranks_.rank() * micro : own.first + done;
+    const std::int64_t item = turns ? done * groups() + group() * micro : own.first + done;
     const bool runs = done < count;
     session_->set_stop(stop);
     if (turns) shared_->streamed()->set_turn(done / micro);
     if (runs) {
-      objective::run(*session_, micro_batch(data, item), objective, pass, train && item % shard > 0);
+      objective::run(*session_, micro_batch(data, item, false), objective, pass, train && item % shard > 0);
     } else if (!program().gathers.empty()) {  // what the other ranks read
       session_->executor().run_transfers(graph::Phase::forward);
       session_->executor().run_transfers(train ? graph::Phase::backward : graph::Phase::evaluate);
@@ -61,7 +71,7 @@ bool Trainer::run_share(const text::StepData& data, objective::Objective& object
 std::optional<objective::Outcome> Trainer::run_rows(const text::StepData& data, objective::Pass pass,
                                                     const std::stop_token& stop) {
   const bool train = pass == objective::Pass::train;
-  GatheredObjective objective(task_->objective(), ranks_);
+  GatheredObjective objective(task_->objective(), ranks_, row_parts());
   compare_rows(data);
   if (train && streams()) shared_->streamed()->begin(step_ + 1, reduced_);
   if (train && !streams()) shard_sum_->begin(step_ + 1);
@@ -74,7 +84,7 @@ std::optional<objective::Outcome> Trainer::run_rows(const text::StepData& data, 
     share_counts();
   }
   const std::int64_t micro = stage_config().batch.micro_batch_size;
-  objective.gather([&, item = -micro]() mutable { return micro_batch(data, item += micro); },
+  objective.gather([&, item = -micro]() mutable { return micro_batch(data, item += micro, true); },
                    train && streams());
   return objective.end();
 }

@@ -1,0 +1,14 @@
+// A run whose rows several ranks share, in one process: its threads are the ranks.
+#pragma once
+
+#include <functional>
+
+#include "mantissa/app/api/ranks.h"
+
+namespace mantissa::api {
+
+/// Calls body(ranks) on `count` ranks: the first one on this thread, the others on threads of their own.
+/// Returns when all have ended. Throws the error of the lowest rank that has one of its own.
+void on_thread_ranks(int count, const std::function<void(const Ranks&)>& body);
+
+}  // namespace mantissa::api
