@@ -31,6 +31,12 @@ void check_shards(const BatchSection& batch, std::int64_t groups, int ranks) {
 
 void check_ranks(const RunConfig& config, int ranks) {
   const std::int64_t parts = config.distributed.sequence_shards;
+  if (ranks == 1 && parts > 1) {
+    throw ConfigError(
+        "distributed.sequence_shards = {}: only train shares rows; this command runs them whole. Fix: --set "
+        "distributed.sequence_shards=1, which has other bits",
+        parts);
+  }
   if (ranks % parts != 0) {
     throw ConfigError(
         "distributed.sequence_shards = {0}: {1} ranks are not a multiple of it. Fix: start {2} ranks or one "

@@ -152,7 +152,7 @@ Explained describe_training(const config::RunConfig& run, const model::ModelConf
   e.fits = e.peak_bytes <= e.here.memory_bytes;
   const double other_seconds = forecast::forecast_seconds(passes, config, machine);
   config::RunConfig share = config;  // of one rank
-  share.batch.global_batch_size /= parts[part].rank.ranks;
+  share.batch.global_batch_size /= parts[part].rank.ranks / parts[part].rank.parts;
   e.seconds = forecast::forecast_seconds(*parts[part].program, share, machine) + other_seconds;
   if (std::ranges::any_of(passes, [](const forecast::OtherPass& pass) { return pass.generated > 0; }))
     e.rollout_seconds = other_seconds;
@@ -162,7 +162,8 @@ Explained describe_training(const config::RunConfig& run, const model::ModelConf
   t.stage = parts[part].stage;
   t.rope_theta = model::rope_theta(model);
   if (!run.run.stages.empty()) t.stages = stage_plans(run, base, parts, memory.data, machine);
-  t.shards = program.shards;
+  t.sequence_shards = config.distributed.sequence_shards;
+  t.shards = program.shards / t.sequence_shards;
   t.reduce = program.reduce;
   t.reduce_rounding = program.reduce_rounding;
   t.sent_bytes = forecast::sent_bytes(program, program.shards);

@@ -87,14 +87,15 @@ struct StagePlan {
 /// The part of a plan that is specific to training.
 struct Training {
   config::RunConfig config;
-  config::RunConfig stage_config;  // of the explained stage; equal to `config` without stages
-  std::vector<StagePlan> stages;   // empty: all steps are alike
-  std::size_t stage = 0;           // the explained one
-  double rope_theta = 0;           // its base of the rotary angles; 0: none
-  std::int64_t shards = 1;
+  config::RunConfig stage_config;    // of the explained stage; equal to `config` without stages
+  std::vector<StagePlan> stages;     // empty: all steps are alike
+  std::size_t stage = 0;             // the explained one
+  double rope_theta = 0;             // its base of the rotary angles; 0: none
+  std::int64_t shards = 1;           // of a batch
+  std::int64_t sequence_shards = 1;  // ranks that share a row: memory and time are those of one
   Scalar reduce = Scalar::f32;
   Rounding reduce_rounding = Rounding::nearest;
-  std::int64_t sent_bytes = 0;  // for gradients, by each of as many ranks as shards, in a step
+  std::int64_t sent_bytes = 0;  // for gradients, by each of shards · sequence_shards ranks, in a step
   std::vector<std::pair<std::string, double>> casts;  // scope and bytes of the remaining cast steps
   plan::CastsLeft casts_left;
   std::size_t steps = 0, chunked_steps = 0;  // of the plan; those that run for one chunk of tokens at a time

@@ -3,6 +3,7 @@
 
 #include "mantissa/engine/graph/inserted.h"
 #include "mantissa/precision/policy/fields.h"
+#include "mantissa/setup/config/ranks.h"
 #include "mantissa/train/explain/explained.h"
 #include "mantissa/train/explain/memory.h"
 
@@ -60,11 +61,13 @@ json memory_json(const forecast::MemoryForecast& m) {
 json ranks_json(const forecast::RanksForecast& f) {
   json of = json::array();
   for (const forecast::RankForecast& r : f.of) {
-    of.push_back(
-        {{"rank", r.rank},
-         {"memory", memory_json(r.memory)},
-         {"sent_bytes",
-          {{"gradients", r.sent.gradients}, {"weights", r.sent.weights}, {"gathered", r.sent.gathered}}}});
+    of.push_back({{"rank", r.rank},
+                  {"memory", memory_json(r.memory)},
+                  {"sent_bytes",
+                   {{"gradients", r.sent.gradients},
+                    {"weights", r.sent.weights},
+                    {"gathered", r.sent.gathered},
+                    {"keys", r.sent.keys}}}});
   }
   const auto seconds = [](const std::optional<double>& s) { return s ? json(*s) : json(); };
   return {{"ranks", f.ranks},
@@ -189,6 +192,8 @@ void add_training(json& out, const Explained& e) {
   for (const auto& [scope, bytes] : t.casts) casts.push_back({{"scope", scope}, {"bytes", bytes}});
   out["changes_at_steps"] = t.config.policy.changes();
   out["shards"] = t.shards;
+  out["sequence_shards"] = t.sequence_shards;
+  out["tokens_per_rank"] = config::tokens_per_rank(t.stage_config);
   out["reduce"] = name(t.reduce);
   out["reduce_rounding"] =
       precision::field_text(t.config.policy.fields(), *precision::find_field("reduce_rounding"));

@@ -8,6 +8,7 @@
 #include "mantissa/core/base/quantities.h"
 #include "mantissa/engine/graph/inserted.h"
 #include "mantissa/engine/optim/optimizer.h"
+#include "mantissa/setup/config/ranks.h"
 #include "mantissa/train/explain/explained.h"
 #include "mantissa/train/explain/memory.h"
 
@@ -259,12 +260,19 @@ std::string training_tables(const Explained& e) {
   }
   text += fmt::format("\nupdate\n{}", plan::plan_table(e.rows, graph::Phase::finish));
   text += inserted_text(e.rows);
-  if (t.shards > 1) {
-    text += fmt::format("\nshards  {} of {}; gradients are added by a tree in {}{}\n", t.shards,
-                        counted(t.config.batch.global_batch_size / t.shards, "sequence"), name(t.reduce),
-                        shard_rounding_text(t.reduce_rounding));
-    text += fmt::format("wire    each of {} ranks would send {} of gradients a step\n", t.shards,
+  const std::int64_t leaves = t.shards * t.sequence_shards;
+  if (leaves > 1) {
+    text += fmt::format("\nshards  {} of {}{}; gradients are added by a tree in {}{}\n", t.shards,
+                        counted(t.config.batch.global_batch_size / t.shards, "sequence"),
+                        t.sequence_shards > 1 ? fmt::format(", each in {} parts", t.sequence_shards) : "",
+                        name(t.reduce), shard_rounding_text(t.reduce_rounding));
+    text += fmt::format("wire    each of {} ranks would send {} of gradients a step\n", leaves,
                         human_bytes(static_cast<double>(t.sent_bytes)));
+  }
+  if (t.sequence_shards > 1) {
+    text += fmt::format(
+        "rows    {} ranks share a row of {} tokens, with at most {} each; memory and time are those of one\n",
+        t.sequence_shards, t.stage_config.data.sequence_length, config::tokens_per_rank(t.stage_config));
   }
   return text;
 }
@@ -282,10 +290,13 @@ std::string ranks_text(const forecast::RanksForecast& f) {
                   counted(f.nodes, "machine"), f.stage, bytes_text(most.memory.peak()), most.rank);
   text += fmt::format("        {}\n", memory_line(most.memory));
   text += fmt::format(
-      "        a rank sends at most {} of gradients{}, {} of weights after the update, {} for steps\n",
+      "        a rank sends at most {} of gradients{}, {} of weights after the update, {} for steps{}\n",
       sent([](const forecast::SentBytes& s) { return s.gradients; }), f.streams ? " while it computes" : "",
       sent([](const forecast::SentBytes& s) { return s.weights; }),
-      sent([](const forecast::SentBytes& s) { return s.gathered; }));
+      sent([](const forecast::SentBytes& s) { return s.gathered; }),
+      most.sent.keys > 0
+          ? fmt::format(", {} of keys and values", sent([](const forecast::SentBytes& s) { return s.keys; }))
+          : "");
   if (!f.meanwhile) {
     return text + fmt::format("        {} computing a step; for the time of transfers, --network FILE\n",
                               human_seconds(f.computing));
