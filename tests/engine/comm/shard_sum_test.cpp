@@ -10,6 +10,7 @@
 #include <cstring>
 #include <mutex>
 #include <random>
+#include <tuple>
 
 #include "engine/comm/run_ranks.h"
 #include "mantissa/core/numeric/round.h"
@@ -143,9 +144,10 @@ std::vector<std::vector<Values>> random_shards(std::int64_t shards) {
 /// steps.
 std::vector<std::vector<std::byte>> sums_of_rank(Communicator& ranks,
                                                  const std::vector<std::vector<Values>>& shards, Formats f,
-                                                 std::vector<ValueCounts>* counts = nullptr) {
+                                                 std::vector<ValueCounts>* counts = nullptr,
+                                                 std::int64_t parts = 1) {
   const auto all = static_cast<std::int64_t>(shards.size());
-  const ShardRange own = shards_of(ranks.rank(), ranks.size(), all);
+  const OwnShards own = shards_of(ranks.rank(), ranks.size(), all, parts);
   Held large(kCount, f.gradient), small(3, f.gradient);
   const std::vector<Gradient> gradients = {large.gradient, small.gradient};
   ShardSum sum(gradients, own, all, f.reduce, f.rounding, kSeed);
@@ -153,7 +155,8 @@ std::vector<std::vector<std::byte>> sums_of_rank(Communicator& ranks,
   for (int step = 0; step < 2; ++step) {
     sum.begin(step);
     if (counts != nullptr) counts->assign(2, {});
-    for (std::int64_t shard = own.first; shard < own.end(); ++shard) {
+    for (std::int64_t i = 0; i < own.count; ++i) {
+      const std::int64_t shard = own.first + i * own.step;
       const std::vector<Values>& values = shards[static_cast<std::size_t>(shard)];
       large.set(values[0]), small.set(values[1]);
       sum.add(kContext, gradients, shard, *used);
@@ -179,6 +182,38 @@ TEST_P(ShardSums, HaveTheSameBitsOnAnyNumberOfRanks) {
         EXPECT_EQ(result, expected) << shards << " shards, " << number << " ranks";
     }
   }
+}
+
+/// Ranks that share rows have every second or third of the shards.
+TEST_P(ShardSums, HaveTheSameBitsIfRanksTakeTurns) {
+  const Formats f = GetParam();
+  for (const auto& [shards, parts, number] :
+       {std::tuple{24, 2, 2}, {24, 2, 4}, {24, 3, 3}, {24, 3, 12}, {10, 5, 10}, {14, 2, 2}}) {
+    const std::vector<std::vector<Values>> values = random_shards(shards);
+    Communicator alone;
+    const std::vector<std::vector<std::byte>> expected = sums_of_rank(alone, values, f);
+    std::vector<std::vector<std::vector<std::byte>>> results(static_cast<std::size_t>(number));
+    testing::run_ranks(number, [&, parts = parts](Communicator& ranks) {
+      results[static_cast<std::size_t>(ranks.rank())] = sums_of_rank(ranks, values, f, nullptr, parts);
+    });
+    for (const auto& result : results)
+      EXPECT_EQ(result, expected) << shards << " shards, " << number << " ranks of " << parts << " parts";
+  }
+}
+
+TEST(ShardTree, RanksThatShareRowsHaveAPartOfEachShard) {
+  std::vector<std::int64_t> seen(24);
+  for (int rank = 0; rank < 6; ++rank) {
+    const OwnShards own = shards_of(rank, 6, 24, 3);
+    EXPECT_EQ(own.count, 4);
+    for (std::int64_t i = 0; i < own.count; ++i) {
+      const std::int64_t shard = own.first + i * own.step;
+      EXPECT_EQ(shard % 3, rank % 3);
+      EXPECT_EQ(shard / 12, rank / 3) << "shards of a group follow each other";
+      ++seen.at(static_cast<std::size_t>(shard));
+    }
+  }
+  EXPECT_EQ(seen, std::vector<std::int64_t>(24, 1));
 }
 
 /// Runs one rank of a streamed sum, of which each parameter has an owner. Returns the sums that this one

@@ -1,0 +1,198 @@
+// Runs whose rows several ranks share: bits that do not depend on the number of ranks, and the losses of
+// whole rows.
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <filesystem>
+#include <string>
+#include <tuple>
+#include <utility>
+#include <vector>
+
+#include "app/api/on_ranks.h"
+#include "app/api/tiny.h"
+#include "mantissa/app/api/error.h"
+#include "mantissa/app/api/mantissa.h"
+
+namespace mantissa::api::shared_rows_test {
+namespace {
+
+using mantissa::testing::has;
+using mantissa::testing::into;
+using mantissa::testing::on_ranks;
+using mantissa::testing::read_all;
+using mantissa::testing::steps_of;
+using mantissa::testing::TemporaryFolder;
+using mantissa::testing::timeless;
+
+/// Steps of 8 rows of 32 tokens in 4 shards of two micro-batches each, which `parts` ranks share.
+std::string config_of(const std::string& policy, int parts, int zero = 0, int steps = 4, int micro = 1) {
+  std::string text = mantissa::testing::tiny_config(steps, policy, micro);
+  const std::string at = "global_batch_size = 4\n";
+  text.replace(text.find(at), at.size(), "global_batch_size = 8\nshards = 4\n");
+  return text + "[distributed]\nzero = " + std::to_string(zero) +
+         "\ncheck_interval = 2\npersistence_threshold = 40\nsequence_shards = " + std::to_string(parts) +
+         "\n";
+}
+
+Summary run(int ranks, const std::string& config, const std::filesystem::path& out,
+            std::optional<std::int64_t> resume = {}, const Data& data = {}) {
+  const auto body = [&](const Ranks& own) {
+    TrainOptions options = into(out);
+    options.hardware.threads = 1;
+    options.resume = resume;
+    options.data = data;
+    options.ranks = own;
+    return train(Config::parse(config), options);
+  };
+  return ranks == 1 ? body({}) : on_ranks(ranks, body).front();
+}
+
+class SharedRows : public ::testing::TestWithParam<const char*> {};
+
+TEST_P(SharedRows, HaveTheBitsOfOneProcess) {
+  const TemporaryFolder folder;
+  const bool rounds_gradients = has(GetParam(), "bf16-true");  // after each micro-batch
+  for (const int parts : {2, 3}) {
+    const std::filesystem::path one = folder / ("one-" + std::to_string(parts));
+    const Summary alone = run(1, config_of(GetParam(), parts), one);
+    ASSERT_FALSE(alone.weights_xxh64.empty());
+    for (const auto& [groups, zero, micro] :
+         {std::tuple(1, 0, 2), {1, 2, 1}, {2, 0, 1}, {2, 1, 2}, {2, 3, 2}, {4, 2, 2}}) {
+      const std::string name = std::to_string(parts) + "-" + std::to_string(groups) + std::to_string(zero);
+      const Summary shared = run(
+          parts * groups, config_of(GetParam(), parts, zero, 4, rounds_gradients ? 1 : micro), folder / name);
+      EXPECT_EQ(shared.weights_xxh64, alone.weights_xxh64) << name;
+      for (const char* file : {"metrics.jsonl", "health.jsonl", "state/step-00000003/state.safetensors"})
+        EXPECT_TRUE(timeless(read_all(folder / name / file)) == timeless(read_all(one / file)))
+            << name << ": " << file;
+    }
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(Policies, SharedRows,
+                         ::testing::Values("32-true", "bf16-mixed", "bf16-mixed reduce=bf16",
+                                           "fp8-hybrid reduce=e5m2", "bf16-true rounding=stochastic"),
+                         [](const auto& i) { return "policy" + std::to_string(i.index); });
+
+/// In f64 the orders of sums differ by far less than the losses' own changes from step to step.
+void expect_same_losses(const std::filesystem::path& a, const std::filesystem::path& b, const char* what) {
+  const auto first = steps_of(a), second = steps_of(b);
+  ASSERT_EQ(first.size(), second.size());
+  ASSERT_FALSE(first.empty());
+  for (std::size_t i = 0; i < first.size(); ++i) {
+    for (const char* key : {"loss", "grad_norm"})
+      EXPECT_NEAR(first[i][key].get<double>(), second[i][key].get<double>(), 1e-9) << what << " step " << i;
+  }
+}
+
+TEST(SharedRows, HaveTheLossesAndGradientsOfWholeRows) {
+  const TemporaryFolder folder;
+  run(1, config_of("64-true", 1), folder / "whole");
+  for (const int parts : {2, 3, 8}) {
+    run(1, config_of("64-true", parts), folder / std::to_string(parts));
+    expect_same_losses(folder / "whole", folder / std::to_string(parts), "parts");
+  }
+}
+
+TEST(SharedRows, MayHaveDocumentsAndTheirOwnLengths) {
+  const TemporaryFolder folder;
+  Data data;
+  for (int r = 0; r < 24; ++r) {
+    Row row;
+    for (int t = 0; t < 20 + r % 13; ++t) row.ids.push_back((7 * t * t + 3 * r) % 251);
+    const auto length = static_cast<std::int64_t>(row.ids.size());
+    if (r % 3 == 1) row.documents = {2, length - 11, 9};
+    if (r % 3 == 2) row.documents = {length / 2, length - length / 2};
+    data.rows.push_back(row);
+  }
+  std::string whole = config_of("64-true", 1), shared = config_of("64-true", 3);
+  run(1, whole, folder / "whole", {}, data);
+  run(1, shared, folder / "shared", {}, data);
+  expect_same_losses(folder / "whole", folder / "shared", "documents");
+  EXPECT_EQ(run(6, shared, folder / "six", {}, data).weights_xxh64,
+            run(1, shared, folder / "one", {}, data).weights_xxh64);
+}
+
+TEST(SharedRows, ContinueOnAnyNumberOfRanksThatFits) {
+  const TemporaryFolder folder;
+  const std::string whole = run(1, config_of("bf16-mixed", 2, 0, 8), folder / "whole").weights_xxh64;
+  run(8, config_of("bf16-mixed", 2, 2, 8), folder / "run");
+  for (const auto& [ranks, step, zero] : {std::tuple(1, 3, 0), {2, 6, 3}, {4, 3, 1}})
+    EXPECT_EQ(run(ranks, config_of("bf16-mixed", 2, zero, 8), folder / "run", step).weights_xxh64, whole)
+        << ranks;
+  try {
+    run(1, config_of("bf16-mixed", 4, 0, 8), folder / "run", 3);
+    FAIL() << "other bits";
+  } catch (const ConfigError& e) {
+    EXPECT_TRUE(has(e.what(), "distributed.sequence_shards was 2 and is 4 now")) << e.what();
+  }
+}
+
+/// The search for the first overflow runs rows again, on all ranks.
+TEST(SharedRows, SkipTheStepsThatOneProcessSkips) {
+  const TemporaryFolder folder;
+  const std::string scale = "[precision.loss_scale]\ninitial_scale_power = 24\n";
+  const Summary alone = run(1, config_of("16-mixed", 2, 0, 6) + scale, folder / "1");
+  EXPECT_GT(alone.skipped, 0);
+  for (const auto& [ranks, zero] : {std::pair(2, 0), {4, 3}}) {
+    const std::string out = std::to_string(ranks);
+    EXPECT_EQ(run(ranks, config_of("16-mixed", 2, zero, 6) + scale, folder / out).skipped, alone.skipped);
+    EXPECT_EQ(timeless(read_all(folder / out / "metrics.jsonl")),
+              timeless(read_all(folder / "1/metrics.jsonl")));
+  }
+}
+
+TEST(SharedRows, EndWithTheErrorOfTheRun) {
+  const TemporaryFolder folder;
+  std::string config = config_of("32-true", 2);
+  const std::string lr = "lr = 1e-2";
+  config.replace(config.find(lr), lr.size(), "lr = 1e+38");
+  EXPECT_THROW(run(1, config, folder / "run"), RunStopped);
+  EXPECT_THROW(run(2, config, folder / "run2"), RunStopped);
+}
+
+TEST(SharedRows, OfRunsThatCannotShareThemAreErrorsWithACure) {
+  const TemporaryFolder folder;
+  const auto message = [&](int ranks, const std::string& config) -> std::string {
+    try {
+      run(ranks, config, folder / "run");
+    } catch (const ConfigError& e) {
+      return e.what();
+    }
+    return "no error";
+  };
+  const auto with = [](const std::string& section, const std::string& line) {
+    std::string text = config_of("32-true", 2);
+    return text.insert(text.find("[" + section + "]") + section.size() + 3, line + "\n");
+  };
+  const std::pair<std::string, std::string> faults[] = {
+      {message(3, config_of("32-true", 2)),
+       "3 ranks are not a multiple of it. Fix: start 4 ranks or one process"},
+      {message(6, config_of("32-true", 2)), "batch.shards = 4: 6 ranks cannot share them equally"},
+      {message(1, config_of("32-true", 17)), "expected rows of at least 34 tokens, 2 for each rank, got 32"},
+      {message(1, with("data", "packing = true")), "expected whole rows, got data.packing"},
+      {message(1, with("distributed", "") + "[log]\nobserve = \"*\"\n"), "expected no log.observe"},
+      {message(1, with("distributed", "") + "[train]\nobjective = \"sft\"\n"), "got \"sft\""},
+  };
+  for (const auto& [found, expected] : faults) EXPECT_TRUE(has(found, expected)) << found;
+}
+
+TEST(SharedRows, OfARecurrenceAreAnError) {
+  const TemporaryFolder folder;
+  std::string text = config_of("32-true", 2);
+  const std::string heads = "num_attention_heads = 2\n", tie = "tie_word_embeddings = true\n";
+  text.replace(text.find(heads), heads.size(), "model_type = \"rwkv7\"\nhead_dim = 8\n");
+  text.erase(text.find(tie), tie.size());
+  const std::string size = "intermediate_size = 24\n";
+  text.erase(text.find(size), size.size());
+  try {
+    run(1, text, folder / "run");
+    FAIL() << "the state of a recurrence is not handed on";
+  } catch (const ConfigError& e) {
+    EXPECT_TRUE(has(e.what(), "passes a state from token to token")) << e.what();
+  }
+}
+
+}  // namespace
+}  // namespace mantissa::api::shared_rows_test
