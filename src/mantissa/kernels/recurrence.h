@@ -76,7 +76,10 @@ void recurrence(const Context& ctx, const Extent& extent, const Recurrence& c);
 /// component mod 16), an FMA chain in each, joined within groups of four lanes as (0 + 2) + (1 + 3), and the
 /// four groups in the same way; in f64 by the tree 8, 4, 2, 1. With `head_decay`, ddecay is their chain of
 /// additions over j. `dinitial` is the sum of the gradients of the first states of segments at position 0,
-/// added to it in the order of the segments. The states of `before` are constants.
+/// added to it in the order of the segments. The states of `before` are constants without `dbefore`, which
+/// receives their gradients by slot, [slots, heads · key_dim · value_dim], for segments at a later position.
+/// `dafter` are the gradients of the states after the segments, by slot, zeros without it. Both are in the
+/// arithmetic, so that a sequence in several calls, from the last one on, has the bits of one call.
 struct RecurrenceBackward {
   RecurrenceShape shape;
   bool head_decay = false;
@@ -89,6 +92,8 @@ struct RecurrenceBackward {
   Scalar kept = Scalar::f64;
   StateRounding rounding = {};
   ConstMatrix before = {};  // null: no segment continues another
+  ConstMatrix dafter = {};
+  Matrix dbefore = {};
 };
 
 /// `longest`: tokens of the longest segment.

@@ -34,7 +34,13 @@ struct TokenShiftBackward {
   std::span<const ConstMatrix> mix, dy;
   Matrix dx;
   bool f64 = false;
+  /// q of the token after each segment, in the arithmetic: row after_rows[i] of segment i, or zeros for −1.
+  ConstMatrix after = {};
+  std::span<const std::int64_t> after_rows = {};  // empty: zeros for all
 };
+/// Writes q[t] of the token `token` to row `row` of `q`, in the arithmetic.
+void token_shift_first(const Context& ctx, const TokenShiftBackward& s, std::int64_t token, Matrix q,
+                       std::int64_t row);
 void token_shift_backward(const Context& ctx, const Extent& extent, const TokenShiftBackward& s);
 
 /// dmix += Σ_t dy[t] ∘ (x[t−1] − x[t]): one FMA chain per block of 256 tokens, blocks into leaves, leaves

@@ -178,20 +178,56 @@ TEST(SharedRows, OfRunsThatCannotShareThemAreErrorsWithACure) {
   for (const auto& [found, expected] : faults) EXPECT_TRUE(has(found, expected)) << found;
 }
 
-TEST(SharedRows, OfARecurrenceAreAnError) {
-  const TemporaryFolder folder;
-  std::string text = config_of("32-true", 2);
-  const std::string heads = "num_attention_heads = 2\n", tie = "tie_word_embeddings = true\n";
-  text.replace(text.find(heads), heads.size(), "model_type = \"rwkv7\"\nhead_dim = 8\n");
-  text.erase(text.find(tie), tie.size());
-  const std::string size = "intermediate_size = 24\n";
-  text.erase(text.find(size), size.size());
-  try {
-    run(1, text, folder / "run");
-    FAIL() << "the state of a recurrence is not handed on";
-  } catch (const ConfigError& e) {
-    EXPECT_TRUE(has(e.what(), "passes a state from token to token")) << e.what();
+/// The state travels on, and its gradient back.
+class SharedRecurrence : public ::testing::TestWithParam<const char*> {
+ protected:
+  static std::string recurrent(const std::string& policy, int parts, int zero = 0, int micro = 1) {
+    std::string text = config_of(policy, parts, zero, 4, micro);
+    const std::string heads = "num_attention_heads = 2\n", tie = "tie_word_embeddings = true\n",
+                      size = "intermediate_size = 24\n", layers = "num_hidden_layers = 1";
+    text.replace(text.find(heads), heads.size(), "model_type = \"rwkv7\"\nhead_dim = 8\n");
+    text.replace(text.find(layers), layers.size(), "num_hidden_layers = 2");
+    text.erase(text.find(tie), tie.size());
+    return text.erase(text.find(size), size.size());
   }
+};
+
+TEST_P(SharedRecurrence, HasTheBitsOfOneProcess) {
+  const TemporaryFolder folder;
+  const std::string policy = GetParam();
+  for (const int parts : {3}) {
+    const std::string one = run(1, recurrent(policy, parts), folder / std::to_string(parts)).weights_xxh64;
+    for (const auto& [groups, zero] : {std::pair(1, 3), {2, 2}})
+      EXPECT_EQ(run(parts * groups, recurrent(policy, parts, zero),
+                    folder / (std::to_string(parts) + "-" + std::to_string(groups)))
+                    .weights_xxh64,
+                one)
+          << parts << " parts, " << groups << " groups";
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(Policies, SharedRecurrence,
+                         ::testing::Values("32-true", "bf16-mixed state=bf16 rounding=stochastic"),
+                         [](const auto& i) { return "policy" + std::to_string(i.index); });
+
+TEST_F(SharedRecurrence, HasTheLossesAndGradientsOfWholeRows) {
+  const TemporaryFolder folder;
+  run(1, recurrent("64-true", 1), folder / "whole");
+  for (const int parts : {2, 5}) {
+    run(1, recurrent("64-true", parts, 0, 2), folder / std::to_string(parts));
+    expect_same_losses(folder / "whole", folder / std::to_string(parts), "recurrence");
+  }
+  Data data;
+  for (int r = 0; r < 24; ++r) {
+    Row row;
+    for (int t = 0; t < 20 + r % 13; ++t) row.ids.push_back((7 * t * t + 3 * r) % 251);
+    const auto length = static_cast<std::int64_t>(row.ids.size());
+    if (r % 3 == 1) row.documents = {2, length - 11, 9};
+    data.rows.push_back(row);
+  }
+  run(1, recurrent("64-true", 1), folder / "rows", {}, data);
+  run(1, recurrent("64-true", 3), folder / "shared", {}, data);
+  expect_same_losses(folder / "rows", folder / "shared", "documents");
 }
 
 }  // namespace

@@ -1,5 +1,5 @@
-// The tokens of a row that other ranks have, for attention (sequence parallelism). Liu et al., Ring Attention
-// (2023, arXiv:2310.01889).
+// The tokens of a row that other ranks have, for ops in which they meet (sequence parallelism). Liu et al.,
+// Ring Attention (2023, arXiv:2310.01889).
 #pragma once
 
 #include <cstddef>
@@ -18,6 +18,7 @@ struct BlockPiece {
   std::int64_t position = 0;  // of the first one in its document
   std::int64_t document = 0;  // the same number for all pieces of a document, ascending within a block
   std::int64_t token = 0;     // of the first one on the token axis of the rank that has the block
+  std::int64_t of = 0;        // the number of its row in the micro-batch
 };
 
 /// S ranks share the rows of a micro-batch. A row has 2·S blocks of consecutive tokens; part p of the ranks
@@ -28,6 +29,8 @@ class KeyRing {
   virtual ~KeyRing() = default;
   virtual int part() const = 0;
   virtual int parts() const = 0;
+  /// Returns the number of rows of the current micro-batch.
+  virtual std::int64_t rows() const = 0;
   /// Returns the pieces of a block in all rows of the current micro-batch.
   virtual std::span<const BlockPiece> pieces(int block) const = 0;
 
@@ -42,6 +45,11 @@ class KeyRing {
   virtual std::future<void> collect(int block, std::vector<std::span<std::byte>> own,
                                     std::span<std::byte> other,
                                     std::function<void(std::span<const std::byte>)> add) = 0;
+
+  /// Send bytes to the owner of a block, and receive them from it: another rank. Ranks call them for all
+  /// boundaries between blocks in ascending or in descending order.
+  virtual std::future<void> send(int block, std::span<const std::byte> bytes) = 0;
+  virtual std::future<void> receive(int block, std::span<std::byte> bytes) = 0;
 
   int blocks() const { return 2 * parts(); }
   int owner(int block) const { return block < parts() ? block : blocks() - 1 - block; }

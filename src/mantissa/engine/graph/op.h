@@ -118,6 +118,9 @@ struct Sizes {
   std::vector<Scalar> outputs = {};  // formats of the outputs
   int parts = 1;                     // number of parts per factor of a product
   bool rounds_sums = false;          // an accumulator of a product rounds
+
+  /// Returns the rows of a micro-batch whose rows have the longest row's tokens.
+  std::int64_t rows() const { return longest_row == 0 ? 1 : (tokens + longest_row - 1) / longest_row; }
 };
 
 /// Counts arithmetic only. The plan counts the bytes of buffers.

@@ -146,17 +146,6 @@ plan::Lower lower_run(const config::RunConfig& config, const model::ModelConfig&
 
 namespace {
 
-/// Throws if something other than keys and values passes between the tokens of a row.
-void check_shared_rows(const plan::Program& program) {
-  for (const plan::Step& step : program.steps) {
-    if (step.op->kind != graph::OpKind::recurrence) continue;
-    throw ConfigError(
-        "distributed.sequence_shards: {} passes a state from token to token, which ranks that share a row do "
-        "not hand on. Fix: --set distributed.sequence_shards=1, and batch.shards for the ranks",
-        step.scope);
-  }
-}
-
 /// Replaces the update of `part`, that of all parameters, by that of those which its rank owns.
 void share_part(RunPart& part, plan::Program& program, UpdateSource source, const runtime::Device& device) {
   part.whole = std::make_shared<plan::Program>(program);
@@ -191,7 +180,6 @@ std::vector<RunPart> compile_parts(const config::RunConfig& config, const model:
     for (const std::int64_t first : firsts) {
       auto program = std::make_shared<plan::Program>(
           compile_alone(own, own_model, own.batch.micro_batch_size, device, true, true, first));
-      if (rank.parts > 1) check_shared_rows(*program);
       std::vector<optim::Number> numbers = add_update(*program, source, device);
       RunPart& part = parts.emplace_back(RunPart{first, stage, program, std::move(numbers), own.log.observe});
       part.whole = program;

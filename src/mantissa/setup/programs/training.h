@@ -52,8 +52,7 @@ struct RunPart {
 };
 
 /// Compiles the parts of a run for one of its ranks. The owners of its parameters are the same in all parts.
-/// If ranks share rows, one process is taken for the first of as many ranks. Throws ConfigError for a model
-/// whose tokens depend on each other by other ops than attention then.
+/// If ranks share rows, one process is taken for the first of as many ranks.
 std::vector<RunPart> compile_parts(const config::RunConfig& config, const model::ModelConfig& model,
                                    const runtime::Device& device, RankOf rank = {});
 

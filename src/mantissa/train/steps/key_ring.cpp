@@ -16,6 +16,7 @@ KeyRing::KeyRing(comm::Communicator& ranks, int parts)
 
 void KeyRing::set_rows(std::span<const SharedRow> rows) {
   for (std::vector<graph::BlockPiece>& pieces : pieces_) pieces.clear();
+  rows_ = 0;
   std::vector<std::int64_t> begin_of_rows(
       pieces_.size());  // in the blocks, which have the tokens of all rows
   std::int64_t token = 0, document = 0;
@@ -32,13 +33,14 @@ void KeyRing::set_rows(std::span<const SharedRow> rows) {
                            end = std::min(begin + documents[d], range.end);
         if (first >= end) continue;
         pieces_[at].push_back({begin_of_rows[at] + first - range.begin, end - first, first - begin,
-                               document + static_cast<std::int64_t>(d),
-                               own ? token + first - range.begin : 0});
+                               document + static_cast<std::int64_t>(d), own ? token + first - range.begin : 0,
+                               rows_});
       }
       begin_of_rows[at] += range.count();
       if (own) token += range.count();
     }
     document += static_cast<std::int64_t>(documents.size());
+    ++rows_;
   }
 }
 
@@ -79,6 +81,20 @@ std::future<void> KeyRing::collect(int block, std::vector<std::span<std::byte>> 
           add(other);
         }
       });
+}
+
+std::future<void> KeyRing::send(int block, std::span<const std::byte> bytes) {
+  return ranks_.start([=, to = first_ + owner(block)](comm::Messages& m) {
+    m.send(to, bytes);
+    m.complete();
+  });
+}
+
+std::future<void> KeyRing::receive(int block, std::span<std::byte> bytes) {
+  return ranks_.start([=, from = first_ + owner(block)](comm::Messages& m) {
+    m.receive(from, bytes);
+    m.complete();
+  });
 }
 
 }  // namespace mantissa::train

@@ -33,13 +33,17 @@ class KeyRing final : public graph::KeyRing {
   std::span<const graph::BlockPiece> pieces(int block) const override {
     return pieces_[static_cast<std::size_t>(block)];
   }
+  std::int64_t rows() const override { return rows_; }
   std::future<void> pass(int block, std::span<std::byte> bytes) override;
   std::future<void> collect(int block, std::vector<std::span<std::byte>> own, std::span<std::byte> other,
                             std::function<void(std::span<const std::byte>)> add) override;
+  std::future<void> send(int block, std::span<const std::byte> bytes) override;
+  std::future<void> receive(int block, std::span<std::byte> bytes) override;
 
  private:
   comm::Communicator& ranks_;
-  int parts_, part_, first_;                            // first_: the rank with part 0
+  int parts_, part_, first_;  // first_: the rank with part 0
+  std::int64_t rows_ = 0;
   std::vector<std::vector<graph::BlockPiece>> pieces_;  // by block
 };
 

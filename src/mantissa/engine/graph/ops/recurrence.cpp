@@ -3,11 +3,13 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <array>
 #include <cstring>
 
 #include "mantissa/core/base/error.h"
 #include "mantissa/engine/graph/ops/ops.h"
+#include "mantissa/engine/graph/ops/ring_recurrence.h"
 
 namespace mantissa::graph {
 namespace {
@@ -98,7 +100,10 @@ std::vector<OutputSpec> infer_forward(const NodeView& n) {
 }
 
 std::size_t workspace_forward(const NodeView& n, const Sizes& s, const kernels::Context& ctx) {
-  return kernels::recurrence_workspace(ctx, shape_of(n.attributes), s.arithmetic);
+  const kernels::RecurrenceShape shape = shape_of(n.attributes);
+  const std::size_t bytes = kernels::recurrence_workspace(ctx, shape, s.arithmetic);
+  return s.sequence_parts == 1 ? bytes
+                               : aligned(bytes) + ring_recurrence_workspace(shape, s.rows(), s.arithmetic);
 }
 
 void run_forward(const Call& c) {
@@ -106,7 +111,7 @@ void run_forward(const Call& c) {
   set_inputs(c, r);
   set_further(c, kInputs, r);
   r.y = c.outputs[0].out();
-  kernels::recurrence(c.ctx, c.extent, r);
+  c.ring == nullptr ? kernels::recurrence(c.ctx, c.extent, r) : ring_recurrence(c, r);
 }
 
 /// The gradient of a node whose result y is output `y`, and whose further inputs begin at `from`.
@@ -149,7 +154,11 @@ std::vector<OutputSpec> infer_grad(const NodeView& n) {
 }
 
 std::size_t workspace_grad(const NodeView& n, const Sizes& s, const kernels::Context& ctx) {
-  return kernels::recurrence_backward_workspace(ctx, shape_of(n.attributes), s.longest_row, s.arithmetic);
+  const kernels::RecurrenceShape shape = shape_of(n.attributes);
+  const std::size_t bytes = kernels::recurrence_backward_workspace(ctx, shape, s.longest_row, s.arithmetic);
+  if (s.sequence_parts == 1) return bytes;
+  return aligned(std::max(bytes, kernels::recurrence_workspace(ctx, shape, s.arithmetic))) +
+         ring_recurrence_backward_workspace(shape, s.rows(), s.arithmetic);
 }
 
 void run_grad(const Call& c) {
@@ -169,7 +178,12 @@ void run_grad(const Call& c) {
     if (!c.accumulate)
       std::memset(sum.data, 0, static_cast<std::size_t>(r.shape.state()) * bytes_of(sum.type));
   }
-  kernels::recurrence_backward(c.ctx, c.extent, r);
+  if (c.ring == nullptr) return kernels::recurrence_backward(c.ctx, c.extent, r);
+  kernels::Recurrence forward;
+  set_inputs(c, forward);
+  forward.initial = r.initial;
+  forward.y = c.outputs[kValues].out();  // is written afterwards
+  ring_recurrence_backward(c, forward, r);
 }
 
 // The inputs, the state and, for "initial", the initial state; outputs the state and y.

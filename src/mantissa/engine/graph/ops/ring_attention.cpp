@@ -11,6 +11,7 @@
 
 #include "mantissa/core/base/error_text.h"
 #include "mantissa/engine/graph/key_ring.h"
+#include "mantissa/engine/graph/ops/ring_rows.h"
 #include "mantissa/kernels/columns.h"
 
 namespace mantissa::graph {
@@ -63,11 +64,6 @@ class Workspace {
   std::span<std::byte> memory_;
   std::size_t used_;
 };
-
-Matrix rows_from(Matrix m, std::int64_t row) {
-  m.data = static_cast<std::byte*>(m.data) + static_cast<std::size_t>(row * m.ld) * bytes_of(m.type);
-  return m;
-}
 
 /// Returns the tokens of a block in all rows.
 std::int64_t tokens_of(std::span<const BlockPiece> pieces) {

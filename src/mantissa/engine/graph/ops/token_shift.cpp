@@ -6,6 +6,7 @@
 #include "mantissa/core/base/error_text.h"
 #include "mantissa/engine/graph/ops/leaf_part.h"
 #include "mantissa/engine/graph/ops/ops.h"
+#include "mantissa/engine/graph/ops/ring_token_shift.h"
 
 namespace mantissa::graph {
 namespace {
@@ -47,12 +48,18 @@ std::vector<ConstMatrix> matrices(std::span<const Argument> arguments) {
   return all;
 }
 
-void run_mixtures(const Call& c, std::span<const Argument> mix, std::span<const Argument> mixed,
-                  const Matrix& state, const ConstMatrix& before = {}) {
+void run_mixtures(const Call& c, const Extent& extent, std::span<const Argument> mix,
+                  std::span<const Argument> mixed, const Matrix& state, const ConstMatrix& before = {}) {
   const std::vector<ConstMatrix> from = matrices(mix);
   std::vector<Matrix> to;
   for (const Argument& a : mixed) to.push_back(a.out());
-  kernels::token_shift(c.ctx, c.extent, {c.inputs[0].width, c.inputs[0].in(), from, to, state, before});
+  kernels::token_shift(c.ctx, extent, {c.inputs[0].width, c.inputs[0].in(), from, to, state, before});
+}
+
+/// The last input is as wide as the tokens: x, dy or a gradient; coefficients have as many elements.
+std::size_t shift_workspace(const NodeView& n, const Sizes& s, const kernels::Context&) {
+  const std::int64_t channels = n.shape(n.inputs.size() - 1).last();
+  return s.sequence_parts == 1 ? 0 : ring_shift_workspace(s.rows(), channels, s.arithmetic);
 }
 
 Cost cost_of(const NodeView& n, std::size_t mixtures) {
@@ -66,7 +73,9 @@ std::vector<OutputSpec> infer_forward(const NodeView& n) {
 }
 
 void run_forward(const Call& c) {
-  run_mixtures(c, c.inputs.subspan(1), c.outputs, {});
+  if (c.ring == nullptr) return run_mixtures(c, c.extent, c.inputs.subspan(1), c.outputs, {});
+  const TokensBefore before(c);
+  run_mixtures(c, before.extent(), c.inputs.subspan(1), c.outputs, {}, before.tokens());
 }
 
 /// `first` is the first coefficient, and `mixed` the first result that is a mixture.
@@ -104,8 +113,12 @@ void run_dx(const Call& c) {
   const std::size_t count = c.inputs.size() / 2;
   const std::vector<ConstMatrix> mix = matrices(c.inputs.first(count)),
                                  dy = matrices(c.inputs.subspan(count));
-  kernels::token_shift_backward(
-      c.ctx, c.extent, {c.outputs[0].width, mix, dy, c.outputs[0].out(), c.arithmetic == Scalar::f64});
+  kernels::TokenShiftBackward s{c.outputs[0].width, mix, dy, c.outputs[0].out(), c.arithmetic == Scalar::f64};
+  if (c.ring == nullptr) return kernels::token_shift_backward(c.ctx, c.extent, s);
+  const GradientsAfter after(c, s);
+  s.after = after.gradients();
+  s.after_rows = after.rows();
+  kernels::token_shift_backward(c.ctx, c.extent, s);
 }
 
 // Inputs x, dy and, if rows continue others, the last tokens before them; output dmix, in the shape of the
@@ -124,7 +137,10 @@ void run_dmix(const Call& c) {
   if (c.inputs.size() > 2) s.before = c.inputs[2].in();
   s.dmix = c.outputs[0].out();
   s.accumulate = c.accumulate;
-  kernels::token_shift_mix(c.ctx, c.extent, s);
+  if (c.ring == nullptr) return kernels::token_shift_mix(c.ctx, c.extent, s);
+  const TokensBefore before(c);
+  s.before = before.tokens();
+  kernels::token_shift_mix(c.ctx, before.extent(), s);
 }
 
 std::vector<OutputSpec> with_state(const NodeView& n, std::size_t first) {
@@ -143,7 +159,7 @@ std::vector<OutputSpec> infer_decode(const NodeView& n) {
 }
 
 void run_decode(const Call& c) {
-  run_mixtures(c, c.inputs.subspan(2), c.outputs.subspan(1), c.outputs[0].out());
+  run_mixtures(c, c.extent, c.inputs.subspan(2), c.outputs.subspan(1), c.outputs[0].out());
 }
 
 // Inputs x, the last tokens of the rows, those of the rows before them [slots, channels], the coefficients;
@@ -160,7 +176,7 @@ void gradient_carry(GradientBuilder& b) {
 }
 
 void run_carry(const Call& c) {
-  run_mixtures(c, c.inputs.subspan(kBefore + 1), c.outputs.subspan(1), c.outputs[0].out(),
+  run_mixtures(c, c.extent, c.inputs.subspan(kBefore + 1), c.outputs.subspan(1), c.outputs[0].out(),
                c.inputs[kBefore].in());
 }
 
@@ -175,6 +191,7 @@ const OpDef kTokenShift = {
     .infer = infer_forward,
     .gradient = gradient_forward,
     .cost = [](const NodeView& n, const Sizes&) { return cost_of(n, n.inputs.size() - 1); },
+    .workspace = shift_workspace,
     .run = run_forward,
 };
 
@@ -188,6 +205,7 @@ const OpDef kTokenShiftDx = {
       return {3.0 * static_cast<double>(n.shape(n.inputs.size() - 1).count()) *
               static_cast<double>(n.inputs.size() / 2)};
     },
+    .workspace = shift_workspace,
     .run = run_dx,
 };
 
@@ -200,6 +218,7 @@ const OpDef kTokenShiftDmix = {
     .sums_tokens = true,
     .infer = infer_dmix,
     .cost = [](const NodeView& n, const Sizes&) { return cost_of(n, 1); },
+    .workspace = shift_workspace,
     .run = run_dmix,
 };
 

@@ -195,6 +195,12 @@ class HeadBackward {
     std::fill_n(next_.w, keys_, T{0});
     std::fill_n(next_.alpha, keys_, T{0});
     std::fill_n(next_.ds, size_.values, T{0});
+    if (c_.dafter.data != nullptr) {
+      // w·G + α·ds is G then, also for a zero of either sign.
+      LoadState(c_.dafter, static_cast<std::size_t>(segment.slot), head_, c_.shape, G_);
+      std::fill_n(next_.w, keys_, T{1});
+      std::fill_n(next_.alpha, keys_, -T{0});
+    }
     for (std::size_t end = end_; end > begin_;) {
       const std::size_t begin = begin_ + (end - 1 - begin_) / kStateInterval * kStateInterval;
       Recompute(begin, end);
@@ -203,6 +209,8 @@ class HeadBackward {
     }
     EndFirst(next_, states_[0], keys_, size_.values, G_);
     StoreWaiting(begin_);
+    if (c_.dbefore.data != nullptr && segment.position > 0)
+      StoreState(G_, c_.dbefore, static_cast<std::size_t>(segment.slot), head_, c_.shape);
   }
   /// The gradient of the state before the segment, padded.
   const T* first_gradient() const { return G_; }

@@ -94,10 +94,14 @@ void SumGradients(const TokenShiftBackward& s, std::size_t t, std::size_t next, 
 /// Tokens [begin, end) of a segment that ends at `segment_end`, from the last one on.
 template <class T>
 void BackwardPiece(const TokenShiftBackward& s, std::size_t begin, std::size_t end, std::size_t segment_end,
-                   std::size_t c, std::size_t count) {
+                   std::int64_t after_row, std::size_t c, std::size_t count) {
   alignas(64) T here[kPiece], after[kPiece], sum[kPiece], out_buffer[kPiece];
   std::fill_n(after, count, T{0});
-  if (end < segment_end) SumGradients<T>(s, end, end, c, count, after, nullptr);
+  if (end < segment_end) {
+    SumGradients<T>(s, end, end, c, count, after, nullptr);
+  } else if (after_row >= 0) {
+    std::copy_n(View(s.after, static_cast<std::size_t>(after_row), c, count, here), count, after);
+  }
   for (std::size_t t = end; t-- > begin;) {
     const std::size_t next = t >= begin + kTokensAhead ? t - kTokensAhead : t;
     SumGradients(s, t, next, c, count, here, sum);
@@ -113,13 +117,23 @@ void BackwardPiece(const TokenShiftBackward& s, std::size_t begin, std::size_t e
   }
 }
 
-void BackwardTokens(const TokenShiftBackward& s, std::size_t begin, std::size_t end,
-                    std::size_t segment_end) {
+void FirstToken(const TokenShiftBackward& s, std::size_t token, Matrix q, std::size_t row) {
+  const auto channels = static_cast<std::size_t>(s.channels);
+  const auto write = [&]<class T>(T* to) {
+    for (std::size_t c = 0; c < channels; c += kPiece)
+      SumGradients<T>(s, token, token, c, std::min(kPiece, channels - c), to + c, nullptr);
+  };
+  const std::size_t at = row * static_cast<std::size_t>(q.ld);
+  s.f64 ? write(static_cast<double*>(q.data) + at) : write(static_cast<float*>(q.data) + at);
+}
+
+void BackwardTokens(const TokenShiftBackward& s, std::size_t begin, std::size_t end, std::size_t segment_end,
+                    std::int64_t after_row) {
   const auto channels = static_cast<std::size_t>(s.channels);
   for (std::size_t c = 0; c < channels; c += kPiece) {
     const std::size_t count = std::min(kPiece, channels - c);
-    s.f64 ? BackwardPiece<double>(s, begin, end, segment_end, c, count)
-          : BackwardPiece<float>(s, begin, end, segment_end, c, count);
+    s.f64 ? BackwardPiece<double>(s, begin, end, segment_end, after_row, c, count)
+          : BackwardPiece<float>(s, begin, end, segment_end, after_row, c, count);
   }
 }
 
@@ -176,6 +190,7 @@ namespace mantissa::kernels {
 
 HWY_EXPORT(MixTokens);
 HWY_EXPORT(BackwardTokens);
+HWY_EXPORT(FirstToken);
 HWY_EXPORT(MixRange);
 
 namespace {
@@ -245,9 +260,17 @@ void token_shift(const Context& ctx, const Extent& extent, const TokenShift& s) 
 void token_shift_backward(const Context& ctx, const Extent& extent, const TokenShiftBackward& s) {
   const auto run = HWY_DISPATCH_TABLE(BackwardTokens)[ctx.target()];
   for_segment_parts(ctx, extent, s.channels * (1 + std::ssize(s.mix)), [&](const SegmentPart& part) {
+    const auto segment = static_cast<std::size_t>(part.segment - extent.segments.data());
     run(s, static_cast<std::size_t>(part.begin), static_cast<std::size_t>(part.end),
-        static_cast<std::size_t>(part.segment->begin + part.segment->length));
+        static_cast<std::size_t>(part.segment->begin + part.segment->length),
+        s.after_rows.empty() ? -1 : s.after_rows[segment]);
   });
+}
+
+void token_shift_first(const Context& ctx, const TokenShiftBackward& s, std::int64_t token, Matrix q,
+                       std::int64_t row) {
+  HWY_DISPATCH_TABLE(FirstToken)
+  [ctx.target()](s, static_cast<std::size_t>(token), q, static_cast<std::size_t>(row));
 }
 
 void token_shift_mix(const Context& ctx, const Extent& extent, const TokenShiftMix& s) {
