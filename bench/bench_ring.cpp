@@ -63,7 +63,7 @@ class Attention {
     const std::size_t bytes =
         aligned(kernels::attention_workspace(ctx_, shape, tokens, tokens, Scalar::f32) +
                 kernels::attention_backward_workspace(ctx_, shape, tokens, tokens, Scalar::f32)) +
-        graph::ring_backward_workspace(shape, tokens, Scalar::f32);
+        graph::ring_backward_workspace(shape, tokens, Scalar::f32, Scalar::bf16, Scalar::bf16);
     workspace_ = Storage(bytes);
     ctx_.workspace = workspace_.data();
     ctx_.workspace_bytes = bytes;

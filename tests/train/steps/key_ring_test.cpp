@@ -70,7 +70,7 @@ void attend(Tensors& t, const Extent& extent, std::int64_t window, graph::KeyRin
   const std::size_t bytes =
       aligned(kernels::attention_backward_workspace(ctx, shape, extent.tokens, extent.tokens, Scalar::f64) +
               kernels::attention_workspace(ctx, shape, extent.tokens, extent.tokens, Scalar::f64)) +
-      graph::ring_backward_workspace(shape, extent.tokens + 4, Scalar::f64);
+      graph::ring_backward_workspace(shape, extent.tokens + 4, Scalar::f64, Scalar::f64, Scalar::f64);
   const Storage workspace(bytes);
   ctx.workspace = workspace.data();
   ctx.workspace_bytes = bytes;

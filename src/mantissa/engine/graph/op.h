@@ -116,6 +116,7 @@ struct Sizes {
   std::int64_t sequence_parts = 1;  // ranks that share a row, and have `longest_row` tokens of it each
   Scalar arithmetic = Scalar::f32;
   std::vector<Scalar> outputs = {};  // formats of the outputs
+  std::vector<Scalar> inputs = {};   // and of the inputs
   int parts = 1;                     // number of parts per factor of a product
   bool rounds_sums = false;          // an accumulator of a product rounds
 

@@ -123,7 +123,11 @@ void estimate_costs(Program& program, const CompileOptions& options, const kerne
   }
   for (std::size_t i = 0; i < program.steps.size(); ++i) {
     Step& s = program.steps[i];
-    for (const Operand& o : s.inputs) s.bytes += bytes(o.buffer);
+    sizes.inputs.clear();
+    for (const Operand& o : s.inputs) {
+      s.bytes += bytes(o.buffer);
+      sizes.inputs.push_back(program.buffer(o.buffer).type);
+    }
     sizes.outputs.clear();
     for (const BufferId o : s.outputs) {
       s.bytes += bytes(o);

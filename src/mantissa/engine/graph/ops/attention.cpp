@@ -80,7 +80,8 @@ std::size_t workspace_forward(const NodeView& n, const Sizes& s, const kernels::
   const std::int64_t tokens = n.shape(0).dim(0).size;
   const std::size_t bytes =
       kernels::attention_workspace(ctx, a, tokens, s.longest_row, s.arithmetic, s.parts);
-  return s.sequence_parts == 1 ? bytes : aligned(bytes) + ring_workspace(a, tokens, s.arithmetic);
+  if (s.sequence_parts == 1) return bytes;
+  return aligned(bytes) + ring_workspace(a, tokens, s.arithmetic, s.inputs[1], s.inputs[2]);
 }
 
 std::size_t workspace_grad(const NodeView& n, const Sizes& s, const kernels::Context& ctx) {
@@ -88,7 +89,8 @@ std::size_t workspace_grad(const NodeView& n, const Sizes& s, const kernels::Con
   const std::int64_t tokens = n.shape(0).dim(0).size;
   const std::size_t bytes =
       kernels::attention_backward_workspace(ctx, a, tokens, s.longest_row, s.arithmetic, s.parts);
-  return s.sequence_parts == 1 ? bytes : aligned(bytes) + ring_backward_workspace(a, tokens, s.arithmetic);
+  if (s.sequence_parts == 1) return bytes;
+  return aligned(bytes) + ring_backward_workspace(a, tokens, s.arithmetic, s.inputs[1], s.inputs[2]);
 }
 
 void run_forward(const Call& c) {

@@ -172,21 +172,30 @@ void for_each_later(const KeyRing& ring, int keys, const Each& each) {
 
 }  // namespace
 
-std::size_t ring_workspace(const kernels::AttentionShape& shape, std::int64_t tokens, Scalar arithmetic) {
-  const std::int64_t q = shape.heads * shape.head_dim, kv = shape.kv_heads * shape.head_dim;
-  constexpr std::int64_t kPieces = 8;  // each is aligned
-  // The merged results; own keys and values, and as many that arrive.
-  return static_cast<std::size_t>(tokens * (q + 4 * kv)) * bytes_of(arithmetic) + kPieces * kAlignment;
+namespace {
+
+/// Own keys and values, and as many that arrive.
+std::size_t key_bytes(const kernels::AttentionShape& shape, std::int64_t tokens, Scalar k, Scalar v) {
+  return static_cast<std::size_t>(2 * tokens * shape.kv_heads * shape.head_dim) * (bytes_of(k) + bytes_of(v));
+}
+
+}  // namespace
+
+std::size_t ring_workspace(const kernels::AttentionShape& shape, std::int64_t tokens, Scalar arithmetic,
+                           Scalar k, Scalar v) {
+  constexpr std::size_t kPieces = 8;  // each is aligned
+  const std::int64_t results = tokens * shape.heads * shape.head_dim;
+  return static_cast<std::size_t>(results) * bytes_of(arithmetic) + key_bytes(shape, tokens, k, v) +
+         kPieces * kAlignment;
 }
 
 std::size_t ring_backward_workspace(const kernels::AttentionShape& shape, std::int64_t tokens,
-                                    Scalar arithmetic) {
+                                    Scalar arithmetic, Scalar k, Scalar v) {
   const std::int64_t q = shape.heads * shape.head_dim, kv = shape.kv_heads * shape.head_dim;
-  constexpr std::int64_t kPieces = 16;
-  // dQ, dK and dV; keys and values as above; two blocks of contributions of each of the two blocks, and one
-  // that arrives.
-  return static_cast<std::size_t>(tokens * (q + 2 * kv + 4 * kv + 5 * kv)) * bytes_of(arithmetic) +
-         kPieces * kAlignment;
+  constexpr std::size_t kPieces = 16;
+  // dQ, dK and dV; two blocks of contributions of each of the two blocks, and one that arrives.
+  return static_cast<std::size_t>(tokens * (q + 2 * kv + 5 * kv)) * bytes_of(arithmetic) +
+         key_bytes(shape, tokens, k, v) + kPieces * kAlignment;
 }
 
 void ring_attention(const Call& c, kernels::Attention a) {

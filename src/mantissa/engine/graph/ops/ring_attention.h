@@ -17,9 +17,11 @@ namespace mantissa::graph {
 void ring_attention(const Call& c, kernels::Attention a);
 void ring_attention_backward(const Call& c, kernels::AttentionBackward a);
 
-/// Return the bytes of workspace beside those of the kernels, for `tokens` of a rank.
-std::size_t ring_workspace(const kernels::AttentionShape& shape, std::int64_t tokens, Scalar arithmetic);
+/// Return the bytes of workspace beside those of the kernels, for `tokens` of a rank. `k` and `v` are
+/// formats.
+std::size_t ring_workspace(const kernels::AttentionShape& shape, std::int64_t tokens, Scalar arithmetic,
+                           Scalar k, Scalar v);
 std::size_t ring_backward_workspace(const kernels::AttentionShape& shape, std::int64_t tokens,
-                                    Scalar arithmetic);
+                                    Scalar arithmetic, Scalar k, Scalar v);
 
 }  // namespace mantissa::graph
