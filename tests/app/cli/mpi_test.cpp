@@ -124,6 +124,20 @@ TEST_P(UnderMpi, ARunHasTheBytesOfOneProcess) {
   }
 }
 
+/// Ranks that share rows, one process whose threads do, and a run that goes on from one to the other.
+TEST_P(UnderMpi, SharedRowsHaveTheBytesOfOneProcess) {
+  write(folder / "run.toml", config_of(6) + "[distributed]\nsequence_shards = 2\n");
+  EXPECT_EQ(testing::mantissa(folder, "train run.toml --out alone --quiet").code, 0);
+  const std::string whole = read_all(folder / "alone/model/model.safetensors");
+  for (const auto& [ranks, stage] : {std::pair(2, 3), {4, 0}}) {
+    const Result result = run(ranks, "train run.toml --out r --overwrite" + zero(stage));
+    EXPECT_EQ(result.code, 0) << result.err;
+    EXPECT_EQ(read_all(folder / "r/model/model.safetensors"), whole) << ranks;
+  }
+  EXPECT_EQ(testing::mantissa(folder, "train run.toml --out r --quiet --resume=3").code, 0);
+  EXPECT_EQ(read_all(folder / "r/model/model.safetensors"), whole) << "resumed in one process";
+}
+
 TEST_P(UnderMpi, AnErrorHasOneMessage) {
   write(folder / "run.toml", config_of(2));
   const auto refused = [&](int ranks, const std::string& arguments, const std::string& message) {
