@@ -129,6 +129,20 @@ TEST(SharedRows, ContinueOnAnyNumberOfRanksThatFits) {
   }
 }
 
+TEST(SharedRows, GrowFromStageToStage) {
+  const TemporaryFolder folder;
+  const auto staged = [](int parts, int zero) {
+    std::string text = config_of("bf16-mixed", parts, zero, 4, 1);
+    const std::string steps = "steps = 4\n";
+    text.erase(text.find(steps), steps.size());
+    return text +
+           "[[run.stage]]\nsteps = 3\nsequence_length = 32\n[[run.stage]]\nsteps = 2\nsequence_length = "
+           "71\nglobal_batch_size = 4\n";
+  };
+  const std::string one = run(1, staged(3, 0), folder / "one").weights_xxh64;
+  EXPECT_EQ(run(6, staged(3, 3), folder / "six").weights_xxh64, one);
+}
+
 /// The search for the first overflow runs rows again, on all ranks.
 TEST(SharedRows, SkipTheStepsThatOneProcessSkips) {
   const TemporaryFolder folder;

@@ -95,12 +95,15 @@ Trainer::Trainer(const config::RunConfig& config, weights::ModelSource source, s
   memory_ = forecast::forecast_memory(left, 0);  // the data is already in memory
   add_task_memory(memory_, task_->memory(), programs::largest_arena(left));
   memory_.process += forecast::process_bytes(task_->passes());
-  if (const std::size_t there = runtime::machine_memory_bytes(); memory_.peak() > there) {
+  const auto here = static_cast<std::size_t>(ranks_.local_size());
+  if (const std::size_t there = runtime::machine_memory_bytes(); memory_.peak() * here > there) {
     throw ResourceError(
-        fmt::format("this run needs {:.1f} GB of memory, and the machine has {:.1f} GB; lower "
+        fmt::format("this run needs {:.1f} GB of memory{}, and the machine has {:.1f} GB; lower "
                     "batch.micro_batch_size, data.sequence_length, or the model's sizes (explain shows the "
                     "memory by purpose)",
-                    static_cast<double>(memory_.peak()) / 1e9, static_cast<double>(there) / 1e9));
+                    static_cast<double>(memory_.peak()) / 1e9,
+                    here > 1 ? fmt::format(" for each of {} ranks on this machine", here) : "",
+                    static_cast<double>(there) / 1e9));
   }
   weights_ = allocate_weights(&notes_);
   if (source_.config.adapter != nullptr) {

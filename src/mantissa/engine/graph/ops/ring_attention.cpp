@@ -3,67 +3,17 @@
 #include <algorithm>
 #include <array>
 #include <cstring>
-#include <future>
 #include <limits>
 #include <span>
 #include <utility>
 #include <vector>
 
-#include "mantissa/core/base/error_text.h"
 #include "mantissa/engine/graph/key_ring.h"
-#include "mantissa/engine/graph/ops/ring_rows.h"
+#include "mantissa/engine/graph/ops/ring_memory.h"
 #include "mantissa/kernels/columns.h"
 
 namespace mantissa::graph {
 namespace {
-
-/// Transfers whose memory must stay until they are complete.
-class UnderWay {
- public:
-  UnderWay() = default;
-  ~UnderWay() {
-    for (std::future<void>& f : all_) {
-      if (f.valid()) f.wait();
-    }
-  }
-  UnderWay(const UnderWay&) = delete;
-  UnderWay& operator=(const UnderWay&) = delete;
-
-  /// Starts transfer `i` after the one that used its place before.
-  template <class Start>
-  void start(std::size_t i, const Start& start) {
-    await(i);
-    all_.at(i) = start();
-  }
-  void await(std::size_t i) {
-    if (all_.at(i).valid()) all_.at(i).get();
-  }
-
- private:
-  std::array<std::future<void>, 2> all_;
-};
-
-/// Consecutive pieces of the workspace, after that of the kernels.
-class Workspace {
- public:
-  Workspace(const kernels::Context& ctx, std::size_t kernels)
-      : memory_(ctx.workspace, ctx.workspace_bytes), used_(aligned(kernels)) {}
-
-  std::span<std::byte> take(std::size_t bytes) {
-    if (aligned(bytes) > memory_.size() - std::min(used_, memory_.size()))
-      throw InternalError("attention over ranks: a workspace of {} bytes is too small", memory_.size());
-    const std::span<std::byte> piece = memory_.subspan(used_, bytes);
-    used_ += aligned(bytes);
-    return piece;
-  }
-  Matrix matrix(std::int64_t rows, std::int64_t width, Scalar type) {
-    return {take(static_cast<std::size_t>(rows * width) * bytes_of(type)).data(), type, width};
-  }
-
- private:
-  std::span<std::byte> memory_;
-  std::size_t used_;
-};
 
 /// Returns the tokens of a block in all rows.
 std::int64_t tokens_of(std::span<const BlockPiece> pieces) {
@@ -89,7 +39,7 @@ struct KeyBlock {
 class PassedBlocks {
  public:
   PassedBlocks(const Call& c, const kernels::AttentionShape& shape, ConstMatrix k, ConstMatrix v,
-               Workspace& w)
+               RingMemory& w)
       : ring_(*c.ring), width_(shape.kv_heads * shape.head_dim), k_(k.type), v_(v.type) {
     std::int64_t most = 0;
     for (int block = 0; block <= ring_.late(); ++block) most = std::max(most, tokens_of(ring_.pieces(block)));
@@ -115,7 +65,7 @@ class PassedBlocks {
   KeyBlock next() {
     const int block = next_++;
     if (block < ring_.late()) pass(block + 1);
-    under_way_.await(place(block));
+    transfers_.await(place(block));
     return at(block);
   }
 
@@ -130,7 +80,7 @@ class PassedBlocks {
     return {arriving_.at(place(block)), tokens_of(ring_.pieces(block)), width_, k_, v_};
   }
   void pass(int block) {
-    under_way_.start(place(block), [&] { return ring_.pass(block, at(block).bytes); });
+    transfers_.start(place(block), [&] { return ring_.pass(block, at(block).bytes); });
   }
 
   KeyRing& ring_;
@@ -139,7 +89,7 @@ class PassedBlocks {
   std::array<KeyBlock, 2> own_;
   std::array<std::span<std::byte>, 2> arriving_;
   int next_ = 0;
-  UnderWay under_way_;
+  Transfers transfers_;
 };
 
 /// Calls each(queries, keys, span) for the pieces of two blocks, the second of which is earlier, that belong
@@ -202,8 +152,8 @@ void ring_attention(const Call& c, kernels::Attention a) {
   KeyRing& ring = *c.ring;
   const kernels::AttentionShape& shape = a.shape;
   const std::int64_t width = shape.heads * shape.head_dim;
-  Workspace workspace(
-      c.ctx, kernels::attention_workspace(c.ctx, shape, c.extent.tokens, 0, c.arithmetic, a.operand.parts));
+  RingMemory workspace(
+      c, kernels::attention_workspace(c.ctx, shape, c.extent.tokens, 0, c.arithmetic, a.operand.parts));
   const Matrix out = std::exchange(a.out, workspace.matrix(c.extent.tokens, width, c.arithmetic));
   for (std::int64_t t = 0; t < c.extent.tokens; ++t) {
     for (std::int64_t h = 0; h < shape.heads; ++h) {
@@ -260,7 +210,7 @@ void add_to(std::span<const BlockPiece> pieces, std::span<const std::byte> bytes
 /// The contributions of this rank's queries to dK and dV of earlier blocks, on their way to the owners.
 class Contributions {
  public:
-  Contributions(const Call& c, const kernels::AttentionShape& shape, Workspace& w)
+  Contributions(const Call& c, const kernels::AttentionShape& shape, RingMemory& w)
       : ring_(*c.ring), width_(shape.kv_heads * shape.head_dim), type_(c.arithmetic) {
     dk_ = w.matrix(c.extent.tokens, width_, type_);
     dv_ = w.matrix(c.extent.tokens, width_, type_);
@@ -277,7 +227,7 @@ class Contributions {
 
   /// Returns zeros for what the next one of this rank's blocks adds to the gradients of block `keys`.
   KeyBlock begin(int keys) {
-    if (own_.empty()) under_way_.await(place(keys));  // the memory
+    if (own_.empty()) transfers_.await(place(keys));  // the memory
     const std::span<std::byte> memory = sent_.at(2 * place(keys) + own_.size());
     KeyBlock block(memory, tokens_of(ring_.pieces(keys)), width_, type_, type_);
     std::memset(block.bytes.data(), 0, block.bytes.size());
@@ -290,7 +240,7 @@ class Contributions {
     if (keys + 1 == ring_.blocks()) return;
     const std::span<const BlockPiece> pieces = ring_.pieces(keys);
     const std::size_t bytes = 2 * static_cast<std::size_t>(tokens_of(pieces) * width_) * bytes_of(type_);
-    under_way_.start(place(keys), [&] {
+    transfers_.start(place(keys), [&] {
       return ring_.collect(keys, std::exchange(own_, {}), received_.first(bytes),
                            [pieces, dk = dk_, dv = dv_](std::span<const std::byte> part) {
                              dk.type == Scalar::f64 ? add_to<double>(pieces, part, dk, dv)
@@ -299,9 +249,7 @@ class Contributions {
     });
   }
 
-  void complete() {
-    for (const std::size_t i : {0, 1}) under_way_.await(i);
-  }
+  void complete() { transfers_.complete(); }
 
  private:
   static std::size_t place(int block) { return static_cast<std::size_t>(block) % 2; }
@@ -313,7 +261,7 @@ class Contributions {
   std::array<std::span<std::byte>, 4> sent_;
   std::span<std::byte> received_;
   std::vector<std::span<std::byte>> own_;
-  UnderWay under_way_;
+  Transfers transfers_;
 };
 
 }  // namespace
@@ -325,8 +273,8 @@ void ring_attention_backward(const Call& c, kernels::AttentionBackward a) {
                      kv_width = shape.kv_heads * shape.head_dim;
   std::int64_t longest = 0;
   for (const Segment& s : c.extent.segments) longest = std::max(longest, s.length);
-  Workspace workspace(c.ctx, kernels::attention_backward_workspace(c.ctx, shape, tokens, longest,
-                                                                   c.arithmetic, a.operand.parts));
+  RingMemory workspace(
+      c, kernels::attention_backward_workspace(c.ctx, shape, tokens, longest, c.arithmetic, a.operand.parts));
   const Matrix dq = std::exchange(a.dq, workspace.matrix(tokens, width, c.arithmetic));
   const Matrix dk = a.dk, dv = a.dv;
   kernels::zero_columns(c.ctx, tokens, width, a.dq);

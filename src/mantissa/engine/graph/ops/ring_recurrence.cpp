@@ -2,40 +2,19 @@
 
 #include <algorithm>
 #include <span>
-#include <utility>
 
-#include "mantissa/core/base/error_text.h"
 #include "mantissa/engine/graph/key_ring.h"
+#include "mantissa/engine/graph/ops/ring_memory.h"
 #include "mantissa/engine/graph/ops/ring_rows.h"
 
 namespace mantissa::graph {
 namespace {
 
-/// Matrices of a state for each row, after the workspace of the kernels.
-class StateMemory {
- public:
-  StateMemory(const Call& c, std::size_t kernels, const kernels::RecurrenceShape& shape)
-      : memory_(c.ctx.workspace, c.ctx.workspace_bytes),
-        used_(aligned(kernels)),
-        rows_(c.ring->rows()),
-        ld_(shape.state()),
-        type_(c.arithmetic) {}
-
-  Matrix take() {
-    const std::size_t bytes = aligned(static_cast<std::size_t>(rows_ * ld_) * bytes_of(type_));
-    if (used_ + bytes > memory_.size())
-      throw InternalError("recurrence over ranks: a workspace of {} bytes is too small", memory_.size());
-    const Matrix m{memory_.data() + used_, type_, ld_};
-    used_ += bytes;
-    return m;
-  }
-
- private:
-  std::span<std::byte> memory_;
-  std::size_t used_;
-  std::int64_t rows_, ld_;
-  Scalar type_;
-};
+/// Returns a function that takes matrices with a state for each row.
+auto states_in(RingMemory& memory, const Call& c, const kernels::RecurrenceShape& shape) {
+  return
+      [&, rows = c.ring->rows(), width = shape.state()] { return memory.matrix(rows, width, c.arithmetic); };
+}
 
 Extent with(const Extent& extent, std::span<const Segment> segments) {
   Extent own = extent;
@@ -56,9 +35,7 @@ void run_blocks(const Call& c, kernels::Recurrence r, bool only_states, std::spa
     if (follows) {
       std::ranges::copy(bytes_in(after[0], ring.rows()), begins.begin());
     } else if (block > 0) {
-      Transfers receiving;
-      receiving.add(ring.receive(block - 1, begins));
-      receiving.complete();
+      ring.receive(block - 1, begins).get();
     }
     const BlockSegments segments = segments_of_block(c, block);
     r.before = before[late];
@@ -70,7 +47,8 @@ void run_blocks(const Call& c, kernels::Recurrence r, bool only_states, std::spa
     r.state = after[late];
     kernels::recurrence(c.ctx, with(c.extent, segments.last), r);
     const bool stays = late == 0 && ring.late() == ring.early() + 1;
-    if (!ends && !stays) sending.add(ring.send(block + 1, bytes_in(after[late], ring.rows())));
+    if (!ends && !stays)
+      sending.start(late, [&] { return ring.send(block + 1, bytes_in(after[late], ring.rows())); });
   }
   sending.complete();
 }
@@ -93,8 +71,9 @@ std::size_t ring_recurrence_backward_workspace(const kernels::RecurrenceShape& s
 }
 
 void ring_recurrence(const Call& c, kernels::Recurrence r) {
-  StateMemory memory(c, kernels::recurrence_workspace(c.ctx, r.shape, c.arithmetic), r.shape);
-  const Matrix before[] = {memory.take(), memory.take()}, after[] = {memory.take(), memory.take()};
+  RingMemory memory(c, kernels::recurrence_workspace(c.ctx, r.shape, c.arithmetic));
+  const auto states = states_in(memory, c, r.shape);
+  const Matrix before[] = {states(), states()}, after[] = {states(), states()};
   run_blocks(c, r, false, before, after);
 }
 
@@ -102,15 +81,15 @@ void ring_recurrence_backward(const Call& c, kernels::Recurrence forward, kernel
   KeyRing& ring = *c.ring;
   std::int64_t longest = 0;
   for (const Segment& s : c.extent.segments) longest = std::max(longest, s.length);
-  StateMemory memory(c,
-                     std::max(kernels::recurrence_workspace(c.ctx, r.shape, c.arithmetic),
-                              kernels::recurrence_backward_workspace(c.ctx, r.shape, longest, c.arithmetic)),
-                     r.shape);
-  const Matrix before[] = {memory.take(), memory.take()}, after[] = {memory.take(), memory.take()};
+  RingMemory memory(c,
+                    std::max(kernels::recurrence_workspace(c.ctx, r.shape, c.arithmetic),
+                             kernels::recurrence_backward_workspace(c.ctx, r.shape, longest, c.arithmetic)));
+  const auto states = states_in(memory, c, r.shape);
+  const Matrix before[] = {states(), states()}, after[] = {states(), states()};
   run_blocks(c, forward, true, before, after);
   // The gradients of the states after a block, and before it.
   const Matrix dafter = after[0];
-  const Matrix dbefore[] = {after[1], memory.take()};
+  const Matrix dbefore[] = {after[1], states()};
   Transfers sending;
   for (const std::size_t late : {1, 0}) {
     const int block = late == 0 ? ring.early() : ring.late();
@@ -118,9 +97,7 @@ void ring_recurrence_backward(const Call& c, kernels::Recurrence forward, kernel
     if (late == 0 && ring.late() == ring.early() + 1) {
       std::ranges::copy(bytes_in(dbefore[1], ring.rows()), ends.begin());
     } else if (block + 1 < ring.blocks()) {
-      Transfers receiving;
-      receiving.add(ring.receive(block + 1, ends));
-      receiving.complete();
+      ring.receive(block + 1, ends).get();
     } else {
       std::ranges::fill(ends, std::byte{0});
     }
@@ -133,7 +110,8 @@ void ring_recurrence_backward(const Call& c, kernels::Recurrence forward, kernel
     r.dafter = dafter;
     kernels::recurrence_backward(c.ctx, with(c.extent, segments.last), r);
     const bool stays = late == 1 && ring.late() == ring.early() + 1;
-    if (block > 0 && !stays) sending.add(ring.send(block - 1, bytes_in(dbefore[late], ring.rows())));
+    if (block > 0 && !stays)
+      sending.start(late, [&] { return ring.send(block - 1, bytes_in(dbefore[late], ring.rows())); });
   }
   sending.complete();
 }

@@ -1,21 +1,13 @@
 #include "mantissa/engine/graph/ops/ring_rows.h"
 
 #include <algorithm>
-#include <cassert>
-#include <utility>
+#include <cstddef>
+#include <span>
+
+#include "mantissa/engine/graph/key_ring.h"
+#include "mantissa/engine/graph/ops/ring_memory.h"
 
 namespace mantissa::graph {
-
-Transfers::~Transfers() {
-  for (std::future<void>& f : all_) {
-    if (f.valid()) f.wait();
-  }
-}
-
-void Transfers::complete() {
-  for (std::future<void>& f : all_) f.get();
-  all_.clear();
-}
 
 BlockSegments segments_of_block(const Call& c, int block) {
   const std::span<const BlockPiece> pieces = c.ring->pieces(block);
@@ -41,15 +33,15 @@ void exchange_rows(const Call& c, bool up, Matrix sent, Matrix received,
   };
   const auto own = [&](int block) { return block == ring.early() || block == ring.late(); };
   std::ranges::fill(bytes_in(received, 2 * rows), std::byte{0});
-  for (int i = 0; i + 1 < ring.blocks(); ++i) {
-    const int lower = up ? i : ring.blocks() - 2 - i;  // of the boundary
+  for (std::size_t i = 0; static_cast<int>(i) + 1 < ring.blocks(); ++i) {
+    const int lower = up ? static_cast<int>(i) : ring.blocks() - 2 - static_cast<int>(i);  // of the boundary
     const int from = up ? lower : lower + 1, to = up ? lower + 1 : lower;
     if (own(from)) {
       const Matrix vectors = place(own(to) ? received : sent, own(to) ? to : from);
       fill(from, vectors);
-      if (!own(to)) transfers.add(ring.send(to, bytes_in(vectors, rows)));
+      if (!own(to)) transfers.start(i, [&] { return ring.send(to, bytes_in(vectors, rows)); });
     } else if (own(to)) {
-      transfers.add(ring.receive(from, bytes_in(place(received, to), rows)));
+      transfers.start(i, [&] { return ring.receive(from, bytes_in(place(received, to), rows)); });
     }
   }
   transfers.complete();

@@ -1,7 +1,7 @@
 #include "mantissa/engine/graph/ops/ring_token_shift.h"
 
-#include "mantissa/core/base/error_text.h"
 #include "mantissa/engine/graph/key_ring.h"
+#include "mantissa/engine/graph/ops/ring_memory.h"
 #include "mantissa/engine/graph/ops/ring_rows.h"
 #include "mantissa/kernels/columns.h"
 
@@ -13,13 +13,8 @@ struct Vectors {
   Matrix sent, received;
 
   Vectors(const Call& c, std::int64_t channels, Scalar type) {
-    const std::size_t each =
-        aligned(static_cast<std::size_t>(2 * c.ring->rows() * channels) * bytes_of(type));
-    if (c.ctx.workspace_bytes < 2 * each)
-      throw InternalError("token_shift over ranks: a workspace of {} bytes is too small",
-                          c.ctx.workspace_bytes);
-    sent = {c.ctx.workspace, type, channels};
-    received = {c.ctx.workspace + each, type, channels};
+    RingMemory memory(c, 0);
+    for (Matrix* m : {&sent, &received}) *m = memory.matrix(2 * c.ring->rows(), channels, type);
   }
 };
 
