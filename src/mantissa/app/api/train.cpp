@@ -7,8 +7,8 @@
 #include <string_view>
 
 #include "mantissa/app/api/internal.h"
-#include "mantissa/app/api/threads_as_ranks.h"
 #include "mantissa/core/base/error_text.h"
+#include "mantissa/engine/comm/on_thread_ranks.h"
 #include "mantissa/files/io/state.h"
 #include "mantissa/precision/policy/supported.h"
 #include "mantissa/setup/data/rows.h"
@@ -119,10 +119,10 @@ Summary train_on_threads(int parts, std::int64_t config_threads, const Config& c
   const std::int64_t threads = options.hardware.threads != 0 ? options.hardware.threads : config_threads;
   if (threads != 0) options.hardware.threads = static_cast<int>(std::max<std::int64_t>(1, threads / parts));
   Summary summary;
-  on_thread_ranks(parts, [&](const Ranks& ranks) {
+  comm::on_thread_ranks(parts, [&](const std::shared_ptr<comm::Communicator>& ranks) {
     TrainOptions own = options;
-    own.ranks = ranks;
-    if (ranks.leads()) {
+    own.ranks = Ranks(ranks);
+    if (ranks->leads()) {
       summary = train(config, own, events, stop);
       summary.predicted_peak_bytes *= static_cast<std::size_t>(parts);
     } else {

@@ -1,17 +1,16 @@
-#include "mantissa/app/api/threads_as_ranks.h"
+#include "mantissa/engine/comm/on_thread_ranks.h"
 
 #include <algorithm>
+#include <cstddef>
 #include <exception>
-#include <memory>
 #include <thread>
 #include <utility>
 #include <vector>
 
 #include "mantissa/core/base/error.h"
-#include "mantissa/engine/comm/communicator.h"
 #include "mantissa/engine/comm/thread_ranks.h"
 
-namespace mantissa::api {
+namespace mantissa::comm {
 namespace {
 
 bool is_lost(const std::exception_ptr& failure) {
@@ -26,22 +25,20 @@ bool is_lost(const std::exception_ptr& failure) {
 
 }  // namespace
 
-void on_thread_ranks(int count, const std::function<void(const Ranks&)>& body) {
+void on_thread_ranks(int count, const std::function<void(const std::shared_ptr<Communicator>&)>& body) {
   std::vector<std::exception_ptr> failures(static_cast<std::size_t>(count));
-  const auto run = [&](std::unique_ptr<comm::Transport> transport) {
-    const Ranks ranks(std::make_shared<comm::Communicator>(std::move(transport)));
-    std::exception_ptr& failure = failures[static_cast<std::size_t>(ranks.rank())];
+  const auto run = [&](std::unique_ptr<Transport> transport) {
+    const auto ranks = std::make_shared<Communicator>(std::move(transport));
+    std::exception_ptr& failure = failures[static_cast<std::size_t>(ranks->rank())];
     try {
       body(ranks);
     } catch (...) {
       failure = std::current_exception();
     }
-    ranks.leave(failure == nullptr ? Ranks::Ending::done
-                : is_lost(failure) ? Ranks::Ending::lost
-                                   : Ranks::Ending::failed);
+    ranks->leave(failure == nullptr ? Ending::done : is_lost(failure) ? Ending::lost : Ending::failed);
   };
   {
-    std::vector<std::unique_ptr<comm::Transport>> transports = comm::thread_ranks(count);
+    std::vector<std::unique_ptr<Transport>> transports = thread_ranks(count);
     std::vector<std::jthread> others;
     for (std::size_t rank = 1; rank < transports.size(); ++rank)
       others.emplace_back(
@@ -54,4 +51,4 @@ void on_thread_ranks(int count, const std::function<void(const Ranks&)>& body) {
   std::rethrow_exception(own != failures.end() ? *own : failures.front());
 }
 
-}  // namespace mantissa::api
+}  // namespace mantissa::comm
