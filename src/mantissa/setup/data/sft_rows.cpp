@@ -21,6 +21,14 @@
 namespace mantissa::data {
 namespace {
 
+/// Returns a generated row; safe to call from several threads.
+PlacedConversation generated_conversation(const text::GeneratedRows& rows, std::int64_t number) {
+  std::string where = rows.where(number);
+  text::ConversationRow row =
+      text::read_conversation(nlohmann::ordered_json::parse(rows.json(number)), where);
+  return {std::move(row), std::move(where)};
+}
+
 /// Encodes conversations on all processors, and appends those that are used.
 void append_encoded(SftEncoder& encoder, const std::vector<PlacedConversation>& some,
                     std::vector<text::Row>& rows) {
@@ -190,12 +198,23 @@ std::vector<text::Row> encode_all(SftEncoder& encoder, const std::vector<std::st
     append_encoded(encoder, waiting, rows);
     waiting.clear();
   };
-  for_each_conversation(source, generated, [&](PlacedConversation row) {
-    waiting.push_back(std::move(row));
-    if (waiting.size() == kTogether) flush();
-    return true;
-  });
-  flush();
+  if (is_generated(source)) {
+    const auto count = static_cast<std::size_t>(generated.count);
+    for (std::size_t begin = 0; begin < count; begin += kTogether) {
+      waiting.resize(std::min(kTogether, count - begin));
+      on_all_processors(waiting.size(), [&](std::size_t i) {
+        waiting[i] = generated_conversation(generated, static_cast<std::int64_t>(begin + i));
+      });
+      flush();
+    }
+  } else {
+    for_each_conversation(source, {}, [&](PlacedConversation row) {
+      waiting.push_back(std::move(row));
+      if (waiting.size() == kTogether) flush();
+      return true;
+    });
+    flush();
+  }
   encoder.check();
   return rows;
 }

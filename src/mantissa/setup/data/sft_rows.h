@@ -101,7 +101,7 @@ struct PlacedConversation {
 void for_each_conversation(const std::vector<std::string>& source, const text::GeneratedRows& generated,
                            const std::function<bool(PlacedConversation)>& take);
 
-/// Returns the used rows of `source`, encoded on all processors.
+/// Returns the used rows of `source`, generated and encoded on all processors.
 std::vector<text::Row> encode_all(SftEncoder& encoder, const std::vector<std::string>& source,
                                   const text::GeneratedRows& generated);
 
