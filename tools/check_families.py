@@ -32,7 +32,7 @@ import transformers
 from safetensors.torch import load_file, save_file
 
 import torch_llama
-from families import VOCABULARY, AllF64, distance, make, trace, widened
+from families import VOCABULARY, AllF64, distance, make, parameters, stored, trace, widened
 
 LENGTH, ROWS = 41, 2
 RUN = """\
@@ -64,8 +64,8 @@ warmup_steps = 5
 
 def cases():
     """Yields (label, config class, fields)."""
-    from transformers import (GPT2Config, Gemma2Config, Gemma3TextConfig, Glm4Config, GlmConfig, LlamaConfig, MistralConfig, Phi3Config,
-                              Qwen2Config, Qwen3Config)
+    from transformers import (GPT2Config, Gemma2Config, Gemma3TextConfig, Glm4Config, GlmConfig, LlamaConfig, MistralConfig, MixtralConfig,
+                              OlmoeConfig, Phi3Config, Qwen2Config, Qwen3Config, Qwen3MoeConfig)
 
     def rope(kind, **more):
         return dict(rope_parameters=dict(rope_theta=10000.0, rope_type=kind, **more))
@@ -98,6 +98,13 @@ def cases():
     yield "qwen3", Qwen3Config, dict(head_dim=12)
     yield "qwen3-bias-window", Qwen3Config, dict(head_dim=16, attention_bias=True, use_sliding_window=True,
                                                  sliding_window=11, max_window_layers=2)
+    yield "qwen3-moe", Qwen3MoeConfig, dict(num_experts=8, num_experts_per_tok=2, moe_intermediate_size=20, head_dim=12)
+    yield "qwen3-moe-dense-layers", Qwen3MoeConfig, dict(num_experts=6, num_experts_per_tok=3, moe_intermediate_size=16,
+                                                         decoder_sparse_step=2, norm_topk_prob=True, tie_word_embeddings=True)
+    yield "mixtral", MixtralConfig, dict(num_local_experts=5)
+    yield "mixtral-window", MixtralConfig, dict(num_local_experts=3, sliding_window=7)
+    yield "olmoe", OlmoeConfig, dict(num_experts=9, num_experts_per_tok=4)
+    yield "olmoe-normalized", OlmoeConfig, dict(num_experts=5, num_experts_per_tok=2, norm_topk_prob=True, attention_bias=True)
     yield "gpt2", GPT2Config, {}
     yield "gpt2-untied", GPT2Config, dict(n_embd=40, n_layer=2, n_head=5, n_positions=LENGTH, n_inner=50,
                                           tie_word_embeddings=False, scale_attn_by_inverse_layer_idx=True)
@@ -224,7 +231,7 @@ def check_training(case, args):
     with AllF64():
         twin = widened(case.model)
         reference = train(twin, run)
-        weights = dict(twin.named_parameters())
+        weights = stored(parameters(twin, {name: p.detach() for name, p in twin.named_parameters()}))
     with_f32 = type(case.model)(case.model.config).eval()
     with_f32.load_state_dict(case.model.state_dict())
     f32 = train(with_f32, run)

@@ -24,6 +24,35 @@ def make(config_class, fields, seed=5, form=torch.float32):
     return model
 
 
+def parameters(model, tensors):
+    """Returns tensors under the names of transformers' parameters under those of Mantissa: gate and up of experts apart."""
+    mixtral = model.config.model_type == "mixtral"
+    names = dict(gate="w1", up="w3", down="w2") if mixtral else dict(gate="gate_proj", up="up_proj", down="down_proj")
+    named = {}
+    for name, t in tensors.items():
+        if mixtral:
+            name = name.replace(".mlp.", ".block_sparse_moe.")
+        if name.endswith(".experts.gate_up_proj"):
+            gate, up = t.chunk(2, dim=1)
+            scope = name.removesuffix("gate_up_proj")
+            named |= {f"{scope}{names['gate']}.weight": gate.contiguous(), f"{scope}{names['up']}.weight": up.contiguous()}
+        elif name.endswith(".experts.down_proj"):
+            named[f"{name.removesuffix('down_proj')}{names['down']}.weight"] = t
+        else:
+            named[name] = t
+    return named
+
+
+def stored(named):
+    """Returns the tensors of parameters() as files hold them: those of each expert apart."""
+    files = {}
+    for name, t in named.items():
+        scope, experts, rest = name.partition(".experts.")
+        parts = {f"{scope}.experts.{e}.{rest}": part.clone() for e, part in enumerate(t)} if experts else {name: t}
+        files |= parts
+    return files
+
+
 class AllF64:
     """Replaces casts to float32 in transformers' model code by casts to float64."""
 
@@ -60,7 +89,8 @@ def trace(model, ids, labels=None):
     loss.backward()
     out = {"logits": logits, "log_probs": log_probs.gather(-1, ids[:, 1:, None])[..., 0], "loss": loss.reshape(1)}
     out = {name: t.detach().clone().contiguous() for name, t in out.items()}
-    return out | {"grad." + name: p.grad.clone() for name, p in model.named_parameters()}
+    grads = parameters(model, {name: p.grad.clone() for name, p in model.named_parameters()})
+    return out | {"grad." + name: g for name, g in grads.items()}
 
 
 def distance(a, b):

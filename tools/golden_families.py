@@ -22,7 +22,7 @@ import transformers
 from safetensors.torch import save_file
 
 import torch_rwkv7
-from families import IGNORED, AllF64, distance, make, trace, widened
+from families import IGNORED, AllF64, distance, make, parameters, stored, trace, widened
 from golden import arguments
 from golden_trace import sample, short
 
@@ -35,8 +35,8 @@ GPT2 = dict(vocab_size=VOCABULARY, n_embd=16, n_layer=2, n_head=4, n_positions=L
 
 def cases():
     """(directory, config class, fields)."""
-    from transformers import (GPT2Config, Gemma2Config, Gemma3TextConfig, Glm4Config, GlmConfig, LlamaConfig, MistralConfig, Phi3Config,
-                              Qwen2Config, Qwen3Config)
+    from transformers import (GPT2Config, Gemma2Config, Gemma3TextConfig, Glm4Config, GlmConfig, LlamaConfig, MistralConfig, MixtralConfig,
+                              OlmoeConfig, Phi3Config, Qwen2Config, Qwen3Config, Qwen3MoeConfig)
 
     def rope(kind, **more):
         return dict(rope_parameters=dict(rope_theta=500.0, rope_type=kind, **more))
@@ -64,6 +64,15 @@ def cases():
     yield "qwen3", Qwen3Config, dict(head_dim=10, attention_bias=True, use_sliding_window=True, sliding_window=3,
                                      max_window_layers=0)
     yield "qwen3-tied", Qwen3Config, yarn | dict(tie_word_embeddings=True, num_key_value_heads=1)
+    yield "qwen3-moe", Qwen3MoeConfig, dict(num_experts=6, num_experts_per_tok=2, moe_intermediate_size=10, num_hidden_layers=3,
+                                            mlp_only_layers=[1], use_sliding_window=True, sliding_window=5)
+    yield "qwen3-moe-tied", Qwen3MoeConfig, yarn | dict(num_experts=5, num_experts_per_tok=3, moe_intermediate_size=8,
+                                                        norm_topk_prob=True, attention_bias=True, tie_word_embeddings=True)
+    yield "mixtral", MixtralConfig, dict(num_local_experts=4, num_experts_per_tok=2, sliding_window=5)
+    yield "mixtral-tied", MixtralConfig, dict(num_local_experts=3, num_experts_per_tok=1, tie_word_embeddings=True)
+    yield "olmoe", OlmoeConfig, dict(num_experts=6, num_experts_per_tok=2)
+    yield "olmoe-tied", OlmoeConfig, dict(num_experts=4, num_experts_per_tok=3, norm_topk_prob=True, attention_bias=True,
+                                          tie_word_embeddings=True)
     yield "gemma2-tied", Gemma2Config, dict(sliding_window=4, query_pre_attn_scalar=11, attn_logit_softcapping=0.7,
                                             final_logit_softcapping=1.5)
     yield "gemma2", Gemma2Config, llama3 | dict(sliding_window=4, attn_logit_softcapping=None, final_logit_softcapping=None,
@@ -100,10 +109,10 @@ def write_case(directory, config_class, fields, ids, labels):
         with torch_rwkv7.OtherOrder():
             f32.append(trace(model, ids, labels))
     directory.mkdir(parents=True, exist_ok=True)
-    stored = model.to(torch.bfloat16 if tied else torch.float32)
-    weights = {name: p.detach() for name, p in stored.named_parameters()}
+    model = model.to(torch.bfloat16 if tied else torch.float32)
+    weights = stored(parameters(model, {name: p.detach() for name, p in model.named_parameters()}))
     save_file(weights, directory / "model.safetensors", {"format": "pt"})
-    stored.config.save_pretrained(directory)
+    model.config.save_pretrained(directory)
     save_file({name: sample(name, t) for name, t in f64.items()}, directory / "trace_f64.safetensors")
     spreads = {name: max(*(short(torch.tensor(distance(one[name], t))) for one in f32), short(t.abs().max() * 2.0**-24))
                for name, t in f64.items()}

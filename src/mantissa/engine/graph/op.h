@@ -180,6 +180,7 @@ struct OpDef {
   std::vector<std::string_view> operands = {};
   Strided strided = {};
   std::int32_t quantized = kNone;  // the input that its kernel can read in quantized blocks (QuantizedMatrix)
+  bool copies_rows = false;        // its kernel copies rows of its inputs: they cannot be packed in blocks
   bool takes_addend = false;       // its kernel can add a sum (by its row stride) before the last rounding
   bool rounds_before_addend = false;  // its kernel can also round its own result before that
   /// The names of the values that it computes itself and multiplies, rounded to the policy's compute format

@@ -53,6 +53,7 @@ std::vector<LinearLayer> linear_layers(const ModelConfig& config) {
     if (node.op->kind != graph::OpKind::product || node.attributes.flag("score")) continue;
     const bool in_out = node.attributes.flag("transposed");
     const Shape& weight = graph.value(node.inputs[1]).shape;
+    if (weight.rank() != 2) continue;  // of all experts of a layer
     layers.push_back({node.scope, weight.dim(in_out ? 0 : 1).size, weight.dim(in_out ? 1 : 0).size, in_out});
   }
   return layers;

@@ -95,7 +95,8 @@ ValueId DecoderNetwork::block(NetworkBuilder& b, const Tables& tables, std::size
   const auto normed = [&](std::string_view name, ValueId v) {
     return name.empty() ? v : norm(b, fmt::format("{}.{}", scope, name), v, s_.hidden_size);
   };
-  const std::string attention_scope = scope + ".self_attn", mlp_scope = scope + ".mlp";
+  const std::string attention_scope = scope + ".self_attn",
+                    mlp_scope = fmt::format("{}.{}", scope, is_sparse(layer) ? s_.experts->scope : "mlp");
   ValueId branch = attention(b, tables, s_.layers[layer], attention_scope, normed("input_layernorm", x));
   branch = normed(s_.norms.after_attention, branch);
   x = b.ops.add(attention_scope, x, branch);
@@ -120,9 +121,10 @@ DecoderNetwork::Qkv DecoderNetwork::project(NetworkBuilder& b, const std::string
 ValueId DecoderNetwork::attention(NetworkBuilder& b, const Tables& tables, const DecoderLayer& layer,
                                   const std::string& scope, ValueId x) const {
   auto [q, k, v] = project(b, scope, x);
-  if (s_.head_norms) {
-    q = norm(b, scope + ".q_norm", q, s_.head_dim);
-    k = norm(b, scope + ".k_norm", k, s_.head_dim);
+  if (s_.qk_norms != QkNorms::none) {
+    const bool heads = s_.qk_norms == QkNorms::heads;
+    q = norm(b, scope + ".q_norm", q, heads ? s_.head_dim : s_.heads * s_.head_dim);
+    k = norm(b, scope + ".k_norm", k, heads ? s_.head_dim : s_.kv_heads * s_.head_dim);
   }
   const Tables::Pair& table = tables.ropes[layer.rope];
   const Builder::QueryKey rotated =
@@ -140,9 +142,9 @@ ValueId DecoderNetwork::attention(NetworkBuilder& b, const Tables& tables, const
   return linear(b, scope + ".o_proj", out, s_.hidden_size, s_.output_bias, residual_scale());
 }
 
-ValueId DecoderNetwork::feed_forward(NetworkBuilder& b, const std::string& scope, std::size_t /*layer*/,
+ValueId DecoderNetwork::feed_forward(NetworkBuilder& b, const std::string& scope, std::size_t layer,
                                      ValueId x) const {
-  return mlp(b, scope, x);
+  return is_sparse(layer) ? sparse_mlp(b, scope, x) : mlp(b, scope, x);
 }
 
 ValueId DecoderNetwork::mlp(NetworkBuilder& b, const std::string& scope, ValueId x) const {
@@ -157,6 +159,27 @@ ValueId DecoderNetwork::mlp(NetworkBuilder& b, const std::string& scope, ValueId
   const ValueId inner = s_.gate == Gate::silu ? b.ops.swiglu(scope, parts[0], parts[1])
                                               : b.ops.geglu_tanh(scope, parts[0], parts[1]);
   return linear(b, scope + ".down_proj", inner, s_.hidden_size, s_.mlp_bias, residual_scale());
+}
+
+/// Σ w·mlp(x) over the chosen experts of each token. Each parameter holds a weight of all experts.
+ValueId DecoderNetwork::sparse_mlp(NetworkBuilder& b, const std::string& scope, ValueId x) const {
+  const Experts& e = *s_.experts;
+  const std::string gate_scope = scope + ".gate";
+  const ValueId router = b.parameter(gate_scope + ".weight", {e.count, s_.hidden_size}, normal(1));
+  const ValueId logits = b.term(gate_scope, x, router, graph::kNone);
+  const std::vector<ValueId> routed =
+      b.ops.node("route", gate_scope, {logits}, {{"chosen", e.chosen}, {"normalized", e.normalized}});
+  const ValueId weights = routed[0], choice = routed[1];
+  const auto projected = [&](std::string_view name, ValueId v, std::int64_t out, std::int64_t in, double scale) {
+    const std::string of = fmt::format("{}.experts.{}", scope, name);
+    const ValueId weight = b.parameter(of + ".weight", {e.count, out, in}, normal(scale));
+    return b.ops.node("experts", of, {v, weight, choice}).front();
+  };
+  const ValueId gate = projected(e.gate, x, e.width, s_.hidden_size, 1),
+                up = projected(e.up, x, e.width, s_.hidden_size, 1);
+  const ValueId inner = b.ops.swiglu(scope + ".experts", gate, up);
+  const ValueId results = projected(e.down, inner, s_.hidden_size, e.width, residual_scale());
+  return b.ops.node("combine", scope, {results, weights}).front();
 }
 
 }  // namespace mantissa::model

@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "mantissa/engine/model/config.h"
+#include "mantissa/engine/model/experts.h"
 #include "mantissa/engine/model/fields.h"
 #include "mantissa/engine/model/network.h"
 #include "mantissa/kernels/rope_scaling.h"
@@ -30,6 +31,9 @@ struct DecoderLayer {
 /// The gated MLP's activation.
 enum class Gate : std::uint8_t { silu, gelu_tanh };
 
+/// q_norm and k_norm: RMSNorm over each head, or over the whole width of q and of k.
+enum class QkNorms : std::uint8_t { none, heads, width };
+
 /// The names of a layer's norms behind input_layernorm; "": there is none.
 struct NormNames {
   const char* after_attention = "";  // of the branch, before it is added
@@ -49,7 +53,7 @@ struct DecoderSpec {
   bool merged_qkv = false;      // qkv_proj for q, k and v
   bool merged_gate_up = false;  // gate_up_proj for gate and up
   bool qkv_bias = false, output_bias = false, mlp_bias = false;
-  bool head_norms = false;  // q_norm and k_norm: RMSNorm over each head
+  QkNorms qk_norms = QkNorms::none;
   NormNames norms = {};
   double gain_offset = 0;  // norms multiply by gain_offset + gain
   Gate gate = Gate::silu;
@@ -60,6 +64,8 @@ struct DecoderSpec {
   bool rotates_neighbours = false;  // in pairs (2i, 2i + 1) in place of (i, i + rotated / 2)
   /// partial_rotary_factor, which files state; null: 1, the family's default.
   std::optional<double> rotary_factor = std::nullopt;
+
+  std::optional<Experts> experts = std::nullopt;  // in place of the MLP of some layers
 
   std::vector<Rope> ropes;
   std::vector<DecoderLayer> layers;
@@ -119,6 +125,7 @@ class DecoderNetwork : public Network {
   ValueId linear(NetworkBuilder& b, const std::string& scope, ValueId x, std::int64_t out, bool bias,
                  double init_scale = 1) const;
   ValueId mlp(NetworkBuilder& b, const std::string& scope, ValueId x) const;
+  ValueId sparse_mlp(NetworkBuilder& b, const std::string& scope, ValueId x) const;
   graph::Init normal(double scale) const;
   double residual_scale() const;
 
@@ -128,6 +135,7 @@ class DecoderNetwork : public Network {
     ValueId q, k, v;
   };
 
+  bool is_sparse(std::size_t layer) const { return s_.experts && s_.experts->layers[layer]; }
   ValueId block(NetworkBuilder& b, const Tables& tables, std::size_t layer, ValueId x) const;
   ValueId attention(NetworkBuilder& b, const Tables& tables, const DecoderLayer& layer,
                     const std::string& scope, ValueId x) const;

@@ -1,6 +1,6 @@
 // Adafactor (Shazeer and Stern, 2018), as torch.optim.Adafactor. With ρ = min(lr, 1/√t), β = t^beta2_decay
-// and ε₁ the distance from 1 to the next number of the arithmetic: a vector keeps v = v + (g² − v)·β; a
-// matrix keeps the means of v over its rows, r, and its columns, c, and v = r·c / max(mean(r), ε₁). u = g /
+// and ε₁ the distance from 1 to the next number of the arithmetic: a vector keeps v = v + (g² − v)·β, and so
+// do the weights of experts, [experts, out, in]; a matrix keeps the means of v over its rows, r, and its columns, c, and v = r·c / max(mean(r), ε₁). u = g /
 // √max(v, ε₁²); w = w·(1 − lr·decay) − u·ρ·max(eps, RMS(w)) / max(1, RMS(u) / clip_threshold).
 #include <algorithm>
 #include <cmath>
@@ -25,7 +25,7 @@ class Adafactor {
     least_square_ = p.number("eps1^2", [](const Progress& now) {
       return 2 * unit_roundoff(now.arithmetic) * (2 * unit_roundoff(now.arithmetic));
     });
-    p.shape().rank() >= 2 ? factor() : keep_all();
+    p.shape().rank() == 2 ? factor() : keep_all();
   }
 
   void run() {

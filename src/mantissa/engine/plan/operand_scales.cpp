@@ -18,6 +18,12 @@ std::optional<ScaledStorage> scaled_storage_of(const Node& node, std::size_t i, 
   if (!is_linear(node) || r.compute->scaled == precision::Scaled::none) return std::nullopt;
   ScaledStorage q;
   if (r.compute->scaled == precision::Scaled::block) {
+    if (node.op->copies_rows) {
+      throw ConfigError(
+          "{}: {} takes the rows of each expert apart, and rows in blocks stay together; give the experts a "
+          "format without blocks: --rule '*.experts.*: compute=bf16'",
+          node.scope, node.op->op);
+    }
     q.blocks = r.compute->block;
     q.along_rows = node.op->sums_across_rows != nullptr && node.op->sums_across_rows(node.attributes, i);
     element = Scalar::bf16;

@@ -20,6 +20,7 @@
 #include "mantissa/files/io/state.h"
 #include "mantissa/kernels/update.h"
 #include "mantissa/setup/weights/adapted.h"
+#include "mantissa/setup/weights/expert_tensors.h"
 #include "mantissa/setup/weights/model_of_file.h"
 #include "mantissa/setup/weights/model_scales.h"
 #include "mantissa/setup/weights/quantize_frozen.h"
@@ -110,7 +111,7 @@ std::vector<io::TensorToWrite> tensors_of(const runtime::WeightSet& weights,
     }
     tensors.push_back(std::move(t));
   }
-  return tensors;
+  return with_split_experts(std::move(tensors));
 }
 
 namespace {

@@ -13,6 +13,7 @@
 #include "mantissa/engine/model/family.h"
 #include "mantissa/engine/model/graphs.h"
 #include "mantissa/files/io/state.h"
+#include "mantissa/setup/weights/expert_tensors.h"
 
 namespace mantissa::weights {
 namespace {
@@ -109,9 +110,10 @@ void check_tied_head(const plan::Program& program, const StoredNames& names, con
 }  // namespace
 
 io::WeightFiles files_of(const ModelSource& source) {
-  if (source.memory != nullptr) return io::WeightFiles(source.memory);
-  if (source.tensors != nullptr) return io::WeightFiles(source.tensors);
-  return io::WeightFiles(source.weights, source.state ? std::string(io::kMasterPrefix) : "");
+  if (source.memory != nullptr) return with_joined_experts(io::WeightFiles(source.memory));
+  if (source.tensors != nullptr) return with_joined_experts(io::WeightFiles(source.tensors));
+  return with_joined_experts(
+      io::WeightFiles(source.weights, source.state ? std::string(io::kMasterPrefix) : ""));
 }
 
 const io::TensorInfo* stored_tensor(const std::string& name, const io::WeightFiles& files,

@@ -9,7 +9,7 @@
 
 namespace mantissa::weights {
 
-/// Returns the weight files of `source`.
+/// Returns the weight files of `source`, with one tensor for the experts of a layer.
 io::WeightFiles files_of(const ModelSource& source);
 
 /// Returns the tensor of the model's parameter `name` in the files, or null. Files of the bare trunk omit its

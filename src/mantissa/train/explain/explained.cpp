@@ -238,11 +238,16 @@ Explained explain_generation(const weights::ModelSource& source, const precision
   g.process = memory.process;
   e.peak_bytes = g.weights + g.cache + g.work + g.tables + g.process;
   e.fits = e.peak_bytes <= e.here.memory_bytes;
-  // Each token reads every matrix once.
+  // Each token reads every matrix once, but of experts those that it chose.
   double matrices = 0;
   for (const plan::Step& s : program.steps) {
-    if (s.op->kind == graph::OpKind::product)
-      matrices += static_cast<double>(weights.of_buffer[static_cast<std::size_t>(s.inputs[1].buffer)]);
+    if (s.op->kind != graph::OpKind::product) continue;
+    const plan::BufferId weight = s.inputs[1].buffer;
+    const Shape& shape = program.buffer(weight).shape;
+    const double chosen = shape.rank() < 3 ? 1.0
+                                           : static_cast<double>(program.buffer(s.inputs[2].buffer).shape.last()) /
+                                                 static_cast<double>(shape.dim(0).size);
+    matrices += chosen * static_cast<double>(weights.of_buffer[static_cast<std::size_t>(weight)]);
   }
   e.seconds = matrices / e.here.rates.bytes_per_second;
   for (const forecast::Target& target : targets)

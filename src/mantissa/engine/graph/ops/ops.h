@@ -16,6 +16,8 @@ extern const OpDef kLayerNorm, kLayerNormDx, kLayerNormDgain;
 extern const OpDef kTokenSum;
 extern const OpDef kRope, kRopeGrad;
 extern const OpDef kAttention, kAttentionGrad;
+extern const OpDef kRoute, kRouteGrad, kExperts, kExpertsDx, kExpertsDw;
+extern const OpDef kCombine, kCombineDx, kCombineDweights;
 extern const OpDef kRecurrence, kRecurrenceGrad, kRecurrenceDecode, kRecurrenceCarry;
 extern const OpDef kTokenShift, kTokenShiftDx, kTokenShiftDmix, kTokenShiftDecode, kTokenShiftCarry;
 extern const OpDef kRwkvKeys, kRwkvKeysGrad, kRwkvOutput, kRwkvOutputGrad;
@@ -44,6 +46,9 @@ inline constexpr const OpDef* kOps[] = {
     &kTokenSum,
     &kRope, &kRopeGrad,
     &kAttention, &kAttentionGrad,
+    &kRoute, &kRouteGrad,
+    &kExperts, &kExpertsDx, &kExpertsDw,
+    &kCombine, &kCombineDx, &kCombineDweights,
     &kRecurrence, &kRecurrenceGrad, &kRecurrenceDecode, &kRecurrenceCarry,
     &kTokenShift, &kTokenShiftDx, &kTokenShiftDmix, &kTokenShiftDecode, &kTokenShiftCarry,
     &kRwkvKeys, &kRwkvKeysGrad, &kRwkvOutput, &kRwkvOutputGrad,

@@ -53,7 +53,7 @@ std::shared_ptr<const Network> read(const FieldReader& fields, ModelConfig& c) {
   DecoderSpec s = read_gemma(
       fields, c,
       {.max_positions = 131072, .kv_heads = 4, .head_dim = 256, .tied_head = true, .padding_id = 0}, 0, 0);
-  s.head_norms = true;
+  s.qk_norms = QkNorms::heads;
   s.ropes = read_ropes(fields, c.max_position_embeddings);
   const std::vector<bool> windowed = read_layer_types(fields, c.num_hidden_layers, has_window);
   set_windows(s, read_gemma_window(fields), windowed);

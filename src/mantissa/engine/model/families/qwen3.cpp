@@ -9,7 +9,7 @@ namespace {
 
 std::shared_ptr<const Network> read(const FieldReader& fields, ModelConfig& c) {
   DecoderSpec s = read_decoder(fields, c, {.max_positions = 32768, .kv_heads = 32, .head_dim = 128});
-  s.head_norms = true;
+  s.qk_norms = QkNorms::heads;
   s.qkv_bias = s.output_bias = fields.flag("attention_bias", false);
   s.ropes = {read_rope(fields, 10000, c.max_position_embeddings)};
   require_activation(fields, "hidden_act", "silu", "swish");

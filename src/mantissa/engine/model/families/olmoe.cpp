@@ -1,0 +1,42 @@
+// OLMoE (Muennighoff et al., 2024): a decoder with many small experts in every layer, and an RMSNorm over the
+// whole width of q and of k.
+#include "mantissa/engine/model/decoder.h"
+#include "mantissa/engine/model/families/families.h"
+#include "mantissa/engine/model/rope_fields.h"
+
+namespace mantissa::model {
+namespace {
+
+std::shared_ptr<const Network> read(const FieldReader& fields, ModelConfig& c) {
+  DecoderSpec s = read_decoder(fields, c, {.max_positions = 4096, .padding_id = 1});
+  s.norm_eps = fields.number("rms_norm_eps", 1e-5);
+  s.qk_norms = QkNorms::width;
+  s.qkv_bias = s.output_bias = fields.flag("attention_bias", false);
+  s.ropes = {read_rope(fields, 10000, c.max_position_embeddings)};
+  require_activation(fields, "hidden_act", "silu", "swish");
+  fields.refuse("clip_qkv", "q, k and v are not clipped here");
+  s.experts = read_experts(fields, "num_experts", 64, 8, s.intermediate_size, s.layers.size());
+  s.experts->normalized = fields.flag("norm_topk_prob", false);
+  return std::make_shared<DecoderNetwork>(std::move(s));
+}
+
+std::vector<Field> fields() {
+  std::vector<Field> all = expert_fields("num_experts");
+  all.push_back({"hidden_act", Field::Kind::text, "activation of the MLP"});
+  all.push_back({"attention_bias", Field::Kind::flag, "q, k, v and o have biases"});
+  all.push_back({"norm_topk_prob", Field::Kind::flag, "the weights of a token's experts sum to 1"});
+  return decoder_fields(std::move(all));
+}
+
+}  // namespace
+
+const Family kOlmoe = {
+    .model_type = "olmoe",
+    .title = "OLMoE",
+    .summary = "Llama with experts in place of the MLP of every layer, and an RMSNorm over the width of q and k",
+    .architecture = "OlmoeForCausalLM",
+    .fields = fields(),
+    .read = read,
+};
+
+}  // namespace mantissa::model
