@@ -224,6 +224,16 @@ INSTANTIATE_TEST_SUITE_P(Policies, SharedRecurrence,
                          ::testing::Values("32-true", "bf16-mixed state=bf16 rounding=stochastic"),
                          [](const auto& i) { return "policy" + std::to_string(i.index); });
 
+/// The search for the overflow repeats ops, but none that the other ranks would have to run again.
+TEST_F(SharedRecurrence, NamesTheFirstNonFiniteValue) {
+  const TemporaryFolder folder;
+  const std::string config = recurrent("16-mixed", 2) + "[precision.loss_scale]\ninitial_scale_power = 60\n";
+  const Summary alone = run(1, config, folder / "one");
+  EXPECT_GT(alone.skipped, 0);
+  EXPECT_EQ(run(2, config, folder / "two").weights_xxh64, alone.weights_xxh64);
+  EXPECT_EQ(read_all(folder / "one" / "health.jsonl"), read_all(folder / "two" / "health.jsonl"));
+}
+
 TEST_F(SharedRecurrence, HasTheLossesAndGradientsOfWholeRows) {
   const TemporaryFolder folder;
   run(1, recurrent("64-true", 1), folder / "whole");

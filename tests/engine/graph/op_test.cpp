@@ -108,6 +108,34 @@ TEST_P(Op, GivesTheSameBytesFromAndToRowsWithGaps) {
   }
 }
 
+/// Ranks that share rows run such ops together, and all others apart.
+TEST_P(Op, SaysIfItsResultsDependOnOtherTokens) {
+  constexpr std::int64_t kTokens = 13, kToken = 7;
+  const Case c(row(), kFormats[0], {{4, 1, 6, 2}, 2}, kernels::testing::kSeed + 3);
+  const std::vector<InputSpec> specs = row().inputs(kTokens, 4);
+  Operands changed = c.inputs();
+  for (std::size_t i = 0; i < specs.size(); ++i) {
+    if (!specs[i].shape.has_tokens() || specs[i].stored == Stored::ids) continue;
+    const std::int64_t width = changed[i].width;
+    for (std::int64_t e = kToken * width; e < (kToken + 1) * width; ++e)
+      changed[i].values[static_cast<std::size_t>(e)] *= 1.5;
+  }
+  const Operands before = c.reference(c.inputs()), after = c.reference(changed);
+  bool of_tokens = false, couples = false;
+  for (std::size_t o = 0; o < before.size(); ++o) {
+    if (before[o].rows != kTokens) continue;
+    of_tokens = true;
+    for (std::size_t e = 0; e < before[o].values.size(); ++e) {
+      const bool other = static_cast<std::int64_t>(e) / before[o].width != kToken;
+      couples = couples || (other && before[o].values[e] != after[o].values[e]);
+    }
+  }
+  const bool cached = row().attributes.integer("slots", 0) > 0;  // other tokens are in a cache
+  if (of_tokens && !cached) {
+    EXPECT_EQ(couples, c.op().couples_tokens);
+  }
+}
+
 INSTANTIATE_TEST_SUITE_P(Registry, Op, ::testing::Range(std::size_t{0}, rows().size()), [](const auto& info) {
   std::string text = rows()[info.param].id + rows()[info.param].label;
   std::replace(text.begin(), text.end(), '.', '_');

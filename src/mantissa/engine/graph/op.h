@@ -103,7 +103,8 @@ struct Call {
   kernels::UnmovedCount* unmoved = nullptr;
   /// The input with the factor of weight decay, which such a count leaves out.
   std::optional<kernels::DecayInput> decay = {};
-  KeyRing* ring = nullptr;  // for attention: of the ranks that share the tokens of rows; null: none
+  /// For ops that couple tokens: of the ranks that share the tokens of rows; null: none.
+  KeyRing* ring = nullptr;
   /// For products that round a weight gradient (OpDef::rounds_gradient): if set, counts what this loses.
   kernels::RangeCounter* losses = nullptr;
 };
@@ -194,6 +195,9 @@ struct OpDef {
   /// The name in rules of its intermediate results ("softmax"), which are f32 (f64 in 64-true) without such a
   /// rule.
   std::string_view interior = {};
+  /// A row of its results depends on other tokens of the sequence: the ranks that share rows run it together,
+  /// by `Call::ring`.
+  bool couples_tokens = false;
   std::vector<OutputSpec> (*infer)(const NodeView&) = nullptr;  // null: given by the creator of a node
   void (*gradient)(GradientBuilder&) = nullptr;           // null: not differentiable, or itself a gradient
   Cost (*cost)(const NodeView&, const Sizes&) = nullptr;  // null: no flops
