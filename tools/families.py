@@ -15,6 +15,7 @@ IGNORED = -100
 def make(config_class, fields, seed=5, form=torch.float32):
     """Returns an f32 model whose weights are random numbers representable in `form`."""
     config = config_class(**((GPT2 if config_class.model_type == "gpt2" else DECODER) | fields), attn_implementation="eager")
+    config._experts_implementation = "eager"
     torch.manual_seed(seed)
     model = transformers.AutoModelForCausalLM.from_config(config).eval()
     with torch.no_grad():  # by default norms are 1 and biases 0, which hides a swapped pair

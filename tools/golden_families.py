@@ -70,8 +70,8 @@ def cases():
                                                         norm_topk_prob=True, attention_bias=True, tie_word_embeddings=True)
     yield "mixtral", MixtralConfig, dict(num_local_experts=4, num_experts_per_tok=2, sliding_window=5)
     yield "mixtral-tied", MixtralConfig, dict(num_local_experts=3, num_experts_per_tok=1, tie_word_embeddings=True)
-    yield "olmoe", OlmoeConfig, dict(num_experts=6, num_experts_per_tok=2)
-    yield "olmoe-tied", OlmoeConfig, dict(num_experts=4, num_experts_per_tok=3, norm_topk_prob=True, attention_bias=True,
+    yield "olmoe", OlmoeConfig, dict(head_dim=4, num_experts=6, num_experts_per_tok=2)
+    yield "olmoe-tied", OlmoeConfig, dict(head_dim=4, num_experts=4, num_experts_per_tok=3, norm_topk_prob=True, attention_bias=True,
                                           tie_word_embeddings=True)
     yield "gemma2-tied", Gemma2Config, dict(sliding_window=4, query_pre_attn_scalar=11, attn_logit_softcapping=0.7,
                                             final_logit_softcapping=1.5)

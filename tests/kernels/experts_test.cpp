@@ -1,5 +1,5 @@
-// The router's kernels: their order of operations on every instruction set and number of threads, ties, and logits
-// that are not numbers.
+// The router's kernels: their order of operations on every instruction set and number of threads, ties, and
+// logits that are not numbers.
 #include "mantissa/kernels/experts.h"
 
 #include <gtest/gtest.h>
@@ -25,8 +25,7 @@ Routed route_all(const Context& ctx, const Tensor& logits, std::int64_t chosen, 
                  Scalar interior = Scalar::f64) {
   Routed r{Tensor(logits.type, logits.rows, chosen),
            std::vector<std::int32_t>(static_cast<std::size_t>(logits.rows * chosen))};
-  route(ctx, logits.rows,
-        {logits.columns, chosen, normalized, logits, r.weights, r.choice.data(), interior});
+  route(ctx, logits.rows, {logits.columns, chosen, normalized, logits, r.weights, r.choice.data(), interior});
   return r;
 }
 
@@ -34,21 +33,22 @@ TEST(Router, HasTheSameBitsOnEveryInstructionSetAndNumberOfThreads) {
   constexpr std::int64_t kTokens = 700, kExperts = 37, kChosen = 3, kWidth = 45;
   std::mt19937 random(testing::kSeed);
   for (const Scalar type : {Scalar::f32, Scalar::f64}) {
-    Tensor logits(type, kTokens, kExperts), x(Scalar::bf16, kTokens * kChosen, kWidth), dy(type, kTokens, kWidth),
-        dweights(type, kTokens, kChosen);
+    Tensor logits(type, kTokens, kExperts), x(Scalar::bf16, kTokens * kChosen, kWidth),
+        dy(type, kTokens, kWidth), dweights(type, kTokens, kChosen);
     for (Tensor* t : {&logits, &x, &dy, &dweights}) t->fill_normal(random);
     for (const bool normalized : {false, true}) {
       std::vector<Tensor> first;
       for (const Context& ctx : contexts()) {
         SCOPED_TRACE(describe(ctx));
         const Routed r = route_all(ctx, logits, kChosen, normalized);
-        Tensor y(Scalar::bf16, kTokens, kWidth), dx(type, kTokens * kChosen, kWidth), dw(type, kTokens, kChosen),
-            dlogits(type, kTokens, kExperts);
+        Tensor y(Scalar::bf16, kTokens, kWidth), dx(type, kTokens * kChosen, kWidth),
+            dw(type, kTokens, kChosen), dlogits(type, kTokens, kExperts);
         combine(ctx, kTokens, {kChosen, kWidth, x, r.weights, y});
         combine_dx(ctx, kTokens, {kChosen, kWidth, dy, r.weights, dx});
         combine_dweights(ctx, kTokens, {kChosen, kWidth, dy, x, dw});
-        route_backward(ctx, kTokens,
-                       {kExperts, kChosen, normalized, dweights, r.weights, r.choice.data(), logits, dlogits});
+        route_backward(
+            ctx, kTokens,
+            {kExperts, kChosen, normalized, dweights, r.weights, r.choice.data(), logits, dlogits});
         std::vector<Tensor> now = {r.weights, y, dx, dw, dlogits};
         if (first.empty()) first = now;
         for (std::size_t i = 0; i < now.size(); ++i) EXPECT_EQ(now[i], first[i]) << i;

@@ -10,10 +10,10 @@
 namespace mantissa::kernels {
 
 /// The `chosen` experts with the largest logits of each token, in ascending order of their ids; of equal
-/// logits the lower id wins. With e = Exp(logit − largest) of core/numeric/math-inl.h, the weight of expert j is
-/// e_j / Σ e, over all experts (16 virtual lanes) or, if `normalized`, over the chosen ones (a chain of additions
-/// in ascending order). logits: [tokens, experts]; weights, choice: [tokens, chosen], dense. The arithmetic
-/// is that of `weights`, f32 or f64; `interior` below it rounds the logits first.
+/// logits the lower id wins. With e = Exp(logit − largest) of core/numeric/math-inl.h, the weight of expert j
+/// is e_j / Σ e, over all experts (16 virtual lanes) or, if `normalized`, over the chosen ones (a chain of
+/// additions in ascending order). logits: [tokens, experts]; weights, choice: [tokens, chosen], dense. The
+/// arithmetic is that of `weights`, f32 or f64; `interior` below it rounds the logits first.
 struct Route {
   std::int64_t experts = 0, chosen = 0;
   bool normalized = false;
@@ -25,9 +25,10 @@ struct Route {
 void route(const Context& ctx, std::int64_t tokens, const Route& r);
 
 /// The gradient of the weights w of the chosen experts C, with s = Σ_{i ∈ C} w_i dw_i, a chain of fused
-/// multiply-adds in ascending order: if `normalized`, dlogit_j = w_j (dw_j − s) for j in C, zero for the others;
-/// else dlogit_e = p_e (dw_e − s) for every expert, with the softmax p as route() computes it and dw_e = 0 outside
-/// C. The choice has no gradient. dweights, weights: [tokens, chosen]; logits, dlogits: [tokens, experts].
+/// multiply-adds in ascending order: if `normalized`, dlogit_j = w_j (dw_j − s) for j in C, zero for the
+/// others; else dlogit_e = p_e (dw_e − s) for every expert, with the softmax p as route() computes it and
+/// dw_e = 0 outside C. The choice has no gradient. dweights, weights: [tokens, chosen]; logits, dlogits:
+/// [tokens, experts].
 struct RouteBackward {
   std::int64_t experts = 0, chosen = 0;
   bool normalized = false;

@@ -42,7 +42,9 @@ OpRow route_row(const char* label, bool normalized) {
             return std::vector<InputSpec>{{Shape::tokens(t, {kExperts}), Stored::arithmetic}};
           },
           // Differences of logits round, which e^x multiplies; then the sum and the quotient.
-          [](const Case& c) { return Bound{2 * (2 * c.largest(0) + 4) + kExperts + 1, 0, {1, 0}}; },
+          [](const Case& c) {
+            return Bound{2 * (2 * c.largest(0) + 4) + kExperts + 1, 0, {1, 0}};
+          },
           {{"chosen", kChosen}, {"normalized", normalized}}};
 }
 
@@ -58,7 +60,8 @@ OpRow route_grad_row(const char* label, bool normalized) {
           },
           [](const Case& c) {
             const double w = std::max(1.0, c.largest(1)), dw = c.largest(0);
-            return Bound{2 * (2 * c.largest(3) + 4) + kExperts + 2 * kChosen + 2, 0, {w * dw * (1 + kChosen * w)}};
+            return Bound{
+                2 * (2 * c.largest(3) + 4) + kExperts + 2 * kChosen + 2, 0, {w * dw * (1 + kChosen * w)}};
           },
           {{"normalized", normalized}},
           0,
@@ -79,7 +82,9 @@ std::vector<OpRow> rows() {
          return std::vector<InputSpec>{
              {Shape::tokens(t, {kWidth})}, {Shape{kExperts, kOut, kWidth}}, choice_of(t)};
        },
-       [](const Case&) { return Bound{chain_of(kWidth), 2}; },
+       [](const Case&) {
+         return Bound{chain_of(kWidth), 2};
+       },
        {},
        0,
        chosen_at(2)},
@@ -89,27 +94,31 @@ std::vector<OpRow> rows() {
          return std::vector<InputSpec>{
              {per_choice(t, kWidth)}, {Shape{kExperts, kOut, kWidth}}, choice_of(t)};
        },
-       [](const Case&) { return Bound{chain_of(kWidth), 2}; },
+       [](const Case&) {
+         return Bound{chain_of(kWidth), 2};
+       },
        {},
        0,
        chosen_at(2)},
       {"experts.dx",
        "",
        [per_choice](T t, T) {
-         return std::vector<InputSpec>{
-             {per_choice(t, kOut)}, {Shape{kExperts, kOut, kWidth}}, choice_of(t)};
+         return std::vector<InputSpec>{{per_choice(t, kOut)}, {Shape{kExperts, kOut, kWidth}}, choice_of(t)};
        },
-       [](const Case&) { return Bound{chain_of(kOut), 2}; },
+       [](const Case&) {
+         return Bound{chain_of(kOut), 2};
+       },
        {{"shared", false}},
        0,
        chosen_at(2)},
       {"experts.dx",
        "Shared",
        [per_choice](T t, T) {
-         return std::vector<InputSpec>{
-             {per_choice(t, kOut)}, {Shape{kExperts, kOut, kWidth}}, choice_of(t)};
+         return std::vector<InputSpec>{{per_choice(t, kOut)}, {Shape{kExperts, kOut, kWidth}}, choice_of(t)};
        },
-       [](const Case&) { return Bound{chain_of(kOut) + kChosen, 2}; },
+       [](const Case&) {
+         return Bound{chain_of(kOut) + kChosen, 2};
+       },
        {{"shared", true}},
        0,
        chosen_at(2)},
@@ -118,7 +127,9 @@ std::vector<OpRow> rows() {
        [per_choice](T t, T) {
          return std::vector<InputSpec>{{per_choice(t, kOut)}, {Shape::tokens(t, {kWidth})}, choice_of(t)};
        },
-       [](const Case& c) { return Bound{token_chain(c), 2}; },
+       [](const Case& c) {
+         return Bound{token_chain(c), 2};
+       },
        {{"experts", kExperts}},
        0,
        chosen_at(2)},
@@ -127,7 +138,9 @@ std::vector<OpRow> rows() {
        [per_choice](T t, T) {
          return std::vector<InputSpec>{{per_choice(t, kOut)}, {per_choice(t, kWidth)}, choice_of(t)};
        },
-       [](const Case& c) { return Bound{token_chain(c), 2}; },
+       [](const Case& c) {
+         return Bound{token_chain(c), 2};
+       },
        {{"experts", kExperts}},
        0,
        chosen_at(2)},
@@ -248,7 +261,8 @@ void combine(const ReferenceCall& c) {
   std::ranges::fill(c.outputs[0].values, 0.0);
   for (std::int64_t p = 0; p < c.inputs[1].rows * chosen; ++p) {
     for (std::int64_t i = 0; i < width; ++i)
-      c.outputs[0].data()[p / chosen * width + i] += c.inputs[1].data()[p] * c.inputs[0].data()[p * width + i];
+      c.outputs[0].data()[p / chosen * width + i] +=
+          c.inputs[1].data()[p] * c.inputs[0].data()[p * width + i];
   }
 }
 
@@ -280,7 +294,8 @@ Graph experts_net(bool normalized) {
   const auto product = [&](const char* name, ValueId v, Shape shape) {
     return n.b.node("experts", name, {v, n.weight(fmt::format("{}.weight", name), shape), routed[1]}).front();
   };
-  const ValueId inner = n.b.swiglu("inner", product("g", x, {4, 6, kNetWidth}), product("u", x, {4, 6, kNetWidth}));
+  const ValueId inner =
+      n.b.swiglu("inner", product("g", x, {4, 6, kNetWidth}), product("u", x, {4, 6, kNetWidth}));
   const ValueId results = product("d", inner, {4, kNetWidth, 6});
   return n.finish(n.b.node("combine", "mlp", {results, routed[0]}).front());
 }

@@ -94,7 +94,7 @@ TEST(ModelConfig, RefusalsNameTheFileTheKeyAndTheCure) {
       {"tie_word_embeddings", 1, "must be true or false"},
       {"hidden_act", "gelu", "supported: \"silu\""},
       {"hidden_act", 3, "must be a string"},
-      {"model_type", "bert", "supported: llama, mistral, phi3"},
+      {"model_type", "bert", "supported: llama, mistral, mixtral, phi3"},
       {"model_type", "a\nb", "is \"a\\nb\""},
       {"attention_bias", 1, "must be true or false"},
       {"partial_rotary_factor", 0.5, "every head is rotated completely"},

@@ -151,6 +151,7 @@ void DecoderNetwork::write(nlohmann::json& out) const {
   out["head_dim"] = s_.head_dim;
   out["rms_norm_eps"] = s_.norm_eps;
   out["max_position_embeddings"] = s_.max_positions;
+  if (s_.experts) write_experts(*s_.experts, out);
   write_rope(s_, out);
 }
 

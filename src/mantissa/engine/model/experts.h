@@ -1,5 +1,5 @@
-// A mixture of experts in place of a layer's MLP: its description, its fields, and the names of its weights in
-// files.
+// A mixture of experts in place of a layer's MLP: its description, its fields, and the names of its weights
+// in files.
 #pragma once
 
 #include <cstdint>
@@ -15,17 +15,21 @@ namespace mantissa::model {
 /// Each token passes through the `chosen` experts with the largest logits of a router.
 struct Experts {
   std::int64_t count = 0, chosen = 0;
-  std::int64_t width = 0;         // hidden size of an expert's MLP
-  bool normalized = false;        // the weights of a token's experts sum to 1
-  std::vector<bool> layers;       // whether a layer has experts
+  std::string_view count_key;  // of config.json
+  std::int64_t width = 0;          // hidden size of an expert's MLP
+  bool normalized = false;         // the weights of a token's experts sum to 1
+  std::vector<bool> layers;        // whether a layer has experts
   std::string_view scope = "mlp";  // of the block within its layer
   std::string_view gate = "gate_proj", up = "up_proj", down = "down_proj";
 };
 
-/// Reads `count_key`, num_experts_per_tok and norm_topk_prob of a model with `layers` layers, all with experts.
-/// Throws ConfigError for fields that would change the result.
-Experts read_experts(const FieldReader& fields, std::string_view count_key, std::int64_t count, std::int64_t chosen,
-                     std::int64_t width, std::size_t layers);
+/// Reads the number of experts of a layer, `count_key`, and num_experts_per_tok, with their defaults, for a model
+/// whose `layers` layers all have experts. Throws ConfigError for fields that would change the result.
+Experts read_experts(const FieldReader& fields, std::string_view count_key, std::int64_t count,
+                     std::int64_t chosen, std::int64_t width, std::size_t layers);
+
+/// Writes the number of experts.
+void write_experts(const Experts& e, nlohmann::json& config);
 
 /// Returns the fields that read_experts() reads.
 std::vector<Field> expert_fields(std::string_view count_key);

@@ -1,7 +1,8 @@
 // Adafactor (Shazeer and Stern, 2018), as torch.optim.Adafactor. With ρ = min(lr, 1/√t), β = t^beta2_decay
 // and ε₁ the distance from 1 to the next number of the arithmetic: a vector keeps v = v + (g² − v)·β, and so
-// do the weights of experts, [experts, out, in]; a matrix keeps the means of v over its rows, r, and its columns, c, and v = r·c / max(mean(r), ε₁). u = g /
-// √max(v, ε₁²); w = w·(1 − lr·decay) − u·ρ·max(eps, RMS(w)) / max(1, RMS(u) / clip_threshold).
+// do the weights of experts, [experts, out, in]; a matrix keeps the means of v over its rows, r, and its
+// columns, c, and v = r·c / max(mean(r), ε₁). u = g / √max(v, ε₁²); w = w·(1 − lr·decay) − u·ρ·max(eps,
+// RMS(w)) / max(1, RMS(u) / clip_threshold).
 #include <algorithm>
 #include <cmath>
 

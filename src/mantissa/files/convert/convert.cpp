@@ -274,7 +274,10 @@ class Converter {
       const std::uint64_t bytes = (tensor.end - tensor.begin) / static_cast<std::uint64_t>(tensor.shape[0]);
       for (std::int64_t e = 0; e < tensor.shape[0]; ++e) {
         const std::uint64_t begin = tensor.begin + static_cast<std::uint64_t>(e) * bytes;
-        all.push_back({model::expert_tensor(tensor.name, e), tensor.dtype, {tensor.shape[1], tensor.shape[2]}, begin,
+        all.push_back({model::expert_tensor(tensor.name, e),
+                       tensor.dtype,
+                       {tensor.shape[1], tensor.shape[2]},
+                       begin,
                        begin + bytes});
       }
     }

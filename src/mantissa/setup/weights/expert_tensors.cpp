@@ -69,10 +69,11 @@ class JoinedExperts final : public io::TensorSource {
                         name_in_quotes(model::expert_tensor(parameter, next - 1)), expert);
       }
       if (tensor->shape == first.shape && tensor->dtype == first.dtype) continue;
-      throw ShapeError("{}: tensor {} is {} [{}], but that of expert 0 is {} [{}]; the experts of a layer are alike",
-                       files_.path_of(tensor->name).string(), name_in_quotes(tensor->name),
-                       io::safetensors_name(tensor->dtype), fmt::join(tensor->shape, ", "),
-                       io::safetensors_name(first.dtype), fmt::join(first.shape, ", "));
+      throw ShapeError(
+          "{}: tensor {} is {} [{}], but that of expert 0 is {} [{}]; the experts of a layer are alike",
+          files_.path_of(tensor->name).string(), name_in_quotes(tensor->name),
+          io::safetensors_name(tensor->dtype), fmt::join(tensor->shape, ", "),
+          io::safetensors_name(first.dtype), fmt::join(first.shape, ", "));
     }
   }
 
@@ -94,9 +95,12 @@ class JoinedExperts final : public io::TensorSource {
 }  // namespace
 
 io::WeightFiles with_joined_experts(io::WeightFiles files) {
-  const auto is_expert = [](const io::TensorInfo& t) { return model::parse_expert_tensor(t.name).has_value(); };
+  const auto is_expert = [](const io::TensorInfo& t) {
+    return model::parse_expert_tensor(t.name).has_value();
+  };
   if (std::ranges::none_of(files.tensors(), is_expert)) return files;
-  return io::WeightFiles(std::shared_ptr<const io::TensorSource>(std::make_shared<JoinedExperts>(std::move(files))));
+  return io::WeightFiles(
+      std::shared_ptr<const io::TensorSource>(std::make_shared<JoinedExperts>(std::move(files))));
 }
 
 std::vector<io::TensorToWrite> with_split_experts(std::vector<io::TensorToWrite> tensors) {

@@ -1,5 +1,5 @@
-// The weights of experts: one parameter for all experts of a layer in the program, and one tensor for each expert
-// in files (engine/model/experts.h).
+// The weights of experts: one parameter for all experts of a layer in the program, and one tensor for each
+// expert in files (engine/model/experts.h).
 #pragma once
 
 #include <vector>

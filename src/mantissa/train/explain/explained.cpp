@@ -244,9 +244,10 @@ Explained explain_generation(const weights::ModelSource& source, const precision
     if (s.op->kind != graph::OpKind::product) continue;
     const plan::BufferId weight = s.inputs[1].buffer;
     const Shape& shape = program.buffer(weight).shape;
-    const double chosen = shape.rank() < 3 ? 1.0
-                                           : static_cast<double>(program.buffer(s.inputs[2].buffer).shape.last()) /
-                                                 static_cast<double>(shape.dim(0).size);
+    const double chosen = shape.rank() < 3
+                              ? 1.0
+                              : static_cast<double>(program.buffer(s.inputs[2].buffer).shape.last()) /
+                                    static_cast<double>(shape.dim(0).size);
     matrices += chosen * static_cast<double>(weights.of_buffer[static_cast<std::size_t>(weight)]);
   }
   e.seconds = matrices / e.here.rates.bytes_per_second;

@@ -100,7 +100,8 @@ class Pairs {
     pairs_.resize(count);
     std::vector<std::int64_t> next = begin_;
     for (std::size_t p = 0; p < count; ++p)
-      pairs_[static_cast<std::size_t>(next[static_cast<std::size_t>(of[p])]++)] = static_cast<std::int32_t>(p);
+      pairs_[static_cast<std::size_t>(next[static_cast<std::size_t>(of[p])]++)] =
+          static_cast<std::int32_t>(p);
   }
 
   std::int64_t count() const { return std::ssize(pairs_); }
@@ -126,10 +127,9 @@ class Pairs {
 
  private:
   std::int64_t chosen_;
-  std::vector<std::int64_t> begin_;   // of each expert in `pairs_`, and the end
-  std::vector<std::int32_t> pairs_;   // token · chosen + number
+  std::vector<std::int64_t> begin_;  // of each expert in `pairs_`, and the end
+  std::vector<std::int32_t> pairs_;  // token · chosen + number
 };
-
 
 /// Rows of `width` elements in the workspace of a call, which has room for them before that of the products.
 class Scratch {
@@ -172,8 +172,8 @@ Argument part(const Argument& whole, std::int64_t begin, std::int64_t rows) {
 }
 
 /// The products of the copied rows `x` with the weights of their experts, or with their transposes, into `y`.
-void multiply(const Call& c, const kernels::Context& ctx, const Pairs& pairs, const Argument& x, bool transpose,
-              std::int64_t outputs, const Argument& y) {
+void multiply(const Call& c, const kernels::Context& ctx, const Pairs& pairs, const Argument& x,
+              bool transpose, std::int64_t outputs, const Argument& y) {
   const Argument& weight = c.inputs[1];
   const std::int64_t rows = transpose ? outputs : x.width;  // of an expert's weight
   std::vector<Gemm> products;
@@ -262,8 +262,8 @@ void run_dx(const Call& c) {
   const Argument results = scratch.take(out, pairs.count(), out.width, c.arithmetic);
   multiply(c, scratch.inner, pairs, copied, false, out.width, results);
   if (c.attributes.flag("shared")) {
-    kernels::scatter_rows(scratch.inner, pairs.count(), out.width, pairs.rows(true).data(), results.in(), out.rows,
-                          out.out());
+    kernels::scatter_rows(scratch.inner, pairs.count(), out.width, pairs.rows(true).data(), results.in(),
+                          out.rows, out.out());
   } else {
     kernels::gather(scratch.inner, pairs.count(), out.width, results.in(), pairs.places().data(), out.out());
   }
@@ -272,8 +272,8 @@ void run_dx(const Call& c) {
 // Inputs dy [tokens, chosen, out], x [tokens, in] or [tokens, chosen, in], choice; output dW [experts, out,
 // in]: for each expert a sum over the tokens that chose it, in the rows and leaves of all tokens.
 std::vector<OutputSpec> infer_dw(const NodeView& n) {
-  return {{Shape{n.attributes.integer("experts"), n.shape(0).last(), n.shape(1).last()}, Role::weight_gradient,
-           kNone, ValueKind::weight_gradient}};
+  return {{Shape{n.attributes.integer("experts"), n.shape(0).last(), n.shape(1).last()},
+           Role::weight_gradient, kNone, ValueKind::weight_gradient}};
 }
 
 Cost cost_dw(const NodeView& n, const Sizes&) {
@@ -341,8 +341,9 @@ Cost cost_combine(const NodeView& n, const Sizes&) {
 }
 
 void run_combine(const Call& c) {
-  kernels::combine(c.ctx, c.outputs[0].rows,
-                   {c.inputs[1].width, c.inputs[0].width, c.inputs[0].in(), c.inputs[1].in(), c.outputs[0].out()});
+  kernels::combine(
+      c.ctx, c.outputs[0].rows,
+      {c.inputs[1].width, c.inputs[0].width, c.inputs[0].in(), c.inputs[1].in(), c.outputs[0].out()});
 }
 
 void gradient_combine(GradientBuilder& b) {
@@ -357,8 +358,9 @@ std::vector<OutputSpec> infer_combine_dx(const NodeView& n) {
 }
 
 void run_combine_dx(const Call& c) {
-  kernels::combine_dx(c.ctx, c.inputs[0].rows,
-                      {c.inputs[1].width, c.inputs[0].width, c.inputs[0].in(), c.inputs[1].in(), c.outputs[0].out()});
+  kernels::combine_dx(
+      c.ctx, c.inputs[0].rows,
+      {c.inputs[1].width, c.inputs[0].width, c.inputs[0].in(), c.inputs[1].in(), c.outputs[0].out()});
 }
 
 // Inputs dy [tokens, width], x [tokens, chosen, width]; output [tokens, chosen].
@@ -368,9 +370,9 @@ std::vector<OutputSpec> infer_combine_dweights(const NodeView& n) {
 }
 
 void run_combine_dweights(const Call& c) {
-  kernels::combine_dweights(c.ctx, c.inputs[0].rows,
-                            {c.outputs[0].width, c.inputs[0].width, c.inputs[0].in(), c.inputs[1].in(),
-                             c.outputs[0].out()});
+  kernels::combine_dweights(
+      c.ctx, c.inputs[0].rows,
+      {c.outputs[0].width, c.inputs[0].width, c.inputs[0].in(), c.inputs[1].in(), c.outputs[0].out()});
 }
 
 }  // namespace
@@ -378,7 +380,8 @@ void run_combine_dweights(const Call& c) {
 const OpDef kRoute = {
     .id = "route",
     .op = "route",
-    .doc = "the experts with the largest logits, and their softmax over all experts or the chosen ones, in f32",
+    .doc =
+        "the experts with the largest logits, and their softmax over all experts or the chosen ones, in f32",
     .kind = OpKind::rows,
     .per_token = true,
     .interior = "softmax",
@@ -401,7 +404,8 @@ const OpDef kRouteGrad = {
 const OpDef kExperts = {
     .id = "experts",
     .op = "experts",
-    .doc = "y = x·Wᵀ with the weight of each chosen expert; operands rounded to compute, f32 sum, rounded once",
+    .doc =
+        "y = x·Wᵀ with the weight of each chosen expert; operands rounded to compute, f32 sum, rounded once",
     .kind = OpKind::product,
     .reads = {Read::matmul, Read::matmul, Read::value},
     .operands = {"input", "weight"},

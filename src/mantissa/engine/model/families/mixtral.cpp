@@ -13,7 +13,8 @@ std::shared_ptr<const Network> read(const FieldReader& fields, ModelConfig& c) {
   require_activation(fields, "hidden_act", "silu", "swish");
   fields.refuse_flag("attention_bias", "Mixtral's projections have no biases");
   if (fields.number("router_jitter_noise", 0, true) != 0)
-    fields.fail("router_jitter_noise", "adds noise to the router in training, which is not supported; set it to 0");
+    fields.fail("router_jitter_noise",
+                "adds noise to the router in training, which is not supported; set it to 0");
   if (fields.has("sliding_window"))
     set_windows(s, fields.size("sliding_window"), std::vector<bool>(s.layers.size(), true));
   s.experts = read_experts(fields, "num_local_experts", 8, 2, s.intermediate_size, s.layers.size());
@@ -29,7 +30,8 @@ std::vector<Field> fields() {
   std::vector<Field> all = expert_fields("num_local_experts");
   all.push_back({"hidden_act", Field::Kind::text, "activation of the MLP"});
   all.push_back({"sliding_window", Field::Kind::any, "keys visible to a query, including its own"});
-  all.push_back({"router_jitter_noise", Field::Kind::number, "noise of the router in training; only 0 is supported"});
+  all.push_back(
+      {"router_jitter_noise", Field::Kind::number, "noise of the router in training; only 0 is supported"});
   return decoder_fields(std::move(all));
 }
 

@@ -1,5 +1,7 @@
 // OLMoE (Muennighoff et al., 2024): a decoder with many small experts in every layer, and an RMSNorm over the
 // whole width of q and of k.
+#include <fmt/format.h>
+
 #include "mantissa/engine/model/decoder.h"
 #include "mantissa/engine/model/families/families.h"
 #include "mantissa/engine/model/rope_fields.h"
@@ -9,6 +11,11 @@ namespace {
 
 std::shared_ptr<const Network> read(const FieldReader& fields, ModelConfig& c) {
   DecoderSpec s = read_decoder(fields, c, {.max_positions = 4096, .padding_id = 1});
+  if (s.heads * s.head_dim != s.hidden_size) {
+    fields.fail("head_dim",
+                fmt::format("is {}, but the norms of q and k are as wide as hidden_size {}; set {}",
+                            s.head_dim, s.hidden_size, s.hidden_size / s.heads));
+  }
   s.norm_eps = fields.number("rms_norm_eps", 1e-5);
   s.qk_norms = QkNorms::width;
   s.qkv_bias = s.output_bias = fields.flag("attention_bias", false);
@@ -33,7 +40,8 @@ std::vector<Field> fields() {
 const Family kOlmoe = {
     .model_type = "olmoe",
     .title = "OLMoE",
-    .summary = "Llama with experts in place of the MLP of every layer, and an RMSNorm over the width of q and k",
+    .summary =
+        "Llama with experts in place of the MLP of every layer, and an RMSNorm over the width of q and k",
     .architecture = "OlmoeForCausalLM",
     .fields = fields(),
     .read = read,

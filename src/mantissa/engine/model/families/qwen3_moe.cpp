@@ -11,13 +11,15 @@ namespace {
 /// Layer i (from 0) has experts if mlp_only_layers lacks it and i + 1 is a multiple of decoder_sparse_step.
 void read_sparse_layers(const FieldReader& fields, Experts& e) {
   const std::int64_t step = fields.size("decoder_sparse_step", 1);
-  for (std::size_t i = 0; i < e.layers.size(); ++i) e.layers[i] = static_cast<std::int64_t>(i + 1) % step == 0;
+  for (std::size_t i = 0; i < e.layers.size(); ++i)
+    e.layers[i] = static_cast<std::int64_t>(i + 1) % step == 0;
   const nlohmann::json* dense = fields.find("mlp_only_layers");
   if (dense == nullptr) return;
   if (!dense->is_array()) fields.fail("mlp_only_layers", "must be a list of layers");
   for (const nlohmann::json& layer : *dense) {
     if (!layer.is_number_unsigned() || layer.get<std::size_t>() >= e.layers.size()) {
-      fields.fail("mlp_only_layers", "contains " + shown(layer) + ", which is not the number of a layer from 0 to " +
+      fields.fail("mlp_only_layers", "contains " + shown(layer) +
+                                         ", which is not the number of a layer from 0 to " +
                                          std::to_string(e.layers.size() - 1));
     }
     e.layers[layer.get<std::size_t>()] = false;
@@ -32,7 +34,8 @@ std::shared_ptr<const Network> read(const FieldReader& fields, ModelConfig& c) {
   require_activation(fields, "hidden_act", "silu", "swish");
   if (fields.flag("use_sliding_window", false) && !fields.is_null("sliding_window"))
     set_windows(s, fields.size("sliding_window", 4096), std::vector<bool>(s.layers.size(), true));
-  s.experts = read_experts(fields, "num_experts", 128, 8, fields.size("moe_intermediate_size", 768), s.layers.size());
+  s.experts =
+      read_experts(fields, "num_experts", 128, 8, fields.size("moe_intermediate_size", 768), s.layers.size());
   s.experts->normalized = fields.flag("norm_topk_prob", false);
   read_sparse_layers(fields, *s.experts);
   return std::make_shared<DecoderNetwork>(std::move(s));

@@ -34,7 +34,8 @@ inline std::size_t At(const Matrix& m, std::size_t row) {
 template <class T>
 T Exponentials(ConstMatrix logits, Scalar interior, std::size_t t, std::vector<T>& l, std::vector<T>& e) {
   LoadRow(logits.data, logits.type, At(logits, t), l.size(), l.data());
-  if (!holds(interior, std::is_same_v<T, double> ? Scalar::f64 : Scalar::f32)) RoundRow(l.data(), l.size(), interior);
+  if (!holds(interior, std::is_same_v<T, double> ? Scalar::f64 : Scalar::f32))
+    RoundRow(l.data(), l.size(), interior);
   const T largest = MaxRow(l.data(), l.size());
   ForEachVector<T>(l.size(), [&](auto d, std::size_t i) HWY_ATTR {
     hn::StoreU(mantissa::HWY_NAMESPACE::Exp(d, hn::Sub(hn::LoadU(d, l.data() + i), hn::Set(d, largest))), d,
@@ -103,7 +104,8 @@ void RouteBackwardIn(const RouteBackward& r, std::size_t begin, std::size_t end)
 }
 
 void RouteBackwardRange(const RouteBackward& r, std::size_t begin, std::size_t end) {
-  r.dlogits.type == Scalar::f64 ? RouteBackwardIn<double>(r, begin, end) : RouteBackwardIn<float>(r, begin, end);
+  r.dlogits.type == Scalar::f64 ? RouteBackwardIn<double>(r, begin, end)
+                                : RouteBackwardIn<float>(r, begin, end);
 }
 
 template <class T>
