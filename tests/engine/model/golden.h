@@ -12,6 +12,7 @@
 #include <vector>
 
 #include "engine/runtime/program.h"
+#include "mantissa/engine/model/experts.h"
 #include "mantissa/files/io/checkpoint.h"
 
 namespace mantissa::testing {
@@ -32,6 +33,17 @@ inline std::vector<double> read_tensor(const io::WeightFiles& files, std::string
   std::vector<double> v(static_cast<std::size_t>(files.find(name)->count()));
   files.read_f64(name, v);
   return v;
+}
+
+/// Reads a parameter, of experts from their tensors.
+inline std::vector<double> read_parameter(const io::WeightFiles& files, const std::string& name) {
+  if (files.find(name) != nullptr) return read_tensor(files, name);
+  std::vector<double> all;
+  for (std::int64_t e = 0; files.find(model::expert_tensor(name, e)) != nullptr; ++e) {
+    const std::vector<double> values = read_tensor(files, model::expert_tensor(name, e));
+    all.insert(all.end(), values.begin(), values.end());
+  }
+  return all;
 }
 
 /// Rows of equal length with their labels; −100 is ignored.
@@ -56,7 +68,8 @@ struct GoldenTokens {
 inline void load_masters(Compiled& c, const std::filesystem::path& directory) {
   const io::WeightFiles weights(directory);
   for (std::size_t s = 0; s < c.program.slots.size(); ++s) {
-    const std::vector<double> values = read_tensor(weights, c.program.slots[s].name);
+    const std::vector<double> values = read_parameter(weights, c.program.slots[s].name);
+    ASSERT_EQ(values.size(), c.count(s)) << c.program.slots[s].name;
     const Matrix master = c.weights.master(s);
     store_row(values.data(), values.size(), master.data, master.type, 0);
   }

@@ -43,6 +43,7 @@ const Family kOlmoe = {
     .summary =
         "Llama with experts in place of the MLP of every layer, and an RMSNorm over the width of q and k",
     .architecture = "OlmoeForCausalLM",
+    .classifier = "OlmoeForSequenceClassification",
     .fields = fields(),
     .read = read,
 };
