@@ -45,14 +45,22 @@ class FamilyRun : public ::testing::TestWithParam<std::tuple<TinyFamily, const c
   TemporaryFolder folder_;
 };
 
+/// A run of each family under one policy.
+class FamilyState : public FamilyRun {};
+
+std::string name_of(const ::testing::TestParamInfo<std::tuple<TinyFamily, const char*>>& i) {
+  std::string name = std::get<0>(i.param).name + "_" + std::get<1>(i.param);
+  std::ranges::replace(name, '-', '_');
+  return name;
+}
 INSTANTIATE_TEST_SUITE_P(Families, FamilyRun,
                          ::testing::Combine(::testing::ValuesIn(tiny_families()),
                                             ::testing::ValuesIn(kFamilyPolicies)),
-                         [](const auto& i) {
-                           std::string name = std::get<0>(i.param).name + "_" + std::get<1>(i.param);
-                           std::ranges::replace(name, '-', '_');
-                           return name;
-                         });
+                         name_of);
+INSTANTIATE_TEST_SUITE_P(Families, FamilyState,
+                         ::testing::Combine(::testing::ValuesIn(tiny_families()),
+                                            ::testing::Values("bf16-mixed")),
+                         name_of);
 
 TEST_P(FamilyRun, StoppedAndResumedEndsWithTheBytesOfOneThatWasNot) {
   const Summary whole = train(config(7, 4), into(folder_ / "whole"));
@@ -83,6 +91,37 @@ TEST_P(FamilyRun, WritesAModelThatTrainingContinues) {
   o.prompt = "Ada";
   o.max_new_tokens = 5;
   EXPECT_EQ(generate(folder_ / "first/model", o).log_probs.size(), 5U);
+}
+
+/// States hold the parameters of the program, models the tensors of transformers.
+TEST_P(FamilyState, HasTheTensorsOfItsModelInItsState) {
+  train(config(2, 4), into(folder_ / "run"));
+  const std::filesystem::path state = folder_ / "run/state/step-00000002", model = folder_ / "run/model";
+  ConvertOptions o;
+  o.in = state;
+  o.out = folder_ / "converted";
+  o.dtype = "f32";
+  convert(o);
+  EXPECT_TRUE(diff({folder_ / "converted", model, true}).equal);
+  EXPECT_TRUE(diff({state, model, true}).equal);
+}
+
+TEST(ExpertsRun, RefusesFormatsInBlocksForExpertsAlone) {
+  const TemporaryFolder folder;
+  const auto run = [](const char* policy) {
+    return Config::parse(std::regex_replace(
+        tiny_config(2, policy), std::regex(R"(\[model\]\n)"),
+        "[model]\nmodel_type = \"mixtral\"\nnum_local_experts = 4\nnum_key_value_heads = 2\n"));
+  };
+  try {
+    train(run("bf16-mixed compute=mxfp8"), into(folder / "run"));
+    FAIL() << "the run was not refused";
+  } catch (const ConfigError& e) {
+    EXPECT_NE(std::string(e.what()).find("--rule '*.experts.*: compute=bf16'"), std::string::npos)
+        << e.what();
+  }
+  const char* const kExpertsInBf16 = "bf16-mixed compute=mxfp8; *.experts.*: compute=bf16";
+  EXPECT_GT(train(run(kExpertsInBf16), into(folder / "run")).first_loss, 0);
 }
 
 TEST(Gpt2Run, RefusesSequencesThatAreLongerThanItsPositions) {

@@ -15,7 +15,7 @@ namespace mantissa::model {
 /// Each token passes through the `chosen` experts with the largest logits of a router.
 struct Experts {
   std::int64_t count = 0, chosen = 0;
-  std::string_view count_key;  // of config.json
+  std::string_view count_key;      // of config.json
   std::int64_t width = 0;          // hidden size of an expert's MLP
   bool normalized = false;         // the weights of a token's experts sum to 1
   std::vector<bool> layers;        // whether a layer has experts
@@ -23,8 +23,8 @@ struct Experts {
   std::string_view gate = "gate_proj", up = "up_proj", down = "down_proj";
 };
 
-/// Reads the number of experts of a layer, `count_key`, and num_experts_per_tok, with their defaults, for a model
-/// whose `layers` layers all have experts. Throws ConfigError for fields that would change the result.
+/// Reads the number of experts of a layer, `count_key`, and num_experts_per_tok, with their defaults, for a
+/// model whose `layers` layers all have experts. Throws ConfigError for fields that would change the result.
 Experts read_experts(const FieldReader& fields, std::string_view count_key, std::int64_t count,
                      std::int64_t chosen, std::int64_t width, std::size_t layers);
 
