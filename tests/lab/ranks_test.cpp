@@ -4,6 +4,7 @@
 #include "engine/comm/run_ranks.h"
 #include "lab/small_run.h"
 #include "mantissa/setup/forecast/ranks.h"
+#include "mantissa/train/steps/log_probs.h"
 #include "mantissa/train/steps/trainer.h"
 
 namespace mantissa::train {
@@ -70,6 +71,32 @@ TEST(TrainerOfARank, SendsTheBytesOfItsPlan) {
       EXPECT_GE(sent, planned.all()) << stage;
       EXPECT_LE(sent, planned.all() + 8 * tokens + 4096) << stage;
     });
+  }
+}
+
+/// Each rank runs some micro-batches of a reference, and sends the others their log-probabilities.
+TEST(ReferenceOfRanks, HasTheBitsOfOneRankAndItsWorkDivided) {
+  for (const char* policy : {"bf16-mixed", "fp8-hybrid scaling=current"}) {
+    const lab::SmallRun s(policy);
+    const std::optional<text::StepData> rows = s.task->step(1, 5, {});
+    const auto values = [&](comm::Communicator* ranks) {
+      Reference reference(s.config, s.model, "", *s.device);
+      if (ranks != nullptr) reference.share(*ranks);
+      const auto weights = std::make_shared<runtime::WeightSet>(reference.program(), *s.device);
+      const auto arena = std::make_shared<runtime::Arena>(reference.program().memory.arena(), *s.device);
+      reference.bind(weights, arena);
+      return reference.of(*rows, {})->log_probs;
+    };
+    const std::vector<double> alone = values(nullptr);
+    ASSERT_EQ(std::ssize(alone), rows->tokens());
+    for (const int size : {2, 3, 4}) {
+      mantissa::testing::run_ranks(size, [&](comm::Communicator& ranks) {
+        EXPECT_EQ(values(&ranks), alone);
+        const Share own = share_of(ranks.rank(), size, rows->items(), s.config.batch.micro_batch_size);
+        const auto bytes = static_cast<std::uint64_t>(8 * (rows->begin(own.end) - rows->begin(own.first)));
+        EXPECT_GE(ranks.sent_bytes(), bytes * static_cast<std::uint64_t>(size - 1));
+      });
+    }
   }
 }
 
