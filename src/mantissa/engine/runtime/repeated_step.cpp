@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "mantissa/engine/graph/key_ring.h"
 #include "mantissa/engine/runtime/packed.h"
 #include "mantissa/engine/runtime/quantized.h"
 #include "mantissa/kernels/columns.h"
@@ -97,7 +98,7 @@ std::span<const graph::Argument> UnroundedResults::compute_with_logits(const gra
 std::span<const graph::Argument> UnroundedResults::compute(graph::Call call, const plan::Step& step,
                                                            const RepeatedStep* kept) {
   if (call.leaf != nullptr) return {};  // the sum of the leaf has changed
-  const bool together = call.ring != nullptr && step.op->kind == graph::OpKind::attention;
+  const bool together = call.ring != nullptr && graph::passed_by(*step.op) != graph::Passed::nothing;
   if (together) return {};  // the other ranks do not run it again
   const auto lost = [&](const graph::Argument& in) { return overwrites(call, in); };
   if (std::ranges::any_of(call.inputs, lost) || lost(call.addend)) return {};
