@@ -40,9 +40,9 @@ warmup_steps = 2
 
 struct SmallRun {
   explicit SmallRun(const std::string& policy, std::vector<std::string> rules = {},
-                    const std::vector<std::string>& changes = {})
+                    const std::vector<std::string>& changes = {}, const std::string& text = kConfig)
       : device(runtime::open_device({.threads = 2})),
-        config(config::parse_config(kConfig, "run.toml", changes, {policy, std::move(rules)})),
+        config(config::parse_config(text, "run.toml", changes, {policy, std::move(rules)})),
         model(weights::find_model(config.model)),
         task(train::corpus_task(data::load_dataset(config, model.config, {}))) {}
   Audit audit(std::int64_t steps = 8, bool tries = false) const {

@@ -75,6 +75,18 @@ INSTANTIATE_TEST_SUITE_P(Policies, SharedRows,
                                            "fp8-hybrid reduce=e5m2", "bf16-true rounding=stochastic"),
                          [](const auto& i) { return "policy" + std::to_string(i.index); });
 
+/// A micro-batch's scales are those of a rank's tokens, so they do not depend on the number of groups.
+TEST(SharedRows, HaveTheirOwnScalesUnderCurrentScaling) {
+  const TemporaryFolder folder;
+  const std::string policy = "fp8-hybrid scaling=current";
+  const std::string one = run(1, config_of(policy, 2), folder / "one").weights_xxh64;
+  for (const auto& [groups, zero] : {std::pair(1, 0), {1, 3}, {2, 0}, {4, 2}})
+    EXPECT_EQ(run(2 * groups, config_of(policy, 2, zero), folder / std::to_string(10 * groups + zero))
+                  .weights_xxh64,
+              one)
+        << groups << " groups, zero " << zero;
+}
+
 /// In f64 the orders of sums differ by far less than the losses' own changes from step to step.
 void expect_same_losses(const std::filesystem::path& a, const std::filesystem::path& b, const char* what) {
   const auto first = steps_of(a), second = steps_of(b);
@@ -129,6 +141,18 @@ TEST(SharedRows, ContinueOnAnyNumberOfRanksThatFits) {
   }
 }
 
+/// Ops in which ranks meet do not run once more for an observer.
+TEST(SharedRows, AreObservedOnTheFirstRank) {
+  const TemporaryFolder folder;
+  const std::string observe = "[log]\nobserve = \"*\"\nobserve_interval = 2\n";
+  const std::string plain = run(1, config_of("bf16-mixed", 2), folder / "plain").weights_xxh64;
+  EXPECT_EQ(run(1, config_of("bf16-mixed", 2) + observe, folder / "one").weights_xxh64, plain);
+  EXPECT_EQ(run(2, config_of("bf16-mixed", 2) + observe, folder / "two").weights_xxh64, plain);
+  const std::string lines = read_all(folder / "one/observations.jsonl");
+  EXPECT_TRUE(read_all(folder / "two/observations.jsonl") == lines);
+  for (const char* op : {"\"matmul\"", "\"attention\"", "\"rope\""}) EXPECT_TRUE(has(lines, op)) << op;
+}
+
 TEST(SharedRows, GrowFromStageToStage) {
   const TemporaryFolder folder;
   const auto staged = [](int parts, int zero) {
@@ -176,18 +200,11 @@ TEST(SharedRows, OfRunsThatCannotShareThemAreErrorsWithACure) {
     }
     return "no error";
   };
-  const auto with = [](const std::string& section, const std::string& line) {
-    std::string text = config_of("32-true", 2);
-    return text.insert(text.find("[" + section + "]") + section.size() + 3, line + "\n");
-  };
   const std::pair<std::string, std::string> faults[] = {
       {message(3, config_of("32-true", 2)),
        "3 ranks are not a multiple of it. Fix: start 4 ranks or one process"},
       {message(6, config_of("32-true", 2)), "batch.shards = 4: 6 ranks cannot share them equally"},
       {message(1, config_of("32-true", 17)), "expected rows of at least 34 tokens, 2 for each rank, got 32"},
-      {message(1, with("data", "packing = true")), "expected whole rows, got data.packing"},
-      {message(1, with("distributed", "") + "[log]\nobserve = \"*\"\n"), "expected no log.observe"},
-      {message(1, with("distributed", "") + "[train]\nobjective = \"sft\"\n"), "got \"sft\""},
   };
   for (const auto& [found, expected] : faults) EXPECT_TRUE(has(found, expected)) << found;
 }
@@ -232,6 +249,38 @@ TEST_F(SharedRecurrence, NamesTheFirstNonFiniteValue) {
   EXPECT_GT(alone.skipped, 0);
   EXPECT_EQ(run(2, config, folder / "two").weights_xxh64, alone.weights_xxh64);
   EXPECT_EQ(read_all(folder / "one" / "health.jsonl"), read_all(folder / "two" / "health.jsonl"));
+}
+
+/// What other ranks would have to repeat too does not run once more: an observer asks for it on one of them.
+TEST_F(SharedRecurrence, IsObservedOnTheFirstRank) {
+  const TemporaryFolder folder;
+  const std::string observe = "[log]\nobserve = \"*\"\nobserve_interval = 2\n";
+  const std::string plain = run(1, recurrent("bf16-mixed", 2), folder / "plain").weights_xxh64;
+  EXPECT_EQ(run(2, recurrent("bf16-mixed", 2) + observe, folder / "observed").weights_xxh64, plain);
+  EXPECT_TRUE(has(read_all(folder / "observed/observations.jsonl"), "\"matmul\""));
+}
+
+/// The rows of a step continue those of the step before: the first rank of a group has both ends.
+TEST_F(SharedRecurrence, ContinuesTheRowsOfTheStepBefore) {
+  const TemporaryFolder folder;
+  const auto carrying = [](const std::string& policy, int parts, int zero = 0, int micro = 1) {
+    std::string text = recurrent(policy, parts, zero, micro);
+    return text.insert(text.find("[data]\n") + 7, "carry_state = true\n");
+  };
+  int number = 0;
+  for (const char* policy : {"bf16-mixed state=bf16", "32-true"}) {
+    const auto out = [&] { return folder / std::to_string(++number); };
+    const std::string one = run(1, carrying(policy, 2), out()).weights_xxh64;
+    EXPECT_NE(run(1, recurrent(policy, 2), out()).weights_xxh64, one);
+    for (const auto& [groups, zero, micro] : {std::tuple(1, 3, 2), {2, 0, 1}, {2, 2, 2}})
+      EXPECT_EQ(run(2 * groups, carrying(policy, 2, zero, micro), out()).weights_xxh64, one)
+          << policy << ", " << groups << " groups, zero " << zero;
+    EXPECT_EQ(run(2, carrying(policy, 2), folder / std::to_string(number), 3).weights_xxh64, one)
+        << "resumed";
+  }
+  run(1, carrying("64-true", 1), folder / "whole");
+  run(1, carrying("64-true", 2), folder / "shared");
+  expect_same_losses(folder / "whole", folder / "shared", "carried");
 }
 
 TEST_F(SharedRecurrence, HasTheLossesAndGradientsOfWholeRows) {

@@ -212,6 +212,20 @@ TEST_P(UnderMpi, AnAuditHasTheReportOfOneProcess) {
   EXPECT_EQ(shared.out.find("report  "), shared.out.rfind("report  ")) << "printed once";
 }
 
+TEST_P(UnderMpi, ADryRunShowsThePlanOfTheseRanks) {
+  write(folder / "run.toml", config_of(4));
+  const Result result = run(3, "train run.toml --dry-run --json" + zero(3));
+  ASSERT_EQ(result.code, 0) << result.err;
+  const nlohmann::json ranks = nlohmann::json::parse(result.out)["ranks"];
+  EXPECT_EQ(ranks["ranks"], 3);
+  EXPECT_EQ(ranks["nodes"], 1);
+  EXPECT_EQ(ranks["zero"], 3);
+  EXPECT_EQ(ranks["of"].size(), 3U);
+  const Result refused = run(5, "train run.toml --dry-run");
+  EXPECT_EQ(refused.code, 2);
+  EXPECT_TRUE(has(refused.err, "batch.shards = 12: 5 ranks cannot share them equally")) << refused.err;
+}
+
 TEST_P(UnderMpi, DoctorMeasuresTheNetwork) {
   const Result result = run(2, "doctor --json");
   ASSERT_EQ(result.code, 0) << result.err;

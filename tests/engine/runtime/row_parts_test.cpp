@@ -68,14 +68,25 @@ TEST(RowParts, AreAllTokensOfARowOnceWithWhatTheyHaveInTheWholeOne) {
   }
 }
 
-TEST(RowParts, OfARowThatIsTooShortAreAnError) {
-  const std::vector<std::int32_t> ids(5, 1);
-  Batch batch;
-  try {
-    batch.add_part({.ids = ids, .targets = ids}, 0, 3);
-    FAIL() << "5 tokens for 6 blocks";
-  } catch (const ShapeError& e) {
-    EXPECT_NE(std::string(e.what()).find("a row of 5 tokens is too short for 3 ranks"), std::string::npos);
+/// Every rank has two tokens of every row.
+TEST(RowParts, OfAShortRowArePaddedWithoutTargets) {
+  const std::vector<std::int32_t> ids = {10, 11, 12}, targets = {20, 21, 22};
+  const std::vector<std::int64_t> documents = {2, 1};
+  std::map<std::int32_t, std::int64_t> positions;
+  for (int part = 0; part < 4; ++part) {
+    Batch batch;
+    batch.add_part({.ids = ids, .targets = targets, .documents = documents}, part, 4);
+    ASSERT_EQ(batch.tokens(), 2);
+    const std::vector<std::int64_t> of_row = {part, 7 - part};
+    for (std::size_t t = 0; t < 2; ++t) {
+      const bool padding = of_row[t] >= 3;
+      EXPECT_EQ(batch.targets()[t], padding ? -1 : targets[static_cast<std::size_t>(of_row[t])]);
+      EXPECT_EQ(batch.weights()[t], padding ? 0 : 1);
+    }
+    for (const Segment& s : batch.extent().segments) {
+      const std::int64_t first = of_row[static_cast<std::size_t>(s.begin)];
+      EXPECT_EQ(s.position, first < 2 ? first : first - 2) << "the padding continues the last document";
+    }
   }
 }
 

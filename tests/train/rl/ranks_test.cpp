@@ -64,6 +64,22 @@ TEST_F(RlOnRanks, HasTheBytesOfOneProcess) {
   }
 }
 
+TEST_F(RlOnRanks, ShareRowsWithTheBytesOfOneProcess) {
+  put("algorithm = \"ppo\"\nepochs = 2\nkl = \"k3\"\n", "[batch]\nshards = 4\n");
+  const std::string parts = " --set distributed.sequence_shards=2";
+  const Result alone = run("alone", parts);
+  ASSERT_EQ(alone.code, 0) << alone.err;
+  for (const int ranks : {2, 4}) {
+    const Result r = run_on(ranks, "r", "--overwrite --set distributed.zero=2" + parts);
+    ASSERT_EQ(r.code, 0) << r.err;
+    EXPECT_EQ(model("r"), model("alone")) << ranks;
+    EXPECT_EQ(read_all(folder / "r/samples.jsonl"), read_all(folder / "alone/samples.jsonl")) << ranks;
+    EXPECT_EQ(timeless(read_all(folder / "r/metrics.jsonl")),
+              timeless(read_all(folder / "alone/metrics.jsonl")))
+        << ranks;
+  }
+}
+
 TEST_F(RlOnRanks, SamplesWithAllWeights) {
   put("", "[batch]\nshards = 4\n");
   const Result r = run_on(2, "r", "--set distributed.zero=3 --set distributed.persistence_threshold=0");

@@ -15,6 +15,7 @@
 #include "mantissa/lab/audit/run.h"
 #include "mantissa/precision/policy/supported.h"
 #include "mantissa/setup/config/options.h"
+#include "mantissa/setup/config/ranks.h"
 #include "mantissa/setup/programs/training.h"
 #include "mantissa/train/run/work.h"
 
@@ -40,7 +41,8 @@ AuditReport report_of(const lab::Audit& audit, const Config& config) {
 AuditReport report_of(const Config& config, weights::ModelSource model, data::Memory data,
                       const Replay& replay, const AuditOptions& options, const OnAuditStep& on_step,
                       const std::stop_token& stop, std::int64_t more = 0, double limit = 100) {
-  const config::RunConfig& run = config.impl().run;
+  config::RunConfig run = config.impl().run;
+  const std::string whole_rows = config::use_whole_rows(run);
   precision::check_supported(run.policy);
   const auto device = device_for(options.hardware, run.run.threads, options.ranks.local_size());
   const lab::AuditOptions details{.steps = options.steps,
@@ -65,6 +67,7 @@ AuditReport report_of(const Config& config, weights::ModelSource model, data::Me
       stop);
   if (!options.ranks.leads()) return {};
   AuditReport report = report_of(audit, config);
+  if (!whole_rows.empty()) report.notes.push_back(whole_rows);
   for (const std::string& warning :
        plan::rule_warnings(programs::lower_run(work->config, model.config), run.policy, run.run.steps)) {
     const std::vector<std::string>& told = config.impl().told.warnings;

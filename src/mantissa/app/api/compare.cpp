@@ -13,6 +13,7 @@
 #include "mantissa/lab/compare/directories.h"
 #include "mantissa/lab/compare/training.h"
 #include "mantissa/precision/policy/supported.h"
+#include "mantissa/setup/config/ranks.h"
 
 namespace mantissa::api {
 namespace {
@@ -82,18 +83,20 @@ class Planner {
     std::vector<std::string> overrides = options_.overrides;
     overrides.insert(overrides.end(), settings.all.begin(), settings.all.end());
     const Config config = loaded(overrides, policy, settings);
-    precision::check_supported(config.impl().run.policy);
-    for (const std::vector<std::string>* told : {&config.notes(), &config.warnings()}) {
-      for (const std::string& note : *told) {
-        if (std::ranges::find(notes, note) == notes.end()) notes.push_back(note);
+    config::RunConfig run = config.impl().run;
+    precision::check_supported(run.policy);
+    for (const std::vector<std::string>& told :
+         {config.notes(), config.warnings(), {config::use_whole_rows(run)}}) {
+      for (const std::string& note : told) {
+        if (!note.empty() && std::ranges::find(notes, note) == notes.end()) notes.push_back(note);
       }
     }
     std::vector<std::string> names = settings.named;
     if (policy) names.insert(names.begin(), *policy);
-    const std::int64_t threads = config.impl().run.run.threads;
+    const std::int64_t threads = run.run.threads;
     std::shared_ptr<const runtime::Device>& device = devices_[threads];
     if (!device) device = device_for(options_.hardware, threads, options_.ranks.local_size());
-    return {fmt::format("{}", fmt::join(names, ", ")), settings.all, config.impl().run, device};
+    return {fmt::format("{}", fmt::join(names, ", ")), settings.all, std::move(run), device};
   }
 
   std::vector<std::string> notes;

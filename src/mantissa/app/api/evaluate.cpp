@@ -6,6 +6,7 @@
 #include "mantissa/core/base/error.h"
 #include "mantissa/generate/eval/evaluate.h"
 #include "mantissa/generate/eval/paired.h"
+#include "mantissa/setup/config/ranks.h"
 #include "mantissa/train/rl/held_out.h"
 
 namespace mantissa::api {
@@ -132,17 +133,22 @@ Evaluation evaluate(const Model& model, const Data& data, std::int64_t sequence_
 
 Evaluation evaluate(const Config& config, std::int64_t puzzles, const Hardware& hardware, const Data& data,
                     std::stop_token stop, const Ranks& ranks) {
-  const config::RunConfig& run = config.impl().run;
+  config::RunConfig run = config.impl().run;
+  const std::string whole_rows = config::use_whole_rows(run);
+  const auto told = [&](Evaluation evaluation) {
+    if (!whole_rows.empty()) evaluation.notes.push_back(whole_rows);
+    return evaluation;
+  };
   const auto device = device_for(hardware, run.run.threads, ranks.local_size());
   if (run.train.objective != "rl")
-    return evaluation_of(
-        eval::evaluate_run(run, memory_of(data), puzzles, *device, stop, &ranks.communicator()));
+    return told(evaluation_of(
+        eval::evaluate_run(run, memory_of(data), puzzles, *device, stop, &ranks.communicator())));
   if (memory_of(data).any())
     throw ConfigError(
         "train.objective = \"rl\" reads its prompts from data.source, not from memory. Fix: leave out the data");
   const eval::RunModel model = eval::find_run_result(run, *device);
-  return evaluation_of(
-      rl::answer_held_out(run, model.source, model.policy, puzzles, *device, stop, &ranks.communicator()));
+  return told(evaluation_of(
+      rl::answer_held_out(run, model.source, model.policy, puzzles, *device, stop, &ranks.communicator())));
 }
 
 PairedChange paired_change(const Evaluation& first, const Evaluation& other) {

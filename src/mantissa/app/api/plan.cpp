@@ -73,7 +73,7 @@ Plan explain(const Config& config, const Hardware& hardware, const std::vector<s
   explain::AskedRanks asked{ranks.ranks, ranks.nodes};
   if (!ranks.network.empty()) asked.network = forecast::read_network(ranks.network);
   precision::check_supported(run.policy);
-  const auto device = device_for(hardware, run.run.threads);
+  const auto device = device_for(hardware, run.run.threads, ranks.here);
   weights::ModelSource source = weights::find_run_model(run);
   // The forecast counts the data, which a run holds before it allocates anything else.
   config::Told told = config.impl().told;

@@ -57,6 +57,7 @@ struct Plan {
 struct PlanRanks {
   int ranks = 1, nodes = 1;
   std::filesystem::path network = {};
+  int here = 1;  // processes of this machine that share its cores
 };
 
 /// Returns the plan of the config's run. `targets` are other machines, by name or FILE.toml

@@ -108,6 +108,9 @@ int audit(const Arguments& a) {
     const api::Config config = allowed(a, api::Config::load(what, a.texts("--set"), precision_of(a)));
     tell(a, config.notes(), config.warnings());
     report = api::audit(config, options, tell_step, signals.token());
+    const std::vector<std::string>& told = config.notes();  // the first ones of the report
+    tell(a, {report.notes.begin() + std::min(std::ssize(told), std::ssize(report.notes)), report.notes.end()},
+         {});
   } else if (is_run(what)) {
     if (!a.has("--steps")) options.steps = 20;
     options.allow_programs = a.has("--allow-programs");

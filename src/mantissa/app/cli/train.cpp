@@ -124,7 +124,10 @@ std::vector<std::string> settings_of(const Arguments& a) {
 }
 
 int dry_run(const Arguments& a, const api::Config& config) {
-  const api::Plan plan = api::explain(config, hardware_of(a), a.texts("--target"));
+  const int size = ranks().size(), here = ranks().local_size();
+  const int nodes = size % here == 0 ? size / here : 1;
+  const api::Plan plan =
+      api::explain(config, hardware_of(a), a.texts("--target"), {}, {size, nodes, {}, here});
   if (!plan.refusal.empty()) throw ConfigError(plan.refusal);
   fmt::print("{}\n", a.has("--json") ? plan.json : fit(plan.text, terminal_columns()));
   return 0;

@@ -56,22 +56,20 @@ void Batch::add(const RowTokens& row) {
 
 void Batch::add_part(const RowTokens& row, int part, int parts) {
   check_row(row);
-  if (length_of(row) < 2 * parts) {
-    throw ShapeError(
-        "a row of {} tokens is too short for {} ranks, which need two tokens each. Fix: lower "
-        "distributed.sequence_shards, or leave out short rows",
-        length_of(row), parts);
-  }
-  const TokenRange early = block_of(length_of(row), part, 2 * parts),
-                   late = block_of(length_of(row), 2 * parts - 1 - part, 2 * parts);
+  const std::int64_t length = shared_length(length_of(row), parts);
+  const TokenRange early = block_of(length, part, 2 * parts),
+                   late = block_of(length, 2 * parts - 1 - part, 2 * parts);
   rows_.push_back({tokens(), early.count() + late.count()});
-  for (const TokenRange& block : {early, late}) append(row, block.begin, block.end, rows() - 1);
+  for (const TokenRange& block : {early, late})
+    append(row, block.begin, block.end, row.slot >= 0 ? row.slot : rows() - 1);
 }
 
 void Batch::append(const RowTokens& row, std::int64_t first, std::int64_t end, std::int64_t slot) {
   const std::int64_t at = tokens() - first;  // of the row's first token
   std::int64_t begin = 0;
-  for (const std::int64_t n : documents_of(row)) {
+  std::vector<std::int64_t> documents = documents_of(row);
+  documents.back() += std::max<std::int64_t>(end - length_of(row), 0);  // padding
+  for (const std::int64_t n : documents) {
     const std::int64_t from = std::max(begin, first), to = std::min(begin + n, end);
     // Random numbers are keyed by (sequence, position), so each document needs its own sequence number.
     const auto document = static_cast<std::uint64_t>(begin) << 32U;
@@ -82,6 +80,12 @@ void Batch::append(const RowTokens& row, std::int64_t first, std::int64_t end, s
     begin += n;
   }
   for (auto t = static_cast<std::size_t>(first); t < static_cast<std::size_t>(end); ++t) {
+    if (t >= row.ids.size()) {
+      ids_.push_back(0);
+      targets_.push_back(-1);
+      weights_.push_back(0);
+      continue;
+    }
     ids_.push_back(row.ids[t]);
     targets_.push_back(row.targets[t]);
     const float weight = row.weights.empty() ? 1 : row.weights[t];

@@ -24,8 +24,8 @@ class Batch {
   /// differs from that of the ids, or if the documents' lengths are not positive or do not sum to the row's.
   void add(const RowTokens& row);
   /// Appends the part of a row that the rank with part `part` of `parts` has: an early and a late block
-  /// (core/tensor/row_blocks.h), which are one row of the batch. Throws ShapeError also if the row has less
-  /// than two tokens for each part.
+  /// (core/tensor/row_blocks.h), which are one row of the batch. Tokens that a short row lacks follow without
+  /// targets.
   void add_part(const RowTokens& row, int part, int parts);
 
   /// Returns the extent of a run over the rows. Valid until rows are added or cleared.

@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <string>
+#include <utility>
 
 #include "mantissa/core/base/error.h"
 
@@ -31,12 +32,6 @@ void check_shards(const BatchSection& batch, std::int64_t groups, int ranks) {
 
 void check_ranks(const RunConfig& config, int ranks) {
   const std::int64_t parts = config.distributed.sequence_shards;
-  if (ranks == 1 && parts > 1) {
-    throw ConfigError(
-        "distributed.sequence_shards = {}: only train shares rows; this command runs them whole. Fix: --set "
-        "distributed.sequence_shards=1, which has other bits",
-        parts);
-  }
   if (ranks % parts != 0) {
     throw ConfigError(
         "distributed.sequence_shards = {0}: {1} ranks are not a multiple of it. Fix: start {2} ranks or one "
@@ -44,6 +39,15 @@ void check_ranks(const RunConfig& config, int ranks) {
         parts, ranks, (ranks + parts - 1) / parts * parts);
   }
   check_shards(config.batch, ranks / parts, ranks);
+}
+
+std::string use_whole_rows(RunConfig& config) {
+  const std::int64_t parts = std::exchange(config.distributed.sequence_shards, 1);
+  if (parts == 1) return "";
+  return fmt::format(
+      "distributed.sequence_shards = {}: this command runs whole rows, whose results differ from those of the "
+      "run in their last bits",
+      parts);
 }
 
 std::int64_t tokens_per_rank(const RunConfig& config) {
@@ -54,24 +58,12 @@ std::int64_t tokens_per_rank(const RunConfig& config) {
 void check_shared_rows(const RunConfig& config, const Entries& entries) {
   const std::int64_t parts = config.distributed.sequence_shards;
   if (parts == 1) return;
-  const auto refuse_for = [&](const std::string& expected, std::string_view fix) {
-    refuse(*entries.find("distributed", "sequence_shards"),
-           fmt::format("expected {}. Fix: {}", expected, fix));
-  };
-  if (config.train.objective != "pretrain")
-    refuse_for(fmt::format("train.objective = \"pretrain\", whose rows ranks can share, got \"{}\"",
-                           config.train.objective),
-               "--set distributed.sequence_shards=1");
-  if (config.data.packing)
-    refuse_for("whole rows, got data.packing, whose documents are short", "remove one of the keys");
-  if (config.data.carry_state)
-    refuse_for("rows of their own, got data.carry_state", "remove one of the keys");
-  if (!config.log.observe.empty())
-    refuse_for("no log.observe, whose steps run once more on one rank", "--set log.observe=\"\"");
   const auto check_length = [&](std::int64_t length) {
-    if (length < 2 * parts)
-      refuse_for(fmt::format("rows of at least {} tokens, 2 for each rank, got {}", 2 * parts, length),
-                 "longer rows, or fewer sequence_shards");
+    if (length == 0 || length >= 2 * parts) return;  // 0: rl measures its prompts later
+    refuse(*entries.find("distributed", "sequence_shards"),
+           fmt::format("expected rows of at least {} tokens, 2 for each rank, got {}. Fix: longer rows, or "
+                       "fewer sequence_shards",
+                       2 * parts, length));
   };
   check_length(config.data.sequence_length);
   for (const Stage& stage : config.run.stages) check_length(stage.sequence_length);

@@ -232,7 +232,11 @@ double micro_batch_seconds(const plan::Program& program, const config::RunConfig
   const std::int64_t leaf = config.batch.leaf * config.data.sequence_length;
   double micro = 0;
   for (const plan::Step& s : program.steps) {
-    if (s.phase != graph::Phase::evaluate) micro += step_seconds(program, s, leaf, machine);
+    if (s.phase == graph::Phase::evaluate) continue;
+    // Of the ranks that share rows one computes states at a time.
+    const bool waits = s.op->kind == graph::OpKind::recurrence;
+    const std::int64_t turns = waits ? config.distributed.sequence_shards : 1;
+    micro += static_cast<double>(turns) * step_seconds(program, s, leaf, machine);
   }
   return micro * static_cast<double>(config.batch.global_batch_size) /
          static_cast<double>(config.batch.micro_batch_size);

@@ -11,8 +11,10 @@
 #include "mantissa/core/disk/file.h"
 #include "mantissa/engine/comm/streamed_sum.h"
 #include "mantissa/files/io/json.h"
+#include "mantissa/setup/config/post_training.h"
 #include "mantissa/setup/config/ranks.h"
 #include "mantissa/setup/config/stages.h"
+#include "mantissa/setup/forecast/shared_rows.h"
 
 namespace mantissa::forecast {
 namespace {
@@ -70,32 +72,6 @@ double common_bytes(const plan::Program& program, const std::vector<bool>& read,
   return bytes;
 }
 
-/// Returns the bytes of keys, values and contributions to their gradients that a rank sends for a micro-batch
-/// (train/steps/key_ring.h).
-double key_bytes(const plan::Program& program, int part, int parts) {
-  double passed = 0, collected = 0;  // blocks that the rank sends on, and contributions that it sends
-  for (int block = 0; block <= 2 * parts - 1 - part; ++block) {
-    const bool late = block >= parts;
-    const int owner = late ? 2 * parts - 1 - block : block;
-    if (part >= owner && part + 1 < parts && !late) ++passed;
-    if (part <= owner && part > 0) ++passed;
-    if (owner == part) continue;
-    if (2 * parts - 1 - part > block) ++collected;
-    if (part > block) ++collected;
-  }
-  double bytes = 0;
-  for (const plan::Step& step : program.steps) {
-    if (step.op->kind != graph::OpKind::attention || step.phase == graph::Phase::evaluate) continue;
-    const plan::Buffer &k = program.buffer(step.inputs[1].buffer), &v = program.buffer(step.inputs[2].buffer);
-    const double elements =
-        static_cast<double>(program.token_capacity) / 2 * static_cast<double>(k.shape.last());  // of a block
-    bytes += passed * elements * static_cast<double>(bytes_of(k.type) + bytes_of(v.type));
-    const bool backward = step.op->gradient == nullptr;
-    if (backward) bytes += collected * elements * 2 * static_cast<double>(bytes_of(program.arithmetic));
-  }
-  return bytes;
-}
-
 }  // namespace
 
 std::size_t sums_bytes(const programs::RunPart& part) {
@@ -147,7 +123,12 @@ SentBytes sent_bytes(const programs::RunPart& part, const config::RunConfig& con
     if (part.sharing.owner(static_cast<std::size_t>(b.slot)) == rank)
       sent.gathered += others * micro_batches * static_cast<double>(b.bytes);
   }
-  if (parts > 1) sent.keys = micro_batches * key_bytes(*part.program, rank % parts, parts);
+  if (parts > 1) {
+    const SharedRowBytes of_rows = shared_row_bytes(
+        *part.program, config.batch.micro_batch_size * config::rows_per_item(config), rank % parts, parts);
+    sent.keys = micro_batches * of_rows.keys;
+    sent.states = micro_batches * of_rows.states;
+  }
   return sent;
 }
 
@@ -239,8 +220,9 @@ RanksForecast forecast_ranks(const config::RunConfig& config, const model::Model
   };
   const double transfers = static_cast<double>(first.front().program->gathers.size() +
                                                first.front().program->reductions.size() + 1);
-  f.meanwhile = transfers * network->latency +
-                most([&](const SentBytes& s) { return s.gathered + s.keys + (f.streams ? s.gradients : 0); });
+  f.meanwhile = transfers * network->latency + most([&](const SentBytes& s) {
+                  return s.gathered + s.keys + s.states + (f.streams ? s.gradients : 0);
+                });
   f.afterwards = most([&](const SentBytes& s) { return s.weights + (f.streams ? 0 : s.gradients); });
   return f;
 }

@@ -21,8 +21,9 @@ struct SentBytes {
   double gradients = 0;  // in the format of sums, to the ranks that add them and, without ZeRO, back
   double weights = 0;    // after the update, to ranks that keep what steps read
   double gathered = 0;   // while steps read them (stage 3)
-  double keys = 0;  // with values, and what later tokens add to their gradients, to ranks that share rows
-  double all() const { return gradients + weights + gathered + keys; }
+  double keys = 0;    // with values, and what later tokens add to their gradients, to ranks that share rows
+  double states = 0;  // of recurrences and tokens before a block, and their gradients, to the same ranks
+  double all() const { return gradients + weights + gathered + keys + states; }
 };
 /// Returns them for the rank of `part`. `config` is that of its stage.
 SentBytes sent_bytes(const programs::RunPart& part, const config::RunConfig& config);

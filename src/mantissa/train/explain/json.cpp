@@ -67,7 +67,8 @@ json ranks_json(const forecast::RanksForecast& f) {
                    {{"gradients", r.sent.gradients},
                     {"weights", r.sent.weights},
                     {"gathered", r.sent.gathered},
-                    {"keys", r.sent.keys}}}});
+                    {"keys", r.sent.keys},
+                    {"states", r.sent.states}}}});
   }
   const auto seconds = [](const std::optional<double>& s) { return s ? json(*s) : json(); };
   return {{"ranks", f.ranks},

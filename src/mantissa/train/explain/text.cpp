@@ -289,14 +289,17 @@ std::string ranks_text(const forecast::RanksForecast& f) {
       fmt::format("ranks   {} on {}, zero = {}: at most {} each, of rank {}\n", f.ranks,
                   counted(f.nodes, "machine"), f.stage, bytes_text(most.memory.peak()), most.rank);
   text += fmt::format("        {}\n", memory_line(most.memory));
+  std::string of_rows;
+  if (most.sent.keys > 0)
+    of_rows +=
+        fmt::format(", {} of keys and values", sent([](const forecast::SentBytes& s) { return s.keys; }));
+  if (most.sent.states > 0)
+    of_rows += fmt::format(", {} of states", sent([](const forecast::SentBytes& s) { return s.states; }));
   text += fmt::format(
       "        a rank sends at most {} of gradients{}, {} of weights after the update, {} for steps{}\n",
       sent([](const forecast::SentBytes& s) { return s.gradients; }), f.streams ? " while it computes" : "",
       sent([](const forecast::SentBytes& s) { return s.weights; }),
-      sent([](const forecast::SentBytes& s) { return s.gathered; }),
-      most.sent.keys > 0
-          ? fmt::format(", {} of keys and values", sent([](const forecast::SentBytes& s) { return s.keys; }))
-          : "");
+      sent([](const forecast::SentBytes& s) { return s.gathered; }), of_rows);
   if (!f.meanwhile) {
     return text + fmt::format("        {} computing a step; for the time of transfers, --network FILE\n",
                               human_seconds(f.computing));

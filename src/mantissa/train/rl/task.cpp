@@ -76,6 +76,8 @@ class RlTask final : public train::Task {
   void share(comm::Communicator& ranks) override {
     ranks_ = &ranks;
     sampler_.share(ranks);
+    if (old_) old_->share(ranks_);
+    if (reference_) reference_->share(ranks);
   }
   objective::Objective& objective() override { return objective_; }
 
@@ -191,6 +193,7 @@ class RlTask final : public train::Task {
     old_.emplace(std::make_shared<const plan::Program>(programs::compile_log_probs(
                      config_, source_.config, device_, step, settings_.needs_values())),
                  config_);
+    old_->share(ranks_);
   }
 
   /// Returns true if passes before the optimizer steps compute what sampling does not: log-probabilities of

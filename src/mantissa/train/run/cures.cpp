@@ -6,6 +6,7 @@
 #include "mantissa/core/base/words.h"
 #include "mantissa/engine/runtime/process.h"
 #include "mantissa/files/io/state.h"
+#include "mantissa/setup/config/ranks.h"
 #include "mantissa/train/run/directory.h"
 
 namespace mantissa::run {
@@ -34,8 +35,10 @@ config::RunConfig replayed(const config::RunConfig& config, const Cure& cure) {
   // A single overflow of the forward pass is enough to show that the cure fails.
   const std::string impatient = "precision.loss_scale.forward_overflow_patience=1",
                     no_health = "log.health_interval=0";
-  const config::RunConfig changed = with_cure(config, cure, {no_health});
-  return config::scaler_options(changed) ? with_cure(config, cure, {no_health, impatient}) : changed;
+  config::RunConfig changed = with_cure(config, cure, {no_health});
+  if (config::scaler_options(changed)) changed = with_cure(config, cure, {no_health, impatient});
+  config::use_whole_rows(changed);  // one process runs them
+  return changed;
 }
 
 /// Returns the error of a step that changed no weight, with the rule for the value that was not finite.
@@ -148,7 +151,8 @@ Tried tried(const std::vector<Cure>& cures, const Replay& replay, const std::sto
   const bool repeats = replay.task.repeats();
   const text::Dataset* data = replay.task.dataset();
   const std::size_t data_bytes = data == nullptr ? 0 : data->bytes();
-  const bool fits = 2 * (replay.used_bytes + data_bytes) <= runtime::machine_memory_bytes();
+  const auto parts = static_cast<std::size_t>(replay.config.distributed.sequence_shards);
+  const bool fits = (1 + parts) * (replay.used_bytes + data_bytes) <= runtime::machine_memory_bytes();
   std::vector<Cure> untried;
   const auto tell_untried = [&](Cure cure) {
     if (cure.effect.empty() || starts_over(cure))

@@ -8,6 +8,7 @@
 
 #include "mantissa/engine/comm/communicator.h"
 #include "mantissa/setup/objective/objective.h"
+#include "mantissa/train/steps/output_bytes.h"
 
 namespace mantissa::train {
 
@@ -32,10 +33,10 @@ class GatheredObjective final : public objective::Objective {
   void seeds(const objective::MicroBatch& micro, const objective::Outputs* outputs,
              const objective::Seeds& seeds) override;
   void observe(const objective::MicroBatch& micro, const objective::Outputs& outputs) override;
-  /// Begins the step again, with the micro-batches of all ranks. `next` returns those of the step, in order,
-  /// with whole rows. `in_turns`: each rank (or ranks that share rows) ran one after the other, in place of
+  /// Begins the step again, with the micro-batches of all ranks. `next` returns those of the step, in
+  /// order. `in_turns`: each rank (or ranks that share rows) ran one after the other, in place of
   /// neighbouring ones.
-  void gather(const std::function<objective::MicroBatch()>& next, bool in_turns);
+  void gather(const std::function<WholeRows()>& next, bool in_turns);
   objective::Outcome end() override { return objective_.end(); }
 
  private:

@@ -21,10 +21,12 @@ void KeyRing::set_rows(std::span<const SharedRow> rows) {
       pieces_.size());  // in the blocks, which have the tokens of all rows
   std::int64_t token = 0, document = 0;
   for (const SharedRow& row : rows) {
-    const std::span<const std::int64_t> documents =
-        row.documents.empty() ? std::span(&row.length, 1) : row.documents;
+    const std::int64_t length = shared_length(row.length, parts_);
+    std::vector<std::int64_t> documents = row.documents;
+    if (documents.empty()) documents.push_back(row.length);
+    documents.back() += length - row.length;  // padding
     for (int block = 0; block < blocks(); ++block) {
-      const TokenRange range = block_of(row.length, block, blocks());
+      const TokenRange range = block_of(length, block, blocks());
       const auto at = static_cast<std::size_t>(block);
       const bool own = block == early() || block == late();
       std::int64_t begin = 0;

@@ -1,10 +1,14 @@
 #include "mantissa/train/steps/log_probs.h"
 
 #include <algorithm>
+#include <iterator>
+#include <span>
 #include <utility>
 
 #include "mantissa/core/base/error_text.h"
+#include "mantissa/engine/comm/bytes.h"
 #include "mantissa/engine/runtime/batch.h"
+#include "mantissa/train/steps/gathered_objective.h"
 
 namespace mantissa::train {
 namespace {
@@ -43,14 +47,29 @@ void LogProbs::bind(std::shared_ptr<runtime::WeightSet> weights, std::shared_ptr
 }
 
 std::optional<TokenValues> LogProbs::of(const text::StepData& rows, const std::stop_token& stop) {
+  if (ranks_ == nullptr || ranks_->alone()) return of_items(rows, 0, rows.items(), stop);
+  const Share share = share_of(ranks_->rank(), ranks_->size(), rows.items(), micro_batch_);
+  const std::optional<TokenValues> own = of_items(rows, share.first, share.end, stop);
+  if (!own) return std::nullopt;
+  const auto joined = [&](const std::vector<double>& values) {
+    std::vector<double> all;
+    for (const comm::Bytes& of_rank : ranks_->all_gather(std::as_bytes(std::span(values))))
+      std::ranges::copy(comm::values_of<double>(of_rank), std::back_inserter(all));
+    return all;
+  };
+  return TokenValues{joined(own->log_probs), joined(own->values)};
+}
+
+std::optional<TokenValues> LogProbs::of_items(const text::StepData& rows, std::int64_t first,
+                                              std::int64_t last, const std::stop_token& stop) {
   session_->set_stop(stop);
   session_->weights().scales().record(false);
   TokenValues all;
   const bool has_values = program_->find("value") != plan::kNoBuffer;
   runtime::Batch batch(leaf_, seed_);
-  for (std::int64_t item = 0; item < rows.items(); item += micro_batch_) {
+  for (std::int64_t item = first; item < last; item += micro_batch_) {
     batch.clear();
-    const std::int64_t end = rows.item_row(std::min(item + micro_batch_, rows.items()));
+    const std::int64_t end = rows.item_row(std::min(item + micro_batch_, last));
     for (std::int64_t r = rows.item_row(item); r < end; ++r) batch.add(rows.row(r));
     session_->feed(batch);
     session_->run(graph::Phase::forward, batch.extent());
@@ -81,6 +100,12 @@ void Reference::begin_part(std::int64_t step) {
   log_probs_.emplace(std::make_shared<const plan::Program>(
                          programs::compile_log_probs(config_, source_.config, device_, step)),
                      config_);
+  log_probs_->share(ranks_);
+}
+
+void Reference::share(comm::Communicator& ranks) {
+  ranks_ = &ranks;
+  log_probs_->share(ranks_);
 }
 
 std::size_t Reference::bytes() const {

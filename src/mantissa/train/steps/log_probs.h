@@ -9,6 +9,7 @@
 #include <string>
 #include <vector>
 
+#include "mantissa/engine/comm/communicator.h"
 #include "mantissa/engine/plan/program.h"
 #include "mantissa/engine/runtime/arena.h"
 #include "mantissa/engine/runtime/device.h"
@@ -36,12 +37,18 @@ class LogProbs {
   std::shared_ptr<const plan::Program> shared_program() const { return program_; }
   /// Sets the weights and the memory of the passes; null releases them.
   void bind(std::shared_ptr<runtime::WeightSet> weights, std::shared_ptr<runtime::Arena> arena);
+  /// Sets the ranks that call of() alike: each runs some of the micro-batches. Null: one rank.
+  void share(comm::Communicator* ranks) { ranks_ = ranks; }
 
-  /// Returns the values of the inputs of `rows`, or null if a stop came first.
+  /// Returns the values of the inputs of `rows`, or null if a stop came first, of which all ranks must know.
   std::optional<TokenValues> of(const text::StepData& rows, const std::stop_token& stop);
 
  private:
+  std::optional<TokenValues> of_items(const text::StepData& rows, std::int64_t first, std::int64_t last,
+                                      const std::stop_token& stop);
+
   std::shared_ptr<const plan::Program> program_;
+  comm::Communicator* ranks_ = nullptr;
   std::int64_t micro_batch_, leaf_;
   std::uint64_t seed_;
   std::optional<runtime::Session> session_;
@@ -59,6 +66,8 @@ class Reference {
   Reference(const config::RunConfig& config, const weights::ModelSource& source, const std::string& path,
             const runtime::Device& device);
 
+  /// Sets the ranks that call of() alike.
+  void share(comm::Communicator& ranks);
   /// Takes the policy of the step after `step` steps.
   void begin_part(std::int64_t step);
   /// Returns true if the reference reads the weights in training.
@@ -78,6 +87,7 @@ class Reference {
   bool shares_;
   const runtime::Device& device_;
   std::int64_t part_ = 0;
+  comm::Communicator* ranks_ = nullptr;
   std::optional<LogProbs> log_probs_;
   std::shared_ptr<runtime::WeightSet> weights_, training_;
 };

@@ -30,6 +30,9 @@ class PreferenceTask final : public Task {
         reference_(reference_of(config, source, device)) {}
 
   const std::string& name() const override { return pairs_.rows.name(); }
+  void share(comm::Communicator& ranks) override {
+    if (reference_) reference_->share(ranks);
+  }
   objective::Objective& objective() override { return *objective_; }
 
   std::optional<text::StepData> step(std::int64_t step, std::int64_t items,

@@ -80,6 +80,7 @@ Trainer::Trainer(const config::RunConfig& config, weights::ModelSource source, s
       part_(part_of(done)),
       carried_(program()),
       batch_(config_.batch.leaf, config_.run.seed),
+      whole_(config_.batch.leaf, config_.run.seed),
       skipped_batches_(config::parse_steps(config_.run.skip_batches)) {
   config::check_ranks(config_, ranks_.size());
   if (!ranks_.alone()) task_->share(ranks_);

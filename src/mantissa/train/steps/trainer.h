@@ -209,8 +209,10 @@ class Trainer {
   bool run_share(const text::StepData& rows, objective::Objective& objective, objective::Pass pass,
                  const std::stop_token& stop, bool together);
   /// Fills the batch with the micro-batch of items that begins with `item`: whole rows, or this rank's part
-  /// of each, which the ring then expects.
-  objective::MicroBatch micro_batch(const text::StepData& rows, std::int64_t item, bool whole);
+  /// of each row or pack, which the ring then expects.
+  objective::MicroBatch micro_batch(const text::StepData& rows, std::int64_t item);
+  /// Returns the same micro-batch with whole rows.
+  WholeRows whole_rows(const text::StepData& rows, std::int64_t item);
   /// Returns the overflow of the first rank that has one: its rows precede those of the others.
   std::optional<Overflow> first_of_ranks(const std::optional<Overflow>& own);
   /// Make what each rank knows of its own rows the same on all: the largest magnitudes of tensors with
@@ -306,7 +308,7 @@ class Trainer {
   std::optional<KeyRing> ring_;          // if ranks share the rows
   std::unique_ptr<Update> update_;
   CarriedStates carried_;
-  runtime::Batch batch_;
+  runtime::Batch batch_, whole_;  // of this rank, and of whole rows
   std::vector<std::string> notes_;
   std::string frozen_hash_;
   std::optional<precision::LossScaler> scaler_;
@@ -317,7 +319,7 @@ class Trainer {
   std::int64_t compared_ = 0;                       // the step after which ranks were compared last
   std::unique_ptr<runtime::NonFiniteWatch> watch_;  // of the step that runs
   std::optional<Overflow> overflow_;                // of the last step
-  std::int64_t first_row_ = 0;                      // first row of the current micro-batch
+  std::int64_t first_row_ = 0;  // of the current micro-batch; of shared packs the first pack
   std::int64_t step_ = 0, applied_ = 0, tokens_ = 0, stage_applied_ = 0;
   std::vector<config::StepRange> skipped_batches_;
   std::int64_t forward_overflows_ = 0;  // skipped steps in a row that overflowed in the forward pass

@@ -64,8 +64,12 @@ std::optional<Overflow> Trainer::find_own_overflow(const text::StepData& rows, b
   overflow.channel = first->channel;
   overflow.cure = first->cure();
   overflow.forward = first->pass == "forward";
-  for (const std::int64_t row : first->rows) {  // held-out rows may not fill the last micro-batch
-    if (row < rows.rows) overflow.origins.push_back(rows.origin[static_cast<std::size_t>(row)]);
+  const bool packs = ring_ && stage_config().data.packing;  // whose rows ranks do not tell apart
+  for (const std::int64_t at : first->rows) {
+    const std::int64_t row = packs ? rows.item_row(std::min(at, rows.items())) : at;
+    const std::int64_t end = packs ? rows.item_row(std::min(at + 1, rows.items())) : at + 1;
+    for (std::int64_t r = row; r < std::min(end, rows.rows); ++r)  // the last micro-batch may not be full
+      overflow.origins.push_back(rows.origin[static_cast<std::size_t>(r)]);
   }
   return overflow;
 }

@@ -71,15 +71,17 @@ void Trainer::share_carried(const text::StepData& rows) {
   if (ranks_.alone()) return;
   for (CarriedStates::State& state : carried_.all()) {
     const std::size_t row = state.bytes.size() / static_cast<std::size_t>(state.shape.front());
-    // One block of rows for each rank, or one in each turn.
-    const std::int64_t turns = streams() ? config_.batch.shards / ranks_.size() : 1;
-    const std::size_t block = state.bytes.size() / static_cast<std::size_t>(turns * ranks_.size());
-    assert(block * static_cast<std::size_t>(turns * ranks_.size()) == state.bytes.size() && block % row == 0);
+    // One block of rows for each rank, or one in each turn. Of ranks that share rows the first one has their
+    // ends.
+    const std::int64_t turns = streams() ? config_.batch.shards / groups() : 1;
+    const std::size_t block = state.bytes.size() / static_cast<std::size_t>(turns * groups());
+    assert(block * static_cast<std::size_t>(turns * groups()) == state.bytes.size() && block % row == 0);
     for (std::int64_t turn = 0; turn < turns; ++turn) {
       std::vector<std::span<std::byte>> blocks;
       for (int rank = 0; rank < ranks_.size(); ++rank) {
-        const auto at = static_cast<std::size_t>(turn * ranks_.size() + rank);
-        blocks.push_back(std::span(state.bytes).subspan(at * block, block));
+        const auto at = static_cast<std::size_t>(turn * groups() + rank / row_parts());
+        const bool has_ends = rank % row_parts() == 0;
+        blocks.push_back(std::span(state.bytes).subspan(at * block, has_ends ? block : 0));
       }
       ranks_.all_gather(std::move(blocks)).get();
     }

@@ -2,9 +2,38 @@
 #include <algorithm>
 #include <vector>
 
+#include "mantissa/train/steps/shared_row_objective.h"
 #include "mantissa/train/steps/trainer.h"
 
 namespace mantissa::train {
+namespace {
+
+/// Calls each(row) for what ranks share of items [first, end): rows, or packs as rows with documents.
+template <class Each>
+void for_shared(const text::StepData& data, std::int64_t first, std::int64_t end, bool packs,
+                const Each& each) {
+  for (std::int64_t item = first; item < end; ++item) {
+    std::vector<std::int32_t> ids, targets;
+    std::vector<float> weights;
+    std::vector<std::int64_t> documents;
+    for (std::int64_t r = data.item_row(item); r < data.item_row(item + 1); ++r) {
+      const RowTokens row = data.row(r);
+      if (!packs) {
+        each(row);
+        continue;
+      }
+      ids.insert(ids.end(), row.ids.begin(), row.ids.end());
+      targets.insert(targets.end(), row.targets.begin(), row.targets.end());
+      weights.insert(weights.end(), row.weights.begin(), row.weights.end());
+      weights.resize(ids.size(), 1);
+      documents.insert(documents.end(), row.documents.begin(), row.documents.end());
+      if (row.documents.empty()) documents.push_back(std::ssize(row.ids));
+    }
+    if (packs) each(RowTokens{ids, targets, weights, documents, data.row(data.item_row(item)).sequence});
+  }
+}
+
+}  // namespace
 
 void Trainer::finish_shard(std::int64_t shard) {
   session_->run(graph::Phase::finish, batch_.extent());
@@ -13,28 +42,39 @@ void Trainer::finish_shard(std::int64_t shard) {
   shard_sum_->add(device_.host(), gradients(), leaf, reduced_);
 }
 
-objective::MicroBatch Trainer::micro_batch(const text::StepData& data, std::int64_t item, bool whole) {
-  const std::int64_t micro = stage_config().batch.micro_batch_size;
-  first_row_ = data.item_row(item);
-  const std::int64_t end = data.item_row(std::min(item + micro, data.items()));
+WholeRows Trainer::whole_rows(const text::StepData& data, std::int64_t item) {
+  const std::int64_t end = std::min(item + stage_config().batch.micro_batch_size, data.items());
+  whole_.clear();
+  for (std::int64_t r = data.item_row(item); r < data.item_row(end); ++r) whole_.add(data.row(r));
+  WholeRows whole{{whole_, data.item_row(item)}, {}};
+  for_shared(data, item, end, stage_config().data.packing,
+             [&](const RowTokens& row) { whole.lengths.push_back(std::ssize(row.ids)); });
+  return whole;
+}
+
+objective::MicroBatch Trainer::micro_batch(const text::StepData& data, std::int64_t item) {
+  const std::int64_t end = std::min(item + stage_config().batch.micro_batch_size, data.items());
   batch_.clear();
-  std::vector<SharedRow> shared;
-  for (std::int64_t r = first_row_; r < end; ++r) {
-    const RowTokens row = data.row(r);
-    if (whole || !ring_) {
-      batch_.add(row);
-      continue;
-    }
-    batch_.add_part(row, ring_->part(), ring_->parts());
-    shared.push_back(
-        {static_cast<std::int64_t>(row.ids.size()), {row.documents.begin(), row.documents.end()}});
+  const bool packs = ring_ && stage_config().data.packing;
+  first_row_ = packs ? item : data.item_row(item);
+  if (!ring_) {
+    for (std::int64_t r = first_row_; r < data.item_row(end); ++r) batch_.add(data.row(r));
+    return {batch_, first_row_};
   }
-  if (!shared.empty()) ring_->set_rows(shared);
+  std::vector<SharedRow> shared;
+  for_shared(data, item, end, packs, [&](const RowTokens& row) {
+    batch_.add_part(row, ring_->part(), ring_->parts());
+    shared.push_back({std::ssize(row.ids), {row.documents.begin(), row.documents.end()}});
+  });
+  ring_->set_rows(shared);
   return {batch_, first_row_};
 }
 
-bool Trainer::run_share(const text::StepData& data, objective::Objective& objective, objective::Pass pass,
+bool Trainer::run_share(const text::StepData& data, objective::Objective& of_rows, objective::Pass pass,
                         const std::stop_token& stop, bool together) {
+  std::int64_t item = 0;
+  SharedRowObjective of_parts(of_rows, ranks_, row_parts(), [&] { return whole_rows(data, item); });
+  objective::Objective& objective = ring_ ? of_parts : of_rows;
   const bool train = pass == objective::Pass::train;
   const bool transfers = !program().gathers.empty() || streams();
   const bool shares = (together || transfers) && !ranks_.alone();
@@ -50,12 +90,12 @@ bool Trainer::run_share(const text::StepData& data, objective::Objective& object
   for (std::int64_t done = 0; done < longest; done += micro) {
     // Neighbouring shards at the same time if their gradients leave at once.
     const bool turns = train && streams();
-    const std::int64_t item = turns ? done * groups() + group() * micro : own.first + done;
+    item = turns ? done * groups() + group() * micro : own.first + done;
     const bool runs = done < count;
     session_->set_stop(stop);
     if (turns) shared_->streamed()->set_turn(done / micro);
     if (runs) {
-      objective::run(*session_, micro_batch(data, item, false), objective, pass, train && item % shard > 0);
+      objective::run(*session_, micro_batch(data, item), objective, pass, train && item % shard > 0);
     } else if (!program().gathers.empty()) {  // what the other ranks read
       session_->executor().run_transfers(graph::Phase::forward);
       session_->executor().run_transfers(train ? graph::Phase::backward : graph::Phase::evaluate);
@@ -84,7 +124,7 @@ std::optional<objective::Outcome> Trainer::run_rows(const text::StepData& data, 
     share_counts();
   }
   const std::int64_t micro = stage_config().batch.micro_batch_size;
-  objective.gather([&, item = -micro]() mutable { return micro_batch(data, item += micro, true); },
+  objective.gather([&, item = -micro]() mutable { return whole_rows(data, item += micro); },
                    train && streams());
   return objective.end();
 }

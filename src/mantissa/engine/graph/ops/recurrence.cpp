@@ -201,7 +201,7 @@ void run_decode(const Call& c) {
   set_further(c, kInputs + 1, r);
   r.state = c.outputs[0].out();
   r.y = c.outputs[1].out();
-  kernels::recurrence(c.ctx, c.extent, r);
+  c.ring == nullptr ? kernels::recurrence(c.ctx, c.extent, r) : ring_recurrence(c, r);
 }
 
 // The inputs, the states after the rows, and the further inputs, among them the states before the rows;

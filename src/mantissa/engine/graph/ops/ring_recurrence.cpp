@@ -28,6 +28,8 @@ void run_blocks(const Call& c, kernels::Recurrence r, bool only_states, std::spa
                 std::span<const Matrix> after) {
   KeyRing& ring = *c.ring;
   Transfers sending;
+  const ConstMatrix carried = r.before;
+  const Matrix ended = r.state;
   for (const std::size_t late : {0, 1}) {
     const int block = late == 0 ? ring.early() : ring.late();
     const bool follows = late == 1 && ring.late() == ring.early() + 1;
@@ -36,6 +38,8 @@ void run_blocks(const Call& c, kernels::Recurrence r, bool only_states, std::spa
       std::ranges::copy(bytes_in(after[0], ring.rows()), begins.begin());
     } else if (block > 0) {
       ring.receive(block - 1, begins).get();
+    } else {
+      begin_with_carried(c, carried, before[late], r.shape.state());
     }
     const BlockSegments segments = segments_of_block(c, block);
     r.before = before[late];
@@ -46,6 +50,7 @@ void run_blocks(const Call& c, kernels::Recurrence r, bool only_states, std::spa
     if (only_states && ends) return;
     r.state = after[late];
     kernels::recurrence(c.ctx, with(c.extent, segments.last), r);
+    if (ends) end_with_carried(c, after[late], ended, r.shape.state());
     const bool stays = late == 0 && ring.late() == ring.early() + 1;
     if (!ends && !stays)
       sending.start(late, [&] { return ring.send(block + 1, bytes_in(after[late], ring.rows())); });
@@ -86,6 +91,7 @@ void ring_recurrence_backward(const Call& c, kernels::Recurrence forward, kernel
                              kernels::recurrence_backward_workspace(c.ctx, r.shape, longest, c.arithmetic)));
   const auto states = states_in(memory, c, r.shape);
   const Matrix before[] = {states(), states()}, after[] = {states(), states()};
+  forward.before = r.before;
   run_blocks(c, forward, true, before, after);
   // The gradients of the states after a block, and before it.
   const Matrix dafter = after[0];

@@ -11,7 +11,7 @@
 namespace mantissa::graph {
 
 /// Runs the recurrence over this rank's blocks, each after the block before it. It has the bits of whole
-/// rows.
+/// rows. `r.before` are the states that rows continue, and `r.state` takes those after them.
 void ring_recurrence(const Call& c, kernels::Recurrence r);
 /// Does the same for its gradient: `forward` once more for the states that blocks begin with, which no rank
 /// keeps, then the blocks from the last one on. `forward.y` is overwritten.

@@ -6,8 +6,16 @@
 
 #include "mantissa/engine/graph/key_ring.h"
 #include "mantissa/engine/graph/ops/ring_memory.h"
+#include "mantissa/kernels/columns.h"
 
 namespace mantissa::graph {
+
+Passed passed_by(const OpDef& op) {
+  if (op.kind == OpKind::attention) return Passed::keys;
+  if (op.kind == OpKind::recurrence) return Passed::state;
+  if (op.op != "token_shift") return Passed::nothing;
+  return op.id == "token_shift.dx" ? Passed::token_gradient : Passed::token;
+}
 
 BlockSegments segments_of_block(const Call& c, int block) {
   const std::span<const BlockPiece> pieces = c.ring->pieces(block);
@@ -21,6 +29,44 @@ BlockSegments segments_of_block(const Call& c, int block) {
     (ends ? all.last : all.earlier).push_back(own);
   }
   return all;
+}
+
+namespace {
+
+/// Calls each(slot, row) with the slot of the segment of a piece and the number of its row, for the first
+/// piece of each row in block 0 that continues other tokens, or the last piece in the last block.
+template <class Each>
+void for_carried(const Call& c, bool first, const Each& each) {
+  const KeyRing& ring = *c.ring;
+  if (ring.early() != 0) return;  // the same rank has the last block
+  const std::span<const BlockPiece> pieces = ring.pieces(first ? 0 : ring.late());
+  auto segment = c.extent.segments.begin();
+  for (std::size_t i = 0; i < pieces.size(); ++i) {
+    while (segment->begin != pieces[i].token) ++segment;
+    const bool begins = i == 0 || pieces[i - 1].of != pieces[i].of,
+               ends = i + 1 == pieces.size() || pieces[i + 1].of != pieces[i].of;
+    if (first ? begins && segment->position > 0 : ends) each(segment->slot, pieces[i].of);
+  }
+}
+
+Matrix writable(const ConstMatrix& m) {
+  return {const_cast<void*>(m.data), m.type, m.ld};
+}
+
+}  // namespace
+
+void begin_with_carried(const Call& c, const ConstMatrix& carried, Matrix to, std::int64_t width) {
+  if (carried.data == nullptr) return;
+  for_carried(c, true, [&](std::int64_t slot, std::int64_t row) {
+    kernels::copy_columns(c.ctx, 1, width, rows_from(writable(carried), slot), rows_from(to, row));
+  });
+}
+
+void end_with_carried(const Call& c, const ConstMatrix& from, Matrix carried, std::int64_t width) {
+  if (carried.data == nullptr) return;
+  for_carried(c, false, [&](std::int64_t slot, std::int64_t row) {
+    kernels::copy_columns(c.ctx, 1, width, rows_from(writable(from), row), rows_from(carried, slot));
+  });
 }
 
 void exchange_rows(const Call& c, bool up, Matrix sent, Matrix received,

@@ -1,5 +1,7 @@
 #include "mantissa/engine/graph/ops/ring_token_shift.h"
 
+#include <algorithm>
+
 #include "mantissa/engine/graph/key_ring.h"
 #include "mantissa/engine/graph/ops/ring_memory.h"
 #include "mantissa/engine/graph/ops/ring_rows.h"
@@ -29,7 +31,7 @@ std::size_t ring_shift_workspace(std::int64_t rows, std::int64_t channels, Scala
   return 2 * aligned(static_cast<std::size_t>(2 * rows * channels) * bytes_of(arithmetic));
 }
 
-TokensBefore::TokensBefore(const Call& c)
+TokensBefore::TokensBefore(const Call& c, const ConstMatrix& carried)
     : segments_(c.extent.segments.begin(), c.extent.segments.end()), extent_(c.extent) {
   const KeyRing& ring = *c.ring;
   const Argument& x = c.inputs[0];
@@ -40,6 +42,7 @@ TokensBefore::TokensBefore(const Call& c)
       kernels::copy_columns(c.ctx, 1, x.width, rows_from(x.out(), s.begin + s.length - 1),
                             rows_from(to, s.slot));
   });
+  begin_with_carried(c, carried, vectors.received, x.width);
   for (const int block : {ring.early(), ring.late()}) {
     for (const BlockPiece& piece : ring.pieces(block)) {
       for (Segment& s : segments_) {
@@ -48,6 +51,17 @@ TokensBefore::TokensBefore(const Call& c)
     }
   }
   extent_.segments = segments_;
+}
+
+void end_with_tokens(const Call& c, Matrix carried) {
+  const KeyRing& ring = *c.ring;
+  if (ring.late() + 1 != ring.blocks()) return;
+  const Argument& x = c.inputs[0];
+  for (const Segment& segment : segments_of_block(c, ring.late()).last) {
+    const auto own = std::ranges::find(c.extent.segments, segment.begin, &Segment::begin);
+    kernels::copy_columns(c.ctx, 1, x.width, rows_from(x.out(), segment.begin + segment.length - 1),
+                          rows_from(carried, own->slot));
+  }
 }
 
 GradientsAfter::GradientsAfter(const Call& c, const kernels::TokenShiftBackward& s)

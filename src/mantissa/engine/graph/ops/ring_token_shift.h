@@ -12,10 +12,10 @@
 
 namespace mantissa::graph {
 
-/// The last tokens of the blocks before this rank's, of input 0.
+/// The last tokens of the blocks before this rank's, of input 0; of the first block, those of `carried`.
 class TokensBefore {
  public:
-  explicit TokensBefore(const Call& c);
+  explicit TokensBefore(const Call& c, const ConstMatrix& carried = {});
   /// Returns them by the slots of extent(), whose segments are those of the call.
   ConstMatrix tokens() const { return tokens_; }
   const Extent& extent() const { return extent_; }
@@ -25,6 +25,9 @@ class TokensBefore {
   Extent extent_;
   Matrix tokens_;
 };
+
+/// Writes the last tokens of rows to their slots of `carried`, if this rank has them.
+void end_with_tokens(const Call& c, Matrix carried);
 
 /// q of the first tokens of the blocks after this rank's (kernels::TokenShiftBackward).
 class GradientsAfter {

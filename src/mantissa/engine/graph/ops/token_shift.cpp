@@ -138,7 +138,7 @@ void run_dmix(const Call& c) {
   s.dmix = c.outputs[0].out();
   s.accumulate = c.accumulate;
   if (c.ring == nullptr) return kernels::token_shift_mix(c.ctx, c.extent, s);
-  const TokensBefore before(c);
+  const TokensBefore before(c, s.before);
   s.before = before.tokens();
   kernels::token_shift_mix(c.ctx, before.extent(), s);
 }
@@ -176,6 +176,12 @@ void gradient_carry(GradientBuilder& b) {
 }
 
 void run_carry(const Call& c) {
+  if (c.ring != nullptr) {
+    const TokensBefore before(c, c.inputs[kBefore].in());
+    run_mixtures(c, before.extent(), c.inputs.subspan(kBefore + 1), c.outputs.subspan(1), {},
+                 before.tokens());
+    return end_with_tokens(c, c.outputs[0].out());
+  }
   run_mixtures(c, c.extent, c.inputs.subspan(kBefore + 1), c.outputs.subspan(1), c.outputs[0].out(),
                c.inputs[kBefore].in());
 }
@@ -249,6 +255,7 @@ const OpDef kTokenShiftCarry = {
     .infer = infer_carry,
     .gradient = gradient_carry,
     .cost = [](const NodeView& n, const Sizes&) { return cost_of(n, n.inputs.size() - kBefore - 1); },
+    .workspace = shift_workspace,
     .run = run_carry,
 };
 
