@@ -78,6 +78,12 @@ TEST(Cards, FactorsHaveTheFormatOfAnInstruction) {
   EXPECT_FALSE(find_card_sum(halves, Scalar::bf16, Scalar::bf16)) << "bf16 has f32 accumulators only";
 }
 
+TEST(Cards, ResultsThatAreTruncatedToZeroArePositive) {
+  const std::vector<float> a = {-0x1p-75F}, b = {0x1p-76F};  // one unit of the aligned sum, below f32
+  const CardSum sum = *find_card_sum({Card::h100, Scalar::f32, 0}, Scalar::bf16, Scalar::bf16);
+  EXPECT_EQ(std::bit_cast<std::uint32_t>(card_dot(sum, a, b)), 0U);
+}
+
 TEST(Cards, PromotionAddsAccumulatorsInF32) {
   const std::vector<float> a(128, 1.0F), b(128, 0x1p-14F);
   const auto dot = [&](std::int64_t k, float c) {

@@ -70,7 +70,7 @@ float truncated(const CardSum& sum, Products p, float c) {
     return static_cast<float>(std::abs(rounded) >= 65536 ? std::copysign(HUGE_VAL, rounded) : rounded + 0.0);
   }
   return static_cast<float>(
-      in_bits(value, sum.result_bits, kZeroExponent, [](double x) { return std::trunc(x); }));
+      in_bits(value, sum.result_bits, kZeroExponent, [](double x) { return std::trunc(x); }) + 0.0);
 }
 
 /// The sum of products over [first, n) in steps of `step`.
