@@ -66,17 +66,17 @@ inline bool same_bits(const Tensor& a, const Tensor& b) {
 /// The formats and the order of sums of one use of attention.
 struct Formats {
   Scalar q, k, v, out, gradient, operand;
-  SumOrder order = SumOrder::chain;
+  Accumulator order = SumOrder::chain;
   Scalar arithmetic() const { return q == Scalar::f64 ? Scalar::f64 : Scalar::f32; }
 };
 
-constexpr Formats all_of(Scalar s, SumOrder order = SumOrder::chain) {
+constexpr Formats all_of(Scalar s, Accumulator order = SumOrder::chain) {
   return {s, s, s, s, s, s, order};
 }
 
 inline std::ostream& operator<<(std::ostream& to, const Formats& f) {
   for (const Scalar x : {f.q, f.k, f.v, f.out, f.gradient, f.operand}) to << name(x) << '_';
-  if (f.order == SumOrder::tile) to << "tile_";
+  if (f.order.order == SumOrder::tile) to << "tile_";
   return to;
 }
 

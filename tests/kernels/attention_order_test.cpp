@@ -12,6 +12,7 @@
 
 #include "kernels/attention_case.h"
 #include "mantissa/core/base/error.h"
+#include "mantissa/core/numeric/card_sum.h"
 #include "mantissa/core/numeric/convert.h"
 #include "mantissa/core/numeric/row_math.h"
 #include "mantissa/kernels/attention.h"
@@ -86,11 +87,25 @@ struct Spelled {
     return std::accumulate(sums.begin() + 1, sums.end(), sums.front());
   }
 
-  /// The sum for one part of each operand: one chain, or blocks of 32 terms from the origin on.
+  /// The sum for one part of each operand: one chain, blocks of 32 terms from the origin on, or the groups of
+  /// a card from there on.
   template <class Left, class Right>
   float sum_of_part(std::int64_t origin, std::int64_t begin, std::int64_t end, Left left, Right right) const {
     float total = 0;
-    if (c.formats.order == SumOrder::chain) {
+    if (const auto card = find_card_sum(c.formats.order, c.factor.format, c.factor.format)) {
+      std::vector<float> lefts, rights;
+      for (std::int64_t n = begin; n < end; ++n) {
+        lefts.push_back(left(n));
+        rights.push_back(right(n));
+        // A group ends, or the terms do: absent terms are no zeros.
+        if (n + 1 < end && (n + 1 - origin) % card->group != 0) continue;
+        total = add_group(*card, lefts, rights, total);
+        lefts.clear();
+        rights.clear();
+      }
+      return total;
+    }
+    if (c.formats.order.order == SumOrder::chain) {
       for (std::int64_t n = begin; n < end; ++n) total = std::fma(left(n), right(n), total);
       return total;
     }
@@ -239,7 +254,7 @@ struct Spelled {
   }
 };
 
-struct AttentionOrder : ::testing::TestWithParam<std::tuple<SumOrder, Factor, Sizes>> {};
+struct AttentionOrder : ::testing::TestWithParam<std::tuple<Accumulator, Factor, Sizes>> {};
 
 /// Expects the results of both passes to be those of the stated sums, on every instruction set.
 void expect_spelled(Case& c) {
@@ -277,7 +292,12 @@ TEST_P(AttentionOrder, FollowsTheHeader) {
 std::string order_case_name(const ::testing::TestParamInfo<AttentionOrder::ParamType>& info) {
   const auto& [order, operand, sizes] = info.param;
   std::ostringstream text;
-  text << (order == SumOrder::tile ? "tile_" : "chain_") << name(operand.format);
+  std::string card(name(order.card));
+  std::ranges::replace(card, '-', '_');
+  text << (order.card != Card::none        ? card + '_'
+           : order.order == SumOrder::tile ? "tile_"
+                                           : "chain_")
+       << name(operand.format);
   if (operand.parts > 1) text << 'x' << operand.parts;
   text << '_' << sizes;
   return text.str();
@@ -299,6 +319,14 @@ INSTANTIATE_TEST_SUITE_P(Every, AttentionOrder,
                                             ::testing::Values(Scalar::f32, Scalar::bf16), kOrderSizes),
                          order_case_name);
 
+INSTANTIATE_TEST_SUITE_P(Cards, AttentionOrder,
+                         ::testing::Combine(::testing::Values(Accumulator(Card::a100, Scalar::f32, 0),
+                                                              Accumulator(Card::h100, Scalar::f32, 0),
+                                                              Accumulator(Card::mi250, Scalar::f32, 0),
+                                                              Accumulator(Card::mi300, Scalar::f32, 0)),
+                                            ::testing::Values(Scalar::bf16), kOrderSizes),
+                         order_case_name);
+
 INSTANTIATE_TEST_SUITE_P(
     Parts, AttentionOrder,
     ::testing::Combine(::testing::Values(SumOrder::tile),
@@ -306,8 +334,10 @@ INSTANTIATE_TEST_SUITE_P(
     order_case_name);
 
 /// Units that take subnormal factors and sums as zero must not be used here.
-TEST(AttentionTileOrder, KeepsSubnormalFactorsAndSums) {
-  Formats formats = all_of(Scalar::f32, SumOrder::tile);
+/// Nor may the aligned integers of cards leave their range.
+class AttentionTileOrder : public ::testing::TestWithParam<Accumulator> {};
+TEST_P(AttentionTileOrder, KeepsSubnormalFactorsAndSums) {
+  Formats formats = all_of(Scalar::f32, GetParam());
   formats.operand = Scalar::bf16;
   for (const double tiny : {0x1p-50, 0x1p-90, 0x1p-130}) {
     for (const bool of_keys : {true, false}) {
@@ -324,7 +354,14 @@ TEST(AttentionTileOrder, KeepsSubnormalFactorsAndSums) {
   }
 }
 
-TEST(AttentionTileOrder, IsNotForF64) {
+INSTANTIATE_TEST_SUITE_P(Each, AttentionTileOrder,
+                         ::testing::Values(SumOrder::tile, Accumulator(Card::h100, Scalar::f32, 0),
+                                           Accumulator(Card::mi300, Scalar::f32, 0)),
+                         [](const auto& info) {
+                           return std::string(info.index == 0 ? "Tile" : name(info.param.card));
+                         });
+
+TEST(AttentionInTileOrder, IsNotForF64) {
   Case c = Case::random({1, 1, 8, {3}}, all_of(Scalar::f64, SumOrder::tile));
   EXPECT_THROW(c.forward(), DtypeError);
   EXPECT_THROW(c.backward(), DtypeError);

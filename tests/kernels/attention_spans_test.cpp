@@ -56,7 +56,7 @@ struct Spans {
         a.out = out.view();
         a.lse = c.lse.view();
         a.operand = c.factor;
-        a.order = c.formats.order;
+        a.accumulator = c.formats.order;
         a.span = between(keys, queries);
         a.merge = keys.begin > 0;
         run_forward(machine, {{queries.begin, queries.length}}, a);
@@ -81,7 +81,7 @@ struct Spans {
         a.dk = dk_part.view();
         a.dv = dv_part.view();
         a.operand = c.factor;
-        a.order = c.formats.order;
+        a.accumulator = c.formats.order;
         a.span = between(keys, queries);
         a.add_dq = keys.begin > 0;
         run_backward(machine, {{queries.begin, queries.length}}, a);

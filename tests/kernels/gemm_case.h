@@ -15,6 +15,8 @@
 #include "core/base/sanitized.h"
 #include "kernels/row_testing.h"
 #include "kernels/tile_simds.h"
+#include "mantissa/core/numeric/card_sum.h"
+#include "mantissa/core/numeric/product.h"
 #include "mantissa/core/numeric/round.h"
 #include "mantissa/kernels/gemm.h"
 
@@ -189,6 +191,16 @@ Tensor as_stated(const Case& x) {
     }
     return sum;
   };
+  const auto card_sum = find_card_sum(g.accumulator, factor_of(x.a.type, g.a.operand).format,
+                                      factor_of(x.b.type, g.b.operand).format);
+  const auto card = [&](float leaf, std::int64_t i, std::int64_t j, const Row& row) {
+    std::vector<float> left, right;
+    for (std::int64_t k = row.begin; k < row.begin + row.length; ++k) {
+      left.push_back(static_cast<float>(at(a[0], g.a.transposed ? k * g.m + i : i * g.k + k)));
+      right.push_back(static_cast<float>(at(b[0], g.b.transposed ? j * g.k + k : k * g.n + j)));
+    }
+    return card_dot(*card_sum, left, right, leaf);
+  };
   const bool rounds = g.accumulator.rounds();
   const std::int64_t cut = rounds ? g.accumulator.block : 0;
   const auto sum_of_leaf = [&](std::int64_t i, std::int64_t j, std::size_t first, std::size_t last) {
@@ -197,7 +209,8 @@ Tensor as_stated(const Case& x) {
     const bool separate = parts > 1 && g.accumulator.order == SumOrder::tile;
     std::vector<T> of_parts(static_cast<std::size_t>(parts * (parts + 1) / 2));
     for (std::size_t r = first; r < last; ++r) {
-      const std::int64_t end = rows[r].begin + rows[r].length;
+      if (card_sum) leaf = card(static_cast<float>(leaf), i, j, rows[r]);
+      const std::int64_t end = card_sum ? rows[r].begin : rows[r].begin + rows[r].length;
       for (std::int64_t k = rows[r].begin, next = k; k < end; k = next) {
         next = std::min(end, k + kSumBlock);
         if (cut > 0) next = std::min({next, k + cut - seen % cut, k + kSumBlock - seen % cut % kSumBlock});

@@ -74,6 +74,10 @@ struct KeySpan {
 /// several parts each product of parts is a tile sum of its own, and these sums are added in the order above.
 /// f64 throws DtypeError.
 ///
+/// In the order of a card (SumOrder::card) the same terms are numbered alike, and the groups of the card are
+/// added to its accumulator instead (core/numeric/card_sum.h). Masked terms are absent. q, k, v, P, dO and dS
+/// have the format of `operand`, in one part, which the card must multiply.
+///
 /// With `merge`, `out` (in the arithmetic) and `lse` hold the results o₁ and l₁ over other keys, and receive
 /// those over both. With o₂ and l₂ of this span, m = max(l₁, l₂) and wᵢ = exp(lᵢ − m): lse = m + log(w₁ +
 /// w₂), out = (o₁·w₁ + o₂·w₂) / (w₁ + w₂), where o₂·w₂ rounds and the rest of the numerator is fused. A query
@@ -84,7 +88,7 @@ struct Attention {
   Matrix out;
   Matrix lse;
   Factor operand = Scalar::f32;  // format of P (and of dS in the backward) as a matmul operand
-  SumOrder order = SumOrder::chain;
+  Accumulator accumulator = {};  // its order and its card; sums are not rounded otherwise
   KeyCache cache = {};
   Scalar softmax = Scalar::f64;  // f64: in the arithmetic
   KeySpan span = {};
@@ -114,7 +118,7 @@ struct AttentionBackward {
   ConstMatrix q, k, v, out, lse, dout;
   Matrix dq, dk, dv;
   Factor operand = Scalar::f32;
-  SumOrder order = SumOrder::chain;
+  Accumulator accumulator = {};
   Scalar softmax = Scalar::f64;
   KeySpan span = {};
   bool add_dq = false;  // dq, in the arithmetic, continues the sums over earlier keys

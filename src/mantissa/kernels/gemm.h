@@ -54,6 +54,11 @@ struct GemmOperand {
 /// two is added to the leaf's sum, which starts at +0. This is the order of AMX's TDPBF16PS. `unscale` of the
 /// operands then multiplies the leaf's sum, A's first (B's with `swap_parts`), and not the factors.
 ///
+/// In the order of a card (SumOrder::card) terms are numbered from the start of a row. The leaf's sum is the
+/// card's accumulator: from +0 on, the groups of each row are added to it (core/numeric/card_sum.h).
+/// `unscale` multiplies the leaf's sum, as in tile order. The operands have one part and formats that the
+/// card multiplies.
+///
 /// With operands in several parts, each product of parts of a block is a chain of its own. In tile order each
 /// product of parts of a row has a sum of its own, which starts at +0 and to which its blocks are added; at
 /// the row's end these sums are added up, and the total is added to the leaf's sum. In both orders the

@@ -71,7 +71,9 @@ inline constexpr std::int64_t kThinRows = 64, kStripRows = 8;
 /// columns of B are contiguous, and that C is not added to; `blocks`, that B is in a quantized format with
 /// scales in its blocks.
 constexpr ProductKernel kernel_of(const Product& p, std::int64_t rows, bool in_place, bool blocks) {
-  if (rows > kThinRows || !in_place || p.a.parts > 1 || p.accumulator.rounds()) return ProductKernel::packed;
+  if (rows > kThinRows || !in_place || p.a.parts > 1 || p.accumulator.rounds() ||
+      p.accumulator.order == SumOrder::card)
+    return ProductKernel::packed;
   if (rows >= kStripRows) return ProductKernel::strips;
   return blocks ? ProductKernel::thin_blocks : ProductKernel::thin;
 }

@@ -168,6 +168,39 @@ TEST(SumOrder, OfScaledFactorsIsChainIfSumsRound) {
   EXPECT_EQ(tiled(plan_under("fp8-hybrid accumulate=f16 accumulate_order=tile")), kAll);
 }
 
+TEST(SumOrder, OfACardIsThatOfAllProducts) {
+  for (const char* policy :
+       {"bf16-mixed accumulate=h100", "16-mixed accumulate=v100", "tf32 accumulate=a100",
+        "fp8-hybrid accumulate=b200:k=64", "32-true accumulate=mi250", "16-mixed accumulate=ada:f16"}) {
+    for (const Step& s : plan_under(policy).steps) {
+      if (!sums_products(s)) continue;
+      EXPECT_EQ(s.accumulator.order, SumOrder::card) << policy << s.op->id;
+      EXPECT_NE(s.accumulator.card, Card::none) << policy << s.op->id;
+    }
+  }
+  const Program p = plan_under("bf16-mixed accumulate=h100; lm_head: accumulate=f32");
+  EXPECT_EQ(find_step(p, "lm_head", "log_prob")->accumulator.order, SumOrder::tile);
+  EXPECT_EQ(find_step(p, "model.layers.0.mlp.up_proj", "matmul")->accumulator.order, SumOrder::card);
+}
+
+TEST(SumOrder, NamesFactorsThatACardDoesNotMultiply) {
+  EXPECT_EQ(
+      refused("32-true accumulate=h100"),
+      "model.layers.0.self_attn.q_proj matmul: accumulate=h100 (policy line): h100 multiplies tf32, bf16, f16, "
+      "e5m2, e4m3, and the factors here are f32. Fix: compute=bf16, or the rule "
+      "\"model.layers.0.self_attn.q_proj: accumulate=f32\"");
+  const auto says = [](const std::string& policy, const std::string& text) {
+    const std::string message = refused(policy);
+    EXPECT_NE(message.find(text), std::string::npos) << policy << ": " << message;
+  };
+  says("bf16-mixed accumulate=v100",
+       "v100 multiplies f16, and the factors here are bf16. Fix: compute=f16, or");
+  says("bf16-matmul-x3 accumulate=h100", "and the factors here are bf16 in 2 parts.");
+  says("bf16-mixed compute=mxfp8 accumulate=b200", "and the factors here are blocks of mxfp8.");
+  says("bf16-mixed accumulate=h100:f16", "(in part with f16 accumulators), and the factors here are bf16.");
+  says("fp8-hybrid accumulate=h100:k=16", "(in part with k=16), and the factors here are e4m3.");
+}
+
 TEST(SumOrder, NoHeadReadsScaledFactors) {
   // Its sums continue over chunks of the vocabulary, which no scale could multiply (kernels/gemm.h).
   for (const char* policy : {"fp8-hybrid", "fp8-hybrid; lm_head: compute=e4m3", "bf16-mixed compute=nvfp4",
@@ -187,6 +220,15 @@ TEST(SumOrder, IsShownWithTheAccumulator) {
   EXPECT_EQ(find_row(rows, "model.layers.0.self_attn", "attention").order, "tile");
   EXPECT_EQ(find_row(rows, "model.layers.0.self_attn", "softmax").order, "");
   EXPECT_EQ(find_row(rows, "model.norm", "rmsnorm").order, "");
+  const std::vector<PlanRow> card = plan_rows(plan_under("bf16-mixed accumulate=h100:k=64"));
+  const PlanRow up = find_row(card, "model.layers.0.mlp.up_proj", "matmul");
+  EXPECT_EQ(up.accumulated, "h100:k=64");
+  EXPECT_EQ(up.order, "card");
+  EXPECT_NE(up.kernel.find(
+                ", summed by wgmma.k16 of h100: groups of 16 terms, 25 bits, an f32 sum of every 64 terms"),
+            std::string::npos)
+      << up.kernel;
+  EXPECT_EQ(find_row(card, "model.norm", "rmsnorm").accumulated, "f32");
 }
 
 }  // namespace

@@ -81,8 +81,9 @@ TEST(ChunkTokens, ChangeNoByteUnderAnyPolicy) {
   const model::ModelConfig model = tiny_llama(true, 29, {{"intermediate_size", 96}});
   for (const char* policy :
        {"32-true", "bf16-mixed", "bf16-true", "16-true", "64-true", "tf32", "bf16-mixed residual=bf16 kv=f16",
-        "bf16-mixed accumulate_order=chain", "fp8-hybrid", "bf16-mixed compute=mxfp8", "bf16-matmul",
-        "bf16-matmul-x3", "bf16-matmul-x6", "bf16-mixed accumulate=f16", "bf16-true rounding=stochastic"})
+        "bf16-mixed accumulate_order=chain", "bf16-mixed accumulate=b200", "16-mixed accumulate=h100:f16",
+        "fp8-hybrid", "bf16-mixed compute=mxfp8", "bf16-matmul", "bf16-matmul-x3", "bf16-matmul-x6",
+        "bf16-mixed accumulate=f16", "bf16-true rounding=stochastic"})
     EXPECT_TRUE(same_in_chunks(model, {policy, plan::Recompute::block}, kLengths)) << policy;
 }
 

@@ -24,6 +24,9 @@ const char* const kPolicies[] = {"64-true",
                                  "bf16-mixed",
                                  "32-true compute=f16 residual=f16 kv=f16",
                                  "bf16-mixed accumulate_order=chain",
+                                 "bf16-mixed accumulate=h100",
+                                 "16-mixed accumulate=mi300",
+                                 "tf32 accumulate=ada:k=64",
                                  "tf32 accumulate_order=tile"};
 
 plan::CompileOptions options_for(std::int64_t length, std::int64_t rows_per_leaf) {
@@ -151,6 +154,9 @@ TEST(Decoding, WithACacheGivesTheLogProbabilitiesOfATrace) {
                              "bf16-mixed compute=nvfp4 scaling=delayed",
                              "bf16-mixed accumulate=f16 accumulate_block=32",
                              "bf16-mixed accumulate_order=chain",
+                             "bf16-mixed accumulate=a100",
+                             "16-mixed accumulate=mi250",
+                             "fp8-hybrid accumulate=h100",
                              "fp8-hybrid accumulate_order=chain",
                              "32-true accumulate_order=tile",
                              "16-mixed saturate=true flush_subnormals=true output=compute>f32"}) {

@@ -17,6 +17,9 @@ Strings idle(const char* line) {
 TEST(IdleFields, AreReportedWithTheReason) {
   EXPECT_EQ(idle("accumulate_block=32"),
             Strings{"accumulate_block=32 has no effect: no sum is rounded under accumulate=f32"});
+  EXPECT_EQ(idle("bf16-mixed accumulate=h100 accumulate_block=32 accumulate_order=tile"),
+            (Strings{"accumulate_block=32 has no effect: no sum is rounded under accumulate=h100",
+                     "accumulate_order=tile has no effect: a card has an order of its own"}));
   EXPECT_EQ(idle("64-true accumulate_block=32"),
             Strings{"accumulate_block=32 has no effect: no sum is rounded under accumulate=f64"});
   EXPECT_EQ(

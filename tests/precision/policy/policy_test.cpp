@@ -145,6 +145,8 @@ TEST(Policy, AnyValueSurvivesPrintingAndParsing) {
   const auto value = [&](const Field& field) {
     if (field.name == "loss_scale") return pick({"none", "dynamic:2^16", "dynamic:3", "128", "0.1"});
     if (field.name == "compute") return pick({"f64", "f32", "tf32", "bf16x3", "e4m3", "fp8-hybrid", "mxfp4"});
+    if (field.name == "accumulate")
+      return pick({"f32", "bf16", "h100", "ada:f16", "mi300:k=32", "b200:f16:k=128"});
     if (field.name == "accumulate_order") return pick({"auto", "chain", "tile"});
     if (field.name == "scaling") return pick({"delayed", "current", "none"});
     if (field.name.ends_with("rounding")) return pick({"nearest", "toward-zero", "stochastic"});
@@ -179,6 +181,28 @@ TEST(Policy, AnyValueSurvivesPrintingAndParsing) {
     EXPECT_EQ(Policy::parse(policy.line()).line(), policy.line());
     EXPECT_EQ(Policy::parse(policy.line()).preset(), policy.preset());
   }
+}
+
+TEST(Policy, ACardHasOptions) {
+  Fields fields;
+  set_field(fields, "accumulate", "h100 f16 k=64");
+  EXPECT_EQ(*fields.accumulate, Accumulator(Card::h100, Scalar::f16, 64));
+  EXPECT_EQ(field_text(fields, *find_field("accumulate")), "h100:f16:k=64");
+  set_field(fields, "accumulate", "b200:f32");
+  EXPECT_EQ(field_text(fields, *find_field("accumulate")), "b200");
+  const Policy policy = Policy::parse("bf16-mixed accumulate=h100:k=32 accumulate_block=64");
+  EXPECT_EQ(policy.resolve({"x", "matmul"}).accumulator, Accumulator(Card::h100, Scalar::f32, 32));
+  EXPECT_EQ(policy.short_line(), "bf16-mixed accumulate=h100:k=32 accumulate_block=64");
+}
+
+TEST(Policy, UpdatesAreSummedAsTheCardDoesIfItMultipliesTheirFactors) {
+  const auto card = [](const char* line, Scalar factor) {
+    return Policy::parse(line).update_accumulator({"w", "matmul", Pass::update}, factor).card;
+  };
+  EXPECT_EQ(card("bf16-mixed accumulate=h100", Scalar::bf16), Card::h100);
+  EXPECT_EQ(card("bf16-mixed accumulate=h100", Scalar::f32), Card::none);
+  EXPECT_EQ(card("bf16-mixed accumulate=h100; *: pass=update accumulate=f32", Scalar::bf16), Card::none);
+  EXPECT_EQ(card("bf16-mixed; *: pass=update accumulate=b200", Scalar::bf16), Card::b200);
 }
 
 TEST(Policy, TomlHoldsPresetLineAndRules) {
@@ -252,6 +276,18 @@ TEST(PolicyErrors, NameFieldAndValue) {
        "policy \"compute=\": compute=\"\": unknown number format (formats: f64, f32, tf32, bf16, "
        "f16, e5m2, e4m3, fp8-hybrid, fp8-hybrid-f16, bf16x1, bf16x3, bf16x6, mxfp8, mxfp8-e5m2, mxfp4, "
        "nvfp4)"},
+      {"accumulate=h10",
+       "policy \"accumulate=h10\": accumulate=\"h10\": unknown number format or card; did you mean \"h100\"? (f64, "
+       "f32, tf32, bf16, f16, e5m2, e4m3, v100, a100, ada, h100, b200, rtx-blackwell, mi250, mi300)"},
+      {"accumulate=h100:k=24",
+       "policy \"accumulate=h100:k=24\": accumulate=\"h100:k=24\": k must be the terms of an instruction or of a "
+       "loop on h100: 4, 8, 16, 32, 64, 128"},
+      {"accumulate=mi300:f16",
+       "policy \"accumulate=mi300:f16\": accumulate=\"mi300:f16\": mi300 has no f16 accumulators; use "
+       "accumulate=mi300"},
+      {"accumulate=a100:bf16",
+       "policy \"accumulate=a100:bf16\": accumulate=\"a100:bf16\": unknown option \"bf16\" of a100 (f32, f16, "
+       "k=TERMS)"},
       {"accumulate_block=-1",
        "policy \"accumulate_block=-1\": accumulate_block=\"-1\": must be a whole number, 0 or more"},
       {"accumulate_block=12x",

@@ -53,7 +53,9 @@ TEST(Supported, AcceptsPresetsAndSupportedLines) {
                            "reduce=bf16",
                            "saturate=true flush_subnormals=true",
                            "bf16-mixed; *: operand=weight compute=f32",
+                           "bf16-mixed accumulate=h100:k=64; lm_head: accumulate=f32",
                            "bf16-true; *: pass=update rounding=stochastic",
+                           "bf16-true; *: pass=update compute=bf16 accumulate=h100",
                            "bf16-true; *: pass=update compute=bf16 accumulate_order=chain",
                            "bf16-mixed; *: steps=0:500 compute=f32"}) {
     EXPECT_NO_THROW(check_supported(Policy::parse(line))) << line;
@@ -95,6 +97,9 @@ TEST(Supported, RejectsOtherPoliciesByFieldAndValue) {
       {"64-true reduce_rounding=toward-zero",
        "reduce_rounding=toward-zero is not available: reduce=f64 rounds no sum over shards; use "
        "reduce_rounding=nearest, or reduce=bf16"},
+      {"64-true accumulate=h100",
+       "accumulate=h100 is not available: f64 is supported only under 64-true, where every format is f64; use "
+       "accumulate=f64"},
       {"kahan=true",
        "kahan=true is not available: f32 masters need no compensation; use kahan=false, or params=bf16"},
   };
@@ -150,7 +155,7 @@ TEST(Supported, ChecksAndNamesRules) {
   EXPECT_EQ(
       refused("*: pass=update residual=f32"),
       "rule \"{match = \"*\", pass = \"update\", residual = \"f32\"}\" (run.toml:31): pass=update supports "
-      "only optimizer, rounding, kahan, compute and accumulate_order: other fields do not affect the update; "
+      "only optimizer, rounding, kahan, compute, accumulate and accumulate_order: other fields do not affect the update; "
       "remove them");
   EXPECT_EQ(message_of([&] { check_supported(Policy::parse("64-true; lm_head: compute=f32")); }),
             std::string("rule \"lm_head: compute=f32\" (policy rule 1): compute=f32 is not available: f64 is "

@@ -21,7 +21,7 @@ struct PlanOp {
   std::string decided_by, kernel;     // the rule, "bf16-mixed"; the op's id, and the ops folded into it
   double flops = 0, bytes = 0;        // for one micro-batch
   std::string rounded = {};           // rounding of the result before the op adds it to a sum, or ""
-  std::string accumulate_order = {};  // of the sums of products: "tile", "chain", or ""
+  std::string accumulate_order = {};  // of the sums of products: "tile", "chain", "card", or ""
 };
 
 /// A run on another machine, by the machine's stated rates.

@@ -4,6 +4,7 @@
 #include <cstddef>
 #include <cstdint>
 
+#include "mantissa/core/numeric/card.h"
 #include "mantissa/core/numeric/format.h"
 
 namespace mantissa {
@@ -32,10 +33,11 @@ constexpr std::size_t products_of_parts(std::size_t parts) {
   return parts * (parts + 1) / 2;
 }
 
-/// The order in which a row of products is summed (kernels/gemm.h). Both give the same bits on every machine.
+/// The order in which a row of products is summed (kernels/gemm.h). All give the same bits on every machine.
 enum class SumOrder : std::uint8_t {
   chain,  // blocks of 256 terms, each one chain of fused multiply-adds
   tile,   // blocks of 32 terms, each a chain over the even and one over the odd terms, as AMX sums them
+  card,   // the groups of terms, the order and the roundings of an accelerator (core/numeric/card_sum.h)
 };
 
 /// Returns true if every value of `format` is a bf16 value: products of such factors can run on units that
@@ -47,17 +49,27 @@ constexpr bool exact_in_bf16(Scalar format) {
 /// How the partial sums of a product are kept: rounded to nearest in `format` after every `block` terms from
 /// the leaf's start (numeric order: kernels/gemm.h), and at the leaf's end. 0 means after every block of 256.
 /// Nothing is rounded in f32 (f64 in f64 arithmetic).
+///
+/// With a card, `order` is SumOrder::card, `format` that of the card's accumulators (f32 or f16), and `block`
+/// selects the instruction or the loop around it (find_card_sum()).
 struct Accumulator {
   Scalar format = Scalar::f32;
   std::int64_t block = 0;
   SumOrder order = SumOrder::chain;
+  Card card = Card::none;
 
   constexpr Accumulator() = default;
   // NOLINTNEXTLINE(google-explicit-constructor): the default block
   constexpr Accumulator(Scalar f) : format(f) {}
   constexpr Accumulator(Scalar f, std::int64_t terms, SumOrder o = SumOrder::chain)
       : format(f), block(terms), order(o) {}
-  constexpr bool rounds() const { return format != Scalar::f32 && format != Scalar::f64; }
+  // NOLINTNEXTLINE(google-explicit-constructor): sums of f32 in this order
+  constexpr Accumulator(SumOrder o) : order(o) {}
+  constexpr Accumulator(Card c, Scalar f, std::int64_t terms)
+      : format(f), block(terms), order(SumOrder::card), card(c) {}
+  constexpr bool rounds() const {
+    return card == Card::none && format != Scalar::f32 && format != Scalar::f64;
+  }
   friend bool operator==(const Accumulator&, const Accumulator&) = default;
 };
 

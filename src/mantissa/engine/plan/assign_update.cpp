@@ -164,7 +164,8 @@ class UpdateLowering {
     const precision::Compute compute = p_.policy.update_compute(use).value_or(p_.arithmetic);
     s.compute = compute->factor;
     s.factors = compute->name;
-    s.decided_by = decided_by(use, {"compute", "accumulate_order"});
+    s.decided_by = decided_by(use, {"compute", "accumulate_order", "accumulate"});
+    s.accumulator = p_.policy.update_accumulator(use, s.compute.format);
     for (const ValueId id : node.inputs) s.inputs.push_back({buffer(id), s.compute, s.factors});
     set_sum_order(p_, use, p_.policy.update_order(use), s);
   }

@@ -89,8 +89,9 @@ class Chunking {
     for (const Operand& o : s.inputs) inputs.push_back(p_.buffer(o.buffer).shape);
     if (s.op->sums_parts == nullptr || !s.op->sums_parts(inputs)) return false;
     if (s.accumulator.rounds()) return false;  // a leaf's sum rounds every few blocks
-    const bool tiles = s.op->kind == graph::OpKind::product && s.accumulator.order == SumOrder::tile;
-    // In tile order, products of parts have separate sums over a row, and scales multiply that of a leaf.
+    const bool tiles = s.op->kind == graph::OpKind::product && s.accumulator.order != SumOrder::chain;
+    // In tile order and that of a card, scales multiply the sum of a leaf; in tile order, products of parts
+    // have separate sums over a row.
     return !tiles || (s.compute.parts == 1 &&
                       std::ranges::none_of(s.inputs, [&](const Operand& o) { return has_scale(o.buffer); }));
   }

@@ -7,7 +7,9 @@
 #include <map>
 #include <tuple>
 
+#include "mantissa/core/numeric/card_sum.h"
 #include "mantissa/engine/plan/sum_order.h"
+#include "mantissa/precision/policy/accumulate.h"
 
 namespace mantissa::plan {
 namespace {
@@ -102,8 +104,10 @@ std::string kernel_of(const Program& p, const Step& s) {
   return kernel;
 }
 
-/// Returns the format of sums, and the number of terms after which partial sums are rounded: "f32", "f16/32".
+/// Returns the format of sums, and the number of terms after which partial sums are rounded: "f32", "f16/32";
+/// or the card: "h100".
 std::string accumulator_name(const Program& p, const Step& s) {
+  if (sums_products(s) && s.accumulator.card != Card::none) return precision::accumulator_text(s.accumulator);
   if (!rounds_sums(s)) return std::string(name(p.arithmetic));
   return s.accumulator.block == 0 ? std::string(name(s.accumulator.format))
                                   : fmt::format("{}/{}", name(s.accumulator.format), s.accumulator.block);
@@ -145,6 +149,22 @@ bool moves_only(const Step& s) {
   return s.op->kind == graph::OpKind::move || s.op->kind == graph::OpKind::lookup;
 }
 
+/// Returns for example ", summed by wgmma.k16 of h100: groups of 16 terms, 25 bits"; "" without a card.
+std::string card_text(const StepProduct& product) {
+  const Product& of = product.stored.product;
+  const std::optional<Scalar> factor = factor_on(of.accumulator.card, of.a.format, of.b.format);
+  const std::optional<CardSum> sum = find_card_sum(of.accumulator, of.a.format, of.b.format);
+  if (!factor || !sum) return "";
+  const Instruction* instruction = find_instruction(of.accumulator.card, *factor, sum->k);
+  std::string text = fmt::format(", summed by {} of {}: groups of {} terms", instruction->name,
+                                 name(of.accumulator.card), sum->group);
+  if (sum->sum == GroupSum::truncated || sum->sum == GroupSum::floored ||
+      sum->sum == GroupSum::floored_halves)
+    text += fmt::format(", {} bits", sum->bits);
+  if (sum->promotion > 0) text += fmt::format(", an f32 sum of every {} terms", sum->promotion);
+  return text;
+}
+
 PlanRow row_of(const Program& p, const Step& s) {
   PlanRow r;
   r.scope = s.scope;
@@ -159,6 +179,7 @@ PlanRow row_of(const Program& p, const Step& s) {
   if (s.addend != kNoBuffer && s.rounded != p.arithmetic) r.rounded = std::string(name(s.rounded));
   r.decided_by = s.decided_by;
   r.kernel = kernel_of(p, s);
+  if (!r.products.empty()) r.kernel += card_text(r.products.front());
   r.recomputed = s.recomputed;
   if (s.phase == graph::Phase::backward && !s.recomputed && s.op->kind == graph::OpKind::product) {
     const Home home = main_input(p, s).home;

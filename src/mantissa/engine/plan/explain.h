@@ -19,7 +19,7 @@ struct PlanRow {
   std::string stored;      // storage format of the weight, or of the input
   std::string multiplied;  // factors of products
   std::string accumulated;
-  std::string order;  // of the sums of products: "tile", "chain", or ""
+  std::string order;  // of the sums of products: "tile", "chain", "card", or ""
   std::vector<StepProduct> products = {};
   std::string output;
   std::string rounded;  // rounding of the result before the op adds it to a sum, or ""

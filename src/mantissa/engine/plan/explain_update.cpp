@@ -9,6 +9,7 @@
 
 #include "mantissa/engine/plan/explain.h"
 #include "mantissa/engine/plan/sum_order.h"
+#include "mantissa/precision/policy/accumulate.h"
 
 namespace mantissa::plan {
 namespace {
@@ -153,7 +154,8 @@ class Table {
     Row& row = rule_of(s).products;
     row.stored.add(name(p_.arithmetic));
     row.multiplied.add(s.factors);
-    row.arithmetic.add(name(p_.arithmetic));
+    const bool card = s.accumulator.card != Card::none;
+    row.arithmetic.add(card ? precision::accumulator_text(s.accumulator) : std::string(name(p_.arithmetic)));
     row.orders.add(name(s.accumulator.order));
     const std::optional<StepProduct> product = product_of(p_, s);
     if (product && std::ranges::find(row.products, *product) == row.products.end())

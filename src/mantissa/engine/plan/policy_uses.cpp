@@ -82,6 +82,9 @@ std::string PolicyUses::decided_by(const Node& node, std::vector<std::string_vie
   const bool product = node.op->kind == graph::OpKind::product || node.op->kind == graph::OpKind::head;
   if (product) fields.insert(fields.end(), {"accumulate", "accumulate_block", "scaling"});
   if (product || node.op->kind == graph::OpKind::attention) fields.emplace_back("accumulate_order");
+  const bool attention = node.op->kind == graph::OpKind::attention;
+  const precision::Use whole{node.scope, node.op->op, pass_of(node.phase), 0};
+  if (attention && policy_.resolve(whole).accumulator.card != Card::none) fields.emplace_back("accumulate");
   if (makes_logits(node)) fields.emplace_back("output");
   if (node.op->kind == graph::OpKind::recurrence) fields.emplace_back("state");
   for (std::size_t i = 0; i < node.inputs.size(); ++i) {
@@ -94,7 +97,6 @@ std::string PolicyUses::decided_by(const Node& node, std::vector<std::string_vie
     if (role == Role::kv) fields.emplace_back("kv");
     if (role == Role::weight_gradient) fields.emplace_back("grads");
   }
-  const precision::Use whole{node.scope, node.op->op, pass_of(node.phase), 0};
   std::string by = policy_.decided_by(whole, fields);
   const auto look_at = [&](const precision::Use& use, std::span<const std::string_view> names) {
     if (policy_.matching_rules(use) != policy_.matching_rules(whole)) by = policy_.decided_by(use, names);

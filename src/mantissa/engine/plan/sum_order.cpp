@@ -5,9 +5,11 @@
 #include <vector>
 
 #include "mantissa/core/base/error_text.h"
+#include "mantissa/core/numeric/card_sum.h"
 #include "mantissa/core/numeric/product.h"
 #include "mantissa/core/tensor/extent.h"
 #include "mantissa/engine/plan/explain.h"
+#include "mantissa/precision/policy/accumulate.h"
 
 namespace mantissa::plan {
 namespace {
@@ -69,9 +71,58 @@ void check_block(const Program& program, const precision::Use& use, const Step& 
       (block / kBlock + 1) * kBlock);
 }
 
+/// Returns the pairs of factors that `step` multiplies.
+std::vector<std::pair<Factor, Factor>> products_of(const Program& program, const Step& step) {
+  if (step.op->kind == graph::OpKind::attention) return {{step.compute, step.compute}};
+  std::vector<Factor> factors;
+  for (const Operand& o : factors_of(step)) {
+    const Buffer& b = program.buffer(o.buffer);
+    // Quantized blocks are dequantized to the format in which they are multiplied.
+    factors.push_back(factor_of(b.quants ? o.operand.format : b.layout().type, o.operand));
+  }
+  if (factors.size() < 2) return {};
+  std::vector<std::pair<Factor, Factor>> all = {{factors[0], factors[1]}};
+  if (!step.op->made_factors.empty())
+    all.insert(all.end(), {{step.compute, factors[0]}, {step.compute, factors[1]}});
+  return all;
+}
+
+/// The format of factors to suggest for a card.
+Scalar suggested(const Accumulator& accumulator) {
+  const bool bf16 = find_card_sum(accumulator, Scalar::bf16, Scalar::bf16).has_value();
+  return bf16 ? Scalar::bf16 : Scalar::f16;
+}
+
+/// Throws ConfigError if the card does not multiply the step's factors.
+void check_card(const Program& program, const precision::Use& use, const Step& step) {
+  const Accumulator& accumulator = step.accumulator;
+  const auto refuse = [&](const std::string& factors) {
+    const std::string text = precision::accumulator_text(accumulator);
+    throw ConfigError(
+        "{} {}: accumulate={} ({}): {} multiplies {}{}{}, and the factors here are {}. Fix: compute={}, or the "
+        "rule \"{}: accumulate=f32\"",
+        step.scope, step.op->op, text, origin_of(program, use, "accumulate"), name(accumulator.card),
+        factors_of(accumulator.card),
+        accumulator.format == Scalar::f16 ? " (in part with f16 accumulators)" : "",
+        accumulator.block > 0 ? fmt::format(" (in part with k={})", accumulator.block) : "", factors,
+        name(suggested(accumulator)), step.scope);
+  };
+  for (const Operand& o : factors_of(step)) {
+    const std::optional<ScaledStorage>& scaled = program.buffer(o.buffer).scaled;
+    if (scaled && scaled->blocks) refuse(fmt::format("blocks of {}", traits(*scaled->blocks).name));
+  }
+  for (const auto& [a, b] : products_of(program, step)) {
+    if (a.parts > 1) refuse(fmt::format("{} in {} parts", name(a.format), a.parts));
+    if (find_card_sum(accumulator, a.format, b.format)) continue;
+    refuse(a.format == b.format ? std::string(name(a.format))
+                                : fmt::format("{} and {}", name(a.format), name(b.format)));
+  }
+}
+
 }  // namespace
 
 std::string_view name(SumOrder order) {
+  if (order == SumOrder::card) return "card";
   return order == SumOrder::tile ? "tile" : "chain";
 }
 
@@ -81,7 +132,11 @@ bool sums_products(const Step& step) {
 }
 
 void set_sum_order(const Program& program, const precision::Use& use, AccumulateOrder wanted, Step& step) {
-  if (!sums_products(step)) return;
+  if (!sums_products(step)) {
+    if (step.accumulator.card != Card::none) step.accumulator = {};
+    return;
+  }
+  if (step.accumulator.card != Card::none) return check_card(program, use, step);
   if (wanted == AccumulateOrder::by_factors) {
     step.accumulator.order = order_by_factors(program, step);
   } else {

@@ -8,10 +8,12 @@
 #include "mantissa/core/base/counted.h"
 #include "mantissa/core/base/error.h"
 #include "mantissa/core/base/words.h"
+#include "mantissa/core/numeric/card_sum.h"
 #include "mantissa/files/convert/origin.h"
 #include "mantissa/lab/diff/attention_bounds.h"
 #include "mantissa/lab/diff/formats.h"
 #include "mantissa/lab/diff/trace_order.h"
+#include "mantissa/precision/policy/accumulate.h"
 #include "mantissa/precision/policy/policy.h"
 
 namespace mantissa::lab {
@@ -35,6 +37,14 @@ struct Unit {
     const bool four = compute->block == BlockFormat::mxfp4 || compute->block == BlockFormat::nvfp4;
     const Scalar element = compute->block == BlockFormat::mxfp8 ? Scalar::e4m3 : Scalar::e5m2;
     roundoff = four ? kFourBits : unit_roundoff(element);
+  }
+  /// The sums of products of factors in `factor`. A card truncates: its errors are twice as large as those
+  /// of rounding to nearest, and do not cancel, for which they count twice.
+  Unit(const Accumulator& sums, Scalar factor) : Unit(sums.format) {
+    const std::optional<CardSum> of = find_card_sum(sums, factor, factor);
+    if (!of) return;
+    name = mantissa::name(sums.card);
+    roundoff = std::ldexp(1.0, 1 - std::min(of->bits, of->result_bits));
   }
 
   void include(const Unit& other) {
@@ -64,7 +74,12 @@ struct Units {
     for (const std::string* named : {&op.store, &op.multiply, &op.interior, &op.output}) {
       for (const std::string_view format : split_words(*named, "·")) include_named(format, values);
     }
-    include_named(std::string_view(op.accumulate).substr(0, op.accumulate.find('/')), sums);
+    const std::string_view named = std::string_view(op.accumulate).substr(0, op.accumulate.find('/'));
+    if (!parse_card(named.substr(0, named.find(':')))) return include_named(named, sums);
+    for (const std::string_view factor : split_words(op.multiply, "·")) {
+      const auto compute = precision::Compute::parse(factor);
+      if (compute) sums.include(Unit(precision::parse_accumulator(named), (*compute)->factor.format));
+    }
   }
 
  private:
@@ -78,7 +93,9 @@ struct Units {
   }
   void include(const precision::Fields& fields) {
     if (fields.compute) values.include(Unit(*fields.compute));
-    if (fields.accumulate) sums.include(Unit(*fields.accumulate));
+    if (fields.accumulate)
+      sums.include(
+          Unit(*fields.accumulate, fields.compute ? (*fields.compute)->factor.format : Scalar::bf16));
   }
 };
 
@@ -86,6 +103,21 @@ struct Units {
 /// cancel.
 bool is_forward(std::string_view name) {
   return is_forward_value(name) || name == "logits" || name == "log_probs";
+}
+
+/// Returns "f32 and h100" for the first tensor whose sums have other formats, or "" if there is none or
+/// another format of a tensor differs, too.
+std::string different_accumulators(const TraceFormats& a, const TraceFormats& b) {
+  std::string names;
+  for (const auto& [name, of_a] : a) {
+    const auto found = b.find(name);
+    if (found == b.end() || found->second == of_a) continue;
+    ValueFormats with = found->second;
+    with.accumulate = of_a.accumulate;
+    if (!(with == of_a)) return "";
+    if (names.empty()) names = fmt::format("{} and {}", of_a.accumulate, found->second.accumulate);
+  }
+  return names;
 }
 
 double largest_dimension(const std::vector<std::int64_t>& shape) {
@@ -106,6 +138,7 @@ class Judge {
 
   RoundingVerdict operator()(const convert::TensorDifferences& differences, bool have_values) {
     verdict_.forward = have_values;
+    verdict_.accumulators = different_accumulators(a_.formats, b_.formats);
     verdict_.unit = units_.values.name;
     for (const convert::DifferentTensor& t : differences.different) {
       if (is_forward(t.name)) verdict_.not_compared += t.reordered() ? 1 : 0;
@@ -231,8 +264,10 @@ std::string forward_text(const RoundingVerdict& v) {
   const std::string numbers = numbers_text(v.difference, v.allowance, v.unit);
   if (v.explains) {
     const std::string_view what = v.gradients.empty() ? "" : " of the forward pass";
-    return fmt::format("rounding explains every {}difference{}; closest is {}: {}{}", all ? "" : "other ",
-                       what, place, numbers, left_out);
+    const std::string by =
+        v.accumulators.empty() ? "" : fmt::format(" of the accumulator ({})", v.accumulators);
+    return fmt::format("rounding{} explains every {}difference{}; closest is {}: {}{}", by,
+                       all ? "" : "other ", what, place, numbers, left_out);
   }
   return fmt::format("beyond rounding: the first such op is {}: {}", place, numbers);
 }

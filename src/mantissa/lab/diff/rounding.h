@@ -17,7 +17,8 @@ namespace mantissa::lab {
 ///   4 · D + 2u + √(2K) · u_sum + exp(A · (D + 2u)) − 1
 /// D: the largest difference before;
 /// u: the unit roundoff of the coarsest format of values or operands so far; u_sum: that of sums; K: the
-/// largest dimension so far, which bounds the terms of a sum. Each side rounds an operand, an intermediate
+/// largest dimension so far, which bounds the terms of a sum. Sums of a card truncate to f bits: their u_sum
+/// is 2^(1 - f), since errors in one direction do not cancel. Each side rounds an operand, an intermediate
 /// result and an output: six errors, each at most u and at random, have a root mean square of √6 · u / √3 <
 /// 2u. A random walk of K additions adds √K · u_sum on each side. The factor 4 leaves room for ops that
 /// enlarge an error, such as products and gates; the largest growth measured is 2.3 (docs/laboratory.md).
@@ -60,6 +61,7 @@ struct RoundingVerdict {
   double difference = 0, allowance = 0;
   std::string unit;                             // the format of u
   bool nonfinite = false;                       // the tensor has an inf or NaN on one side
+  std::string accumulators;                     // "f32 and h100" if only these formats differ, else ""
   std::vector<GradientVerdict> gradients = {};  // of all that differ, in the order of the trace
 
   /// Returns true if a difference is beyond rounding.

@@ -9,6 +9,7 @@
 #include "mantissa/core/base/error_text.h"
 #include "mantissa/core/base/words.h"
 #include "mantissa/core/numeric/scaled.h"
+#include "mantissa/precision/policy/accumulate.h"
 #include "mantissa/precision/policy/loss_scale.h"
 
 namespace mantissa::precision {
@@ -47,6 +48,9 @@ std::string printed(Scaling value) {
 }
 std::string printed(AccumulateOrder value) {
   return std::string(kOrders[static_cast<std::size_t>(value)].first);
+}
+std::string printed(const Accumulator& value) {
+  return accumulator_text(value);
 }
 std::string printed(std::int64_t value) {
   return std::to_string(value);
@@ -88,6 +92,10 @@ void read(std::string_view field, std::string_view text, std::optional<Scalar>& 
   const std::vector<std::string> names = names_of(kScalars, [](Scalar s) { return mantissa::name(s); });
   throw ConfigError("{}={}: unknown number format{} (formats: {})", field, in_quotes(text),
                     meant_format(text, names), list_of(names));
+}
+
+void read(std::string_view, std::string_view text, std::optional<Accumulator>& out) {
+  out = parse_accumulator(text);
 }
 
 void read(std::string_view field, std::string_view text, std::optional<Compute>& out) {
@@ -177,6 +185,7 @@ struct ValuesOf {
     for (const auto& [name, value] : rows) names.emplace_back(name);
     return names;
   }
+  Names operator()(std::optional<Accumulator> Fields::*) const { return accumulator_values(); }
   Names operator()(std::optional<Scaling> Fields::*) const { return of(kScalings); }
   Names operator()(std::optional<AccumulateOrder> Fields::*) const { return of(kOrders); }
   Names operator()(std::optional<Rounding> Fields::*) const {
@@ -207,7 +216,11 @@ std::span<const Field> field_table() {
        true,
        "format of the weights that the optimizer updates (masters)"},
       {"compute", {"compute_dtype"}, &Fields::compute, true, "format of matrix operands and of activations"},
-      {"accumulate", {}, &Fields::accumulate, true, "format in which products are summed"},
+      {"accumulate",
+       {},
+       &Fields::accumulate,
+       true,
+       "format in which products are summed, or the card whose sums they are"},
       {"accumulate_block",
        {},
        &Fields::accumulate_block,

@@ -18,8 +18,9 @@ namespace mantissa::precision {
 struct Field {
   using Member = std::variant<std::optional<Compute> Fields::*, std::optional<Scalar> Fields::*,
                               std::optional<std::int64_t> Fields::*, std::optional<Scaling> Fields::*,
-                              std::optional<AccumulateOrder> Fields::*, std::optional<Rounding> Fields::*,
-                              std::optional<bool> Fields::*, std::optional<LossScale> Fields::*>;
+                              std::optional<AccumulateOrder> Fields::*, std::optional<Accumulator> Fields::*,
+                              std::optional<Rounding> Fields::*, std::optional<bool> Fields::*,
+                              std::optional<LossScale> Fields::*>;
   std::string_view name;
   std::vector<std::string_view> aliases;  // foreign spellings; printing uses `name`
   Member member;

@@ -6,6 +6,7 @@
 #include <string_view>
 
 #include "mantissa/core/base/words.h"
+#include "mantissa/precision/policy/accumulate.h"
 #include "mantissa/precision/policy/fields.h"
 
 namespace mantissa::precision {
@@ -19,7 +20,7 @@ bool any(const Policy& policy, const Is& is) {
 }
 
 bool rounds_sums(const Fields& f) {
-  return f.accumulate && Accumulator(*f.accumulate).rounds();
+  return f.accumulate && f.accumulate->rounds();
 }
 bool is_nvfp4(const Compute& c) {
   return c->scaled == Scaled::block && c->block == BlockFormat::nvfp4;
@@ -52,6 +53,8 @@ bool has_chains(const Fields& f) {
 /// Returns why every sum has the order that the policy sets, or "" if some would have another.
 std::string_view why_order_is_idle(const Policy& policy) {
   const AccumulateOrder order = *policy.fields().accumulate_order;
+  if (order != AccumulateOrder::by_factors && policy.fields().accumulate->card != Card::none)
+    return "a card has an order of its own";
   if (order == AccumulateOrder::chain && !any(policy, has_tiles))
     return "no format of factors is exact in bf16, so all products are summed in chain order";
   const bool scales_rounded_sums = any(policy, has_scales) && any(policy, rounds_sums);
@@ -70,7 +73,8 @@ std::vector<std::string> idle_fields(const Policy& policy) {
   };
   const Fields& fields = policy.fields();
   if (!any(policy, rounds_sums)) {
-    const std::string why = fmt::format("no sum is rounded under accumulate={}", name(*fields.accumulate));
+    const std::string why =
+        fmt::format("no sum is rounded under accumulate={}", accumulator_text(*fields.accumulate));
     if (*fields.accumulate_block != 0) say("accumulate_block", why);
     for (const Rule& rule : policy.rules()) {
       if (rule.fields.accumulate_block.value_or(0) == 0) continue;

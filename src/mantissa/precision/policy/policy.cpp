@@ -7,6 +7,7 @@
 
 #include "mantissa/core/base/error.h"
 #include "mantissa/core/base/words.h"
+#include "mantissa/core/numeric/card_sum.h"
 #include "mantissa/precision/compat/foreign.h"
 #include "mantissa/precision/policy/fields.h"
 #include "mantissa/precision/policy/presets.h"
@@ -200,7 +201,8 @@ Resolved Policy::resolve(const Use& use) const {
   for (const Rule* rule : applying(use)) overlay(fields, rule->fields);
   out.params = *fields.params;
   out.compute = *fields.compute;
-  out.accumulator = {*fields.accumulate, *fields.accumulate_block};
+  out.accumulator = *fields.accumulate;
+  if (out.accumulator.card == Card::none) out.accumulator.block = *fields.accumulate_block;
   out.accumulate_order = *fields.accumulate_order;
   out.residual = *fields.residual;
   out.output = *fields.output;
@@ -261,6 +263,16 @@ AccumulateOrder Policy::update_order(const Use& use) const {
     if (rule.pass == Pass::update) order = rule.fields.accumulate_order.value_or(order);
   }
   return order;
+}
+
+Accumulator Policy::update_accumulator(const Use& use, Scalar factor) const {
+  Accumulator value;
+  if (find_card_sum(*fields_.accumulate, factor, factor)) value = *fields_.accumulate;
+  for (const std::size_t i : matching_rules(use)) {
+    const Rule& rule = rules_[i];
+    if (rule.pass == Pass::update && rule.fields.accumulate) value = *rule.fields.accumulate;
+  }
+  return value;
 }
 
 bool Policy::compensates(std::string_view name) const {

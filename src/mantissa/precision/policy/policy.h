@@ -36,7 +36,8 @@ enum class AccumulateOrder : std::uint8_t { by_factors, chain, tile };
 /// The fields that a policy line, a preset or a rule can set. A rule leaves unset fields unchanged.
 struct Fields {
   std::optional<Compute> compute;
-  std::optional<Scalar> params, accumulate, residual, output, grads, reduce, optimizer, kv, state, checkpoint;
+  std::optional<Scalar> params, residual, output, grads, reduce, optimizer, kv, state, checkpoint;
+  std::optional<Accumulator> accumulate;   // a format, or a card with its options
   std::optional<bool> output_via_compute;  // output = "compute>f32"
   std::optional<std::int64_t> accumulate_block;
   std::optional<AccumulateOrder> accumulate_order;
@@ -141,6 +142,9 @@ class Policy {
   std::optional<Compute> update_compute(const Use& use) const;
   /// Returns the order that rules with pass = "update" give to the sums of an update's products.
   AccumulateOrder update_order(const Use& use) const;
+  /// Returns the card that sums an update's products of factors in `factor`: that of rules with pass =
+  /// "update", else the policy's own if it multiplies such factors. f32 without a card.
+  Accumulator update_accumulator(const Use& use, Scalar factor) const;
   /// Returns true if parameter `name` keeps the rounding error of its weights for the next update: `kahan` is
   /// set and the weights have fewer bits than the arithmetic.
   bool compensates(std::string_view name) const;

@@ -17,8 +17,8 @@ namespace {
 Fields uniform(Scalar format) {
   Fields f;
   f.compute = format;
-  f.params = f.accumulate = f.residual = f.output = f.grads = f.reduce = f.optimizer = f.kv = f.state =
-      format;
+  f.params = f.residual = f.output = f.grads = f.reduce = f.optimizer = f.kv = f.state = format;
+  f.accumulate = format;
   f.checkpoint = Scalar::f32;
   f.output_via_compute = false;
   f.accumulate_block = 0;

@@ -34,6 +34,7 @@ const std::vector<Allowed>& allowed_in_f32() {
 
 bool is_format(const Field& field) {
   return std::holds_alternative<std::optional<Scalar> Fields::*>(field.member) ||
+         std::holds_alternative<std::optional<Accumulator> Fields::*>(field.member) ||
          std::holds_alternative<std::optional<Compute> Fields::*>(field.member);
 }
 
@@ -103,10 +104,17 @@ void check_rule_supported(const Rule& rule, bool f64) {
   others.kahan = {};
   others.compute = {};
   others.accumulate_order = {};
+  others.accumulate = {};
   if (rule.pass == Pass::update && others != Fields()) {
     throw ConfigError(
-        "pass=update supports only optimizer, rounding, kahan, compute and accumulate_order: other fields do "
-        "not affect the update; remove them");
+        "pass=update supports only optimizer, rounding, kahan, compute, accumulate and accumulate_order: other "
+        "fields do not affect the update; remove them");
+  }
+  if (rule.pass == Pass::update && rule.fields.accumulate && rule.fields.accumulate->rounds()) {
+    throw ConfigError(
+        "accumulate={} is not available with pass=update, whose products are summed in f32 or as a card sums "
+        "them; use accumulate=f32, or a card such as accumulate=h100",
+        field_text(rule.fields, *find_field("accumulate")));
   }
   check_fields(rule.fields, f64);
 }

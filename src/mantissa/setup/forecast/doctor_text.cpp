@@ -5,6 +5,7 @@
 #include <nlohmann/json.hpp>
 
 #include "mantissa/core/base/quantities.h"
+#include "mantissa/core/numeric/card.h"
 #include "mantissa/setup/forecast/doctor.h"
 
 namespace mantissa::forecast {
@@ -76,6 +77,38 @@ json unit_json(const std::vector<UnitCheck>& units) {
                    {"accumulator", u.unit->accumulator},
                    {"peak_flops_per_second", rate(u.peak)},
                    {"product_flops_per_second", rate(u.product)}});
+  }
+  return all;
+}
+
+/// The source of the rules of all cards.
+constexpr std::string_view kCardSource = "Xie et al., MMA-Sim, arXiv:2511.10909";
+
+/// Returns the accelerators whose sums `accumulate` can compute.
+std::string card_table() {
+  std::string text = fmt::format("{:<15}{:<37}{}\n", "accumulate", "sums of", "factors");
+  for (const CardTraits& c : cards())
+    text += fmt::format("{:<15}{:<37}{}\n", c.name, c.title, factors_of(c.card));
+  return text + fmt::format("rules from {}\n", kCardSource);
+}
+
+json card_json() {
+  json all = json::array();
+  for (const CardTraits& c : cards()) {
+    json of_card = json::array();
+    for (const Instruction& i : instructions()) {
+      if (i.card != c.card) continue;
+      of_card.push_back({{"name", i.name},
+                         {"factor", name(i.factor)},
+                         {"k", i.k},
+                         {"group", i.group},
+                         {"usual", find_instruction(i.card, i.factor) == &i},
+                         {"f16", i.f16}});
+    }
+    all.push_back({{"name", c.name},
+                   {"title", c.title},
+                   {"source", kCardSource},
+                   {"instructions", std::move(of_card)}});
   }
   return all;
 }
@@ -153,8 +186,8 @@ std::string to_text(const Checkup& m) {
                                  : fmt::format("gpu      {}: not used, this build runs on the CPU\n",
                                                fmt::join(m.accelerators, ", "));
   text += network_text(m.network, m.launchers);
-  text += "\n" + format_table(m.costs) + "\n" + unit_table(m.units) + "\n" + feature_table(m.features) +
-          not_present(m.features);
+  text += "\n" + format_table(m.costs) + "\n" + unit_table(m.units) + "\n" + card_table() + "\n" +
+          feature_table(m.features) + not_present(m.features);
   text += fmt::format(
       "\nupdate   AdamW in f32 {:.2f} Gvalue/s, in bf16 with stochastic rounding {:.2f} Gvalue/s\n",
       m.costs.update.f32 / 1e9, m.costs.update.bf16_stochastic / 1e9);
@@ -175,6 +208,7 @@ std::string to_json(const Checkup& m) {
               {"network", network_json(m.network)},
               {"features", feature_json(m.features)},
               {"units", unit_json(m.units)},
+              {"cards", card_json()},
               {"formats", format_json(m.costs)},
               {"updates_per_second",
                {{"f32", m.costs.update.f32}, {"bf16-stochastic", m.costs.update.bf16_stochastic}}},

@@ -102,7 +102,7 @@ void run_forward(const Call& c) {
   a.out = c.outputs[0].out();
   a.lse = c.outputs[1].out();
   a.operand = c.compute;
-  a.order = c.accumulator.order;
+  a.accumulator = c.accumulator;
   a.softmax = c.interior;
   a.cache.slots = c.attributes.integer("slots", 0);
   a.cache.capacity = c.attributes.integer("capacity", 0);
@@ -136,7 +136,7 @@ void run_grad(const Call& c) {
   a.dk = c.outputs[1].out();
   a.dv = c.outputs[2].out();
   a.operand = c.compute;
-  a.order = c.accumulator.order;
+  a.accumulator = c.accumulator;
   a.softmax = c.interior;
   c.ring == nullptr ? kernels::attention_backward(c.ctx, c.extent, a) : ring_attention_backward(c, a);
 }

@@ -82,7 +82,7 @@ std::size_t attention_workspace(const Context& ctx, const AttentionShape& shape,
 void attention(const Context& ctx, const Extent& extent, const Attention& a) {
   assert(ctx.workspace_bytes >=
          attention_workspace(ctx, a.shape, extent.tokens, 0, a.lse.type, a.operand.parts));
-  check_order(a.order, a.q.type);
+  check_sums(a.accumulator, a.operand, a.q.type);
   HWY_DISPATCH_TABLE(AttentionImpl)[ctx.target()](ctx, extent, a);
 }
 

@@ -43,7 +43,7 @@ class BackwardTask {
         group_(static_cast<std::size_t>(a.shape.heads / a.shape.kv_heads)),
         kv_head_(kv_head),
         window_(a.shape),
-        products_(simd, a.order, a.operand, kQueryBlock),
+        products_(simd, a.accumulator, a.operand, kQueryBlock),
         score_gradients_(a, scratch, products_),
         of_segment_(keys_of(segment, a.span)),
         all_queries_{of_segment_.position, of_segment_.position + static_cast<std::size_t>(segment.length)},
@@ -157,7 +157,7 @@ class BackwardTask {
     const bool want_dqueries = queries.begin >= dqueries_.begin && queries.begin < dqueries_.end;
     loaded_.LoadQueries(g, queries);
     const OperandExponents& of_loaded = loaded_.Exponents();
-    const std::size_t planes = Summation{a_.order, a_.operand.parts}.Continued();
+    const std::size_t planes = Summation{a_.accumulator.order, a_.operand.parts}.Continued();
     for (std::size_t i = 0; i < planes; ++i)
       std::fill_n(s_.chain + i * s_.queries_plane, (Tiled() ? kBlock : queries.count()) * stride_, T{0});
     const std::size_t first = std::max(keys.begin, window_.first_key(queries.begin) / kKeyPart * kKeyPart);
@@ -199,11 +199,11 @@ class BackwardTask {
   }
 
   // A masked entry of P and dS is zero, and so is its product with a finite number. If a number is not
-  // finite, the functions below multiply just the visible entries of each row.
+  // finite, and in the order of a card, the functions below multiply just the visible entries of each row.
 
   void AddDKeys(Range queries, Range keys, std::size_t rows, const ScoreExponents& of) {
     const bool finite = loaded_.QueriesAreFinite();
-    const std::size_t step = finite ? kMr : 1;
+    const std::size_t step = finite && !products_.LeavesMaskedOut() ? kMr : 1;
     for (std::size_t j = 0; j < keys.count(); j += step) {
       const std::size_t some = std::min(step, keys.count() - j), row = rows + j * stride_;
       const std::size_t key = keys.begin + j;
@@ -221,7 +221,7 @@ class BackwardTask {
 
   void AddDQueries(Range queries, Range keys, std::size_t rows, const ScoreExponents& of) {
     const bool finite = loaded_.KeysAreFinite(), pairs = products_.Paired();
-    const std::size_t step = finite ? kMr : 1;
+    const std::size_t step = finite && !products_.LeavesMaskedOut() ? kMr : 1;
     const T *scores = pairs ? s_.ds_across : s_.ds,
             *part_keys = pairs ? s_.keys_across + rows / 2 : s_.keys + rows;
     for (std::size_t i = 0; i < queries.count(); i += step) {

@@ -131,7 +131,7 @@ std::size_t attention_backward_workspace(const Context& ctx, const AttentionShap
 
 void attention_backward(const Context& ctx, const Extent& extent, const AttentionBackward& a) {
   assert(ctx.workspace != nullptr);
-  check_order(a.order, a.q.type);
+  check_sums(a.accumulator, a.operand, a.q.type);
   HWY_DISPATCH_TABLE(AttentionBackwardImpl)[ctx.target()](ctx, extent, a);
 }
 

@@ -46,7 +46,7 @@ class ForwardTask {
         first_query_(task.piece * most_queries),
         first_token_(static_cast<std::size_t>(task.segment->begin) + first_query_),
         rows_(std::min(most_queries, static_cast<std::size_t>(task.segment->length) - first_query_) * group_),
-        products_(simd, a.order, a.operand, rows_),
+        products_(simd, a.accumulator, a.operand, rows_),
         softmax_(a, scratch) {}
 
   /// Registers the first operands and results of this task for prefetching.
@@ -251,9 +251,9 @@ class ForwardTask {
     if (products_.Paired()) of_scores = PairByColumns(s_.scores, keys.begin, keys.end, width, width);
     const Summation sums = products_.Sums(values_finite, of_scores, of_values_);
 
-    // A masked probability is zero, and so is its product with a finite value. If a value is not finite, each
-    // row is multiplied separately with just its visible keys.
-    const std::size_t step = values_finite ? kMr : 1;
+    // A masked probability is zero, and so is its product with a finite value. If a value is not finite, and
+    // in the order of a card, each row is multiplied separately with just its visible keys.
+    const std::size_t step = values_finite && !products_.LeavesMaskedOut() ? kMr : 1;
     for (std::size_t i = 0; row + i <= last; i += step) {
       const std::size_t some = std::min(step, last + 1 - row - i);
       const Visible seen = See(row + i, row + i + some - 1, key);

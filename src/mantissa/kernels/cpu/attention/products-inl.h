@@ -13,12 +13,14 @@
 #include <type_traits>
 #include <utility>
 
+#include "mantissa/core/numeric/card_sum.h"
 #include "mantissa/core/numeric/factor.h"
 #include "mantissa/kernels/context.h"
 #include "mantissa/kernels/cpu/attention/attention-inl.h"
 #include "mantissa/kernels/cpu/attention/pairs-inl.h"
 #include "mantissa/kernels/cpu/attention/tile-inl.h"
 #include "mantissa/kernels/cpu/attention/tiles-inl.h"
+#include "mantissa/kernels/cpu/cards/card_product-inl.h"
 #include "mantissa/kernels/units.h"
 
 HWY_BEFORE_NAMESPACE();
@@ -93,11 +95,37 @@ inline Layout WordsOf(std::uint32_t a, std::uint32_t b) {
   return bf16::NeverSubnormal(a, b) ? Layout::words : Layout::slow_words;
 }
 
-/// How products are summed: in tile order, or in chains.
+/// C[rows, columns] from the visible terms in the order of a card, whose accumulators Into::extend continues.
+template <Left kLeft>
+void CardProduct(const CardSum& sum, std::size_t rows, const float* a, std::size_t a_stride, const float* b,
+                 std::size_t b_stride, std::size_t columns, std::size_t first, std::size_t depth, float* c,
+                 std::size_t c_stride, Into into) {
+  const card_sums::LeftRows left =
+      kLeft == Left::rows ? card_sums::LeftRows{a, a_stride, 1} : card_sums::LeftRows{a, 1, a_stride};
+  if (into == Into::extend)
+    return card_sums::AddProduct(sum, rows, left, b, b_stride, columns, first, depth, c, c_stride);
+  const hn::ScalableTag<float> d;
+  HWY_ALIGN float apart[kMr * kNr<float>];
+  for (std::size_t j = 0; j < columns; j += kNr<float>) {
+    const std::size_t width = std::min(kNr<float>, columns - j);
+    std::fill_n(apart, rows * kNr<float>, 0.0F);
+    card_sums::AddProduct(sum, rows, left, b + j, b_stride, width, first, depth, apart, kNr<float>);
+    for (std::size_t i = 0; i < rows; ++i) {
+      for (std::size_t v = 0; v < width; v += hn::Lanes(d)) {
+        float* to = c + i * c_stride + j + v;
+        const auto total = hn::Load(d, apart + i * kNr<float> + v);
+        hn::StoreU(into == Into::add ? hn::Add(hn::LoadU(d, to), total) : total, d, to);
+      }
+    }
+  }
+}
+
+/// How products are summed: in tile order, in chains, or as a card does.
 struct Summation {
   SumOrder order = SumOrder::chain;
   int parts = 1;
   Layout layout = Layout::values;
+  const CardSum* card = nullptr;  // in the order of a card
   /// Returns the number of sums that Into::extend continues.
   std::size_t Continued() const {
     return order == SumOrder::tile ? products_of_parts(static_cast<std::size_t>(parts)) : 1;
@@ -130,6 +158,10 @@ void OrderedProduct(const Summation& summation, std::size_t rows, Planes<T> a, s
                                 c_stride, c_plane, into);
       return;
     }
+    if (summation.order == SumOrder::card) {
+      return CardProduct<kLeft>(*summation.card, rows, a.first, a_stride, b.first, b_stride, columns, first,
+                                depth, c, c_stride, into);
+    }
   }
   ProductOfParts<kLeft, T>(summation.parts, rows, a, a_stride, b, b_stride, columns, depth, c, c_stride,
                            into);
@@ -149,9 +181,10 @@ template <class T>
 class TaskProducts {
  public:
   /// For a task of `rows` rows whose factors `operand` rounds.
-  TaskProducts(Simd simd, SumOrder order, const Factor& operand, std::size_t rows)
-      : operands_(OperandsOf<T>(simd, order, operand, rows)),
-        order_(order),
+  TaskProducts(Simd simd, const Accumulator& accumulator, const Factor& operand, std::size_t rows)
+      : operands_(OperandsOf<T>(simd, accumulator.order, operand, rows)),
+        order_(accumulator.order),
+        card_(find_card_sum(accumulator, operand.format, operand.format).value_or(CardSum{})),
         parts_(operand.parts),
         tiles_(simd == Simd::amx_model) {}
 
@@ -159,6 +192,8 @@ class TaskProducts {
   bool Tiled() const { return std::is_same_v<T, float> && operands_ == Operands::tiles; }
   /// True if operands lie in words of VDPBF16PS.
   bool Paired() const { return operands_ == Operands::pairs; }
+  /// True if masked terms must not be multiplied, even by zero.
+  bool LeavesMaskedOut() const { return order_ == SumOrder::card; }
   /// True if operands lie in words of either unit, which multiply whole blocks or groups of terms.
   bool InWords() const { return operands_ != Operands::values; }
   const AttentionTiles& Tiles() const { return tiles_; }
@@ -176,7 +211,7 @@ class TaskProducts {
   /// How operands with these smallest exponents are summed. Masked terms of a unit's words are multiplied
   /// too, so they must be finite.
   Summation Sums(bool finite, std::uint32_t a, std::uint32_t b) const {
-    Summation sums = {order_, parts_};
+    Summation sums = {order_, parts_, Layout::values, &card_};
     if (InWords()) sums.layout = finite ? WordsOf(a, b) : Layout::slow_words;
     return sums;
   }
@@ -207,6 +242,7 @@ class TaskProducts {
  private:
   Operands operands_;
   SumOrder order_;
+  CardSum card_;
   int parts_;
   AttentionTiles tiles_;
 };

@@ -26,6 +26,11 @@ UnitId unit_of(const Context& ctx, const Gemm& g) {
   return unit_of(ctx.simd, product_of(g), kernel_of(g)).id;
 }
 
+CardSum card_sum_of(const Gemm& g) {
+  const Product p = product_of(g);
+  return find_card_sum(p.accumulator, p.a.format, p.b.format).value_or(CardSum{});
+}
+
 void check(const Context& ctx, const Gemm& g) {
   const Scalar arithmetic = arithmetic_of(g);
   const bool epilogue = g.bias != nullptr || g.addend.data != nullptr ||
@@ -46,6 +51,18 @@ void check(const Context& ctx, const Gemm& g) {
           "gemm: tile order is for f32 arithmetic, roundings after multiples of {} terms, and no "
           "scales with continue_blocks; got {}, roundings after {}",
           block, name(arithmetic), g.accumulator.block);
+    }
+  }
+  if (g.accumulator.order == SumOrder::card) {
+    const Product p = product_of(g);
+    const bool scaled = g.a.unscale != 1 || g.b.unscale != 1;
+    if (arithmetic == Scalar::f64 || p.a.parts > 1 || (scaled && g.continue_blocks) ||
+        !find_card_sum(p.accumulator, p.a.format, p.b.format)) {
+      throw DtypeError(
+          "gemm: {} multiplies {} in one part, with scales only without continue_blocks; got {} and {} in {} "
+          "parts",
+          name(p.accumulator.card), factors_of(p.accumulator.card), name(p.a.format), name(p.b.format),
+          p.a.parts);
     }
   }
   if (g.a.operand.parts != g.b.operand.parts) {

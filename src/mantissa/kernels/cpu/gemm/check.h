@@ -2,6 +2,7 @@
 // kernel and unit.
 #pragma once
 
+#include "mantissa/core/numeric/card_sum.h"
 #include "mantissa/kernels/gemm.h"
 #include "mantissa/kernels/units.h"
 
@@ -14,6 +15,8 @@ Scalar arithmetic_of(const Gemm& g);
 Product product_of(const Gemm& g);
 ProductKernel kernel_of(const Gemm& g);
 UnitId unit_of(const Context& ctx, const Gemm& g);
+/// Returns how the product's card sums it, in the order of a card.
+CardSum card_sum_of(const Gemm& g);
 
 /// Throws DtypeError or ShapeError for operands that do not go together, ResourceError if the workspace is
 /// smaller than gemm_workspace().

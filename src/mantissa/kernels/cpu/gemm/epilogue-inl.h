@@ -52,9 +52,9 @@ class GemmEpilogue {
     AddRow(parts, n, to);
   }
 
-  /// Multiplies `n` sums of a leaf by the scales of its factors, in tile order.
+  /// Multiplies `n` sums of a leaf by the scales of its factors, in tile order and in that of a card.
   void Unscale(T* HWY_RESTRICT x, std::size_t n) const {
-    if (g_.accumulator.order != SumOrder::tile) return;
+    if (g_.accumulator.order == SumOrder::chain) return;
     const float a = g_.a.unscale, b = g_.b.unscale;
     for (const float unscale : {g_.swap_parts ? b : a, g_.swap_parts ? a : b}) {
       if (unscale == 1) continue;

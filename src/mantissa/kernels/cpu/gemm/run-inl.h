@@ -43,7 +43,7 @@ class GemmRun {
   GemmRun(const Context& ctx, const Gemm& g)
       : ctx_(ctx),
         g_(g),
-        unit_(ctx),
+        unit_(ctx, g),
         epilogue_(g),
         m_(static_cast<std::size_t>(g.m)),
         n_(static_cast<std::size_t>(g.n)),
@@ -52,7 +52,7 @@ class GemmRun {
         one_row_{0, g.k},
         parts_(g.a.operand.parts),
         rounds_(g.accumulator.rounds()),
-        tiles_(g.accumulator.order == SumOrder::tile),
+        tiles_(g.accumulator.order != SumOrder::chain),
         part_sums_(tiles_ && parts_ > 1 ? products_of_parts(Parts()) : 0),
         total_(gemm_plan::summarize(Walk())),
         pieces_(total_.blocks * products_of_parts(Parts())),
@@ -372,7 +372,7 @@ class GemmRun {
   Row one_row_;
   int parts_;              // of both operands
   bool rounds_;            // partial sums are rounded
-  bool tiles_;             // tile order
+  bool tiles_;             // tile order, or that of a card
   std::size_t part_sums_;  // products of parts with sums of their own
   gemm_plan::BlockSummary total_;
   std::size_t pieces_;  // chains per element

@@ -12,6 +12,8 @@
 #include <type_traits>
 
 #include "mantissa/core/numeric/factor.h"
+#include "mantissa/kernels/cpu/cards/card_product-inl.h"
+#include "mantissa/kernels/cpu/gemm/check.h"
 #include "mantissa/kernels/cpu/gemm/microkernel-inl.h"
 #include "mantissa/kernels/cpu/gemm/microkernel_tile-inl.h"
 #include "mantissa/kernels/cpu/gemm/pack-inl.h"
@@ -31,29 +33,34 @@ enum class Role { a, b };
 // it multiplies at once in tile order. Stored(depth) is the number of places that a side takes in a packed
 // block. A Scope lives in every task while it multiplies.
 
-/// Fused multiply-adds in T, in either order (f64: the chain).
+/// Fused multiply-adds in T, in either order (f64: the chain), and the sums of cards.
 template <class T>
-struct FmaUnit {
+class FmaUnit {
+ public:
   using Sum = T;
   using Packed = T;
   static constexpr std::size_t kRows = kMr, kColumns = kNr<T>, kLongest = kSumBlock;
   struct Scope {
     explicit Scope(const FmaUnit& /*unit*/) {}
   };
-  explicit FmaUnit(const Context& /*ctx*/) {}
+  FmaUnit(const Context& /*ctx*/, const Gemm& g) : card_(card_sum_of(g)) {}
   static std::size_t Stored(std::size_t depth) { return depth; }
   template <Role kRole>
   static void Pack(const PackSource& from, std::size_t first, std::size_t sides, std::size_t first_depth,
                    std::size_t depth, T* to) {
     PackPanels<kRole == Role::a ? kRows : kColumns>(from, first, sides, first_depth, depth, to);
   }
-  static void Multiply(SumOrder order, std::size_t depth, const T* a, const T* b, T* c, std::size_t ldc,
-                       std::size_t m, std::size_t n, TileStore store, const LinesAhead* ahead) {
+  void Multiply(SumOrder order, std::size_t depth, const T* a, const T* b, T* c, std::size_t ldc,
+                std::size_t m, std::size_t n, TileStore store, const LinesAhead* ahead) const {
     if constexpr (std::is_same_v<T, float>) {
       if (order == SumOrder::tile) return TileMicrokernel(depth, a, b, c, ldc, m, n, store, ahead);
+      if (order == SumOrder::card) return CardMicrokernel(card_, depth, a, b, c, ldc, m, n, store);
     }
     Microkernel<T>(depth, a, b, c, ldc, m, n, store, ahead);
   }
+
+ private:
+  CardSum card_;
 };
 
 #if HWY_TARGET == HWY_AVX3
@@ -65,7 +72,7 @@ struct PairUnit {
   struct Scope : GuardTask {
     explicit Scope(const PairUnit& /*unit*/) {}
   };
-  explicit PairUnit(const Context& /*ctx*/) {}
+  PairUnit(const Context& /*ctx*/, const Gemm& /*g*/) {}
   static std::size_t Stored(std::size_t depth) { return pairs::packed_depth(depth); }
   template <Role kRole>
   static void Pack(const PackSource& from, std::size_t first, std::size_t sides, std::size_t first_depth,
@@ -92,6 +99,7 @@ class TileUnit {
   };
 
   explicit TileUnit(const Context& ctx) : model_(ctx.simd == Simd::amx_model) {}
+  TileUnit(const Context& ctx, const Gemm& /*g*/) : TileUnit(ctx) {}
   static std::size_t Stored(std::size_t depth) { return tiles::packed_depth(depth); }
   template <Role kRole>
   static void Pack(const PackSource& from, std::size_t first, std::size_t sides, std::size_t first_depth,
