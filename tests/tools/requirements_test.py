@@ -7,7 +7,7 @@ import unittest
 
 TOOLS = pathlib.Path(sys.argv.pop(1))
 # Modules of the source trees that golden_blocks.py is given.
-GIVEN = {"mx", "torchao"}
+GIVEN = {"mmaemu", "mmasim", "mx", "torchao"}
 
 
 def imported():
