@@ -6,7 +6,7 @@ import sys
 import unittest
 
 TOOLS = pathlib.Path(sys.argv.pop(1))
-# Modules of the source trees that golden_blocks.py is given.
+# Modules of source trees and environments that scripts are given.
 GIVEN = {"mmaemu", "mmasim", "mx", "torchao"}
 
 
