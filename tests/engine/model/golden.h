@@ -12,8 +12,8 @@
 #include <vector>
 
 #include "engine/runtime/program.h"
-#include "mantissa/engine/model/experts.h"
 #include "mantissa/files/io/checkpoint.h"
+#include "mantissa/files/io/expert_tensors.h"
 
 namespace mantissa::testing {
 
@@ -39,8 +39,8 @@ inline std::vector<double> read_tensor(const io::WeightFiles& files, std::string
 inline std::vector<double> read_parameter(const io::WeightFiles& files, const std::string& name) {
   if (files.find(name) != nullptr) return read_tensor(files, name);
   std::vector<double> all;
-  for (std::int64_t e = 0; files.find(model::expert_tensor(name, e)) != nullptr; ++e) {
-    const std::vector<double> values = read_tensor(files, model::expert_tensor(name, e));
+  for (std::int64_t e = 0; files.find(io::expert_tensor(name, e)) != nullptr; ++e) {
+    const std::vector<double> values = read_tensor(files, io::expert_tensor(name, e));
     all.insert(all.end(), values.begin(), values.end());
   }
   return all;

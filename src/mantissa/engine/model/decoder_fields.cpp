@@ -9,7 +9,6 @@ namespace {
 
 constexpr std::int64_t kMostLayers = 1000;  // limit, since a plan has steps for each layer
 constexpr std::int64_t kLargestHead = 256;  // limit of the attention kernels
-constexpr double kMostParameters = 1e13;
 
 void check_heads(const FieldReader& fields, const DecoderSpec& s, bool head_dim_known) {
   if (!head_dim_known && !fields.has("head_dim") && s.hidden_size % s.heads != 0) {
@@ -40,14 +39,7 @@ void check_parameters(const FieldReader& fields, const DecoderSpec& s) {
       {"intermediate_size", 3 * hidden * static_cast<double>(s.intermediate_size) * layers},
       {"num_attention_heads",
        4 * hidden * static_cast<double>(s.heads) * static_cast<double>(s.head_dim) * layers}};
-  for (const auto& [key, parameters] : parts) {
-    if (parameters <= kMostParameters) continue;
-    fields.fail(
-        key,
-        fmt::format(
-            "gives, with hidden_size {} and {} layers, {:.2g} weights, more than {:.0e}; check the sizes",
-            s.hidden_size, s.layers.size(), parameters, kMostParameters));
-  }
+  for (const auto& [key, weights] : parts) fields.check_weights(key, weights);
 }
 
 /// Returns the id whose row the look-up does not train, or -1. A default is used if the vocabulary has it.

@@ -2,13 +2,9 @@
 
 #include <fmt/format.h>
 
-#include <algorithm>
-#include <charconv>
-
 namespace mantissa::model {
 namespace {
 
-constexpr std::string_view kPart = ".experts.";
 constexpr std::int64_t kMostExperts = 4096;
 constexpr std::string_view kCountKeys[] = {"num_experts", "num_local_experts"};  // transformers 5 reads both
 
@@ -28,7 +24,7 @@ std::int64_t read_count(const FieldReader& fields, std::string_view key, std::in
 }  // namespace
 
 Experts read_experts(const FieldReader& fields, std::string_view count_key, std::int64_t count,
-                     std::int64_t chosen, std::int64_t width, std::size_t layers) {
+                     std::int64_t chosen, std::int64_t width, std::int64_t hidden_size, std::size_t layers) {
   Experts e;
   e.count_key = count_key;
   e.count = read_count(fields, count_key, count);
@@ -39,6 +35,9 @@ Experts read_experts(const FieldReader& fields, std::string_view count_key, std:
                             count_key));
   }
   e.width = width;
+  constexpr double kMatrices = 3;  // of an expert
+  fields.check_weights(count_key, kMatrices * static_cast<double>(e.count) * static_cast<double>(width) *
+                                      static_cast<double>(hidden_size) * static_cast<double>(layers));
   e.layers.assign(layers, true);
   fields.refuse_flag(
       "output_router_logits",
@@ -55,32 +54,7 @@ std::vector<Field> expert_fields(std::string_view count_key) {
   using Kind = Field::Kind;
   return {{count_key, Kind::whole, "experts of a layer"},
           {other_key(count_key), Kind::whole, "the same"},
-          {"num_experts_per_tok", Kind::whole, "experts that a token passes through"},
-          {"output_router_logits", Kind::flag, "adds a loss of balance; only false is supported"}};
-}
-
-bool is_of_experts(std::string_view parameter) {
-  const std::size_t at = parameter.find(kPart);
-  return at != std::string_view::npos && !parse_expert_tensor(parameter);
-}
-
-std::string expert_tensor(std::string_view parameter, std::int64_t expert) {
-  const std::size_t end = parameter.find(kPart) + kPart.size();
-  return fmt::format("{}{}.{}", parameter.substr(0, end), expert, parameter.substr(end));
-}
-
-std::optional<ExpertTensor> parse_expert_tensor(std::string_view tensor) {
-  const std::size_t at = tensor.find(kPart);
-  if (at == std::string_view::npos) return std::nullopt;
-  const std::string_view rest = tensor.substr(at + kPart.size());
-  const std::size_t digits = rest.find('.');
-  if (digits == std::string_view::npos || digits == 0) return std::nullopt;
-  ExpertTensor e;
-  const auto [end, error] = std::from_chars(rest.data(), rest.data() + digits, e.expert);
-  if (error != std::errc() || end != rest.data() + digits || e.expert < 0 || e.expert >= kMostExperts)
-    return std::nullopt;
-  e.parameter = fmt::format("{}{}", tensor.substr(0, at + kPart.size()), rest.substr(digits + 1));
-  return e;
+          {"num_experts_per_tok", Kind::whole, "experts that a token passes through"}};
 }
 
 }  // namespace mantissa::model

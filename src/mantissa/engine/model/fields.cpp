@@ -32,6 +32,13 @@ void FieldReader::refuse_flag(std::string_view key, std::string_view what) const
   if (flag(key, false)) fail(key, fmt::format("is true, which is not supported: {}", what));
 }
 
+void FieldReader::check_weights(std::string_view key, double count) const {
+  constexpr double kMost = 1e13;
+  if (count > kMost)
+    fail(key, fmt::format("gives, with the other sizes, {:.2g} weights, more than {:.0e}; check the sizes",
+                          count, kMost));
+}
+
 void FieldReader::refuse(std::string_view key, std::string_view what) const {
   if (const json* v = find(key); v != nullptr)
     fail(key, fmt::format("is {}, which is not supported: {}", shown(*v), what));

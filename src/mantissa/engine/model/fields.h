@@ -51,6 +51,8 @@ class FieldReader {
   [[noreturn]] void fail(std::string_view key, const std::string& what) const;
   /// Throws if the flag is true. `what` describes the affected part of the model.
   void refuse_flag(std::string_view key, std::string_view what) const;
+  /// Throws if the field gives `count` weights in all, more than any model has: their bytes could overflow.
+  void check_weights(std::string_view key, double count) const;
   /// Throws if the field exists and is not null.
   void refuse(std::string_view key, std::string_view what) const;
 

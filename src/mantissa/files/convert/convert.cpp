@@ -4,6 +4,7 @@
 #include <fmt/ranges.h>
 
 #include <algorithm>
+#include <iterator>
 #include <nlohmann/json.hpp>
 #include <set>
 
@@ -14,7 +15,6 @@
 #include "mantissa/core/disk/look.h"
 #include "mantissa/core/disk/output.h"
 #include "mantissa/core/disk/owned.h"
-#include "mantissa/engine/model/experts.h"
 #include "mantissa/files/convert/beside.h"
 #include "mantissa/files/convert/gguf_in.h"
 #include "mantissa/files/convert/gguf_out.h"
@@ -23,6 +23,7 @@
 #include "mantissa/files/convert/origin.h"
 #include "mantissa/files/convert/rwkv.h"
 #include "mantissa/files/io/checkpoint.h"
+#include "mantissa/files/io/expert_tensors.h"
 #include "mantissa/files/io/json.h"
 #include "mantissa/files/io/state.h"
 
@@ -237,11 +238,14 @@ class Converter {
     constexpr std::string_view kMaster = "master.";
     const io::StateReader state(request_.in.path);
     const io::SafetensorsReader& in = state.tensors().shards().front();
-    const std::vector<io::TensorInfo> masters = each_expert(in.tensors());
-    std::vector<OutputTensor> outputs;
-    for (const io::TensorInfo& tensor : masters) {
-      if (tensor.name.starts_with(kMaster)) outputs.push_back({&tensor, tensor.name.substr(kMaster.size())});
+    std::vector<io::TensorInfo> masters;
+    for (const io::TensorInfo& tensor : in.tensors()) {
+      if (tensor.name.starts_with(kMaster))
+        std::ranges::copy(io::split_experts(tensor), std::back_inserter(masters));
     }
+    std::vector<OutputTensor> outputs;
+    for (const io::TensorInfo& tensor : masters)
+      outputs.push_back({&tensor, tensor.name.substr(kMaster.size())});
     Metadata metadata = {{"format", "pt"},
                          {kPolicyKey, state.header().policy},
                          {kHistoryKey, fmt::format("masters of the state of step {}", state.header().step)}};
@@ -261,27 +265,6 @@ class Converter {
     result_.copied.insert(result_.copied.end(), copied.begin(), copied.end());
     out.commit();
     return true;
-  }
-
-  /// A state holds a weight of all experts of a layer in one tensor, a model's files one for each expert.
-  static std::vector<io::TensorInfo> each_expert(const std::vector<io::TensorInfo>& tensors) {
-    std::vector<io::TensorInfo> all;
-    for (const io::TensorInfo& tensor : tensors) {
-      if (!model::is_of_experts(tensor.name) || tensor.shape.size() != 3) {
-        all.push_back(tensor);
-        continue;
-      }
-      const std::uint64_t bytes = (tensor.end - tensor.begin) / static_cast<std::uint64_t>(tensor.shape[0]);
-      for (std::int64_t e = 0; e < tensor.shape[0]; ++e) {
-        const std::uint64_t begin = tensor.begin + static_cast<std::uint64_t>(e) * bytes;
-        all.push_back({model::expert_tensor(tensor.name, e),
-                       tensor.dtype,
-                       {tensor.shape[1], tensor.shape[2]},
-                       begin,
-                       begin + bytes});
-      }
-    }
-    return all;
   }
 
   static std::optional<Scalar> narrowest(const std::vector<OutputTensor>& outputs) {

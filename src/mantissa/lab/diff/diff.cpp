@@ -2,10 +2,10 @@
 
 #include <algorithm>
 
+#include "mantissa/files/io/expert_tensors.h"
 #include "mantissa/files/rwkv/checkpoint.h"
 #include "mantissa/files/rwkv/generation.h"
 #include "mantissa/lab/diff/trace_order.h"
-#include "mantissa/setup/weights/expert_tensors.h"
 
 namespace mantissa::lab {
 namespace {
@@ -42,8 +42,8 @@ convert::TensorDifferences compare_files(const Subject& a, const Subject& b, con
   io::WeightFiles files_a = open(a, a.kind == Kind::state), files_b = open(b, b.kind == Kind::state);
   if (a.kind != Kind::trace) rename_one(files_a, a, files_b, b);
   if (a.kind == Kind::state || b.kind == Kind::state) {
-    files_a = weights::with_joined_experts(std::move(files_a));
-    files_b = weights::with_joined_experts(std::move(files_b));
+    files_a = io::with_joined_experts(std::move(files_a));
+    files_b = io::with_joined_experts(std::move(files_b));
   }
   if (a.kind == Kind::trace) {
     return convert::compare_tensors({&files_a, order_of_traces(files_a, files_b)},

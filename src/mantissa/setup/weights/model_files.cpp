@@ -15,12 +15,12 @@
 #include "mantissa/files/gguf/gguf_file.h"
 #include "mantissa/files/gguf/origin.h"
 #include "mantissa/files/io/checkpoint.h"
+#include "mantissa/files/io/expert_tensors.h"
 #include "mantissa/files/io/json.h"
 #include "mantissa/files/io/model_path.h"
 #include "mantissa/files/io/state.h"
 #include "mantissa/kernels/update.h"
 #include "mantissa/setup/weights/adapted.h"
-#include "mantissa/setup/weights/expert_tensors.h"
 #include "mantissa/setup/weights/model_of_file.h"
 #include "mantissa/setup/weights/model_scales.h"
 #include "mantissa/setup/weights/quantize_frozen.h"
@@ -111,7 +111,7 @@ std::vector<io::TensorToWrite> tensors_of(const runtime::WeightSet& weights,
     }
     tensors.push_back(std::move(t));
   }
-  return with_split_experts(std::move(tensors));
+  return io::with_split_experts(std::move(tensors));
 }
 
 namespace {

@@ -12,8 +12,8 @@
 #include "mantissa/engine/model/adapter.h"
 #include "mantissa/engine/model/family.h"
 #include "mantissa/engine/model/graphs.h"
+#include "mantissa/files/io/expert_tensors.h"
 #include "mantissa/files/io/state.h"
-#include "mantissa/setup/weights/expert_tensors.h"
 
 namespace mantissa::weights {
 namespace {
@@ -110,9 +110,9 @@ void check_tied_head(const plan::Program& program, const StoredNames& names, con
 }  // namespace
 
 io::WeightFiles files_of(const ModelSource& source) {
-  if (source.memory != nullptr) return with_joined_experts(io::WeightFiles(source.memory));
-  if (source.tensors != nullptr) return with_joined_experts(io::WeightFiles(source.tensors));
-  return with_joined_experts(
+  if (source.memory != nullptr) return io::with_joined_experts(io::WeightFiles(source.memory));
+  if (source.tensors != nullptr) return io::with_joined_experts(io::WeightFiles(source.tensors));
+  return io::with_joined_experts(
       io::WeightFiles(source.weights, source.state ? std::string(io::kMasterPrefix) : ""));
 }
 

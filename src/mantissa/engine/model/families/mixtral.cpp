@@ -17,7 +17,8 @@ std::shared_ptr<const Network> read(const FieldReader& fields, ModelConfig& c) {
                 "adds noise to the router in training, which is not supported; set it to 0");
   if (fields.has("sliding_window"))
     set_windows(s, fields.size("sliding_window"), std::vector<bool>(s.layers.size(), true));
-  s.experts = read_experts(fields, "num_local_experts", 8, 2, s.intermediate_size, s.layers.size());
+  s.experts =
+      read_experts(fields, "num_local_experts", 8, 2, s.intermediate_size, s.hidden_size, s.layers.size());
   s.experts->normalized = true;
   s.experts->scope = "block_sparse_moe";
   s.experts->gate = "w1";
@@ -30,8 +31,6 @@ std::vector<Field> fields() {
   std::vector<Field> all = expert_fields("num_local_experts");
   all.push_back({"hidden_act", Field::Kind::text, "activation of the MLP"});
   all.push_back({"sliding_window", Field::Kind::any, "keys visible to a query, including its own"});
-  all.push_back(
-      {"router_jitter_noise", Field::Kind::number, "noise of the router in training; only 0 is supported"});
   return decoder_fields(std::move(all));
 }
 

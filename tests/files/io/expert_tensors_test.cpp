@@ -1,5 +1,5 @@
 // The weights of experts: joined as files are read, and split as they are written.
-#include "mantissa/setup/weights/expert_tensors.h"
+#include "mantissa/files/io/expert_tensors.h"
 
 #include <gtest/gtest.h>
 
@@ -8,9 +8,8 @@
 
 #include "core/disk/temporary.h"
 #include "mantissa/core/base/error.h"
-#include "mantissa/engine/model/experts.h"
 
-namespace mantissa::weights {
+namespace mantissa::io {
 namespace {
 
 constexpr std::int64_t kExperts = 3, kRows = 2, kColumns = 5;
@@ -18,14 +17,14 @@ constexpr std::int64_t kExperts = 3, kRows = 2, kColumns = 5;
 class ExpertTensors : public test::TemporaryFolder {
  protected:
   /// Tensors of 0, 1, 2, … for each expert, in another order than by number, and one that is no expert's.
-  std::vector<io::TensorToWrite> tensors(std::int64_t experts = kExperts) {
+  std::vector<TensorToWrite> tensors(std::int64_t experts = kExperts) {
     values.resize(static_cast<std::size_t>(experts * kRows * kColumns));
     std::iota(values.begin(), values.end(), 0.0F);
-    std::vector<io::TensorToWrite> all = {
-        {"norm.weight", io::Dtype::f32, {kColumns}, bytes_of_values(0, kColumns), nullptr}};
+    std::vector<TensorToWrite> all = {
+        {"norm.weight", Dtype::f32, {kColumns}, bytes_of_values(0, kColumns), nullptr}};
     for (std::int64_t e = experts; e-- > 0;) {
-      all.push_back({model::expert_tensor("l.0.mlp.experts.up_proj.weight", e),
-                     io::Dtype::f32,
+      all.push_back({expert_tensor("l.0.mlp.experts.up_proj.weight", e),
+                     Dtype::f32,
                      {kRows, kColumns},
                      bytes_of_values(e * kRows * kColumns, kRows * kColumns),
                      nullptr});
@@ -36,18 +35,17 @@ class ExpertTensors : public test::TemporaryFolder {
     return std::as_bytes(
         std::span(values).subspan(static_cast<std::size_t>(first), static_cast<std::size_t>(count)));
   }
-  io::WeightFiles written(const std::vector<io::TensorToWrite>& all) {
-    io::write_safetensors(folder / "model.safetensors", all);
-    return io::WeightFiles(folder / "model.safetensors");
+  WeightFiles written(const std::vector<TensorToWrite>& all) {
+    write_safetensors(folder / "model.safetensors", all);
+    return WeightFiles(folder / "model.safetensors");
   }
 
   std::vector<float> values;
 };
 
 TEST_F(ExpertTensors, AreOneTensorInTheOrderOfExperts) {
-  const io::WeightFiles files =
-      with_joined_experts(written(tensors(12)));  // 10 and 11 come after 9, not after 1
-  const io::TensorInfo* joined = files.find("l.0.mlp.experts.up_proj.weight");
+  const WeightFiles files = with_joined_experts(written(tensors(12)));  // 10 and 11 come after 9, not after 1
+  const TensorInfo* joined = files.find("l.0.mlp.experts.up_proj.weight");
   ASSERT_NE(joined, nullptr);
   EXPECT_EQ(joined->shape, (std::vector<std::int64_t>{12, kRows, kColumns}));
   EXPECT_EQ(files.tensors().size(), 2U);
@@ -64,8 +62,8 @@ TEST_F(ExpertTensors, AreOneTensorInTheOrderOfExperts) {
 }
 
 TEST_F(ExpertTensors, AreWrittenForEachExpert) {
-  const std::vector<io::TensorToWrite> apart = tensors();
-  io::TensorToWrite whole{"l.0.mlp.experts.up_proj.weight", io::Dtype::f32, {kExperts, kRows, kColumns}};
+  const std::vector<TensorToWrite> apart = tensors();
+  TensorToWrite whole{"l.0.mlp.experts.up_proj.weight", Dtype::f32, {kExperts, kRows, kColumns}};
   for (const bool filled : {false, true}) {
     if (filled) {
       whole.bytes = {};
@@ -75,12 +73,12 @@ TEST_F(ExpertTensors, AreWrittenForEachExpert) {
     } else {
       whole.bytes = std::as_bytes(std::span(values));
     }
-    const std::vector<io::TensorToWrite> split = with_split_experts({apart.front(), whole});
+    const std::vector<TensorToWrite> split = with_split_experts({apart.front(), whole});
     ASSERT_EQ(split.size(), apart.size());
     EXPECT_EQ(split[0].name, "norm.weight");
-    const io::WeightFiles files = written(split);
+    const WeightFiles files = written(split);
     for (std::size_t i = 1; i < apart.size(); ++i) {
-      const io::TensorInfo* tensor = files.find(apart[i].name);
+      const TensorInfo* tensor = files.find(apart[i].name);
       ASSERT_NE(tensor, nullptr) << apart[i].name;
       EXPECT_EQ(tensor->shape, apart[i].shape);
       std::vector<std::byte> read(apart[i].bytes.size());
@@ -91,8 +89,8 @@ TEST_F(ExpertTensors, AreWrittenForEachExpert) {
 }
 
 TEST_F(ExpertTensors, OfWhichOneIsMissingOrDiffersAreErrors) {
-  std::vector<io::TensorToWrite> all = tensors();
-  std::erase_if(all, [](const io::TensorToWrite& t) { return t.name.find(".1.up") != std::string::npos; });
+  std::vector<TensorToWrite> all = tensors();
+  std::erase_if(all, [](const TensorToWrite& t) { return t.name.find(".1.up") != std::string::npos; });
   const std::string missing = test::message_of<FileError>([&] { with_joined_experts(written(all)); });
   EXPECT_NE(missing.find("\"l.0.mlp.experts.1.up_proj.weight\" is missing, but that of expert 2 is there"),
             std::string::npos)
@@ -107,19 +105,18 @@ TEST_F(ExpertTensors, OfWhichOneIsMissingOrDiffersAreErrors) {
 }
 
 TEST(ExpertNames, ArePartsOfAParameter) {
-  const auto part = model::parse_expert_tensor("model.layers.3.block_sparse_moe.experts.17.w1.weight");
+  const auto part = parse_expert_tensor("model.layers.3.block_sparse_moe.experts.17.w1.weight");
   ASSERT_TRUE(part);
   EXPECT_EQ(part->parameter, "model.layers.3.block_sparse_moe.experts.w1.weight");
   EXPECT_EQ(part->expert, 17);
-  EXPECT_EQ(model::expert_tensor(part->parameter, 17),
-            "model.layers.3.block_sparse_moe.experts.17.w1.weight");
-  EXPECT_TRUE(model::is_of_experts(part->parameter));
+  EXPECT_EQ(expert_tensor(part->parameter, 17), "model.layers.3.block_sparse_moe.experts.17.w1.weight");
+  EXPECT_TRUE(is_of_experts(part->parameter));
   for (const char* other :
        {"model.layers.3.mlp.up_proj.weight", "model.experts.weight", "a.experts.1x.w", "a.experts.-1.w",
         "a.experts.99999999999999999999.w", "a.experts.", "a.experts.5"})
-    EXPECT_FALSE(model::parse_expert_tensor(other)) << other;
-  EXPECT_FALSE(model::is_of_experts("model.layers.3.mlp.up_proj.weight"));
+    EXPECT_FALSE(parse_expert_tensor(other)) << other;
+  EXPECT_FALSE(is_of_experts("model.layers.3.mlp.up_proj.weight"));
 }
 
 }  // namespace
-}  // namespace mantissa::weights
+}  // namespace mantissa::io
