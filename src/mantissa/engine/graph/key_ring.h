@@ -11,18 +11,6 @@
 
 namespace mantissa::graph {
 
-struct OpDef;
-
-/// What passes between the ranks that share rows while an op runs.
-enum class Passed : std::uint8_t {
-  nothing,
-  keys,            // with values; in a backward op also what is added to their gradients
-  state,           // after a block; in a backward op also its gradient
-  token,           // the last one of a block
-  token_gradient,  // what the first token of a block adds to the gradient of the last one before it
-};
-Passed passed_by(const OpDef& op);
-
 /// The tokens of one document in a block.
 struct BlockPiece {
   std::int64_t row = 0;  // of the first one, among the tokens that the block has of all rows

@@ -170,6 +170,15 @@ struct Strided {
 };
 inline constexpr std::uint32_t kAllOperands = ~0U;
 
+/// What passes between the ranks that share rows while they run an op together.
+enum class Passed : std::uint8_t {
+  nothing,
+  keys,            // with values; in a backward op also what is added to their gradients
+  state,           // after a block; in a backward op also its gradient
+  token,           // the last one of a block
+  token_gradient,  // what the first token of a block adds to the gradient of the last one before it
+};
+
 struct OpDef {
   std::string_view id;   // unique: "matmul.dx"
   std::string_view op;   // the name in rules, explain and traces: "matmul"
@@ -195,9 +204,9 @@ struct OpDef {
   /// The name in rules of its intermediate results ("softmax"), which are f32 (f64 in 64-true) without such a
   /// rule.
   std::string_view interior = {};
-  /// A row of its results depends on other tokens of the sequence: the ranks that share rows run it together,
-  /// by `Call::ring`.
-  bool couples_tokens = false;
+  /// Not `nothing`: a row of its results depends on other tokens of the sequence, so the ranks that share
+  /// rows run it together, by `Call::ring`.
+  Passed passed = Passed::nothing;
   std::vector<OutputSpec> (*infer)(const NodeView&) = nullptr;  // null: given by the creator of a node
   void (*gradient)(GradientBuilder&) = nullptr;           // null: not differentiable, or itself a gradient
   Cost (*cost)(const NodeView&, const Sizes&) = nullptr;  // null: no flops

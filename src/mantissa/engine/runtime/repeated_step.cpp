@@ -96,8 +96,9 @@ std::span<const graph::Argument> UnroundedResults::compute_with_logits(const gra
 
 std::span<const graph::Argument> UnroundedResults::compute(graph::Call call, const plan::Step& step,
                                                            const RepeatedStep* kept) {
-  if (call.leaf != nullptr) return {};                             // the sum of the leaf has changed
-  if (call.ring != nullptr && step.op->couples_tokens) return {};  // the other ranks do not run it again
+  if (call.leaf != nullptr) return {};  // the sum of the leaf has changed
+  const bool together = call.ring != nullptr && step.op->passed != graph::Passed::nothing;
+  if (together) return {};  // the other ranks do not run it again
   const auto lost = [&](const graph::Argument& in) { return overwrites(call, in); };
   if (std::ranges::any_of(call.inputs, lost) || lost(call.addend)) return {};
   outputs_.assign(call.outputs.begin(), call.outputs.end());

@@ -1,6 +1,5 @@
 #include "mantissa/setup/forecast/shared_rows.h"
 
-#include "mantissa/engine/graph/key_ring.h"
 #include "mantissa/engine/graph/op.h"
 
 namespace mantissa::forecast {
@@ -39,7 +38,7 @@ double key_bytes(const plan::Program& program, const plan::Step& step, int part,
 /// Returns the bytes of what a row sends from one block to its neighbour.
 double boundary_bytes(const plan::Program& program, const plan::Step& step) {
   const plan::Buffer& first = program.buffer(step.inputs.front().buffer);
-  switch (graph::passed_by(*step.op)) {
+  switch (step.op->passed) {
     case graph::Passed::state: {
       const double elements = static_cast<double>(step.attributes.integer("heads")) *
                               static_cast<double>(step.attributes.integer("key_dim")) *
@@ -62,7 +61,7 @@ SharedRowBytes shared_row_bytes(const plan::Program& program, std::int64_t rows,
   SharedRowBytes all;
   for (const plan::Step& step : program.steps) {
     if (step.phase == graph::Phase::evaluate) continue;
-    if (graph::passed_by(*step.op) == graph::Passed::keys) {
+    if (step.op->passed == graph::Passed::keys) {
       all.keys += key_bytes(program, step, part, parts);
     } else {
       all.states += static_cast<double>(rows * neighbours) * boundary_bytes(program, step);

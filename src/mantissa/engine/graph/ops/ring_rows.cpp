@@ -10,13 +10,6 @@
 
 namespace mantissa::graph {
 
-Passed passed_by(const OpDef& op) {
-  if (op.kind == OpKind::attention) return Passed::keys;
-  if (op.kind == OpKind::recurrence) return Passed::state;
-  if (op.op != "token_shift") return Passed::nothing;
-  return op.id == "token_shift.dx" ? Passed::token_gradient : Passed::token;
-}
-
 BlockSegments segments_of_block(const Call& c, int block) {
   const std::span<const BlockPiece> pieces = c.ring->pieces(block);
   BlockSegments all;
