@@ -101,7 +101,7 @@ std::vector<AskedQuestion> read_questions(const std::vector<std::string>& files,
   const std::unique_ptr<reward::Rule> rule = reward::make_rule(kRule);
   std::map<std::int64_t, std::vector<AskedQuestion>> by_people;
   bool any_row = false;
-  data::for_each_row(files, {}, [&](nlohmann::ordered_json fields, std::string where) {
+  data::for_each_row(files, [&](nlohmann::ordered_json fields, std::string where) {
     any_row = true;
     AskedQuestion row{{text::read_conversation(fields, where), where}, std::move(fields)};
     if (row.row.people == 0) {

@@ -51,15 +51,9 @@ std::vector<std::int32_t> generated_tokens(const text::GeneratedRows& rows,
   return ids;
 }
 
-void for_each_row(const std::vector<std::string>& source, const text::GeneratedRows& generated,
-                  const TakeRow& take) {
-  if (is_generated(source)) {
-    for (std::int64_t i = 0; i < generated.count; ++i)
-      if (!take(nlohmann::ordered_json::parse(generated.json(i)), generated.where(i))) return;
-    return;
-  }
+void for_each_row(const std::vector<std::string>& files, const TakeRow& take) {
   bool more = true;
-  for (const std::string& path : text::expand_files(source)) {
+  for (const std::string& path : text::expand_files(files)) {
     text::read_json_lines(path, [&](nlohmann::ordered_json row, std::int64_t line) {
       more = take(std::move(row), fmt::format("{}:{}", path, line));
       return more;

@@ -32,10 +32,9 @@ std::vector<std::int32_t> generated_tokens(const text::GeneratedRows& rows,
                                            const tokenizer::Tokenizer& tokenizer,
                                            std::int64_t most = INT64_MAX);
 
-/// Passes each row of the files, or of `generated` if `source` is a generator, with its place to `take`
-/// until that returns false. Throws FileError with file and line.
+/// Passes each row of the files with its place to `take` until that returns false. Throws FileError with file
+/// and line.
 using TakeRow = std::function<bool(nlohmann::ordered_json row, std::string where)>;
-void for_each_row(const std::vector<std::string>& source, const text::GeneratedRows& generated,
-                  const TakeRow& take);
+void for_each_row(const std::vector<std::string>& files, const TakeRow& take);
 
 }  // namespace mantissa::data

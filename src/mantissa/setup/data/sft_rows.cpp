@@ -181,9 +181,9 @@ void SftEncoder::check() const {
       counts_.longest - 1);
 }
 
-void for_each_conversation(const std::vector<std::string>& source, const text::GeneratedRows& generated,
+void for_each_conversation(const std::vector<std::string>& files,
                            const std::function<bool(PlacedConversation)>& take) {
-  for_each_row(source, generated, [&](const nlohmann::ordered_json& row, std::string where) {
+  for_each_row(files, [&](const nlohmann::ordered_json& row, std::string where) {
     text::ConversationRow conversation = text::read_conversation(row, where);
     return take({std::move(conversation), std::move(where)});
   });
@@ -208,7 +208,7 @@ std::vector<text::Row> encode_all(SftEncoder& encoder, const std::vector<std::st
       flush();
     }
   } else {
-    for_each_conversation(source, {}, [&](PlacedConversation row) {
+    for_each_conversation(source, [&](PlacedConversation row) {
       waiting.push_back(std::move(row));
       if (waiting.size() == kTogether) flush();
       return true;
@@ -232,7 +232,7 @@ namespace {
 bool begins_with_ids(const std::vector<std::string>& source) {
   bool ids = false;
   if (is_generated(source)) return false;
-  for_each_conversation(source, {}, [&](const PlacedConversation& first) {
+  for_each_conversation(source, [&](const PlacedConversation& first) {
     ids = first.row.tokens.has_value();
     return false;
   });

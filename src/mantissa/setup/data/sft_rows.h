@@ -97,8 +97,8 @@ struct PlacedConversation {
   text::ConversationRow row;
   std::string where;
 };
-/// Passes each row of a source to `take` as for_each_row() does.
-void for_each_conversation(const std::vector<std::string>& source, const text::GeneratedRows& generated,
+/// Passes each row of the files to `take` as for_each_row() does.
+void for_each_conversation(const std::vector<std::string>& files,
                            const std::function<bool(PlacedConversation)>& take);
 
 /// Returns the used rows of `source`, generated and encoded on all processors.
