@@ -37,7 +37,7 @@ inline constexpr Option kResults[] = {
 
 // Taken by every command.
 inline constexpr Option kGeneral[] = {
-    {"--color", one, "auto|always|never", "colours; auto: on a terminal, unless NO_COLOR is set", "auto"},
+    {"--color", one, "auto|always|never", "colours; auto: on a terminal without NO_COLOR", "auto"},
     {"--help", "print this help"},
 };
 

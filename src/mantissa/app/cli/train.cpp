@@ -268,8 +268,8 @@ int rl(const Arguments& a) {
 
 constexpr Option kOptions[] = {
     {"--out", one, "DIR", "run directory; default: run.out of the config"},
-    {"--resume", maybe, "STEP", "continue from the newest state, or from the state of a step"},
-    {"--overwrite", "start from the beginning in a directory that contains a state"},
+    {"--resume", maybe, "STEP", "continue from the newest state, or that of a step"},
+    {"--overwrite", "start over in a directory that contains a state"},
     {"--on-nonfinite", one, "stop|skip|continue", "as --set run.on_nonfinite=…"},
     {"--skip-batches", one, "STEPS", "as --set run.skip_batches=…: 7,9-12"},
     {"--dry-run", "print the plan without training"},
