@@ -40,7 +40,10 @@ TEST(Coverage, EveryRoundingPointOfEveryPresetIsObserved) {
                                        "bf16-mixed compute=mxfp4",
                                        "bf16-mixed compute=mxfp8",
                                        "bf16-true saturate=true",
-                                       "bf16-mixed flush_subnormals=true"};
+                                       "bf16-mixed flush_subnormals=true",
+                                       "bf16-mixed accumulate=h100",
+                                       "fp8-hybrid accumulate=ada",
+                                       "16-mixed accumulate=v100:f16"};
   for (const precision::Preset& preset : precision::presets()) policies.push_back(preset.name);
   std::int64_t points = 0;
   for (const std::string& policy : policies) {
@@ -80,6 +83,41 @@ TEST(Coverage, ShardsRoundOnlyWhereTheirSumsDo) {
     EXPECT_EQ(sums > 0, std::string_view(reduce) != "f32") << reduce;
     EXPECT_TRUE(audit.unobserved.empty()) << joined(audit.unobserved);
   }
+}
+
+/// The sums of an accelerator lose bits in every product, whichever op has it.
+TEST(Coverage, SumsOfACardAreComparedWithThoseInF32) {
+  const auto is_sum = [](const ValueSeries& v) { return v.kind == plan::RoundingKind::accumulator; };
+  EXPECT_TRUE(std::ranges::none_of(SmallRun("bf16-mixed").audit(1).values, is_sum));
+  const Audit audit = SmallRun("bf16-mixed accumulate=h100").audit(1);
+  EXPECT_TRUE(audit.unobserved.empty()) << joined(audit.unobserved);
+  for (const char* op : {"matmul", "attention", "log_prob"}) {
+    for (const char* pass : {"forward", "backward"}) {
+      double largest = 0;
+      for (const ValueSeries& v : audit.values) {
+        if (!is_sum(v) || v.op != op || v.pass != pass) continue;
+        EXPECT_EQ(v.card, "h100") << v.scope;
+        largest = std::max(largest, v.steps.front().error_rms.value_or(0));
+      }
+      EXPECT_GT(largest, 0) << op << " " << pass;
+      EXPECT_LT(largest, 1e-4) << op << " " << pass << ": f32 accumulators with 25 bits in a group";
+    }
+  }
+}
+
+TEST(Coverage, ExpertsAndTheirRouterAreObserved) {
+  const Audit audit =
+      SmallRun("bf16-mixed", {"*.gate: op=softmax compute=bf16"},
+               {"model.model_type=mixtral", "model.num_local_experts=4", "model.num_key_value_heads=2"})
+          .audit(1);
+  EXPECT_TRUE(audit.unobserved.empty()) << joined(audit.unobserved);
+  const auto observes = [&](const char* op, plan::RoundingKind kind) {
+    return std::ranges::any_of(
+        audit.values, [&](const ValueSeries& v) { return v.op == op && v.kind == kind && v.rounds; });
+  };
+  EXPECT_TRUE(observes("route", plan::RoundingKind::interior));
+  EXPECT_TRUE(observes("experts", plan::RoundingKind::result));
+  EXPECT_TRUE(observes("combine", plan::RoundingKind::result));
 }
 
 struct Loss {

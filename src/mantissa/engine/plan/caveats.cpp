@@ -5,6 +5,7 @@
 #include <algorithm>
 
 #include "mantissa/engine/plan/explain.h"
+#include "mantissa/precision/policy/accumulate.h"
 
 namespace mantissa::plan {
 
@@ -40,6 +41,8 @@ std::vector<Imitation> imitations(const Program& p) {
       const std::int64_t terms = s.accumulator.block == 0 ? kSumBlock : s.accumulator.block;
       add(fmt::format("sums rounded to {} after every {} terms", name(s.accumulator.format), terms), s, true);
     }
+    if (has_card(s))
+      add(fmt::format("sums of products as on {}", precision::accumulator_text(s.accumulator)), s, true);
     const bool rounds = s.op->duty == graph::Duty::rounding || !factor_format(s).empty();
     if (s.interior != p.arithmetic) add(fmt::format("{} in {}", s.op->interior, name(s.interior)), s);
     if (rounds && s.compute.saturate) add("saturation of values beyond the range", s);

@@ -107,7 +107,7 @@ std::string kernel_of(const Program& p, const Step& s) {
 /// Returns the format of sums, and the number of terms after which partial sums are rounded: "f32", "f16/32";
 /// or the card: "h100".
 std::string accumulator_name(const Program& p, const Step& s) {
-  if (sums_products(s) && s.accumulator.card != Card::none) return precision::accumulator_text(s.accumulator);
+  if (has_card(s)) return precision::accumulator_text(s.accumulator);
   if (!rounds_sums(s)) return std::string(name(p.arithmetic));
   return s.accumulator.block == 0 ? std::string(name(s.accumulator.format))
                                   : fmt::format("{}/{}", name(s.accumulator.format), s.accumulator.block);
@@ -235,6 +235,10 @@ std::string use_text(const Step& s) {
 bool rounds_sums(const Step& s) {
   return (s.op->kind == graph::OpKind::product || s.op->kind == graph::OpKind::head) &&
          s.accumulator.rounds();
+}
+
+bool has_card(const Step& s) {
+  return sums_products(s) && s.accumulator.card != Card::none;
 }
 
 std::string factor_format(const Step& s) {

@@ -54,6 +54,9 @@ std::string factor_format(const Step& step);
 /// Returns true if the products of a step round partial sums.
 bool rounds_sums(const Step& step);
 
+/// Returns true if the sums of products are those of a card.
+bool has_card(const Step& step);
+
 /// Returns for example "model.layers.0.mlp.up_proj matmul (bf16-mixed)".
 std::string use_text(const Step& step);
 

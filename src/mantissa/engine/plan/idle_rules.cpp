@@ -18,9 +18,8 @@ precision::Policy without(const precision::Policy& policy, std::size_t rule) {
 }
 
 bool same_accumulator(const Step& a, const Step& b) {
-  const bool card = a.accumulator.card != Card::none;
   return rounds_sums(a) == rounds_sums(b) && a.accumulator.order == b.accumulator.order &&
-         (!(rounds_sums(a) || card) || a.accumulator == b.accumulator);
+         (!(rounds_sums(a) || has_card(a)) || a.accumulator == b.accumulator);
 }
 
 /// Returns true if the difference in `Step::compute` has no effect. The operand gives the format of a factor

@@ -35,7 +35,7 @@ std::optional<StepProduct> product_of(const Program& program, const Step& step) 
   product.a = factor_of(p.stored.a.type, step.inputs[0].operand);
   product.b = factor_of(p.stored.b.type, step.inputs[1].operand);
   product.accumulator = {program.arithmetic, 0, step.accumulator.order};
-  if (rounds_sums(step) || step.accumulator.card != Card::none) product.accumulator = step.accumulator;
+  if (rounds_sums(step) || has_card(step)) product.accumulator = step.accumulator;
   if (step.op->kind == graph::OpKind::attention) {
     product.a = product.b = step.compute;
   } else if (!step.op->made_factors.empty() && usual_order(step.compute, step.compute) == SumOrder::chain) {

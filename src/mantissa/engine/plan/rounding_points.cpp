@@ -7,6 +7,7 @@
 
 #include "mantissa/engine/plan/explain.h"
 #include "mantissa/kernels/expression.h"
+#include "mantissa/precision/policy/accumulate.h"
 
 namespace mantissa::plan {
 namespace {
@@ -100,7 +101,7 @@ class Finder {
            .step = &step,
            .format = step.compute,
            .name = std::string(op.made_factors)});
-    if (rounds_sums(step))
+    if (rounds_sums(step) || has_card(step))
       add({.kind = RoundingKind::accumulator,
            .step = &step,
            .format = step.accumulator.format,
@@ -196,6 +197,7 @@ std::string RoundingPoint::decided_by(const Program& program) const {
 
 std::string RoundingPoint::format_name() const {
   if (blocks) return std::string(traits(*blocks).name);
+  if (kind == RoundingKind::accumulator) return precision::accumulator_text(step->accumulator);
   const std::string plain(mantissa::name(format.format));
   return format.parts == 1 ? plain : plain + "x" + std::to_string(format.parts * (format.parts + 1) / 2);
 }

@@ -53,7 +53,8 @@ struct RoundingPoint {
   std::string_view op() const;
   std::string_view pass() const;
   std::string decided_by(const Program& program) const;
-  /// Returns the name of the format: "bf16", "mxfp4", "bf16x3".
+  /// Returns the name of the format: "bf16", "mxfp4", "bf16x3"; of partial sums also that of the card:
+  /// "h100".
   std::string format_name() const;
 };
 

@@ -97,7 +97,9 @@ class NonFiniteSearch : public StepObserver {
         found_.op = found_.interior = step.op->interior;
         found_.format = step.interior;
       }
-      if (made_inside && found_.interior.empty() && plan::rounds_sums(step)) {
+      const bool lowered = plan::rounds_sums(step) ||
+                           (plan::has_card(step) && !holds(step.accumulator.format, program_.arithmetic));
+      if (made_inside && found_.interior.empty() && lowered) {
         found_.format = step.accumulator.format;
         found_.field = "accumulate";
         return;

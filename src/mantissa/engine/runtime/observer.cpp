@@ -4,6 +4,7 @@
 #include <cmath>
 #include <numeric>
 
+#include "mantissa/engine/plan/explain.h"
 #include "mantissa/engine/runtime/count_parts.h"
 #include "mantissa/kernels/expression.h"
 
@@ -26,6 +27,7 @@ graph::Call without(Observed kind, graph::Call call, const kernels::Expression& 
       break;  // UnroundedResults::compute
     case Observed::accumulator:
       call.accumulator.format = call.arithmetic;
+      if (call.accumulator.card != Card::none) call.accumulator = call.arithmetic;
       break;
     default:
       call.interior = Scalar::f64;
@@ -51,6 +53,7 @@ void add_point(const plan::Program& program, const plan::RoundingPoint& point,
     return;
   }
   value.point = point.name;
+  if (point.kind == Observed::accumulator && plan::has_card(*point.step)) value.card = point.format_name();
   for (; value.index < point.step->outputs.size(); ++value.index) {
     const plan::Buffer& out = program.buffer(point.step->outputs[value.index]);
     // The update writes copies of a weight from its master.
@@ -115,6 +118,7 @@ std::string name_of(const plan::Program& program, const ObservedValue& v) {
 }
 
 std::string_view format_name(const ObservedValue& v) {
+  if (!v.card.empty()) return v.card;
   return v.blocks ? traits(*v.blocks).name : name(v.format);
 }
 
@@ -261,8 +265,15 @@ void Observer::see_inside(std::span<ObservedValue> values, std::span<ObservedVal
   const Observed kind = values.front().kind;
   graph::Call as_is = repeated;
   as_is.addend = {};
-  if (unrounded_.empty()) unrounded_ = wide_.compute_with_logits(as_is, step);
-  const std::span<const graph::Argument> with = unrounded_;
+  // A card sums only factors in its own formats. Both results are then of sums in f32.
+  const bool in_f32 = kind == Observed::made && plan::has_card(step);
+  if (in_f32) {
+    as_is.accumulator = as_is.arithmetic;
+  } else if (unrounded_.empty()) {
+    unrounded_ = wide_.compute_with_logits(as_is, step);
+  }
+  const std::span<const graph::Argument> with =
+      in_f32 ? without_card_.compute_with_logits(as_is, step) : unrounded_;
   if (with.empty()) return;
   const kernels::Expression unrounded = kernels::unrounded(step.expression);
   graph::Call call = without(kind, as_is, unrounded);
@@ -339,7 +350,7 @@ std::size_t observer_bytes(const plan::Program& program,
   std::size_t values = 0, kept = 0;
   // The largest output of each index, as computed again without its rounding, and without one inside the
   // step.
-  std::vector<std::size_t> wide, inside;
+  std::vector<std::size_t> wide, inside, without_card;
   const auto grow = [&](std::vector<std::size_t>& largest, const plan::Step& step) {
     largest.resize(std::max(largest.size(), step.outputs.size()));
     for (std::size_t o = 0; o < step.outputs.size(); ++o) {
@@ -352,6 +363,8 @@ std::size_t observer_bytes(const plan::Program& program,
     const auto rounds = [](const ObservedValue& v) { return v.rounds && !v.is_operand(); };
     if (std::ranges::any_of(of, rounds)) grow(wide, step);
     if (std::ranges::any_of(of, &ObservedValue::is_inside)) grow(inside, step);
+    const auto made = [](const ObservedValue& v) { return v.kind == Observed::made; };
+    if (plan::has_card(step) && std::ranges::any_of(of, made)) grow(without_card, step);
     std::size_t before = 0;
     for (const plan::BufferId id : step.outputs) {
       const plan::Buffer& out = program.buffer(id);
@@ -363,7 +376,7 @@ std::size_t observer_bytes(const plan::Program& program,
   const auto sum = [](const std::vector<std::size_t>& all) {
     return std::accumulate(all.begin(), all.end(), std::size_t{0});
   };
-  return values * sizeof(ObservedValue) + sum(wide) + sum(inside) + kept;
+  return values * sizeof(ObservedValue) + sum(wide) + sum(inside) + sum(without_card) + kept;
 }
 
 }  // namespace mantissa::runtime

@@ -40,6 +40,7 @@ struct ObservedValue {
   std::uint64_t stuck = 0, moving = 0;  // moving: all elements whose update is not zero
 
   std::string point = {};  // of a point inside a step: its name ("P and dS", "partial sums", "softmax")
+  std::string card = {};   // of partial sums: whose they are ("h100"), or ""
   int parts = 1;           // of a factor that is split
   bool rounds = true;      // false: the format stores every result of the arithmetic
 
@@ -103,7 +104,7 @@ class Observer : private StepObserver {
   std::vector<ObservedValue> seen_;
   std::vector<std::size_t> first_;  // in seen_, by step, and the end
   RepeatedStep repeated_;
-  UnroundedResults wide_, inside_;
+  UnroundedResults wide_, inside_, without_card_;
   /// The results of the last step before their own rounding, without an addend: in wide_; none if not known.
   std::span<const graph::Argument> unrounded_;
   std::map<plan::BufferId, Storage> constants_;  // without lowered intermediate results

@@ -72,9 +72,10 @@ struct ValueSeries {
   std::string field = {};  // the policy field that decides the format, or "": compute
   bool rounds = false;     // its format does not store every result of the arithmetic
   std::string point =
-      {};                // of a point inside the op: its name ("P and dS"); the values are results of the op
-  bool delayed = false;  // its scale is of earlier steps
-  bool flushes = false;  // its rounding flushes subnormal numbers
+      {};                 // of a point inside the op: its name ("P and dS"); the values are results of the op
+  std::string card = {};  // of partial sums: whose they are ("h100"), or ""
+  bool delayed = false;   // its scale is of earlier steps
+  bool flushes = false;   // its rounding flushes subnormal numbers
   std::string interior = {};  // intermediate results in a lowered format ("softmax"), or ""
   std::int64_t elements = 0;  // in a step
   std::string decided_by;     // the rule or preset that decided the format

@@ -134,6 +134,7 @@ ValueSeries& Record::series_of(const plan::Program& program, const runtime::Obse
                                    : step.compute.flush_subnormals;
     if (!value.is_operand() && !value.is_inside()) s.field = field_of(program, value);
     s.point = value.point;
+    s.card = value.card;
     s.decided_by = step.decided_by;
   }
   return audit_.values[at->second];

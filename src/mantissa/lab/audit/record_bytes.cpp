@@ -13,8 +13,8 @@ namespace {
 template <class Series>
 auto fields_of_series(Series& s) {
   return std::tie(s.scope, s.op, s.pass, s.name, s.format, s.rounded, s.blocks, s.factor, s.kind, s.field,
-                  s.rounds, s.point, s.delayed, s.flushes, s.interior, s.elements, s.decided_by, s.steps,
-                  s.binades, s.before);
+                  s.rounds, s.point, s.card, s.delayed, s.flushes, s.interior, s.elements, s.decided_by,
+                  s.steps, s.binades, s.before);
 }
 
 template <class Gradient>

@@ -25,6 +25,12 @@ std::string place_of_op(const ValueSeries& v) {
   return place_text(v.scope, v.op, v.pass);
 }
 
+/// Returns the name of the format to which a value is rounded, or of the card that sums it.
+std::string_view format_of(const ValueSeries& v) {
+  if (!v.card.empty()) return v.card;
+  return v.blocks ? traits(*v.blocks).name : name(v.rounded);
+}
+
 /// The observed steps in which a problem must occur.
 enum class Occurs : std::uint8_t {
   once,            // any one
@@ -257,8 +263,7 @@ void find_errors(Search& search, const Thresholds& t) {
         f.text = fmt::format(
             "the rounding of {} to {} is biased{}: its mean error is {:.2g} of the value's rms, "
             "{:.0f} % of its rms error, and adds up over layers and steps",
-            place(v), v.blocks ? traits(*v.blocks).name : name(v.rounded), where,
-            inward ? *s.error_inward : *s.error_mean, 100 * ratio);
+            place(v), format_of(v), where, inward ? *s.error_inward : *s.error_mean, 100 * ratio);
       });
   search.find(
       t.interior, Occurs::often,
@@ -282,7 +287,7 @@ void find_errors(Search& search, const Thresholds& t) {
         f.text = fmt::format(
             "computing the {} of {} in {} changes the result by {} of its rms, {:.0f} times the error of "
             "storing it in bf16",
-            what, v.kind == plan::RoundingKind::reduce ? v.scope : place_of_op(v), name(v.rounded),
+            what, v.kind == plan::RoundingKind::reduce ? v.scope : place_of_op(v), format_of(v),
             percent_text(*s.error_rms), ratio);
       });
   search.find(
