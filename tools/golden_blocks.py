@@ -1,10 +1,10 @@
 #!/usr/bin/env python3
 """Makes tests/golden/blocks.safetensors: what other implementations make of blocks under scales.
 
-    golden_blocks.py MICROXCALING AO TRANSFORMER_ENGINE [FILE] [--only mx|text|nv]
+    golden_blocks.py MICROXCALING AO TRANSFORMER_ENGINE [FILE] [--only mx|text|nv|scale|recipe]
 
 The first three are source trees of microsoft/microxcaling, pytorch/ao and NVIDIA/TransformerEngine. Nothing of them is
-built: the parts that are used are plain PyTorch. All tensors are f32, [blocks, 32].
+built: the parts that are used are plain PyTorch. Tensors are f32, [blocks, 32], unless stated.
 
     mx.values            blocks of many kinds, ten of each
     mx.mxfp8, mx.mxfp8-e5m2, mx.mxfp4
@@ -15,6 +15,15 @@ built: the parts that are used are plain PyTorch. All tensors are f32, [blocks, 
     nv.values            one tensor each, a row a tensor of 20 blocks of 16
     nv.scale             [tensors]: its scale, amax / 2688
     nv.nvfp4             element times e4m3 scale, the tensor's scale left out, by Transformer Engine's reference
+    scale.values         blocks that begin with zero, subnormals, inf, nan, the largest values of f32 and of elements, and
+                         powers of two, with their neighbours; and blocks of the kinds above
+    scale.MODE.FORMAT    [blocks]: e8m0 codes, uint8, by torchao's to_mx; MODE is floor, ceil, even or rceil
+    element.MODE.FORMAT  values of the elements, bf16
+    recipe.values        [64, 48]: a matrix, a row a token
+    recipe.square        its nvfp4 under scales of 16 x 16, by Transformer Engine's reference; as nv.nvfp4
+    recipe.hadamard      its random Hadamard transform along the tokens, by the same, with recipe.signs [16]
+    recipe.rotated       the nvfp4 of that, along the tokens
+    recipe.scales        [2]: the scales of the tensors recipe.square and recipe.rotated
 
 Each is held against a second implementation before it is written: microxcaling against torchao, Transformer Engine
 against torchao where the scale of a block is above torchao's smallest, 2^-6. With --only, the tensors
@@ -119,22 +128,59 @@ def torchao(tree):
     return mx, nv
 
 
+def specials():
+    """Blocks that begin with a special value, followed by smaller ones."""
+    first = [0.0, -0.0, 2.0**-149, 1.5 * 2.0**-127, 3.4028234663852886e38, torch.inf, -torch.inf, torch.nan]
+    for exponent in (-127, -126, -120, 0, 127):
+        for factor in (1.0, 1.5, 1.75, 1.875, 1.9375):
+            x = torch.tensor(factor * 2.0**exponent)
+            first += [x.item(), torch.nextafter(x, torch.tensor(0.0)).item(), torch.nextafter(x, torch.tensor(torch.inf)).item()]
+    first = torch.tensor(first)
+    first = first[~((first.abs() == torch.inf) & (torch.arange(len(first)) > 7))]
+    rest = 0.9 * torch.exp2(-torch.arange(1.0, 32)) * torch.where(torch.arange(31) % 2 == 0, -1.0, 1.0)
+    return torch.cat([first[:, None], torch.where(first.isfinite(), first, 1.0)[:, None] * rest], 1)
+
+
+def scaling_modes(tree):
+    """torchao's to_mx under each of its modes: FORMAT to (e8m0 codes, values of the elements)."""
+    sys.path.insert(0, str(tree))
+    from torchao.prototype.mx_formats.constants import DTYPE_FP6_E2M3, DTYPE_FP6_E3M2
+    from torchao.prototype.mx_formats.kernels import f6_e2m3_unpacked_to_f32, f6_e3m2_unpacked_to_f32
+    from torchao.prototype.mx_formats.mx_tensor import ScaleCalculationMode, to_mx
+
+    formats = {
+        "mxfp8": (torch.float8_e4m3fn, lambda data: data.float()),
+        "mxfp8-e5m2": (torch.float8_e5m2, lambda data: data.float()),
+        "mxfp6-e2m3": (DTYPE_FP6_E2M3, f6_e2m3_unpacked_to_f32),
+        "mxfp6-e3m2": (DTYPE_FP6_E3M2, f6_e3m2_unpacked_to_f32),
+        "mxfp4": (torch.float4_e2m1fn_x2, lambda data: E2M1[codes(data)].reshape(-1, 32)),
+    }
+    for mode in ScaleCalculationMode:
+        for name, (element, values_of) in formats.items():
+            yield f"{mode.value}.{name}", lambda values: (
+                lambda scale, data: (scale.view(torch.uint8).reshape(-1), values_of(data).bfloat16())
+            )(*to_mx(values, element, 32, mode))
+
+
 def transformer_engine(tree):
-    """The reference quantizer of its recipes: the method alone, as the rest of the file needs the built package."""
+    """The reference quantizer of its recipes: the methods alone, as the rest of the file needs the built package."""
     file = pathlib.Path(tree) / "transformer_engine/pytorch/custom_recipes/reference_nvfp4.py"
-    needed = ("cast_to_fp4x2", "_quantize_blockwise_reference")
+    needed = ("cast_to_fp4x2", "_quantize_blockwise_reference", "get_wgrad_sign_vector", "_build_hadamard_matrix")
     found = [node for node in ast.walk(ast.parse(file.read_text())) if isinstance(node, ast.FunctionDef) and node.name in needed]
     for node in found:
         node.decorator_list = []
     space = {"torch": torch, "Tuple": tuple}
     exec(compile(ast.Module(found, []), str(file), "exec"), space)
 
-    def quantize(row):
+    def quantize(matrix, height=1):
         data, scales = space["_quantize_blockwise_reference"](
-            None, row.reshape(1, -1), row.abs().max(), 16, 1, pow_2_scales=False, eps=0.0)
-        return E2M1[codes(data)].reshape(-1, 16) * scales.float().reshape(-1, 1)
+            None, matrix, matrix.abs().max(), 16, height, pow_2_scales=False, eps=0.0)
+        return (E2M1[codes(data)].reshape(-1, 16) * scales.float().reshape(-1, 1)).reshape(matrix.shape)
 
-    return quantize
+    def transform(matrix):
+        return (matrix.reshape(-1, 16) @ (space["_build_hadamard_matrix"](16, matrix.device, matrix.dtype) * 0.25)).reshape(matrix.shape)
+
+    return quantize, transform, space["get_wgrad_sign_vector"]
 
 
 def expect_equal(what, a, b, rows=slice(None)):
@@ -143,12 +189,12 @@ def expect_equal(what, a, b, rows=slice(None)):
 
 
 def main():
-    options = parser(__doc__, ["mx", "text", "nv"])
+    options = parser(__doc__, ["mx", "text", "nv", "scale", "element", "recipe"])
     options.add_argument("trees", nargs=3, type=pathlib.Path)
     options.add_argument("file", nargs="?", type=pathlib.Path, default=GOLDEN / "blocks.safetensors")
     args = options.parse_args()
     trees = args.trees
-    ours, (mx, nv), engine = microxcaling(trees[0]), torchao(trees[1]), transformer_engine(trees[2])
+    ours, (mx, nv), (engine, transform, signs) = microxcaling(trees[0]), torchao(trees[1]), transformer_engine(trees[2])
     made = kinds(torch.Generator().manual_seed(SEED))
 
     values = torch.cat(list(made.values()))
@@ -164,11 +210,24 @@ def main():
     assert differ.all(), f"microxcaling is as the text says in {(~differ).nonzero()}"
 
     rows = torch.stack([made[name].flatten() for name in ("normal", "wide", "narrow", "saturating", "sparse", "bf16")])
-    tensors |= {"nv.values": rows, "nv.scale": rows.abs().amax(1) / 2688, "nv.nvfp4": torch.stack([engine(row) for row in rows])}
+    tensors |= {"nv.values": rows, "nv.scale": rows.abs().amax(1) / 2688, "nv.nvfp4": torch.stack([engine(row.reshape(1, -1)).reshape(-1, 16) for row in rows])}
     for row, scale, want in zip(rows, tensors["nv.scale"], tensors["nv.nvfp4"]):
         got, scales = nv(row, scale)
         expect_equal("nvfp4", got, want, scales > 2.0**-6)
     tensors["nv.nvfp4"] = tensors["nv.nvfp4"].reshape(len(rows), -1)
+    values = torch.cat([specials()] + [blocks[:2] for blocks in made.values()])
+    tensors["scale.values"] = values
+    for name, quantize in scaling_modes(trees[1]):
+        tensors[f"scale.{name}"], tensors[f"element.{name}"] = quantize(values)
+
+    generator = torch.Generator().manual_seed(SEED + 1)
+    values = (torch.randn((64, 48), generator=generator) * power(-6, 6, (64, 48), generator)).bfloat16().float()
+    rotated = transform(values.bfloat16().t().contiguous()).float().t()  # in bf16, as it transforms activations
+    tensors |= {
+        "recipe.values": values, "recipe.square": engine(values, 16), "recipe.hadamard": rotated,
+        "recipe.rotated": engine(rotated.t().contiguous()).t(), "recipe.signs": signs(),
+        "recipe.scales": torch.stack([values.abs().max(), rotated.abs().max()]) / 2688,
+    }
     save_case({name: t.contiguous() for name, t in tensors.items()}, args.file, args.only)
 
 

@@ -100,7 +100,7 @@ TEST(Processor, FormatsThatAUnitMultipliesAreNative) {
     EXPECT_EQ(support("f16").how, How::converted);
     for (const char* format : {"tf32", "e4m3", "e5m2", "bf16x3", "mxfp4", "unknown"})
       EXPECT_EQ(support(format).how, How::simulated) << format;
-    for (const char* format : {"e4m3", "mxfp4", "bf16x3", "bf16x6"})
+    for (const char* format : {"e4m3", "mxfp4", "mxfp6-e2m3", "mxfp6-e3m2", "bf16x3", "bf16x6"})
       EXPECT_EQ(support(format).unit, support("bf16").unit);
     EXPECT_EQ(support("tf32").unit, "FMA");
   }

@@ -89,6 +89,8 @@ FormatSupport format_support(std::string_view format, Simd simd) {
       Row{"e4m3", How::simulated, Scalar::e4m3, kSoftware},
       Row{"mxfp8", How::simulated, Scalar::bf16, kBlocks},
       Row{"mxfp8-e5m2", How::simulated, Scalar::bf16, kBlocks},
+      Row{"mxfp6-e2m3", How::simulated, Scalar::bf16, kBlocks},
+      Row{"mxfp6-e3m2", How::simulated, Scalar::bf16, kBlocks},
       Row{"mxfp4", How::simulated, Scalar::bf16, kBlocks},
       Row{"nvfp4", How::simulated, Scalar::bf16, kBlocks},
       Row{"bf16x3", How::simulated, {Scalar::bf16, 2}, "two bf16 parts of each operand", "three "},

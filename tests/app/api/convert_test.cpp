@@ -106,7 +106,8 @@ TEST_F(ConvertedModel, OptionsAreCheckedBeforeAnythingIsWritten) {
 
 TEST_F(ConvertedModel, HasTheLossThatInspectPredicts) {
   const nlohmann::json said = nlohmann::json::parse(api::inspect(folder / "run/model").json);
-  for (const char* dtype : {"bf16", "e4m3", "mxfp8", "mxfp8-e5m2", "mxfp4", "nvfp4"}) {
+  for (const char* dtype :
+       {"bf16", "e4m3", "mxfp8", "mxfp8-e5m2", "mxfp6-e2m3", "mxfp6-e3m2", "mxfp4", "nvfp4"}) {
     api::ConvertOptions o = options(dtype, dtype);
     o.data.clear();
     const nlohmann::json done = nlohmann::json::parse(api::convert(o).json);

@@ -4,6 +4,7 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <bit>
 #include <cmath>
 #include <cstring>
 #include <filesystem>
@@ -12,6 +13,8 @@
 #include <string>
 #include <vector>
 
+#include "core/numeric/row_functions.h"
+#include "mantissa/core/numeric/block_codes.h"
 #include "mantissa/core/numeric/scaled.h"
 #include "mantissa/files/io/safetensors.h"
 
@@ -34,6 +37,15 @@ class GoldenBlocks : public ::testing::Test {
 
   io::SafetensorsReader file_{std::filesystem::path(MANTISSA_SOURCE_DIR) / "tests/golden/blocks.safetensors"};
 };
+
+/// Returns the bytes of a tensor.
+std::vector<std::uint8_t> bytes_of(const io::SafetensorsReader& file, const std::string& name) {
+  const io::TensorInfo* info = file.find(name);
+  std::vector<std::uint8_t> bytes(static_cast<std::size_t>(info->count()) *
+                                  (name.starts_with("element") ? 2 : 1));
+  file.read(*info, std::as_writable_bytes(std::span(bytes)));
+  return bytes;
+}
 
 /// Expects `got` to equal `want`, element by element under `same`.
 void expect_all(const std::vector<float>& got, const std::vector<float>& want,
@@ -70,6 +82,41 @@ TEST_F(GoldenBlocks, FollowTheSpecificationWhereMicroxcalingDeviates) {
       SCOPED_TRACE(traits(f).name);
       expect_all(mx("text", f, target), read(fmt::format("text.{}", traits(f).name)), read("text.values"),
                  same_bits);
+    }
+  }
+}
+
+/// Blocks that begin with zero, infinity, nan, subnormals, powers of two, the largest values, and the
+/// neighbours of all: the codes of scales and the values of elements.
+TEST_F(GoldenBlocks, HaveTorchaosCodesUnderEachRoundingOfScales) {
+  const std::vector<float> values = read("scale.values");
+  constexpr std::pair<ScaleRounding, std::string_view> kModes[] = {{ScaleRounding::floor, "floor"},
+                                                                   {ScaleRounding::ceil, "ceil"},
+                                                                   {ScaleRounding::even, "even"},
+                                                                   {ScaleRounding::rceil, "rceil"}};
+  for (const SimdTarget target : simd_targets()) {
+    for (const auto& [rounding, mode] : kModes) {
+      for (const BlockFormat f : kBlockFormats) {
+        if (f == BlockFormat::nvfp4) continue;
+        SCOPED_TRACE(fmt::format("{} {}", traits(f).name, mode));
+        const std::vector<std::uint8_t> want_scales =
+            bytes_of(file_, fmt::format("scale.{}.{}", mode, traits(f).name));
+        const std::vector<std::uint8_t> elements =
+            bytes_of(file_, fmt::format("element.{}.{}", mode, traits(f).name));
+        std::vector<std::uint8_t> scales(want_scales.size()), coded(values.size());
+        testing::encode_blocks(f, values.data(), values.size(), coded.data(), scales.data(), 1, target,
+                               rounding);
+        ASSERT_EQ(scales, want_scales);
+        const std::vector<std::uint8_t> ones(scales.size(), 127);  // 2^0: the elements alone
+        std::vector<float> got(values.size()), want(values.size());
+        decode_blocks({coded.data(), ones.data(), f}, 0, got.size(), got.data(), target);
+        for (std::size_t i = 0; i < want.size(); ++i) {
+          const bool nan = want_scales[i / 32] == 255;  // such blocks have elements of zero here
+          const auto high = static_cast<std::uint32_t>(elements[2 * i] | elements[2 * i + 1] << 8);
+          want[i] = nan ? got[i] : std::bit_cast<float>(high << 16);
+        }
+        expect_all(got, want, values, same_value);
+      }
     }
   }
 }

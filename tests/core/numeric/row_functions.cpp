@@ -27,9 +27,19 @@ testing::RowReductions ReduceF32(const float* p, const float* q, std::size_t n) 
 testing::RowReductions ReduceF64(const double* p, const double* q, std::size_t n) {
   return ReduceRow(p, q, n);
 }
-void EncodeBlocksImpl(BlockFormat f, const float* row, std::size_t n, float tensor_scale,
-                      std::uint8_t* elements, std::uint8_t* scales) {
-  EncodeRow(f, row, n, tensor_scale, elements, scales);
+void EncodeBlocksImpl(BlockFormat format, const float* row, std::size_t n, float tensor_scale,
+                      std::uint8_t* elements, std::uint8_t* scales, ScaleRounding rounding) {
+  WithFormat(format, [&](auto f) HWY_ATTR {
+    using Maxima = BlockMaxima<f()>;
+    const BlockRounder<f()> rounder(tensor_scale, rounding);
+    for (std::size_t begin = 0; begin < n; begin += Maxima::kMost) {
+      Maxima maxima(std::min(Maxima::kMost, n - begin));
+      maxima.Add(row + begin);
+      EncodeRow<f()>(rounder, BlockScales<f()>(rounder, maxima), row + begin,
+                     std::min(Maxima::kMost, n - begin), nullptr,
+                     elements + begin * traits(f()).element_bits / 8, scales + begin / Maxima::kBlock);
+    }
+  });
 }
 
 }  // namespace HWY_NAMESPACE
@@ -54,8 +64,9 @@ RowReductions reduce_row(const double* p, const double* q, std::size_t n, SimdTa
 }
 
 void encode_blocks(BlockFormat f, const float* row, std::size_t n, std::uint8_t* elements,
-                   std::uint8_t* scales, float tensor_scale, SimdTarget target) {
-  HWY_DISPATCH_TABLE(EncodeBlocksImpl)[simd_index(target)](f, row, n, tensor_scale, elements, scales);
+                   std::uint8_t* scales, float tensor_scale, SimdTarget target, ScaleRounding rounding) {
+  HWY_DISPATCH_TABLE(EncodeBlocksImpl)
+  [simd_index(target)](f, row, n, tensor_scale, elements, scales, rounding);
 }
 
 }  // namespace testing

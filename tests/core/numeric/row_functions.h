@@ -19,8 +19,10 @@ struct RowReductions {
 RowReductions reduce_row(const float* p, const float* q, std::size_t n, SimdTarget target);
 RowReductions reduce_row(const double* p, const double* q, std::size_t n, SimdTarget target);
 
-/// EncodeRow() of core/numeric/encode_blocks-inl.h.
+/// Codes round_blocks() by EncodeRow() of core/numeric/encode_blocks-inl.h: ⌈n · bits / 8⌉ bytes of elements,
+/// ⌈n / block⌉ scales.
 void encode_blocks(BlockFormat f, const float* row, std::size_t n, std::uint8_t* elements,
-                   std::uint8_t* scales, float tensor_scale, SimdTarget target);
+                   std::uint8_t* scales, float tensor_scale, SimdTarget target,
+                   ScaleRounding rounding = ScaleRounding::floor);
 
 }  // namespace mantissa::testing

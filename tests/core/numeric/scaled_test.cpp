@@ -23,12 +23,14 @@ TEST(BlockFormats, ParseInAnyLetterCase) {
   EXPECT_EQ(parse_block_format("mxfp"), std::nullopt);
 }
 
-constexpr BlockFormat kFormats[] = {BlockFormat::mxfp8, BlockFormat::mxfp8_e5m2, BlockFormat::mxfp4,
-                                    BlockFormat::nvfp4};
+constexpr const auto& kFormats = kBlockFormats;
+constexpr ScaleRounding kRoundings[] = {ScaleRounding::floor, ScaleRounding::ceil, ScaleRounding::even,
+                                        ScaleRounding::rceil};
 constexpr unsigned kSeed = 20260301;
 
-std::vector<float> rounded(BlockFormat f, std::vector<float> values, float tensor_scale = 1) {
-  testing::round_block(f, values.data(), values.size(), tensor_scale);
+std::vector<float> rounded(BlockFormat f, std::vector<float> values, float tensor_scale = 1,
+                           ScaleRounding rounding = ScaleRounding::floor) {
+  testing::round_block(f, values.data(), values.size(), tensor_scale, rounding);
   return values;
 }
 
@@ -55,6 +57,101 @@ TEST(RoundBlock, OfMxfp8WithE5m2KeepsTwoBitsAndSmallerElements) {
       << "saturates beyond 57344";
 }
 
+TEST(RoundBlock, OfMxfp6EqualsAHandComputedExample) {
+  // e2m3: amax 7 lies in [4, 8): the scale is 2^(2 − 2). Elements of [4, 8) are 0.5 apart, the smallest
+  // 0.125.
+  EXPECT_EQ(rounded(BlockFormat::mxfp6_e2m3, {7.75F, -5.3F, 1.3F, 0.07F, 0.06F}),
+            (std::vector<float>{7.5F, -5.5F, 1.25F, 0.125F, 0}));
+  // e3m2: amax 30 lies in [16, 32): the scale is 2^(4 − 4). The largest element is 28, the smallest 1/16.
+  EXPECT_EQ(rounded(BlockFormat::mxfp6_e3m2, {30, -19, 5.4F, 0.04F, 0.03F}),
+            (std::vector<float>{28, -20, 5, 0.0625F, 0}));
+}
+
+// Of e2m1, whose largest value is 6 = 1.5 · 2^2: exponents of the scale for a largest magnitude.
+TEST(ScaleRounding, OfMxfp4EqualsValuesComputedByHand) {
+  struct Example {
+    float amax;
+    int floor, ceil, even, rceil;
+  };
+  for (const Example& e : {Example{4, 0, 0, 0, 0},
+                           {4.0000005F, 0, 1, 0, 0},
+                           {6, 0, 1, 0, 0},
+                           {6.0000005F, 0, 1, 0, 1},
+                           {6.9999995F, 0, 1, 0, 1},
+                           {7, 0, 1, 1, 1},
+                           {7.9999995F, 0, 1, 1, 1},
+                           {8, 1, 1, 1, 1},
+                           {12, 1, 2, 1, 1},
+                           {0, -127, -127, -127, -127},
+                           {0x1p-149F, -127, -127, -127, -127},
+                           {0x1p-125F, -127, -127, -127, -127},
+                           {0x1.8p-125F, -127, -126, -127, -127},
+                           {0x1.8001p-125F, -127, -126, -127, -126},
+                           {0x1.fffffep127F, 125, 126, 1000, 126}}) {
+    const BlockTraits t = traits(BlockFormat::mxfp4);
+    EXPECT_EQ(testing::scale_exponent(t, e.amax, ScaleRounding::floor), e.floor) << e.amax;
+    EXPECT_EQ(testing::scale_exponent(t, e.amax, ScaleRounding::ceil), e.ceil) << e.amax;
+    EXPECT_EQ(testing::scale_exponent(t, e.amax, ScaleRounding::even), e.even) << e.amax;
+    EXPECT_EQ(testing::scale_exponent(t, e.amax, ScaleRounding::rceil), e.rceil) << e.amax;
+  }
+}
+
+TEST(ScaleRounding, ByRceilNeverSaturates) {
+  std::mt19937 random(kSeed);
+  std::uniform_real_distribution<float> mantissa(1, 2);
+  for (const BlockFormat f : kFormats) {
+    if (!traits(f).power_of_two_scale) continue;
+    for (int trial = 0; trial < 1000; ++trial) {
+      const float amax = std::ldexp(mantissa(random), trial % 200 - 100);
+      const float got = rounded(f, {amax}, 1, ScaleRounding::rceil)[0];
+      EXPECT_LE(std::abs(got - amax), amax * std::ldexp(0.5F, -traits(f).mantissa_bits)) << amax;
+    }
+  }
+}
+
+/// Zero, infinity and nan, subnormals, powers of two and their neighbours, the largest values of elements and
+/// theirs, each first in a block of values of other magnitudes.
+TEST(ScaleRounding, OfAllSpecialValuesEqualsTheDefinitionOnEveryInstructionSet) {
+  std::vector<float> special = {0,
+                                -0.0F,
+                                0x1p-149F,
+                                0x1.8p-127F,
+                                0x1.fffffcp-127F,
+                                0x1.fffffep127F,
+                                std::numeric_limits<float>::infinity(),
+                                std::numeric_limits<float>::quiet_NaN()};
+  for (int exponent = -140; exponent < 128; ++exponent) {
+    for (const double factor : {1.0, 1.25, 1.5, 1.75, 1.875, 1.9375, 1.96875}) {
+      const auto x = static_cast<float>(std::ldexp(factor, exponent));
+      special.insert(special.end(), {x, std::nextafter(x, 0.0F), std::nextafter(x, 1e39F)});
+    }
+  }
+  for (const BlockFormat f : kFormats) {
+    const auto block = static_cast<std::size_t>(traits(f).block);
+    std::vector<float> row;
+    for (const float x : special) {
+      for (std::size_t i = 0; i < block; ++i)
+        row.push_back((i % 2 == 0 ? x : -x) * (i == 0 ? 1 : std::ldexp(1.0F, -static_cast<int>(i)) * 0.9F));
+    }
+    for (const ScaleRounding rounding : kRoundings) {
+      std::vector<float> want = row;
+      for (std::size_t i = 0; i < row.size(); i += block)
+        testing::round_block(f, want.data() + i, block, 1, rounding);
+      for (const SimdTarget target : simd_targets()) {
+        std::vector<float> got = row;
+        round_blocks(f, got.data(), got.size(), 1, target, rounding);
+        for (std::size_t i = 0; i < row.size(); ++i) {
+          const bool same = std::memcmp(&got[i], &want[i], sizeof(float)) == 0;
+          ASSERT_TRUE(same || (std::isnan(got[i]) && std::isnan(want[i])))
+              << traits(f).name << ", rounding " << static_cast<int>(rounding) << ", target " << target
+              << ", block of " << row[i / block * block] << ", element " << row[i] << ": " << got[i]
+              << ", expected " << want[i];
+        }
+      }
+    }
+  }
+}
+
 TEST(RoundBlock, OfNvfp4HasAnE4m3Scale) {
   // 6 / 6 = 1; the elements lie on the grid of e2m1.
   EXPECT_EQ(rounded(BlockFormat::nvfp4, {6, 2.6F, -0.3F}), (std::vector<float>{6, 3, -0.5F}));
@@ -72,6 +169,8 @@ TEST(RoundBlock, HasAtMostAsManyValuesAsTheFormatHasCodes) {
   std::normal_distribution<float> normal;
   for (const auto& [format, codes] : {std::pair{BlockFormat::mxfp8, 253U},
                                       {BlockFormat::mxfp8_e5m2, 247U},
+                                      {BlockFormat::mxfp6_e2m3, 63U},
+                                      {BlockFormat::mxfp6_e3m2, 63U},
                                       {BlockFormat::mxfp4, 15U},
                                       {BlockFormat::nvfp4, 15U}}) {
     std::set<float> seen;

@@ -97,7 +97,13 @@ inline std::vector<OpRow> op_rows() {
                   "",
                   same_shape(1, Stored::arithmetic),
                   chain(0),
-                  {{"blocks", -1}, {"along_rows", false}, {"current", false}, {"margin", 0}}});
+                  {{"blocks", -1},
+                   {"along_rows", false},
+                   {"scale_rounding", 0},
+                   {"length", 0},
+                   {"hadamard", false},
+                   {"current", false},
+                   {"margin", 0}}});
   add_head_rows(rows);
   add_recurrent_rows(rows);
   add_update_rows(rows);

@@ -67,6 +67,18 @@ TEST(MicroBatches, SplitAtLeavesGiveTheSameGradients) {
   }
 }
 
+TEST(MicroBatches, UnderRecipesOfBlocksToo) {
+  const kernels::Context ctx{.simd = kernels::best_simd()};
+  for (const char* policy :
+       {"bf16-mixed compute=mxfp8 scale_rounding=rceil activation_block=1x128 weight_block=128x128",
+        "bf16-mixed compute=mxfp6-e2m3 gradient_rounding=stochastic hadamard=16",
+        "bf16-mixed compute=nvfp4 scaling=delayed weight_block=16x16 hadamard=16"}) {
+    SCOPED_TRACE(policy);
+    const std::vector<Bytes> whole = gradients(policy, false, 150, 4, 4, 1, ctx);
+    EXPECT_TRUE(gradients(policy, false, 150, 4, 1, 1, ctx) == whole);
+  }
+}
+
 TEST(MicroBatches, OfRowsLongerThanABlockToo) {
   const kernels::Context ctx{.simd = kernels::best_simd()};
   for (const char* policy : {"32-true", "bf16-mixed"}) {
@@ -88,6 +100,25 @@ TEST(Steps, AreTheSameOnEveryInstructionSetAndThreadCount) {
     for (const kernels::Context& ctx : kernels::testing::contexts()) {
       EXPECT_TRUE(gradients(policy, false, 40, 2, 2, 1, ctx) == want) << kernels::testing::describe(ctx);
     }
+  }
+}
+
+/// Each field of a recipe changes the gradients, by the same bytes everywhere.
+TEST(Steps, UnderRecipesAreTheSameOnEveryInstructionSetAndThreadCount) {
+  std::vector<std::vector<Bytes>> seen;
+  for (const char* policy :
+       {"bf16-mixed compute=mxfp8", "bf16-mixed compute=mxfp8 scale_rounding=rceil",
+        "bf16-mixed compute=mxfp8 activation_block=1x128", "bf16-mixed compute=mxfp8 weight_block=128x128",
+        "bf16-mixed compute=mxfp8 gradient_rounding=stochastic", "bf16-mixed compute=mxfp8 hadamard=16",
+        "bf16-mixed compute=mxfp6-e2m3", "bf16-mixed compute=mxfp6-e3m2",
+        "bf16-mixed compute=nvfp4 weight_block=16x16 gradient_rounding=stochastic hadamard=16",
+        "fp8-hybrid gradient_rounding=stochastic"}) {
+    SCOPED_TRACE(policy);
+    const std::vector<Bytes> want = gradients(policy, false, 150, 2, 2, 1, {.simd = kernels::best_simd()});
+    for (const kernels::Context& ctx : kernels::testing::contexts())
+      EXPECT_TRUE(gradients(policy, false, 150, 2, 2, 1, ctx) == want) << kernels::testing::describe(ctx);
+    EXPECT_TRUE(std::ranges::find(seen, want) == seen.end()) << "the recipe has no effect";
+    seen.push_back(want);
   }
 }
 

@@ -119,9 +119,11 @@ TEST_F(Surveys, CountValuesThatShareABlockWithInfAsOverflow) {
     if (seen.values.nonfinite == 0) continue;
     EXPECT_EQ(seen.values.nonfinite, 2U);
     // inf shares a full block; nan shares the last block of a row: 300009 = 9375 · 32 + 9.
-    for (const std::size_t f : {0, 1, 2}) EXPECT_EQ(seen.block_losses[f].overflows, 31U + 8U);
-    EXPECT_EQ(seen.block_losses[3].overflows, 15U + 8U);
-    EXPECT_EQ(seen.block_losses[3].nonfinite, 2U);
+    for (const BlockFormat f : kBlockFormats) {
+      const ErrorStats& losses = seen.block_losses[static_cast<std::size_t>(f)];
+      EXPECT_EQ(losses.overflows, static_cast<std::uint64_t>(traits(f).block - 1 + 8)) << traits(f).name;
+      EXPECT_EQ(losses.nonfinite, 2U);
+    }
     return;
   }
   FAIL() << "the tensor is missing";

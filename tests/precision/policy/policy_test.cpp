@@ -149,6 +149,9 @@ TEST(Policy, AnyValueSurvivesPrintingAndParsing) {
       return pick({"f32", "bf16", "h100", "ada:f16", "mi300:k=32", "b200:f16:k=128"});
     if (field.name == "accumulate_order") return pick({"auto", "chain", "tile"});
     if (field.name == "scaling") return pick({"delayed", "current", "none"});
+    for (const char* name : {"scale_rounding", "weight_block", "activation_block", "hadamard"}) {
+      if (field.name == name) return pick(field_values(field));
+    }
     if (field.name.ends_with("rounding")) return pick({"nearest", "toward-zero", "stochastic"});
     if (field.name == "output" && random() % 2 == 0) return std::string("compute>f32");
     if (std::holds_alternative<std::optional<bool> Fields::*>(field.member)) return pick({"true", "false"});
@@ -268,14 +271,14 @@ TEST(PolicyErrors, NameFieldAndValue) {
       {"compute=bff16",
        "policy \"compute=bff16\": compute=\"bff16\": unknown number format; did you mean \"bf16\"? "
        "(formats: f64, f32, tf32, bf16, f16, e5m2, e4m3, fp8-hybrid, fp8-hybrid-f16, bf16x1, bf16x3, bf16x6, "
-       "mxfp8, mxfp8-e5m2, mxfp4, nvfp4)"},
+       "mxfp8, mxfp8-e5m2, mxfp6-e2m3, mxfp6-e3m2, mxfp4, nvfp4)"},
       {"residual=mxfp8",
        "policy \"residual=mxfp8\": residual=mxfp8: mxfp8 is a format of product operands only; write "
        "compute=mxfp8, and for residual a number format such as bf16"},
       {"compute=",
        "policy \"compute=\": compute=\"\": unknown number format (formats: f64, f32, tf32, bf16, "
-       "f16, e5m2, e4m3, fp8-hybrid, fp8-hybrid-f16, bf16x1, bf16x3, bf16x6, mxfp8, mxfp8-e5m2, mxfp4, "
-       "nvfp4)"},
+       "f16, e5m2, e4m3, fp8-hybrid, fp8-hybrid-f16, bf16x1, bf16x3, bf16x6, mxfp8, mxfp8-e5m2, mxfp6-e2m3, "
+       "mxfp6-e3m2, mxfp4, nvfp4)"},
       {"accumulate=h10",
        "policy \"accumulate=h10\": accumulate=\"h10\": unknown number format or card; did you mean \"h100\"? (f64, "
        "f32, tf32, bf16, f16, e5m2, e4m3, v100, a100, ada, h100, b200, rtx-blackwell, mi250, mi300)"},

@@ -20,6 +20,7 @@ constexpr std::size_t kWidth = 80;
 struct Task {
   std::string_view title;
   std::vector<std::string_view> keys;  // keys and sections
+  bool shows_defaults = true;
 };
 
 const std::vector<Task>& tasks() {
@@ -35,7 +36,9 @@ const std::vector<Task>& tasks() {
       {"learn from rewards (mantissa rl)", {"rl"}},
       {"optimize", {"optimizer", "schedule", "train"}},
       {"choose batches, and fit them into memory", {"batch", "run.stage"}},
-      {"choose the precision", {"precision", "precision.loss_scale"}},
+      {"choose the precision",
+       {"precision.policy", "precision.rules", "precision.deepspeed", "precision.native_only"}},
+      {"change fields of the policy", {"precision", "precision.loss_scale"}, false},
       {"save, measure and stop", {"checkpoint", "log", "run.on_nonfinite", "run.skip_batches"}},
       {"train on several processes (mpirun, srun)", {"distributed"}},
       {"define a new model", {"model"}},
@@ -102,7 +105,7 @@ std::string keys_by_task() {
       if (&task_of(key) != &task) continue;
       if (!of_task.empty()) of_task += ", ";
       // A key and its default stay on one line.
-      std::string words = with_default(key);
+      std::string words = task.shows_defaults ? with_default(key) : key.name();
       std::ranges::replace(words, ' ', '\1');
       of_task += words;
     }

@@ -198,7 +198,7 @@ HWY_INLINE void DecodeBlocks(const CodedRow& row, std::size_t begin, std::size_t
 /// decode_blocks(). Not inlined: there are many formats, and many kernels that decode.
 HWY_NOINLINE inline void DecodeRow(const CodedRow& row, std::size_t begin, std::size_t n,
                                    float* HWY_RESTRICT to) {
-  WithFormat(row.format, [&](auto f) HWY_ATTR { DecodeBlocks<f()>(row, begin, n, to); });
+  WithCodes(row.format, [&](auto f) HWY_ATTR { DecodeBlocks<f()>(row, begin, n, to); });
 }
 
 // ---- To bf16
@@ -288,7 +288,7 @@ HWY_INLINE void DecodeBlocksAsBf16(const CodedRow& row, std::size_t begin, std::
 /// decode_blocks(), to bf16. Not inlined: there are many formats.
 HWY_NOINLINE inline void DecodeRowAsBf16(const CodedRow& row, std::size_t begin, std::size_t n,
                                          std::uint16_t* HWY_RESTRICT to) {
-  WithFormat(row.format, [&](auto f) HWY_ATTR { DecodeBlocksAsBf16<f()>(row, begin, n, to); });
+  WithCodes(row.format, [&](auto f) HWY_ATTR { DecodeBlocksAsBf16<f()>(row, begin, n, to); });
 }
 
 }  // namespace HWY_NAMESPACE

@@ -38,18 +38,19 @@ HWY_INLINE void StoreScaleCodes(hn::Vec<hn::ScalableTag<float>> scale, std::uint
   }
 }
 
-/// Rounds one vector with the scales of its lanes and writes the codes, one byte per element.
-template <BlockFormat F>
+/// Rounds one vector with the scales of its lanes and writes the codes, one byte per element. `random`: bits
+/// of the lanes, or nothing to round to nearest.
+template <BlockFormat F, class... Random>
 HWY_INLINE void StoreElementCodes(const BlockRounder<F>& rounder, typename BlockRounder<F>::V x,
                                   const typename BlockRounder<F>::Scales& scales,
-                                  std::uint8_t* HWY_RESTRICT to) {
+                                  std::uint8_t* HWY_RESTRICT to, Random... random) {
   const typename BlockRounder<F>::D d;
   const auto has_scale = hn::Gt(scales.scale, hn::Zero(d));
-  const auto magnitude = hn::IfThenElseZero(has_scale, rounder.Magnitude(x, scales));
-  if constexpr (F == BlockFormat::mxfp8) {
-    StoreGridLanes<Scalar::e4m3>(d, hn::CopySignToAbs(magnitude, x), to);
-  } else if constexpr (F == BlockFormat::mxfp8_e5m2) {
+  const auto magnitude = hn::IfThenElseZero(has_scale, rounder.Magnitude(x, scales, random...));
+  if constexpr (F == BlockFormat::mxfp8_e5m2) {
     StoreGridLanes<Scalar::e5m2>(d, hn::CopySignToAbs(magnitude, x), to);
+  } else if constexpr (traits(F).element_bits == 8) {
+    StoreGridLanes<Scalar::e4m3>(d, hn::CopySignToAbs(magnitude, x), to);
   } else {
     // The codes 0 … 7 mean 0, 0.5, 1, 1.5, 2, 3, 4, 6: three straight lines, each lowest where it applies.
     const hn::RebindToUnsigned<decltype(d)> du;
@@ -89,36 +90,34 @@ HWY_INLINE void StoreCodes(const std::uint8_t* HWY_RESTRICT codes, std::size_t n
   }
 }
 
-/// EncodeRow() of a format. A block that is not finite has the scale NaN and elements of zero.
+/// Encodes row[0, n), whose blocks have these scales. A block that is not finite has the scale NaN and
+/// elements of zero. `random`: bits for each element, or null to round to nearest.
 template <BlockFormat F>
-HWY_INLINE void EncodeBlocks(const float* HWY_RESTRICT row, std::size_t n, float tensor_scale,
-                             std::uint8_t* HWY_RESTRICT elements, std::uint8_t* HWY_RESTRICT scale_codes) {
+HWY_INLINE void EncodeRow(const BlockRounder<F>& rounder, const BlockScales<F>& scales,
+                          const float* HWY_RESTRICT row, std::size_t n,
+                          const std::uint32_t* HWY_RESTRICT random, std::uint8_t* HWY_RESTRICT elements,
+                          std::uint8_t* HWY_RESTRICT scale_codes) {
   const hn::ScalableTag<float> d;
-  const BlockRounder<F> rounder(tensor_scale);
+  const hn::RebindToUnsigned<decltype(d)> du;
   using Scales = BlockScales<F>;
   HWY_ALIGN std::uint8_t codes[Scales::kMost + HWY_MAX_BYTES];
-  for (std::size_t begin = 0; begin < n; begin += Scales::kMost) {
-    const std::size_t some = std::min(Scales::kMost, n - begin);
-    const Scales scales(rounder, row + begin, some);
-    for (std::size_t b = 0; b < scales.count(); b += hn::Lanes(d))
-      StoreScaleCodes<F>(scales.Scale(b), codes + b);
-    std::memcpy(scale_codes + begin / Scales::kBlock, codes, scales.count());
-    for (std::size_t b = 0; b < scales.count(); ++b) {
-      const std::size_t first = b * Scales::kBlock, count = std::min(Scales::kBlock, some - first);
-      const auto of_block = scales.Of(b);
-      for (std::size_t i = first; i < first + count; i += hn::Lanes(d))
-        StoreElementCodes(rounder, LoadCount(d, row + begin + i, first + count - i), of_block, codes + i);
+  for (std::size_t b = 0; b < scales.count(); b += hn::Lanes(d))
+    StoreScaleCodes<F>(scales.Scale(b), codes + b);
+  std::memcpy(scale_codes, codes, scales.count());
+  for (std::size_t b = 0; b < scales.count(); ++b) {
+    const std::size_t first = b * Scales::kBlock, end = std::min(first + Scales::kBlock, n);
+    const auto of_block = scales.Of(b);
+    for (std::size_t i = first; i < end; i += hn::Lanes(d)) {
+      const auto x = LoadCount(d, row + i, end - i);
+      if (random == nullptr) {
+        StoreElementCodes(rounder, x, of_block, codes + i);
+      } else {
+        StoreElementCodes(rounder, x, of_block, codes + i, LoadCount(du, random + i, end - i));
+      }
     }
-    std::fill_n(codes + some, HWY_MAX_BYTES, std::uint8_t{0});
-    StoreCodes<F>(codes, some, elements + begin * traits(F).element_bits / 8);
   }
-}
-
-/// Codes round_blocks(): ⌈n · bits / 8⌉ bytes of elements, ⌈n / block⌉ scales. Not inlined: many formats.
-HWY_NOINLINE inline void EncodeRow(BlockFormat format, const float* HWY_RESTRICT row, std::size_t n,
-                                   float tensor_scale, std::uint8_t* HWY_RESTRICT elements,
-                                   std::uint8_t* HWY_RESTRICT scales) {
-  WithFormat(format, [&](auto f) HWY_ATTR { EncodeBlocks<f()>(row, n, tensor_scale, elements, scales); });
+  std::fill_n(codes + n, HWY_MAX_BYTES, std::uint8_t{0});
+  StoreCodes<F>(codes, n, elements);
 }
 
 }  // namespace HWY_NAMESPACE

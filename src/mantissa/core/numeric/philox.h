@@ -34,7 +34,8 @@ enum class RandomUse : std::uint8_t {
   second_moment = 6,
   compensation = 7,
   conversion = 8,
-  activation = 9
+  activation = 9,
+  hadamard = 10
 };
 
 /// The random numbers of one (seed, use, name, step), by element index. philox({name, step | use << 56},

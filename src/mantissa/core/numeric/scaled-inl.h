@@ -31,10 +31,30 @@ HWY_INLINE void WithFormat(BlockFormat format, const Call& call) {
       return call(std::integral_constant<BlockFormat, BlockFormat::mxfp8>());
     case BlockFormat::mxfp8_e5m2:
       return call(std::integral_constant<BlockFormat, BlockFormat::mxfp8_e5m2>());
+    case BlockFormat::mxfp6_e2m3:
+      return call(std::integral_constant<BlockFormat, BlockFormat::mxfp6_e2m3>());
+    case BlockFormat::mxfp6_e3m2:
+      return call(std::integral_constant<BlockFormat, BlockFormat::mxfp6_e3m2>());
     case BlockFormat::mxfp4:
       return call(std::integral_constant<BlockFormat, BlockFormat::mxfp4>());
     case BlockFormat::nvfp4:
       return call(std::integral_constant<BlockFormat, BlockFormat::nvfp4>());
+  }
+}
+
+/// WithFormat() for readers of codes: formats that are stored alike are one.
+template <class Call>
+HWY_INLINE void WithCodes(BlockFormat format, const Call& call) {
+  const bool six_bits = format == BlockFormat::mxfp6_e2m3 || format == BlockFormat::mxfp6_e3m2;
+  switch (six_bits ? BlockFormat::mxfp8 : format) {
+    case BlockFormat::mxfp8_e5m2:
+      return call(std::integral_constant<BlockFormat, BlockFormat::mxfp8_e5m2>());
+    case BlockFormat::mxfp4:
+      return call(std::integral_constant<BlockFormat, BlockFormat::mxfp4>());
+    case BlockFormat::nvfp4:
+      return call(std::integral_constant<BlockFormat, BlockFormat::nvfp4>());
+    default:
+      return call(std::integral_constant<BlockFormat, BlockFormat::mxfp8>());
   }
 }
 
@@ -47,7 +67,8 @@ class BlockRounder {
   using DU = hn::RebindToUnsigned<D>;
   using Bits = hn::Vec<DU>;
 
-  explicit BlockRounder(float tensor_scale) : tensor_scale_(tensor_scale) {}
+  explicit BlockRounder(float tensor_scale, ScaleRounding rounding = ScaleRounding::floor)
+      : tensor_scale_(tensor_scale), rounding_(rounding) {}
 
   /// Returns the largest magnitude of each lane, of those so far and of x, as bits. Those of numbers that are
   /// not finite exceed all others. Start with hn::Zero.
@@ -65,8 +86,12 @@ class BlockRounder {
     const auto finite = hn::RebindMask(d, hn::Lt(most, hn::Set(DU(), kInfinity)));
     const V nan = hn::BitCast(d, hn::Set(DU(), kNan));
     if constexpr (kTraits.power_of_two_scale) {
-      const V down = hn::Set(d, PowerOfTwo<float>(-kTraits.max_exp)), least = hn::Set(d, 0x1p-127F);
-      const V scale = hn::IfThenElse(finite, hn::Max(hn::Mul(PowerBelow(amax), down), least), nan);
+      const DU du;
+      const Bits code = ScaleCode(most);
+      const Bits power =
+          hn::IfThenElse(hn::Eq(code, hn::Zero(du)), hn::Set(du, kLeastScale), hn::ShiftLeft<23>(code));
+      const auto fits = hn::And(finite, hn::RebindMask(d, hn::Lt(code, hn::Set(du, 255U))));
+      const V scale = hn::IfThenElse(fits, hn::BitCast(d, power), nan);
       return {scale, hn::Div(hn::Set(d, 1.0F), scale)};  // exact
     } else {
       const V most_scale = hn::Div(hn::Div(amax, hn::Set(d, kMaxFinite)), hn::Set(d, tensor_scale_));
@@ -79,15 +104,34 @@ class BlockRounder {
   /// The magnitudes of the rounded elements. Meaningless if the scale is 0 or NaN.
   HWY_INLINE V Magnitude(V x, const Scales& s) const {
     const D d;
-    const V magnitude = hn::Abs(kTraits.power_of_two_scale ? hn::Mul(x, s.by) : hn::Div(x, s.by));
+    const V magnitude = Scaled(x, s);
     // Adding 1.5 · 2^23 steps makes the hardware's addition round to a whole number of steps.
     const V shift = hn::Mul(hn::Max(PowerBelow(magnitude), hn::Set(d, kSmallestNormal)),
                             hn::Set(d, 0x1.8p23F * PowerOfTwo<float>(-kTraits.mantissa_bits)));
     return hn::Min(hn::Sub(hn::Add(magnitude, shift), shift), hn::Set(d, kMaxFinite));
   }
 
-  HWY_INLINE V Round(V x, const Scales& s) const {
-    const V value = hn::Mul(hn::CopySignToAbs(Magnitude(x, s), x), s.scale);
+  /// The same, rounded to the element above if the first 32 bits of the fraction exceed `random`.
+  HWY_INLINE V Magnitude(V x, const Scales& s, Bits random) const {
+    const D d;
+    const DU du;
+    const hn::RebindToSigned<D> di;
+    const V magnitude = Scaled(x, s);
+    const V step = hn::Mul(hn::Max(PowerBelow(magnitude), hn::Set(d, kSmallestNormal)),
+                           hn::Set(d, PowerOfTwo<float>(-kTraits.mantissa_bits)));
+    const V steps = hn::Div(magnitude, step), whole = hn::Floor(steps);  // exact
+    const V places = hn::Mul(hn::Sub(steps, whole), hn::Set(d, 0x1p16F)), high = hn::Floor(places);
+    const V low = hn::Floor(hn::Mul(hn::Sub(places, high), hn::Set(d, 0x1p16F)));
+    const Bits fraction = hn::Or(hn::ShiftLeft<16>(hn::BitCast(du, hn::ConvertTo(di, high))),
+                                 hn::BitCast(du, hn::ConvertTo(di, low)));
+    const V up = hn::IfThenElseZero(hn::RebindMask(d, hn::Gt(fraction, random)), hn::Set(d, 1.0F));
+    return hn::Min(hn::Mul(hn::Add(whole, up), step), hn::Set(d, kMaxFinite));
+  }
+
+  /// The rounded elements times their scales. `random` as for Magnitude(), or nothing.
+  template <class... Random>
+  HWY_INLINE V Round(V x, const Scales& s, Random... random) const {
+    const V value = hn::Mul(hn::CopySignToAbs(Magnitude(x, s, random...), x), s.scale);
     if constexpr (kTraits.power_of_two_scale) return value;
     return hn::IfThenElse(hn::Eq(s.scale, hn::Zero(D())), hn::CopySign(hn::Zero(D()), x), value);
   }
@@ -96,7 +140,8 @@ class BlockRounder {
   static constexpr BlockTraits kTraits = traits(F);
   static constexpr float kMaxFinite = static_cast<float>(kTraits.max_finite);
   static constexpr float kSmallestNormal = PowerOfTwo<float>(kTraits.min_normal_exp);
-  static constexpr std::uint32_t kInfinity = 0x7f800000U, kNan = 0x7fc00000U;
+  static constexpr std::uint32_t kInfinity = 0x7f800000U, kNan = 0x7fc00000U, kLeastScale = 0x00400000U,
+                                 kMantissa = 0x007fffffU;
 
   /// 2^⌊log2 x⌋ for x ≥ 0; 0 below the normal range of f32.
   static HWY_INLINE V PowerBelow(V x) {
@@ -104,7 +149,88 @@ class BlockRounder {
     return hn::And(x, hn::BitCast(d, hn::Set(DU(), kInfinity)));
   }
 
+  static HWY_INLINE V Scaled(V x, const Scales& s) {
+    return hn::Abs(kTraits.power_of_two_scale ? hn::Mul(x, s.by) : hn::Div(x, s.by));
+  }
+
+  /// The e8m0 codes of the scales of blocks with finite largest magnitudes `most`, by `rounding_`; 255: NaN.
+  HWY_INLINE Bits ScaleCode(Bits most) const {
+    const D d;
+    const DU du;
+    const auto exponent_of = [&](Bits bits) HWY_ATTR {
+      const Bits least = hn::Set(du, static_cast<std::uint32_t>(kTraits.max_exp));
+      return hn::Sub(hn::Max(hn::ShiftRight<23>(bits), least), least);
+    };
+    switch (rounding_) {
+      case ScaleRounding::floor:
+        break;
+      case ScaleRounding::ceil:
+        return exponent_of(hn::Add(most, hn::Set(du, kMantissa)));
+      case ScaleRounding::even: {
+        // As in torchao, a largest magnitude that rounds beyond the range of f32 makes the block NaN.
+        const Bits half =
+            hn::Set(du, std::uint32_t{1} << (22U - static_cast<unsigned>(kTraits.mantissa_bits)));
+        const Bits rounded = hn::Add(most, half);
+        const auto beyond = hn::Gt(rounded, hn::Set(du, kInfinity - 1));
+        return hn::IfThenElse(beyond, hn::Set(du, 255U), exponent_of(rounded));
+      }
+      case ScaleRounding::rceil: {
+        const V fit = hn::Mul(hn::BitCast(d, most), hn::Set(d, 1.0F / kMaxFinite));
+        const Bits bits = hn::BitCast(du, fit);
+        const auto least = hn::Gt(bits, hn::Set(du, kLeastScale));
+        return hn::IfThenElseZero(least, hn::ShiftRight<23>(hn::Add(bits, hn::Set(du, kMantissa))));
+      }
+    }
+    return exponent_of(most);
+  }
+
   float tensor_scale_;
+  ScaleRounding rounding_;
+};
+
+/// The largest magnitudes of the blocks of a part of one or more rows, as bits.
+template <BlockFormat F>
+class BlockMaxima {
+  using Rounder = BlockRounder<F>;
+
+ public:
+  static constexpr auto kBlock = static_cast<std::size_t>(traits(F).block);
+  static constexpr std::size_t kBlocks = 64, kMost = kBlocks * kBlock;  // elements
+
+  /// Of n ≤ kMost elements.
+  explicit BlockMaxima(std::size_t n) : elements_(n), count_((n + kBlock - 1) / kBlock) {
+    std::fill_n(most_, count_ + hn::Lanes(typename Rounder::D()), 0U);
+  }
+
+  /// Includes the elements of a row.
+  HWY_INLINE void Add(const float* HWY_RESTRICT row) {
+    const typename Rounder::D d;
+    const typename Rounder::DU du;
+    const std::size_t lanes = hn::Lanes(d);
+    for (std::size_t b = 0; b < count_; ++b) {
+      const std::size_t begin = b * kBlock, count = std::min(kBlock, elements_ - begin);
+      auto largest = hn::Zero(du);
+      for (std::size_t i = 0; i < count; i += lanes)
+        largest = Rounder::Largest(largest, LoadCount(d, row + begin + i, count - i));
+      most_[b] = std::max(most_[b], hn::GetLane(hn::MaxOfLanes(du, largest)));
+    }
+  }
+
+  /// Lets every `length` elements share their largest magnitude; 0: every block has its own.
+  HWY_INLINE void Share(std::int32_t length) {
+    const auto group = static_cast<std::size_t>(length) / kBlock;
+    for (std::size_t b = 0; group > 1 && b < count_; b += group) {
+      const std::size_t n = std::min(group, count_ - b);
+      std::fill_n(most_ + b, n, *std::max_element(most_ + b, most_ + b + n));
+    }
+  }
+
+  std::size_t count() const { return count_; }
+  const std::uint32_t* bits() const { return most_; }
+
+ private:
+  HWY_ALIGN std::uint32_t most_[kBlocks + HWY_MAX_BYTES / sizeof(float)];
+  std::size_t elements_, count_;
 };
 
 /// The scales of the blocks of a part of a row.
@@ -113,25 +239,14 @@ class BlockScales {
   using Rounder = BlockRounder<F>;
 
  public:
-  static constexpr auto kBlock = static_cast<std::size_t>(traits(F).block);
-  static constexpr std::size_t kMost = 64 * kBlock;  // elements
+  using Maxima = BlockMaxima<F>;
+  static constexpr std::size_t kBlock = Maxima::kBlock, kMost = Maxima::kMost;
 
-  /// `row` has n ≤ kMost elements.
-  HWY_INLINE BlockScales(const Rounder& rounder, const float* HWY_RESTRICT row, std::size_t n) {
+  HWY_INLINE BlockScales(const Rounder& rounder, const Maxima& maxima) : count_(maxima.count()) {
     const typename Rounder::D d;
     const typename Rounder::DU du;
-    HWY_ALIGN std::uint32_t most[kBlocks + HWY_MAX_BYTES / sizeof(float)];
-    const std::size_t lanes = hn::Lanes(d);
-    for (std::size_t begin = 0; begin < n; begin += kBlock, ++count_) {
-      const std::size_t count = std::min(kBlock, n - begin);
-      auto largest = hn::Zero(du);
-      for (std::size_t i = 0; i < count; i += lanes)
-        largest = Rounder::Largest(largest, LoadCount(d, row + begin + i, count - i));
-      most[count_] = hn::GetLane(hn::MaxOfLanes(du, largest));
-    }
-    std::fill_n(most + count_, lanes, 0U);
-    for (std::size_t b = 0; b < count_; b += lanes) {
-      const auto scales = rounder.ScalesOf(hn::Load(du, most + b));
+    for (std::size_t b = 0; b < count_; b += hn::Lanes(d)) {
+      const auto scales = rounder.ScalesOf(hn::Load(du, maxima.bits() + b));
       hn::Store(scales.scale, d, scale_ + b);
       hn::Store(scales.by, d, by_ + b);
     }
@@ -149,36 +264,51 @@ class BlockScales {
   }
 
  private:
-  static constexpr std::size_t kBlocks = kMost / kBlock;
+  static constexpr std::size_t kBlocks = Maxima::kBlocks;
 
   HWY_ALIGN float scale_[kBlocks + HWY_MAX_BYTES / sizeof(float)];
   HWY_ALIGN float by_[kBlocks + HWY_MAX_BYTES / sizeof(float)];
-  std::size_t count_ = 0;
+  std::size_t count_;
 };
 
-/// Rounds row[0, n) in blocks, the first of which starts at row[0].
+/// Rounds row[0, n), whose blocks have these scales. `random`: bits for each element, or null to round to
+/// nearest.
 template <BlockFormat F>
-HWY_INLINE void RoundBlocksOf(float* HWY_RESTRICT row, std::size_t n, float tensor_scale) {
+HWY_INLINE void RoundPart(const BlockRounder<F>& rounder, const BlockScales<F>& scales,
+                          const std::uint32_t* HWY_RESTRICT random, std::size_t n, float* HWY_RESTRICT row) {
   const hn::ScalableTag<float> d;
-  const BlockRounder<F> rounder(tensor_scale);
-  using Scales = BlockScales<F>;
-  for (std::size_t begin = 0; begin < n; begin += Scales::kMost) {
-    const std::size_t some = std::min(Scales::kMost, n - begin);
-    const Scales scales(rounder, row + begin, some);
-    for (std::size_t b = 0; b < scales.count(); ++b) {
-      const std::size_t first = b * Scales::kBlock, end = std::min(some, first + Scales::kBlock);
-      const auto of_block = scales.Of(b);
-      for (std::size_t i = first; i < end; i += hn::Lanes(d)) {
-        float* at = row + begin + i;
-        StoreCount(rounder.Round(LoadCount(d, at, end - i), of_block), d, at, end - i);
-      }
+  const hn::RebindToUnsigned<decltype(d)> du;
+  constexpr std::size_t kBlock = BlockScales<F>::kBlock;
+  for (std::size_t b = 0; b < scales.count(); ++b) {
+    const std::size_t end = std::min(n, (b + 1) * kBlock);
+    const auto of_block = scales.Of(b);
+    for (std::size_t i = b * kBlock; i < end; i += hn::Lanes(d)) {
+      const auto x = LoadCount(d, row + i, end - i);
+      const auto value = random == nullptr ? rounder.Round(x, of_block)
+                                           : rounder.Round(x, of_block, LoadCount(du, random + i, end - i));
+      StoreCount(value, d, row + i, end - i);
     }
   }
 }
 
+/// Rounds row[0, n) in blocks, the first of which starts at row[0].
+template <BlockFormat F>
+HWY_INLINE void RoundBlocksOf(float* HWY_RESTRICT row, std::size_t n, float tensor_scale,
+                              ScaleRounding rounding) {
+  const BlockRounder<F> rounder(tensor_scale, rounding);
+  using Maxima = BlockMaxima<F>;
+  for (std::size_t begin = 0; begin < n; begin += Maxima::kMost) {
+    const std::size_t some = std::min(Maxima::kMost, n - begin);
+    Maxima maxima(some);
+    maxima.Add(row + begin);
+    RoundPart<F>(rounder, BlockScales<F>(rounder, maxima), nullptr, some, row + begin);
+  }
+}
+
 /// The same for a format that is known only at run time.
-inline void RoundBlocks(BlockFormat format, float* HWY_RESTRICT row, std::size_t n, float tensor_scale) {
-  WithFormat(format, [&](auto f) HWY_ATTR { RoundBlocksOf<f()>(row, n, tensor_scale); });
+inline void RoundBlocks(BlockFormat format, float* HWY_RESTRICT row, std::size_t n, float tensor_scale,
+                        ScaleRounding rounding = ScaleRounding::floor) {
+  WithFormat(format, [&](auto f) HWY_ATTR { RoundBlocksOf<f()>(row, n, tensor_scale, rounding); });
 }
 
 }  // namespace HWY_NAMESPACE

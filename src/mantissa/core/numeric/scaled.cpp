@@ -15,8 +15,8 @@ HWY_BEFORE_NAMESPACE();
 namespace mantissa {
 namespace HWY_NAMESPACE {
 
-void RoundBlocksImpl(BlockFormat f, float* row, std::size_t n, float tensor_scale) {
-  RoundBlocks(f, row, n, tensor_scale);
+void RoundBlocksImpl(BlockFormat f, float* row, std::size_t n, float tensor_scale, ScaleRounding rounding) {
+  RoundBlocks(f, row, n, tensor_scale, rounding);
 }
 
 }  // namespace HWY_NAMESPACE
@@ -55,8 +55,9 @@ std::string_view formats_of_width(std::string_view text) {
   return {};
 }
 
-void round_blocks(BlockFormat f, float* row, std::size_t n, float tensor_scale, SimdTarget target) {
-  HWY_DISPATCH_TABLE(RoundBlocksImpl)[simd_index(target)](f, row, n, tensor_scale);
+void round_blocks(BlockFormat f, float* row, std::size_t n, float tensor_scale, SimdTarget target,
+                  ScaleRounding rounding) {
+  HWY_DISPATCH_TABLE(RoundBlocksImpl)[simd_index(target)](f, row, n, tensor_scale, rounding);
 }
 
 float nvfp4_tensor_scale(float amax) {

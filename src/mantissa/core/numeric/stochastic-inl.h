@@ -65,6 +65,22 @@ HWY_INLINE void RandomBlocks(const RandomStream& stream, std::uint64_t first, st
   }
 }
 
+/// Writes the random bits of elements [index, index + n) of the stream.
+HWY_INLINE void RandomRow(const RandomStream& stream, std::uint64_t index, std::size_t n,
+                          std::uint32_t* HWY_RESTRICT to) {
+  constexpr std::size_t kChunkBlocks = 64;
+  HWY_ALIGN std::uint64_t words[2 * kChunkBlocks];
+  for (std::size_t done = 0; done < n;) {
+    const std::uint64_t at = index + done;
+    const std::size_t skip = static_cast<std::size_t>(at % 4);
+    const std::size_t count = std::min(n - done, 4 * kChunkBlocks - skip);
+    RandomBlocks(stream, at / 4, (skip + count + 3) / 4, words);
+    std::memcpy(to + done, reinterpret_cast<const std::uint32_t*>(words) + skip,
+                count * sizeof(std::uint32_t));
+    done += count;
+  }
+}
+
 /// Rounds magnitudes below the smallest normal of S to its grid: to the multiple of the smallest subnormal
 /// below, or to the next one if the first 32 bits of the fraction exceed `random`. Exact, because the
 /// multiple is below 2^24.
@@ -188,19 +204,13 @@ HWY_INLINE void StoreStochasticPart(const double* HWY_RESTRICT src, std::size_t 
 template <class T>
 HWY_INLINE void StoreRowStochastic(const T* HWY_RESTRICT src, std::size_t n, void* dst, Scalar type,
                                    std::size_t offset, const RandomStream& stream, std::uint64_t index) {
-  constexpr std::size_t kChunkBlocks = 64;
-  HWY_ALIGN std::uint64_t words[2 * kChunkBlocks];
-  HWY_ALIGN std::uint32_t random[4 * kChunkBlocks];
+  constexpr std::size_t kChunk = 256;
+  HWY_ALIGN std::uint32_t random[kChunk];
   std::uint8_t* to = static_cast<std::uint8_t*>(dst) + offset * bytes_of(type);
-  for (std::size_t done = 0; done < n;) {
-    const std::uint64_t at = index + done;
-    const std::size_t skip = static_cast<std::size_t>(at % 4);
-    const std::size_t count = std::min(n - done, 4 * kChunkBlocks - skip);
-    RandomBlocks(stream, at / 4, (skip + count + 3) / 4, words);
-    std::memcpy(random, words, sizeof(random));
-    std::uint8_t* chunk = to + done * bytes_of(type);
-    StoreStochasticPart(src + done, count, chunk, type, random + skip);
-    done += count;
+  for (std::size_t done = 0; done < n; done += kChunk) {
+    const std::size_t count = std::min(n - done, kChunk);
+    RandomRow(stream, index + done, count, random);
+    StoreStochasticPart(src + done, count, to + done * bytes_of(type), type, random);
   }
 }
 

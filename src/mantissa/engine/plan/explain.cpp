@@ -4,6 +4,7 @@
 #include <fmt/ranges.h>
 
 #include <algorithm>
+#include <array>
 #include <map>
 #include <tuple>
 
@@ -74,8 +75,20 @@ std::string viewed(const Program& p, const Step& s) {
   return text;
 }
 
+/// Returns what a step that stores blocks does besides rounding them: ", Hadamard over 16 tokens".
+std::string blocks_text(const ScaledStorage& q) {
+  constexpr std::array<std::string_view, 4> kRoundings = {"", ", scales by ceil", ", scales by even",
+                                                          ", scales by rceil"};
+  std::string text(q.hadamard ? ", Hadamard over 16 tokens" : "");
+  text += kRoundings.at(static_cast<std::size_t>(q.scaling.rounding));
+  if (q.scaling.length > 0) text += fmt::format(", {} elements a scale", q.scaling.length);
+  return text;
+}
+
 std::string kernel_of(const Program& p, const Step& s) {
   std::string kernel(s.op->id);
+  if (!s.outputs.empty() && p.buffer(s.outputs.front()).scaled)
+    kernel += blocks_text(*p.buffer(s.outputs.front()).scaled);
   if (!s.parts.empty()) {
     kernel = "fused";
     for (const std::string& part : s.parts) kernel += " " + part;

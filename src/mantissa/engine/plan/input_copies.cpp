@@ -51,8 +51,10 @@ Operand InputCopies::as_value(const Node& node, BufferId b) {
 Operand InputCopies::as_factor(const Node& node, std::size_t i, const precision::Resolved& r, BufferId b) {
   const Buffer& from = program_.buffer(b);
   Scalar element = from.type;
-  if (const std::optional<ScaledStorage> q = scaled_storage_of(node, i, r, element))
+  if (std::optional<ScaledStorage> q = scaled_storage_of(node, i, from.home == Home::master, r, element)) {
+    q->hadamard = transforms_factors(node, uses_);
     return as_scaled(node, b, *q, r, element);
+  }
   const Factor factor = factor_of(r);
   const Scalar compute = factor.format;
   if (factor.parts > 1) return {b, factor};
@@ -97,8 +99,13 @@ Operand InputCopies::as_scaled(const Node& node, BufferId b, ScaledStorage q, co
   Step s = steps_.step_for(node);
   s.op = &graph::find_op("quantize");
   s.rounded = program_.arithmetic;
+  s.rounding = q.stochastic ? Rounding::stochastic : Rounding::nearest;
+  if (q.stochastic) s.random_name = steps_.random_name(program_.buffer(to));
   s.attributes = {{"blocks", q.blocks ? static_cast<std::int64_t>(*q.blocks) : -1},
                   {"along_rows", q.along_rows},
+                  {"scale_rounding", static_cast<std::int64_t>(q.scaling.rounding)},
+                  {"length", static_cast<std::int64_t>(q.scaling.length)},
+                  {"hadamard", q.hadamard},
                   {"current", r.scaling == precision::Scaling::current},
                   {"margin", static_cast<std::int64_t>(r.scale_margin)}};
   s.inputs = {{b, from.type}};

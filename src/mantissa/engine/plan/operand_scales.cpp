@@ -13,10 +13,32 @@ namespace mantissa::plan {
 using graph::Node;
 using graph::Read;
 
-std::optional<ScaledStorage> scaled_storage_of(const Node& node, std::size_t i, const precision::Resolved& r,
-                                               Scalar& element) {
+namespace {
+
+/// Returns the elements that share a scale in blocks of `format`.
+BlockScaling scaling_of(const Node& node, bool weight, const precision::Resolved& r, BlockFormat format) {
+  BlockScaling scaling;
+  if (traits(format).power_of_two_scale) scaling.rounding = r.scale_rounding;
+  if (weight) {
+    scaling.square = r.weight_block != precision::WeightBlock::automatic;
+    if (scaling.square) scaling.length = r.weight_block == precision::WeightBlock::square_16 ? 16 : 128;
+  } else if (r.activation_block == precision::ActivationBlock::row_128) {
+    scaling.length = 128;
+  }
+  if (scaling.length % traits(format).block == 0) return scaling;
+  throw ConfigError(
+      "{}: weight_block=16x16: expected a format with blocks of 16 elements, got {} with {}. Fix: "
+      "weight_block=128x128, or compute=nvfp4",
+      node.scope, traits(format).name, traits(format).block);
+}
+
+}  // namespace
+
+std::optional<ScaledStorage> scaled_storage_of(const Node& node, std::size_t i, bool weight,
+                                               const precision::Resolved& r, Scalar& element) {
   if (!is_linear(node) || r.compute->scaled == precision::Scaled::none) return std::nullopt;
   ScaledStorage q;
+  q.stochastic = node.op->operands[i] == "gradient" && r.gradient_rounding == Rounding::stochastic;
   if (r.compute->scaled == precision::Scaled::block) {
     if (node.op->copies_rows) {
       throw ConfigError(
@@ -25,12 +47,30 @@ std::optional<ScaledStorage> scaled_storage_of(const Node& node, std::size_t i, 
           node.scope, node.op->op);
     }
     q.blocks = r.compute->block;
+    q.scaling = scaling_of(node, weight, r, *q.blocks);
     q.along_rows = node.op->sums_across_rows != nullptr && node.op->sums_across_rows(node.attributes, i);
     element = Scalar::bf16;
   } else {
     element = node.op->operands[i] == "gradient" ? r.compute->gradient : r.compute->factor.format;
   }
   return q;
+}
+
+bool transforms_factors(const Node& node, PolicyUses& uses) {
+  if (!is_linear(node) || !node.op->sums_tokens || uses.resolve(node).hadamard == precision::Hadamard::none)
+    return false;
+  std::string_view with, without;
+  for (const std::string_view operand : node.op->operands) {
+    const bool blocks = uses.resolve(node, operand).compute->scaled == precision::Scaled::block;
+    (blocks ? with : without) = operand;
+  }
+  if (!with.empty() && !without.empty()) {
+    throw ConfigError(
+        "{}: hadamard=16 transforms both factors of a weight gradient: expected blocks in both, got none in "
+        "the {}. Fix: a rule \"{}: hadamard=none\", or blocks in both",
+        node.scope, without, node.scope);
+  }
+  return without.empty();
 }
 
 std::int32_t scale_of(Program& program, const Buffer& from, const ScaledStorage& q,
@@ -45,6 +85,7 @@ std::int32_t scale_of(Program& program, const Buffer& from, const ScaledStorage&
   slot.history = slot.current ? 0 : r.amax_history;
   // Rules may give two readers of a tensor different scales, so the name contains the settings.
   slot.name = fmt::format("{}:{}", from.name, nvfp4 ? "nvfp4" : name(element));
+  if (q.hadamard) slot.name += ":hadamard";
   if (slot.current) slot.name += ":current";
   if (slot.margin != 0) slot.name += fmt::format(":{}", slot.margin);
   for (std::size_t s = 0; s < program.scales.size(); ++s) {

@@ -80,7 +80,9 @@ std::string_view PolicyUses::field_of(const Value& value) const {
 std::string PolicyUses::decided_by(const Node& node, std::vector<std::string_view> fields) const {
   fields.insert(fields.end(), {"compute", "saturate", "flush_subnormals"});
   const bool product = node.op->kind == graph::OpKind::product || node.op->kind == graph::OpKind::head;
-  if (product) fields.insert(fields.end(), {"accumulate", "accumulate_block", "scaling"});
+  if (product)
+    fields.insert(fields.end(), {"accumulate", "accumulate_block", "scaling", "scale_rounding",
+                                 "gradient_rounding", "weight_block", "activation_block", "hadamard"});
   if (product || node.op->kind == graph::OpKind::attention) fields.emplace_back("accumulate_order");
   const bool attention = node.op->kind == graph::OpKind::attention;
   const precision::Use whole{node.scope, node.op->op, pass_of(node.phase), 0};

@@ -42,6 +42,9 @@ enum class Home : std::uint8_t {
 struct ScaledStorage {
   std::optional<BlockFormat> blocks;  // null: one scale, in the buffer's format
   bool along_rows = false;            // true: blocks lie along columns; false: along rows
+  BlockScaling scaling = {};          // of blocks
+  bool stochastic = false;            // elements round stochastically; else to nearest
+  bool hadamard = false;              // tokens are transformed first (kernels/hadamard.h)
   std::int32_t scale = -1;            // index in Program::scales; -1: none
   friend bool operator==(const ScaledStorage&, const ScaledStorage&) = default;
 };

@@ -69,7 +69,7 @@ void StepBuilder::add_cast(const Node& node, BufferId from, BufferId to) {
   const bool cached = made.value != graph::kNone && graph_.value(made.value).role == Role::kv;
   if (!cached)
     s.rounding = program_.policy.activation_rounding({node.scope, node.op->op, pass_of(node.phase), 0});
-  if (s.rounding == Rounding::stochastic) s.random_name = hash_name(name_of(made));
+  if (s.rounding == Rounding::stochastic) s.random_name = random_name(made);
   if (s.rounding != Rounding::nearest) s.decided_by = uses_.decided_by(node, {"rounding"});
   const bool plain = !s.compute.saturate && !s.compute.flush_subnormals && s.rounding == Rounding::nearest;
   s.op = &graph::find_op(plain ? "cast" : "round");
@@ -79,6 +79,10 @@ void StepBuilder::add_cast(const Node& node, BufferId from, BufferId to) {
   s.outputs = {to};
   if (plain) s.expression = copy_expression();
   program_.steps.push_back(std::move(s));
+}
+
+std::uint64_t StepBuilder::random_name(const Buffer& b) const {
+  return hash_name(name_of(b));
 }
 
 /// Returns a unique name for the contents of `b`, which keys its random numbers.

@@ -24,6 +24,9 @@ class StepBuilder {
   /// Adds a step that rounds `from`, a result or an input of `node`, to the format of `to`.
   void add_cast(const graph::Node& node, BufferId from, BufferId to);
 
+  /// Returns the key of the random numbers with which the contents of `b` round.
+  std::uint64_t random_name(const Buffer& b) const;
+
  private:
   void round_states(const graph::Node& node, Step& s) const;
   std::string name_of(const Buffer& b) const;

@@ -137,7 +137,9 @@ void WeightSet::release_unread(plan::BufferId id, std::span<const std::byte> par
 bool WeightSet::Copy::holds(const plan::Buffer& b, const plan::ScaleSlot* its_scale) const {
   const auto& mine = buffer->scaled;
   if (buffer->type != b.type || mine.has_value() != b.scaled.has_value()) return false;
-  if (mine && (mine->blocks != b.scaled->blocks || mine->along_rows != b.scaled->along_rows)) return false;
+  if (mine && (mine->blocks != b.scaled->blocks || mine->along_rows != b.scaled->along_rows ||
+               mine->scaling != b.scaled->scaling))
+    return false;
   return scale == nullptr || its_scale == nullptr ? scale == its_scale : scale->name == its_scale->name;
 }
 
@@ -310,7 +312,8 @@ void WeightSet::refresh(const Parameter& p, const Copy& copy) {
                                  .along_rows = b.scaled->along_rows,
                                  .packed = b.layout().blocks.has_value(),
                                  .current = copy.scale != nullptr && copy.scale->current,
-                                 .margin = copy.scale != nullptr ? copy.scale->margin : 0};
+                                 .margin = copy.scale != nullptr ? copy.scale->margin : 0,
+                                 .rounding = {.scaling = b.scaled->scaling}};
   kernels::store_scaled(device_->host(), b.shape.leading(), b.shape.last(), master, to, how,
                         copy.scale == nullptr ? nullptr : scales_->find(copy.scale->name));
 }

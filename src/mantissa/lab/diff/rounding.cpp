@@ -33,10 +33,7 @@ struct Unit {
       : name(compute->name),
         roundoff(std::pow(unit_roundoff(compute->factor.format), compute->factor.parts)) {
     if (compute->scaled != precision::Scaled::block) return;
-    constexpr double kFourBits = 0.25;  // e2m1 has one mantissa bit
-    const bool four = compute->block == BlockFormat::mxfp4 || compute->block == BlockFormat::nvfp4;
-    const Scalar element = compute->block == BlockFormat::mxfp8 ? Scalar::e4m3 : Scalar::e5m2;
-    roundoff = four ? kFourBits : unit_roundoff(element);
+    roundoff = std::ldexp(0.5, -traits(compute->block).mantissa_bits);
   }
   /// The sums of products of factors in `factor`. A card truncates: its errors are twice as large as those
   /// of rounding to nearest, and do not cancel, for which they count twice.

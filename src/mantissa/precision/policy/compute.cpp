@@ -39,6 +39,8 @@ constexpr std::array kTable = {
     split("bf16x6", 3),
     by_block("mxfp8", BlockFormat::mxfp8),
     by_block("mxfp8-e5m2", BlockFormat::mxfp8_e5m2),
+    by_block("mxfp6-e2m3", BlockFormat::mxfp6_e2m3),
+    by_block("mxfp6-e3m2", BlockFormat::mxfp6_e3m2),
     by_block("mxfp4", BlockFormat::mxfp4),
     by_block("nvfp4", BlockFormat::nvfp4),
 };

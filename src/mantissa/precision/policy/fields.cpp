@@ -2,8 +2,6 @@
 
 #include <fmt/format.h>
 
-#include <algorithm>
-#include <array>
 #include <charconv>
 
 #include "mantissa/core/base/error_text.h"
@@ -33,6 +31,21 @@ constexpr std::pair<std::string_view, Scaling> kScalings[] = {{"auto", Scaling::
                                                               {"current", Scaling::current},
                                                               {"none", Scaling::none}};
 
+constexpr std::pair<std::string_view, ScaleRounding> kScaleRoundings[] = {{"floor", ScaleRounding::floor},
+                                                                          {"ceil", ScaleRounding::ceil},
+                                                                          {"even", ScaleRounding::even},
+                                                                          {"rceil", ScaleRounding::rceil}};
+
+constexpr std::pair<std::string_view, WeightBlock> kWeightBlocks[] = {{"auto", WeightBlock::automatic},
+                                                                      {"16x16", WeightBlock::square_16},
+                                                                      {"128x128", WeightBlock::square_128}};
+
+constexpr std::pair<std::string_view, ActivationBlock> kActivationBlocks[] = {
+    {"auto", ActivationBlock::automatic}, {"1x128", ActivationBlock::row_128}};
+
+constexpr std::pair<std::string_view, Hadamard> kHadamards[] = {{"none", Hadamard::none},
+                                                                {"16", Hadamard::tokens_16}};
+
 constexpr std::pair<std::string_view, AccumulateOrder> kOrders[] = {{"auto", AccumulateOrder::by_factors},
                                                                     {"chain", AccumulateOrder::chain},
                                                                     {"tile", AccumulateOrder::tile}};
@@ -51,6 +64,18 @@ std::string printed(AccumulateOrder value) {
 }
 std::string printed(const Accumulator& value) {
   return accumulator_text(value);
+}
+std::string printed(ScaleRounding value) {
+  return std::string(kScaleRoundings[static_cast<std::size_t>(value)].first);
+}
+std::string printed(WeightBlock value) {
+  return std::string(kWeightBlocks[static_cast<std::size_t>(value)].first);
+}
+std::string printed(ActivationBlock value) {
+  return std::string(kActivationBlocks[static_cast<std::size_t>(value)].first);
+}
+std::string printed(Hadamard value) {
+  return std::string(kHadamards[static_cast<std::size_t>(value)].first);
 }
 std::string printed(std::int64_t value) {
   return std::to_string(value);
@@ -126,6 +151,22 @@ void read(std::string_view field, std::string_view text, std::optional<Scaling>&
   read_named<Scaling>(field, text, "scaling", kScalings, out);
 }
 
+void read(std::string_view field, std::string_view text, std::optional<ScaleRounding>& out) {
+  read_named<ScaleRounding>(field, text, "rounding of scales", kScaleRoundings, out);
+}
+
+void read(std::string_view field, std::string_view text, std::optional<WeightBlock>& out) {
+  read_named<WeightBlock>(field, text, "block", kWeightBlocks, out);
+}
+
+void read(std::string_view field, std::string_view text, std::optional<ActivationBlock>& out) {
+  read_named<ActivationBlock>(field, text, "block", kActivationBlocks, out);
+}
+
+void read(std::string_view field, std::string_view text, std::optional<Hadamard>& out) {
+  read_named<Hadamard>(field, text, "transform", kHadamards, out);
+}
+
 void read(std::string_view field, std::string_view text, std::optional<AccumulateOrder>& out) {
   read_named<AccumulateOrder>(field, text, "order", kOrders, out);
 }
@@ -188,6 +229,10 @@ struct ValuesOf {
   Names operator()(std::optional<Accumulator> Fields::*) const { return accumulator_values(); }
   Names operator()(std::optional<Scaling> Fields::*) const { return of(kScalings); }
   Names operator()(std::optional<AccumulateOrder> Fields::*) const { return of(kOrders); }
+  Names operator()(std::optional<ScaleRounding> Fields::*) const { return of(kScaleRoundings); }
+  Names operator()(std::optional<WeightBlock> Fields::*) const { return of(kWeightBlocks); }
+  Names operator()(std::optional<ActivationBlock> Fields::*) const { return of(kActivationBlocks); }
+  Names operator()(std::optional<Hadamard> Fields::*) const { return of(kHadamards); }
   Names operator()(std::optional<Rounding> Fields::*) const {
     Names names;
     for (const RoundingName& row : kRoundings) {
@@ -205,99 +250,8 @@ struct ValuesOf {
 }  // namespace
 
 std::vector<std::string> field_values(const Field& field) {
+  if (field.member == Field::Member(&Fields::gradient_rounding)) return {"nearest", "stochastic"};
   return std::visit(ValuesOf{}, field.member);
-}
-
-std::span<const Field> field_table() {
-  static const std::array<Field, 22> table = {{
-      {"params",
-       {"param", "param_dtype"},
-       &Fields::params,
-       true,
-       "format of the weights that the optimizer updates (masters)"},
-      {"compute", {"compute_dtype"}, &Fields::compute, true, "format of matrix operands and of activations"},
-      {"accumulate",
-       {},
-       &Fields::accumulate,
-       true,
-       "format in which products are summed, or the card whose sums they are"},
-      {"accumulate_block",
-       {},
-       &Fields::accumulate_block,
-       true,
-       "terms between roundings of a partial sum; 0: every 256 terms"},
-      {"accumulate_order",
-       {},
-       &Fields::accumulate_order,
-       true,
-       "order in which products are summed: chain, tile, or by the formats of the factors (auto)",
-       "auto"},
-      {"residual", {}, &Fields::residual, true, "format of the residual stream"},
-      {"output",
-       {"output_dtype"},
-       &Fields::output,
-       true,
-       "format of logits and losses; compute>f32 rounds to compute first"},
-      {"grads",
-       {"grad", "gradients"},
-       &Fields::grads,
-       true,
-       "format in which weight gradients are stored and summed"},
-      {"reduce",
-       {"reduce_dtype"},
-       &Fields::reduce,
-       false,
-       "format of sums over shards of the batch, which ranks communicate"},
-      {"reduce_rounding", {}, &Fields::reduce_rounding, false, "how sums over shards are rounded", "nearest"},
-      {"optimizer", {}, &Fields::optimizer, true, "format of the optimizer's moments"},
-      {"kv", {"kv_cache"}, &Fields::kv, true, "format of keys and values, also in training"},
-      {"state", {}, &Fields::state, true, "format of recurrent states, rounded after every token", "f32"},
-      {"checkpoint", {}, &Fields::checkpoint, false, "format of the weights in model/"},
-      {"rounding", {}, &Fields::rounding, true, "how weights, moments and states of recurrences are rounded"},
-      {"kahan", {}, &Fields::kahan, true, "keep the rounding error of an update and add it to the next"},
-      {"saturate",
-       {},
-       &Fields::saturate,
-       true,
-       "overflow gives the largest finite value instead of infinity"},
-      {"flush_subnormals", {"flush"}, &Fields::flush_subnormals, true, "subnormal results become zero"},
-      {"scaling",
-       {},
-       &Fields::scaling,
-       true,
-       "scale of a tensor: from earlier steps (delayed), from its own values (current), or none; auto: "
-       "current for nvfp4, delayed for 8 bits",
-       "auto"},
-      {"scale_margin",
-       {"margin"},
-       &Fields::scale_margin,
-       true,
-       "binades of headroom above the largest magnitude",
-       "0"},
-      {"amax_history",
-       {"amax_history_len"},
-       &Fields::amax_history,
-       false,
-       "steps whose largest magnitude sets a delayed scale",
-       "1024"},
-      {"loss_scale",
-       {},
-       &Fields::loss_scale,
-       false,
-       "factor on the loss that keeps small gradients representable"},
-  }};
-  return table;
-}
-
-const Field* find_field(std::string_view name) {
-  for (const Field& field : field_table()) {
-    if (field.name == name || std::ranges::find(field.aliases, name) != field.aliases.end()) return &field;
-  }
-  return nullptr;
-}
-
-std::vector<std::string> field_names() {
-  return names_of(field_table(), &Field::name);
 }
 
 void set_field(Fields& fields, std::string_view name, std::string_view value) {

@@ -20,7 +20,9 @@ struct Field {
                               std::optional<std::int64_t> Fields::*, std::optional<Scaling> Fields::*,
                               std::optional<AccumulateOrder> Fields::*, std::optional<Accumulator> Fields::*,
                               std::optional<Rounding> Fields::*, std::optional<bool> Fields::*,
-                              std::optional<LossScale> Fields::*>;
+                              std::optional<LossScale> Fields::*, std::optional<ScaleRounding> Fields::*,
+                              std::optional<WeightBlock> Fields::*, std::optional<ActivationBlock> Fields::*,
+                              std::optional<Hadamard> Fields::*>;
   std::string_view name;
   std::vector<std::string_view> aliases;  // foreign spellings; printing uses `name`
   Member member;

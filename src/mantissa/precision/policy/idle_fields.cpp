@@ -34,6 +34,9 @@ bool has_scales(const Fields& f) {
 bool has_blocks(const Fields& f) {
   return f.compute && (*f.compute)->scaled == Scaled::block;
 }
+bool has_mx_blocks(const Fields& f) {
+  return has_blocks(f) && !is_nvfp4(*f.compute);
+}
 
 /// True if a product of factors in this format is summed in tile order: in Linear ops, and elsewhere, where
 /// factors under a format with scales have that of stored results (docs/numerics.md, "Policy").
@@ -102,6 +105,18 @@ std::vector<std::string> idle_fields(const Policy& policy) {
     say("amax_history", none);
   } else if (fields.amax_history != usual.amax_history && !any(policy, is_delayed)) {
     say("amax_history", "only scaling=delayed has a history");
+  }
+  const auto changed = [&](std::string_view field) {
+    const Field& row = *find_field(field);
+    return field_text(fields, row) != row.usual;
+  };
+  if (changed("scale_rounding") && !any(policy, has_mx_blocks))
+    say("scale_rounding", "no format in the policy has scales that are powers of two, as mx formats have");
+  if (changed("gradient_rounding") && !scales && !blocks)
+    say("gradient_rounding", "no format in the policy has scales");
+  for (const std::string_view field : {"weight_block", "activation_block", "hadamard"}) {
+    if (changed(field) && !blocks)
+      say(field, "no format in the policy has blocks, as mx formats and nvfp4 have");
   }
   return idle;
 }

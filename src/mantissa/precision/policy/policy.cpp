@@ -218,6 +218,11 @@ Resolved Policy::resolve(const Use& use) const {
   out.scaling = scaling_of(*fields.scaling, out.compute);
   out.scale_margin = *fields.scale_margin;
   out.amax_history = *fields.amax_history;
+  out.scale_rounding = *fields.scale_rounding;
+  out.gradient_rounding = *fields.gradient_rounding;
+  out.weight_block = *fields.weight_block;
+  out.activation_block = *fields.activation_block;
+  out.hadamard = *fields.hadamard;
   return out;
 }
 

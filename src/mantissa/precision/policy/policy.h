@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "mantissa/core/numeric/format.h"
+#include "mantissa/core/numeric/scaled.h"
 #include "mantissa/precision/policy/compute.h"
 
 namespace mantissa::precision {
@@ -29,6 +30,16 @@ struct LossScale {
 /// `automatic` is current for nvfp4 and delayed for 8 bits.
 enum class Scaling : std::uint8_t { automatic, delayed, current, none };
 
+/// The elements of a weight that share a scale: a block along the sum, or a square of 16 or 128 rows and
+/// columns, so that both directions of a product have equal values.
+enum class WeightBlock : std::uint8_t { automatic, square_16, square_128 };
+
+/// The elements of an activation or its gradient that share a scale: a block along the sum, or 128 elements.
+enum class ActivationBlock : std::uint8_t { automatic, row_128 };
+
+/// The random Hadamard transforms of the factors of weight gradients: none, or of 16 tokens each.
+enum class Hadamard : std::uint8_t { none, tokens_16 };
+
 /// The order in which products are summed (core/numeric/factor.h): by the formats of their factors, or as
 /// set.
 enum class AccumulateOrder : std::uint8_t { by_factors, chain, tile };
@@ -45,6 +56,11 @@ struct Fields {
   std::optional<bool> kahan, saturate, flush_subnormals;
   std::optional<Scaling> scaling;
   std::optional<std::int64_t> scale_margin, amax_history;
+  std::optional<ScaleRounding> scale_rounding;
+  std::optional<Rounding> gradient_rounding;
+  std::optional<WeightBlock> weight_block;
+  std::optional<ActivationBlock> activation_block;
+  std::optional<Hadamard> hadamard;
   std::optional<LossScale> loss_scale;
   friend bool operator==(const Fields&, const Fields&) = default;
 };
@@ -92,6 +108,11 @@ struct Resolved {
   bool kahan = false, saturate = false, flush_subnormals = false, output_via_compute = false;
   Scaling scaling = Scaling::delayed;  // never automatic: that of the operand's format
   std::int64_t scale_margin = 0, amax_history = 1024;
+  ScaleRounding scale_rounding = ScaleRounding::floor;
+  Rounding gradient_rounding = Rounding::nearest;
+  WeightBlock weight_block = WeightBlock::automatic;
+  ActivationBlock activation_block = ActivationBlock::automatic;
+  Hadamard hadamard = Hadamard::none;
 };
 
 class Policy {

@@ -28,6 +28,11 @@ Fields uniform(Scalar format) {
   f.scaling = Scaling::automatic;
   f.scale_margin = 0;
   f.amax_history = 1024;
+  f.scale_rounding = ScaleRounding::floor;
+  f.gradient_rounding = Rounding::nearest;
+  f.weight_block = WeightBlock::automatic;
+  f.activation_block = ActivationBlock::automatic;
+  f.hadamard = Hadamard::none;
   f.loss_scale = LossScale{};
   return f;
 }

@@ -64,6 +64,14 @@ void check_scaling(const Fields& fields) {
     throw ConfigError("scale_margin={}: must be 0 to {} binades", margin, kMostMargin);
 }
 
+/// Rejects a rounding of gradients with a constant error.
+void check_gradient_rounding(const Fields& fields) {
+  if (fields.gradient_rounding != Rounding::toward_zero) return;
+  throw ConfigError(
+      "gradient_rounding=toward-zero is not available: it makes every gradient smaller; use nearest or "
+      "stochastic");
+}
+
 /// True if storing an f32 result in `s` rounds it. This includes tf32, which uses as many bytes as f32.
 bool is_below_f32(Scalar s) {
   return !holds(s, Scalar::f32);
@@ -82,6 +90,7 @@ void check_reduce(const Fields& fields) {
 void check_fields(const Fields& fields, bool f64) {
   check_f64(fields, f64);
   check_scaling(fields);
+  check_gradient_rounding(fields);
   for (const Allowed& row : allowed_in_f32()) {
     const std::string value = field_text(fields, *find_field(row.field));
     if (value.empty() || (f64 && value == "f64") || std::ranges::find(row.values, value) != row.values.end())

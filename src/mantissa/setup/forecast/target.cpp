@@ -95,6 +95,7 @@ TargetFormat format_on(const Target& target, std::string_view format) {
   out.format = format;
   if (format == "fp8-hybrid-f16") format = "fp8-hybrid";  // the same products
   if (format == "mxfp8-e5m2") format = "mxfp8";           // the same units
+  if (format.starts_with("mxfp6-")) format = "mxfp8";     // units for both have this rate at least
   out.flops_per_second = rate_of(target, format);
   out.native = out.flops_per_second > 0;
   if (out.native) {

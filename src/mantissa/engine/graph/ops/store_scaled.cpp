@@ -1,5 +1,6 @@
 // Stores a factor of a product with scales. The plan inserts it before Linear ops with an 8- or 4-bit compute
 // format. Reports and rules call the op "quantize".
+#include "mantissa/kernels/hadamard.h"
 #include "mantissa/kernels/round.h"
 #include "mantissa/kernels/scaled.h"
 
@@ -10,13 +11,18 @@ namespace mantissa::graph {
 namespace {
 
 /// Attributes: "blocks" (a BlockFormat, or −1), "along_rows" (blocks over tokens, from the start of each
-/// row), "current", "margin".
+/// row), "scale_rounding" (a ScaleRounding), "length" (elements that share a scale, or 0), "hadamard",
+/// "current", "margin".
 void run(const Call& c) {
   const Argument& in = c.inputs[0];
   const Argument& out = c.outputs[0];
+  const bool transformed = c.attributes.flag("hadamard");
+  const std::uint16_t signs = kernels::hadamard_signs(c.extent.seed);
   if (c.repeated &&
       c.attributes.integer("blocks") >= 0) {  // the values before rounding, under the tensor's scale
     const float factor = out.scale == nullptr ? 1 : 1 / out.scale->scale;
+    if (transformed)
+      return kernels::hadamard(c.ctx, in.rows, in.width, in.in(), out.out(), signs, c.extent.rows, factor);
     return kernels::round_tensor(c.ctx, in.rows * in.width, in.data, in.type, out.data, out.type, true, false,
                                  factor);
   }
@@ -27,6 +33,11 @@ void run(const Call& c) {
   how.packed = out.blocks.has_value();
   how.current = c.attributes.flag("current") && !c.repeated;
   how.margin = static_cast<int>(c.attributes.integer("margin"));
+  how.rounding.scaling = {static_cast<ScaleRounding>(c.attributes.integer("scale_rounding")),
+                          static_cast<std::int32_t>(c.attributes.integer("length"))};
+  if (c.rounding == Rounding::stochastic && !c.repeated) how.rounding.stochastic = &c.extent;
+  how.rounding.name = c.random_name;
+  if (transformed) how.rounding.hadamard = signs;
   kernels::store_scaled(c.ctx, in.rows, in.width, in.in(), out.out(), how, out.scale, c.extent.rows);
 }
 

@@ -1,10 +1,12 @@
 // Conversion of matrices to packed blocks (core/tensor/layout.h). Blocks along columns are processed column
 // by column in vectors.
 #include <algorithm>
+#include <cassert>
 
 #include "mantissa/kernels/cpu/gemm/packing.h"
 #include "mantissa/kernels/cpu/tasks.h"
 #include "mantissa/kernels/scaled.h"
+#include "mantissa/kernels/token_bits.h"
 
 #include "mantissa/kernels/cpu/piece.h"
 
@@ -14,60 +16,98 @@
 #include <hwy/highway.h>
 
 #include "mantissa/core/numeric/encode_blocks-inl.h"
+#include "mantissa/core/numeric/stochastic-inl.h"
 
 HWY_BEFORE_NAMESPACE();
 namespace mantissa::kernels {
 namespace HWY_NAMESPACE {
 namespace hn = hwy::HWY_NAMESPACE;
+using mantissa::HWY_NAMESPACE::BlockMaxima;
 using mantissa::HWY_NAMESPACE::BlockRounder;
+using mantissa::HWY_NAMESPACE::BlockScales;
 using mantissa::HWY_NAMESPACE::EncodeRow;
 using mantissa::HWY_NAMESPACE::LoadCount;
 using mantissa::HWY_NAMESPACE::LoadRow;
+using mantissa::HWY_NAMESPACE::RandomRow;
 using mantissa::HWY_NAMESPACE::StoreCodes;
 using mantissa::HWY_NAMESPACE::StoreElementCodes;
 using mantissa::HWY_NAMESPACE::StoreScaleCodes;
 using mantissa::HWY_NAMESPACE::ViewRow;
 using mantissa::HWY_NAMESPACE::WithFormat;
 
-/// Packs rows [begin, end) in blocks along rows.
-void PackRows(const Packing& p, std::size_t begin, std::size_t end) {
+/// Packs rows [begin, end), which share scales, in blocks along rows.
+template <BlockFormat F>
+void PackSharedRows(const Packing& p, std::size_t begin, std::size_t end) {
+  const BlockRounder<F> rounder(p.tensor_scale, p.how.scaling.rounding);
   HWY_ALIGN float buffer[kPiece];
-  for (std::size_t row = begin; row < end; ++row) {
-    for (std::size_t i = 0; i < p.width; i += kPiece) {
-      const std::size_t n = std::min(kPiece, p.width - i);
-      const float* values = ViewRow<float>(p.from.data, p.from.type, row * p.width + i, n, buffer);
-      EncodeRow(p.layout.blocks->format, values, n, p.tensor_scale, p.elements_at(row, i),
-                p.scales_at(row, i));
+  HWY_ALIGN std::uint32_t random[kPiece];
+  for (std::size_t i = 0; i < p.width; i += kPiece) {
+    const std::size_t n = std::min(kPiece, p.width - i);
+    const auto view = [&](std::size_t row) HWY_ATTR {
+      return ViewRow<float>(p.from.data, p.from.type, row * p.width + i, n, buffer);
+    };
+    BlockMaxima<F> maxima(n);
+    const float* values = nullptr;
+    for (std::size_t row = begin; row < end; ++row) maxima.Add(values = view(row));
+    maxima.Share(p.how.scaling.length);
+    const BlockScales<F> scales(rounder, maxima);
+    for (std::size_t row = begin; row < end; ++row) {
+      if (end - begin > 1) values = view(row);
+      if (p.how.stochastic != nullptr) {
+        const TokenBits bits = token_bits(*p.how.stochastic, static_cast<std::int64_t>(row), p.how.name);
+        RandomRow(bits.stream, bits.position * p.width + i, n, random);
+      }
+      EncodeRow<F>(rounder, scales, values, n, p.how.stochastic == nullptr ? nullptr : random,
+                   p.elements_at(row, i), p.scales_at(row, i));
     }
   }
 }
 
-/// Packs one block of every column: rows [begin, end), at most a block's length.
+/// Packs rows [begin, end) in blocks along rows. Every `shared` rows share scales.
+void PackRows(const Packing& p, std::size_t shared, std::size_t begin, std::size_t end) {
+  WithFormat(p.layout.blocks->format, [&](auto f) HWY_ATTR {
+    for (std::size_t row = begin; row < end; row += shared)
+      PackSharedRows<f()>(p, row, std::min(row + shared, end));
+  });
+}
+
+/// Packs rows [begin, end) in blocks along columns. In each column one scale is shared by all of them.
 template <BlockFormat F>
 void PackColumns(const Packing& p, std::size_t begin, std::size_t end) {
   const hn::ScalableTag<float> d;
-  const BlockRounder<F> rounder(p.tensor_scale);
+  const BlockRounder<F> rounder(p.tensor_scale, p.how.scaling.rounding);
   const hn::RebindToUnsigned<decltype(d)> du;
-  HWY_ALIGN float buffer[kLongestBlock * kColumnPiece] = {};
-  HWY_ALIGN std::uint8_t codes[kLongestBlock * kColumnPiece];
+  constexpr auto kBlock = static_cast<std::size_t>(traits(F).block);
+  const std::size_t square = p.how.scaling.square ? static_cast<std::size_t>(p.how.scaling.length) : 1;
+  HWY_ALIGN float buffer[kLongestScale * kColumnPiece];
+  HWY_ALIGN std::uint8_t codes[kLongestScale * kColumnPiece];
   HWY_ALIGN std::uint8_t scale_codes[kColumnPiece];
+  HWY_ALIGN std::uint32_t most[kColumnPiece];
   for (std::size_t column = 0; column < p.width; column += kColumnPiece) {
     const std::size_t n = std::min(kColumnPiece, p.width - column);
     for (std::size_t row = begin; row < end; ++row)
       LoadRow<float>(p.from.data, p.from.type, row * p.width + column, n,
                      buffer + (row - begin) * kColumnPiece);
     for (std::size_t i = 0; i < n; i += hn::Lanes(d)) {
-      auto most = hn::Zero(du);
+      auto largest = hn::Zero(du);
       for (std::size_t row = 0; row < end - begin; ++row)
-        most = BlockRounder<F>::Largest(most, LoadCount(d, buffer + row * kColumnPiece + i, n - i));
-      const auto scales = rounder.ScalesOf(most);
+        largest = BlockRounder<F>::Largest(largest, LoadCount(d, buffer + row * kColumnPiece + i, n - i));
+      hn::Store(largest, du, most + i);
+    }
+    for (std::size_t i = 0; square > 1 && i < n; i += square) {
+      const std::size_t some = std::min(square, n - i);
+      std::fill_n(most + i, some, *std::max_element(most + i, most + i + some));
+    }
+    for (std::size_t i = 0; i < n; i += hn::Lanes(d)) {
+      const auto scales = rounder.ScalesOf(hn::Load(du, most + i));
       StoreScaleCodes<F>(scales.scale, scale_codes + i);
       for (std::size_t row = 0; row < end - begin; ++row) {
         const std::size_t at = row * kColumnPiece + i;
         StoreElementCodes(rounder, LoadCount(d, buffer + at, n - i), scales, codes + at);
       }
     }
-    std::copy_n(scale_codes, n, p.scales_at(begin, column));
+    for (std::size_t row = begin; row < end; row += kBlock)
+      std::copy_n(scale_codes, n, p.scales_at(row, column));
     for (std::size_t row = begin; row < end; ++row) {
       std::uint8_t* of_row = codes + (row - begin) * kColumnPiece;
       std::fill(of_row + n, of_row + kColumnPiece, std::uint8_t{0});
@@ -91,7 +131,8 @@ HWY_EXPORT(PackRows);
 HWY_EXPORT(PackBlocksAcross);
 
 void pack_blocks(const Context& ctx, std::int64_t rows, std::int64_t width, ConstMatrix from, void* to,
-                 const Blocks& blocks, float tensor_scale) {
+                 const Blocks& blocks, float tensor_scale, const BlockRounding& how) {
+  assert(!how.hadamard && !(how.stochastic != nullptr && (blocks.along_rows || how.scaling.square)));
   const Layout layout{.blocks = blocks};
   auto* elements = static_cast<std::uint8_t*>(to);
   const Packing packing{from,
@@ -99,14 +140,20 @@ void pack_blocks(const Context& ctx, std::int64_t rows, std::int64_t width, Cons
                         layout,
                         elements,
                         elements + layout.scales_begin(rows, width),
-                        tensor_scale};
+                        tensor_scale,
+                        how};
   if (!blocks.along_rows) {
+    const std::int64_t shared = how.scaling.square ? how.scaling.length : 1;
     const auto pack = HWY_DISPATCH_TABLE(PackRows)[ctx.target()];
-    for_row_ranges(ctx, rows, width, [&](std::size_t begin, std::size_t end) { pack(packing, begin, end); });
+    for_row_ranges(ctx, (rows + shared - 1) / shared, shared * width,
+                   [&](std::size_t begin, std::size_t end) {
+                     const auto n = static_cast<std::size_t>(shared);
+                     pack(packing, n, begin * n, std::min(static_cast<std::size_t>(rows), end * n));
+                   });
     return;
   }
   const auto pack = HWY_DISPATCH_TABLE(PackBlocksAcross)[ctx.target()];
-  const std::int64_t block = traits(blocks.format).block;
+  const std::int64_t block = std::max(traits(blocks.format).block, how.scaling.length);
   parallel_for(ctx, (rows + block - 1) / block, [&](std::int64_t i, int) {
     pack(packing, static_cast<std::size_t>(i * block),
          static_cast<std::size_t>(std::min(rows, (i + 1) * block)));

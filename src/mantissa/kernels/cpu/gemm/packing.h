@@ -6,6 +6,7 @@
 
 #include "mantissa/core/tensor/layout.h"
 #include "mantissa/core/tensor/storage.h"
+#include "mantissa/kernels/scaled.h"
 
 namespace mantissa::kernels {
 
@@ -15,6 +16,7 @@ struct Packing {
   Layout layout;  // with blocks
   std::uint8_t *elements = nullptr, *scales = nullptr;
   float tensor_scale = 1;
+  BlockRounding how = {};
 
   std::uint8_t* elements_at(std::size_t row, std::size_t column) const {
     return elements + layout.element_offset(index(row), index(column), index(width));

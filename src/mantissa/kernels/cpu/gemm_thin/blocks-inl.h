@@ -142,7 +142,7 @@ template <SumOrder kOrder>
 void MultiplyThinPacked(std::size_t rows, const PackSource& b, std::size_t column, std::size_t k,
                         std::size_t depth, const float* a, StreamAhead ahead, float* out, std::size_t ld,
                         TileStore store) {
-  mantissa::HWY_NAMESPACE::WithFormat(b.packed.format, [&](auto f) HWY_ATTR {
+  mantissa::HWY_NAMESPACE::WithCodes(b.packed.format, [&](auto f) HWY_ATTR {
     ThinPackedOf<kOrder, f()>(rows, b, column, k, depth, a, ahead, out, ld, store);
   });
 }

@@ -5,6 +5,7 @@
 
 #include "mantissa/kernels/cpu/piece.h"
 #include "mantissa/kernels/cpu/tasks.h"
+#include "mantissa/kernels/token_bits.h"
 
 #undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "mantissa/kernels/cpu/rows/round.cpp"
@@ -82,18 +83,6 @@ namespace mantissa::kernels {
 HWY_EXPORT(RoundRange);
 HWY_EXPORT(RoundToken);
 
-namespace {
-
-/// Returns the segment that contains `token`.
-const Segment& segment_of(const Extent& extent, std::int64_t token) {
-  const auto after =
-      std::upper_bound(extent.segments.begin(), extent.segments.end(), token,
-                       [](std::int64_t t, const Segment& segment) { return t < segment.begin; });
-  return *(after - 1);
-}
-
-}  // namespace
-
 void round_tensor(const Context& ctx, std::int64_t count, const void* src, Scalar src_type, void* dst,
                   Scalar dst_type, bool saturate, bool flush_subnormals, float scale) {
   const auto range = HWY_DISPATCH_TABLE(RoundRange)[ctx.target()];
@@ -112,10 +101,8 @@ void round_activations(const Context& ctx, const Extent& extent, std::int64_t ro
     for (std::size_t r = begin; r < end; ++r) {
       const std::int64_t token = rows == extent.tokens ? static_cast<std::int64_t>(r)
                                                        : extent.rows[r].begin + extent.rows[r].length - 1;
-      const Segment& s = segment_of(extent, token);
-      const auto position = static_cast<std::uint64_t>(s.position + token - s.begin);
-      const RandomStream stream(extent.seed, RandomUse::activation, how.name, s.sequence);
-      round(static_cast<const float*>(from.data), r * n, n, to, how, stream, position * n);
+      const TokenBits bits = token_bits(extent, token, how.name);
+      round(static_cast<const float*>(from.data), r * n, n, to, how, bits.stream, bits.position * n);
     }
   });
 }
