@@ -133,7 +133,11 @@ void Messages::complete() {
 }
 
 void Messages::check_others(std::chrono::nanoseconds waited) {
-  constexpr auto kUnderWay = std::chrono::seconds(5);  // messages of a rank that has done its work
+  constexpr auto kUnderWay = std::chrono::seconds(5);  // messages of a rank that has ended
+  // The rank to name: one with an error of its own, or else one that missed another. Of a rank that followed
+  // another, the other's word is under way.
+  std::optional<int> named;
+  Ending how = Ending::done;
   for (int rank = 0; rank < size(); ++rank) {
     const std::optional<Ending> ending = goodbyes_.of(rank);
     if (!ending) continue;
@@ -141,10 +145,15 @@ void Messages::check_others(std::chrono::nanoseconds waited) {
         std::ranges::find(pending_, rank, &Pending::other) != pending_.end())
       throw RankLost("{} has ended its work, but a message of it is missing (this is a bug in the program)",
                      transport_.place(rank));
-    if (*ending != Ending::done)
-      throw RankLost("{} has ended with an error, so the command ends; the last state of a run is complete",
-                     transport_.place(rank));
+    if (*ending == Ending::done || (*ending == Ending::followed && waited <= kUnderWay)) continue;
+    if (!named || (*ending == Ending::failed && how != Ending::failed)) {
+      named = rank;
+      how = *ending;
+    }
   }
+  if (named)
+    throw RankLost("{} has ended with an error, so the command ends; the last state of a run is complete",
+                   transport_.place(*named));
 }
 
 void Messages::throw_silent() const {
