@@ -40,6 +40,7 @@ float in_block(BlockFormat f, double x, double most, float tensor_scale, ScaleRo
 TEST(SquareScales, GiveBothCopiesOfAWeightEqualValues) {
   for (const auto& [format, length] : {std::pair{BlockFormat::nvfp4, 16},
                                        {BlockFormat::nvfp4, 128},
+                                       {BlockFormat::mxfp8, 32},
                                        {BlockFormat::mxfp8, 128},
                                        {BlockFormat::mxfp6_e3m2, 128}}) {
     for (const auto& [rows, columns] : {std::pair{16, 16}, {17, 33}, {260, 300}, {5, 2100}, {300, 7}}) {
@@ -69,35 +70,54 @@ TEST(SquareScales, GiveBothCopiesOfAWeightEqualValues) {
   }
 }
 
-TEST(LongScales, AreSharedBy128ElementsAlongTheSum) {
+/// Returns [first, last) of the elements that share a scale with element i of n.
+std::pair<std::int64_t, std::int64_t> sharing(std::int32_t length, std::int64_t i, std::int64_t n) {
+  if (length == kWholeSum) return {0, n};
+  return {i / length * length, std::min(n, i / length * length + length)};
+}
+
+class LongScales : public ::testing::TestWithParam<std::int32_t> {};
+
+TEST_P(LongScales, AreSharedAlongTheSum) {
+  const std::int32_t length = GetParam();
   const Batch batch({5, 300});
-  const Tensor x = matrix(batch.tokens, 333);
+  const Tensor x = matrix(batch.tokens, 1333);  // more than the kernels load at a time
   for (const BlockFormat format : {BlockFormat::mxfp8, BlockFormat::mxfp8_e5m2, BlockFormat::nvfp4}) {
     for (const ScaleRounding rounding : kRoundings) {
-      const BlockRounding how{.scaling = {rounding, 128}};
+      const BlockRounding how{.scaling = {rounding, length}};
       const Tensor features = packed(best(), x, {format, false}, 1, how),
+                   weight = packed(best(), x, {format, true}, 1, how),
                    tokens = rounded(best(), x, {format, true}, 1, how, batch.rows);
       for (const Row& row : batch.rows) {
         for (std::int64_t t = row.begin; t < row.begin + row.length; t += 3) {
-          for (std::int64_t c = 0; c < x.columns; c += 11) {
-            double of_features = 0, of_tokens = 0;
-            for (std::int64_t i = c / 128 * 128; i < std::min(x.columns, c / 128 * 128 + 128); ++i)
+          for (std::int64_t c = 0; c < x.columns; c += 31) {
+            double of_features = 0, of_tokens = 0, of_rows = 0;
+            const auto columns = sharing(length, c, x.columns), rows = sharing(length, t, x.rows);
+            for (std::int64_t i = columns.first; i < columns.second; ++i)
               of_features = std::max(of_features, std::abs(x.get(t, i)));
-            const std::int64_t first = row.begin + (t - row.begin) / 128 * 128;
-            for (std::int64_t i = first; i < std::min(row.begin + row.length, first + 128); ++i)
-              of_tokens = std::max(of_tokens, std::abs(x.get(i, c)));
+            for (std::int64_t i = rows.first; i < rows.second; ++i)
+              of_rows = std::max(of_rows, std::abs(x.get(i, c)));
+            const auto some = sharing(length, t - row.begin, row.length);
+            for (std::int64_t i = some.first; i < some.second; ++i)
+              of_tokens = std::max(of_tokens, std::abs(x.get(row.begin + i, c)));
             ASSERT_EQ(features.get(t, c), in_block(format, x.get(t, c), of_features, 1, rounding));
+            ASSERT_EQ(weight.get(t, c), in_block(format, x.get(t, c), of_rows, 1, rounding));
             ASSERT_EQ(tokens.get(t, c), in_block(format, x.get(t, c), of_tokens, 1, rounding));
           }
         }
       }
       for (const Context& ctx : contexts()) {
         EXPECT_TRUE(packed(ctx, x, {format, false}, 1, how) == features) << describe(ctx);
+        EXPECT_TRUE(packed(ctx, x, {format, true}, 1, how) == weight) << describe(ctx);
+        EXPECT_TRUE(rounded(ctx, x, {format, false}, 1, how) == features) << describe(ctx);
         EXPECT_TRUE(rounded(ctx, x, {format, true}, 1, how, batch.rows) == tokens) << describe(ctx);
       }
     }
   }
 }
+
+INSTANTIATE_TEST_SUITE_P(Lengths, LongScales, ::testing::Values(128, kWholeSum),
+                         [](const auto& length) { return length.param < 0 ? "All" : "Of128"; });
 
 /// Two sequences, the second of which continues at position 40.
 struct Gradients {

@@ -40,6 +40,16 @@ TEST(Recipe, SquareScalesAreThoseOfWeightsAndLongOnesThoseOfActivations) {
   });
 }
 
+TEST(Recipe, ScalesOfRowsAreThoseOfAllElementsOfASum) {
+  const Program p =
+      plan_of("bf16-mixed compute=mxfp8 weight_block=row activation_block=row scale_rounding=rceil");
+  each_factor(p, [](const Step& s, std::string_view, const Buffer& b) {
+    EXPECT_EQ(b.scaled->scaling, (BlockScaling{ScaleRounding::rceil, kWholeSum, false})) << s.op->id;
+  });
+  EXPECT_EQ(find_row(plan_rows(p), "model.layers.0.mlp.down_proj", "quantize").kernel,
+            "quantize, scales by rceil, a scale for each sum");
+}
+
 TEST(Recipe, GradientsAloneRoundStochastically) {
   for (const char* line :
        {"bf16-mixed compute=nvfp4 gradient_rounding=stochastic", "fp8-hybrid gradient_rounding=stochastic"}) {
@@ -97,7 +107,7 @@ TEST(Recipe, OfSquaresSmallerThanABlockIsAnError) {
   EXPECT_NE(
       error_of("bf16-mixed compute=mxfp8 weight_block=16x16")
           .find("weight_block=16x16: expected a format with blocks of 16 elements, got mxfp8 with 32. Fix: "
-                "weight_block=128x128, or compute=nvfp4"),
+                "weight_block=32x32, or compute=nvfp4"),
       std::string::npos);
 }
 

@@ -85,6 +85,9 @@ TEST(ChunkTokens, ChangeNoByteUnderAnyPolicy) {
         "fp8-hybrid", "bf16-mixed compute=mxfp8", "bf16-matmul", "bf16-matmul-x3", "bf16-matmul-x6",
         "bf16-mixed accumulate=f16", "bf16-true rounding=stochastic"})
     EXPECT_TRUE(same_in_chunks(model, {policy, plan::Recompute::block}, kLengths)) << policy;
+  EXPECT_FALSE(same_in_chunks(
+      model, {"bf16-mixed compute=mxfp8 activation_block=row", plan::Recompute::block}, kLengths))
+      << "a scale of all tokens of a row is known after the last one";
 }
 
 TEST(ChunkTokens, ChangeNoByteWithLeavesOfSeveralRows) {

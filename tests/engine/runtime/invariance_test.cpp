@@ -71,6 +71,7 @@ TEST(MicroBatches, UnderRecipesOfBlocksToo) {
   const kernels::Context ctx{.simd = kernels::best_simd()};
   for (const char* policy :
        {"bf16-mixed compute=mxfp8 scale_rounding=rceil activation_block=1x128 weight_block=128x128",
+        "bf16-mixed compute=mxfp8 scale_rounding=rceil activation_block=row weight_block=row",
         "bf16-mixed compute=mxfp6-e2m3 gradient_rounding=stochastic hadamard=16",
         "bf16-mixed compute=nvfp4 scaling=delayed weight_block=16x16 hadamard=16"}) {
     SCOPED_TRACE(policy);
@@ -109,6 +110,7 @@ TEST(Steps, UnderRecipesAreTheSameOnEveryInstructionSetAndThreadCount) {
   for (const char* policy :
        {"bf16-mixed compute=mxfp8", "bf16-mixed compute=mxfp8 scale_rounding=rceil",
         "bf16-mixed compute=mxfp8 activation_block=1x128", "bf16-mixed compute=mxfp8 weight_block=128x128",
+        "bf16-mixed compute=mxfp8 activation_block=row",
         "bf16-mixed compute=mxfp8 gradient_rounding=stochastic", "bf16-mixed compute=mxfp8 hadamard=16",
         "bf16-mixed compute=mxfp6-e2m3", "bf16-mixed compute=mxfp6-e3m2",
         "bf16-mixed compute=nvfp4 weight_block=16x16 gradient_rounding=stochastic hadamard=16",

@@ -25,7 +25,8 @@ std::string error_of(const std::string& line) {
 TEST(RecipeFields, ParseAndPrint) {
   for (const char* fields :
        {"scale_rounding=rceil", "scale_rounding=ceil", "scale_rounding=even", "gradient_rounding=stochastic",
-        "weight_block=16x16", "weight_block=128x128", "activation_block=1x128", "hadamard=16"}) {
+        "weight_block=16x16", "weight_block=32x32", "weight_block=128x128", "weight_block=row",
+        "activation_block=1x128", "activation_block=row", "hadamard=16"}) {
     const Policy policy = Policy::parse(std::string("bf16-mixed compute=nvfp4 ") + fields);
     EXPECT_NE((" " + policy.line() + " ").find(std::string(" ") + fields + " "), std::string::npos)
         << policy.line();
@@ -52,7 +53,7 @@ TEST(RecipeFields, AreSetByRulesForScopesOperandsAndSteps) {
 
 TEST(RecipeFields, NameTheirValuesInErrors) {
   EXPECT_NE(error_of("bf16-mixed compute=mxfp8 scale_rounding=celi").find("did you mean"), std::string::npos);
-  EXPECT_NE(error_of("bf16-mixed compute=nvfp4 weight_block=32x32").find("16x16, 128x128"),
+  EXPECT_NE(error_of("bf16-mixed compute=nvfp4 weight_block=64x64").find("16x16, 32x32, 128x128"),
             std::string::npos);
   EXPECT_NE(error_of("bf16-mixed compute=nvfp4 activation_block=128").find("1x128"), std::string::npos);
   EXPECT_NE(error_of("bf16-mixed compute=nvfp4 hadamard=32").find("none, 16"), std::string::npos);

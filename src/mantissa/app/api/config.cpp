@@ -8,6 +8,7 @@
 #include "mantissa/app/api/version.h"
 #include "mantissa/engine/plan/rules.h"
 #include "mantissa/precision/compat/deepspeed.h"
+#include "mantissa/precision/policy/emit.h"
 #include "mantissa/precision/policy/presets.h"
 #include "mantissa/precision/policy/rule.h"
 #include "mantissa/setup/config/adapter.h"
@@ -106,6 +107,16 @@ Reading read_precision(const Precision& precision, bool backward) {
   const precision::Policy policy = policy_for(precision, &told, backward);
   add_rule_warnings(policy, told);
   return {fmt::format("{}: {}", policy.title(), policy.line()), told.notes, told.warnings};
+}
+
+Emitted emitted(const Precision& precision, const std::string& system) {
+  const precision::Emitted e = precision::emitted(policy_for(precision, nullptr, true), system);
+  return {e.settings, e.missing};
+}
+
+Emitted Config::emitted(const std::string& system) const {
+  const precision::Emitted e = precision::emitted(impl_->run.policy, system);
+  return {e.settings, e.missing};
 }
 
 std::vector<Preset> presets() {

@@ -39,6 +39,8 @@ class Config {
   std::string objective() const;
   /// Returns the canonical name and line of the policy: "bf16-mixed: params=f32 …".
   std::string policy() const;
+  /// Returns the settings of another system that are nearest to the policy (precision.h). Throws ConfigError.
+  Emitted emitted(const std::string& system) const;
   /// Return how the config was read. train() reports both to its events, and a Plan contains them.
   const std::vector<std::string>& notes() const;
   const std::vector<std::string>& warnings() const;

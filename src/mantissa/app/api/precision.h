@@ -26,6 +26,15 @@ struct Reading {
 /// `backward` is true, for the backward pass, with a note. Throws ConfigError, FileError.
 Reading read_precision(const Precision& precision, bool backward = false);
 
+/// A policy in the settings of another system.
+struct Emitted {
+  std::string settings;              // Python, options of a command line, or JSON
+  std::vector<std::string> missing;  // what they do not express, and what they mean instead
+};
+/// Returns the settings of `system` ("te", "torchtitan", "megatron", "deepspeed") that are nearest to the
+/// policy. Throws ConfigError, FileError.
+Emitted emitted(const Precision& precision, const std::string& system);
+
 /// A named policy.
 struct Preset {
   std::string name;                  // "bf16-mixed"

@@ -24,8 +24,26 @@ api::PlanRanks ranks_of(const Arguments& a) {
   return ranks;
 }
 
+/// Prints a policy as the settings of another system: only these on standard output.
+int emit(const Arguments& a, const api::Emitted& emitted) {
+  if (a.has("--json")) {
+    fmt::print("{}\n", nlohmann::json{{"settings", emitted.settings}, {"missing", emitted.missing}}.dump());
+    return 0;
+  }
+  fmt::print("{}", emitted.settings);
+  std::fflush(stdout);
+  for (const std::string& missing : emitted.missing)
+    print_message(Message::note, fmt::format("mantissa: note: not expressed: {}\n", missing));
+  return 0;
+}
+
 int explain(const Arguments& a) {
   const std::filesystem::path what = a.at(0);
+  if (a.has("--emit")) {
+    const std::string system = a.text("--emit");
+    if (!is_config(what)) return emit(a, api::emitted(precision_of(a), system));
+    return emit(a, api::Config::load(what, a.texts("--set"), precision_of(a)).emitted(system));
+  }
   const std::vector<std::string> targets = a.texts("--target");
   api::Plan plan;
   if (is_config(what)) {
@@ -110,9 +128,12 @@ Commands plan_commands() {
        .positionals = {{"CONFIG|MODEL", "a run's config (.toml), a model directory, a GGUF file, or a run"}},
        .details =
            "A config is explained as training; a model as generation or, with --deepspeed, as training.",
-       .options = {{"--ranks", one, "N", "also forecast a run that N ranks of mpirun share", "1"},
-                   {"--nodes", one, "N", "machines of these ranks", "1"},
-                   {"--network", one, "FILE", "their network: the output of mpirun mantissa doctor --json"}},
+       .options =
+           {{"--emit", one, "SYSTEM",
+             "print the policy as settings of te, torchtitan, megatron or deepspeed, and nothing else"},
+            {"--ranks", one, "N", "also forecast a run that N ranks of mpirun share", "1"},
+            {"--nodes", one, "N", "machines of these ranks", "1"},
+            {"--network", one, "FILE", "their network: the output of mpirun mantissa doctor --json"}},
        .groups = {kPrecision, kRules, kSet, kTarget, kHardware, kResults},
        .run = explain}};
 }

@@ -218,15 +218,19 @@ class BlockMaxima {
 
   /// Lets every `length` elements share their largest magnitude; 0: every block has its own.
   HWY_INLINE void Share(std::int32_t length) {
-    const auto group = static_cast<std::size_t>(length) / kBlock;
+    const std::size_t group = length < 0 ? count_ : static_cast<std::size_t>(length) / kBlock;
     for (std::size_t b = 0; group > 1 && b < count_; b += group) {
       const std::size_t n = std::min(group, count_ - b);
       std::fill_n(most_ + b, n, *std::max_element(most_ + b, most_ + b + n));
     }
   }
 
+  /// Gives all blocks the magnitude `most`.
+  HWY_INLINE void ShareWithAll(std::uint32_t most) { std::fill_n(most_, count_, most); }
+
   std::size_t count() const { return count_; }
   const std::uint32_t* bits() const { return most_; }
+  std::uint32_t largest() const { return count_ == 0 ? 0 : *std::max_element(most_, most_ + count_); }
 
  private:
   HWY_ALIGN std::uint32_t most_[kBlocks + HWY_MAX_BYTES / sizeof(float)];

@@ -36,16 +36,19 @@ enum class BlockFormat : std::uint8_t { mxfp8, mxfp8_e5m2, mxfp6_e2m3, mxfp6_e3m
 ///   rceil: the least power of two that is at least amax · f32(1 / max_finite). Elements never saturate.
 enum class ScaleRounding : std::uint8_t { floor, ceil, even, rceil };
 
+/// A length of BlockScaling: all elements along the sum share a scale.
+inline constexpr std::int32_t kWholeSum = -1;
+
 /// The elements that share a scale, and how that scale is rounded. Blocks and squares start at the first row
 /// and column of a matrix; those along tokens at the first token of each row of a batch.
 struct BlockScaling {
   ScaleRounding rounding = ScaleRounding::floor;  // of powers of two
-  std::int32_t length = 0;  // elements along the sum, a multiple of the block; 0: one block
+  std::int32_t length = 0;  // elements along the sum, a multiple of the block, or kWholeSum; 0: one block
   bool square = false;      // and as many across it
   friend bool operator==(const BlockScaling&, const BlockScaling&) = default;
 };
 
-/// The most elements along a sum that share a scale.
+/// The most elements along a sum that share a scale, besides kWholeSum.
 inline constexpr std::size_t kLongestScale = 128;
 
 struct BlockTraits {

@@ -132,8 +132,7 @@ class Lowering {
     if (node.op->kind == graph::OpKind::product && makes_logits(node))
       program_.softmax = uses_.interior_of(node, "softmax");
     check_parts(s);
-    set_sum_order(program_, {node.scope, node.op->op, pass_of(node.phase)},
-                  uses_.resolve(node).accumulate_order, s);
+    set_sum_order(program_, use_of(node), uses_.resolve(node).accumulate_order, s);
     std::vector<std::pair<BufferId, BufferId>> casts;  // unrounded result → the value's buffer
     std::vector<std::pair<BufferId, BufferId>> sums;   // a micro-batch's gradient → the step's gradient
     for (std::size_t o = 0; o < node.outputs.size(); ++o) {

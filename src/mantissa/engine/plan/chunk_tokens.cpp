@@ -73,9 +73,11 @@ class Chunking {
       const bool by_rows = !b.shape.dims().empty() && b.shape.dim(0).axis == Axis::rows;
       plain = plain && !by_rows && b.home != Home::state;
     });
-    // The scale of a whole tensor is known only after its last token.
+    // The scale of a whole tensor, or of all tokens of a row, is known only after its last token.
     const bool needs_all = std::ranges::any_of(s.outputs, [&](BufferId b) {
-      return has_scale(b) && p_.scales[static_cast<std::size_t>(p_.buffer(b).scaled->scale)].current;
+      const auto& q = p_.buffer(b).scaled;
+      return (has_scale(b) && p_.scales[static_cast<std::size_t>(q->scale)].current) ||
+             (q && q->along_rows && q->scaling.length == kWholeSum);
     });
     const Buffer& out = p_.buffer(s.outputs[0]);
     const bool separate = s.op->per_token && out.shape.has_tokens();

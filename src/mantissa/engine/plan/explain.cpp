@@ -82,6 +82,7 @@ std::string blocks_text(const ScaledStorage& q) {
   std::string text(q.hadamard ? ", Hadamard over 16 tokens" : "");
   text += kRoundings.at(static_cast<std::size_t>(q.scaling.rounding));
   if (q.scaling.length > 0) text += fmt::format(", {} elements a scale", q.scaling.length);
+  if (q.scaling.length == kWholeSum) text += ", a scale for each sum";
   return text;
 }
 

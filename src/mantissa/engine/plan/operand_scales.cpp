@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <array>
 
 #include "mantissa/core/base/counted.h"
 #include "mantissa/core/base/error_text.h"
@@ -20,15 +21,17 @@ BlockScaling scaling_of(const Node& node, bool weight, const precision::Resolved
   BlockScaling scaling;
   if (traits(format).power_of_two_scale) scaling.rounding = r.scale_rounding;
   if (weight) {
-    scaling.square = r.weight_block != precision::WeightBlock::automatic;
-    if (scaling.square) scaling.length = r.weight_block == precision::WeightBlock::square_16 ? 16 : 128;
-  } else if (r.activation_block == precision::ActivationBlock::row_128) {
-    scaling.length = 128;
+    constexpr std::array<std::int32_t, 5> kLengths = {0, 16, 32, 128, kWholeSum};
+    scaling.length = kLengths.at(static_cast<std::size_t>(r.weight_block));
+    scaling.square = scaling.length > 0;
+  } else {
+    constexpr std::array<std::int32_t, 3> kLengths = {0, 128, kWholeSum};
+    scaling.length = kLengths.at(static_cast<std::size_t>(r.activation_block));
   }
-  if (scaling.length % traits(format).block == 0) return scaling;
+  if (scaling.length == kWholeSum || scaling.length % traits(format).block == 0) return scaling;
   throw ConfigError(
       "{}: weight_block=16x16: expected a format with blocks of 16 elements, got {} with {}. Fix: "
-      "weight_block=128x128, or compute=nvfp4",
+      "weight_block=32x32, or compute=nvfp4",
       node.scope, traits(format).name, traits(format).block);
 }
 

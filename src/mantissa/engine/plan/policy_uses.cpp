@@ -15,10 +15,20 @@ using graph::Value;
 using graph::ValueId;
 using graph::ValueKind;
 
+precision::Use use_of(const Node& node, std::string_view operand) {
+  return {.scope = node.scope,
+          .op = node.op->op,
+          .pass = pass_of(node.phase),
+          .operand = operand,
+          .id = node.op->id};
+}
+
 namespace {
 
 precision::Use tensor_use(const Node& node, const Value& parameter) {
-  return {.scope = node.scope, .op = node.op->op, .pass = pass_of(node.phase), .tensor = parameter.name};
+  precision::Use use = use_of(node);
+  use.tensor = parameter.name;
+  return use;
 }
 
 }  // namespace
@@ -31,7 +41,7 @@ void PolicyUses::note(const precision::Use& use) {
 }
 
 precision::Resolved PolicyUses::resolve(const Node& node, std::string_view operand) {
-  const precision::Use use{node.scope, node.op->op, pass_of(node.phase), 0, operand};
+  const precision::Use use = use_of(node, operand);
   note(use);
   return policy_.resolve(use);
 }
@@ -85,7 +95,7 @@ std::string PolicyUses::decided_by(const Node& node, std::vector<std::string_vie
                                  "gradient_rounding", "weight_block", "activation_block", "hadamard"});
   if (product || node.op->kind == graph::OpKind::attention) fields.emplace_back("accumulate_order");
   const bool attention = node.op->kind == graph::OpKind::attention;
-  const precision::Use whole{node.scope, node.op->op, pass_of(node.phase), 0};
+  const precision::Use whole = use_of(node);
   if (attention && policy_.resolve(whole).accumulator.card != Card::none) fields.emplace_back("accumulate");
   if (makes_logits(node)) fields.emplace_back("output");
   if (node.op->kind == graph::OpKind::recurrence) fields.emplace_back("state");
@@ -103,8 +113,7 @@ std::string PolicyUses::decided_by(const Node& node, std::vector<std::string_vie
   const auto look_at = [&](const precision::Use& use, std::span<const std::string_view> names) {
     if (policy_.matching_rules(use) != policy_.matching_rules(whole)) by = policy_.decided_by(use, names);
   };
-  for (const std::string_view operand : node.op->operands)
-    look_at({node.scope, node.op->op, pass_of(node.phase), 0, operand}, fields);
+  for (const std::string_view operand : node.op->operands) look_at(use_of(node, operand), fields);
   for (std::size_t i = 0; i < node.inputs.size(); ++i) {
     const Value& value = graph_.value(node.inputs[i]);
     if (value.kind == ValueKind::parameter && read_of(node, i) == Read::value)
@@ -142,7 +151,7 @@ std::vector<precision::Place> PolicyUses::places() const {
   for (const Node& node : graph_.nodes()) {
     const precision::Pass pass = pass_of(node.phase);
     const std::vector<std::string> operands(node.op->operands.begin(), node.op->operands.end());
-    places.push_back({node.scope, std::string(node.op->op), pass, operands});
+    places.push_back({node.scope, std::string(node.op->op), pass, operands, std::string(node.op->id)});
     if (!node.op->interior.empty() && node.op->kind != graph::OpKind::recurrence)
       places.push_back({node.scope, std::string(node.op->interior), pass});
   }

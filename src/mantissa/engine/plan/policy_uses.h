@@ -11,6 +11,9 @@
 
 namespace mantissa::plan {
 
+/// Returns the use that decides the formats of `node`, or of its operand `operand` unless that is empty.
+precision::Use use_of(const graph::Node& node, std::string_view operand = {});
+
 /// Resolves the policy for the nodes of one graph and records which rules matched.
 class PolicyUses {
  public:

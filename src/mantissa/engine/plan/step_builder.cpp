@@ -67,8 +67,7 @@ void StepBuilder::add_cast(const Node& node, BufferId from, BufferId to) {
   const Buffer& made = program_.buffer(to);
   // Keys and values round to nearest, like those in a cache.
   const bool cached = made.value != graph::kNone && graph_.value(made.value).role == Role::kv;
-  if (!cached)
-    s.rounding = program_.policy.activation_rounding({node.scope, node.op->op, pass_of(node.phase), 0});
+  if (!cached) s.rounding = program_.policy.activation_rounding(use_of(node));
   if (s.rounding == Rounding::stochastic) s.random_name = random_name(made);
   if (s.rounding != Rounding::nearest) s.decided_by = uses_.decided_by(node, {"rounding"});
   const bool plain = !s.compute.saturate && !s.compute.flush_subnormals && s.rounding == Rounding::nearest;

@@ -7,6 +7,8 @@
 #include "mantissa/core/base/words.h"
 #include "mantissa/core/numeric/format.h"
 #include "mantissa/precision/compat/foreign_dtypes.h"
+#include "mantissa/precision/compat/foreign_options.h"
+#include "mantissa/precision/compat/foreign_recipes.h"
 
 namespace mantissa::compat {
 namespace {
@@ -179,6 +181,7 @@ std::optional<Call> as_call(std::string_view text) {
 std::optional<Foreign> read_foreign(std::string_view text) {
   text = trimmed(text);
   while (text.ends_with(',')) text = trimmed(text.substr(0, text.size() - 1));  // copied from a longer call
+  if (std::optional<Foreign> options = policy_of_options(text)) return options;
   if (text.starts_with("--")) {
     text.remove_prefix(2);
     if (std::optional<Foreign> line = option_line(text)) return line;
@@ -186,6 +189,7 @@ std::optional<Foreign> read_foreign(std::string_view text) {
   if (std::optional<Foreign> dtypes = dtypes_of_dict(text)) return dtypes;
   if (const std::optional<Call> call = as_call(text)) {
     if (std::optional<Foreign> dtypes = dtypes_of_call(call->function, call->arguments)) return dtypes;
+    if (std::optional<Foreign> recipe = recipe_of_call(call->function, call->arguments)) return recipe;
     if (std::optional<std::string> line = owned_word(call->function, call->arguments))
       return Foreign{*std::move(line), {}};
     if (std::optional<std::string> line = launcher_line(call->function, call->arguments))
@@ -200,6 +204,10 @@ std::optional<Foreign> read_foreign(std::string_view text) {
     if (line) return Foreign{*std::move(line), {}};
   }
   if (first < bare.size() && bare[first] == '=') return std::nullopt;
+  if (std::optional<Foreign> recipe = recipe_of_word(bare.substr(0, first))) {
+    recipe->line += bare.substr(first);
+    return recipe;
+  }
   std::optional<std::string> line = plain_word(bare.substr(0, first));
   if (line) return Foreign{*std::move(line) + std::string(bare.substr(first)), {}};
   return bare.size() < text.size() ? std::optional(Foreign{std::string(bare), {}}) : std::nullopt;
@@ -209,6 +217,7 @@ std::vector<std::string> foreign_words() {
   std::vector<std::string> words = {"transformer-engine"};
   for (const Word& word : kJax) words.emplace_back(word.word);
   for (const Word& word : kOthers) words.emplace_back(word.word);
+  for (std::string& word : recipe_words()) words.push_back(std::move(word));
   return words;
 }
 

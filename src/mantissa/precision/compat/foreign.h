@@ -1,5 +1,5 @@
 // Reads the policy spellings of other systems: Fabric and Lightning, torch, FSDP, jmp, JAX, LWM, RWKV-LM,
-// accelerate.
+// accelerate, Transformer Engine, torchao, torchtitan, Megatron-LM.
 #pragma once
 
 #include <optional>
@@ -13,6 +13,7 @@ namespace mantissa::compat {
 struct Foreign {
   std::string line;                // "bf16-mixed reduce=bf16"
   std::vector<std::string> notes;  // settings without a field here
+  std::vector<std::string> rules = {};
 };
 
 /// Translates `text`, the fields of a policy without its rules, from another system's spelling:
@@ -22,7 +23,8 @@ struct Foreign {
 ///   torch.set_float32_matmul_precision("high"), Fabric(precision="bf16-mixed"); FSDP: param_dtype=…,
 ///   reduce_dtype=…, buffer_dtype=…, alone, in MixedPrecision(…), or as a dict or JSON; jmp: p=…,c=…,o=… and
 ///   params=…,compute=…,output=… (the last is optional with jmp's own dtype names), also as jmp.Policy(…) and
-///   jmp.get_policy("…").
+///   jmp.get_policy("…"); recipes of Transformer Engine and torchao (foreign_recipes.h), and command lines of
+///   Megatron-LM and torchtitan (foreign_options.h).
 /// Returns null for any other text. Throws ConfigError for such a spelling with an unsupported value.
 std::optional<Foreign> read_foreign(std::string_view text);
 

@@ -9,27 +9,10 @@
 
 #include "mantissa/core/base/error_text.h"
 #include "mantissa/core/base/words.h"
+#include "mantissa/precision/compat/foreign_arguments.h"
 
 namespace mantissa::compat {
 namespace {
-
-struct Argument {
-  std::string_view key, value;  // no key: a positional argument
-};
-
-std::vector<Argument> arguments_of(std::string_view text, std::string_view separators) {
-  std::vector<Argument> arguments;
-  for (const std::string_view word : split_words(text, separators)) {
-    const std::size_t equals = word.find('=');
-    if (trimmed(word).empty()) continue;
-    if (equals == std::string_view::npos) {
-      arguments.push_back({{}, unquoted(word)});
-    } else {
-      arguments.push_back({trimmed(word.substr(0, equals)), unquoted(word.substr(equals + 1))});
-    }
-  }
-  return arguments;
-}
 
 /// Parses a dtype of torch, numpy, JAX or jmp that a master weight or an operand can have.
 Scalar dtype(const Argument& argument) {
@@ -40,22 +23,6 @@ Scalar dtype(const Argument& argument) {
   static const std::vector<std::string> kNames = {"float64", "float32", "bfloat16", "float16"};
   throw ConfigError("{}={}: must be a dtype{} (dtypes: {})", argument.key, in_quotes(argument.value),
                     did_you_mean(argument.value, kNames), list_of(kNames));
-}
-
-bool flag(const Argument& argument) {
-  if (argument.value == "True" || argument.value == "true") return true;
-  if (argument.value == "False" || argument.value == "false") return false;
-  throw ConfigError("{}={}: must be True or False", argument.key, in_quotes(argument.value));
-}
-
-/// Throws ConfigError if a key occurs twice.
-void check_once(std::span<const Argument> arguments) {
-  for (std::size_t i = 0; i < arguments.size(); ++i) {
-    for (std::size_t j = 0; j < i; ++j) {
-      if (!arguments[i].key.empty() && arguments[i].key == arguments[j].key)
-        throw ConfigError("{} is set twice; keep one", arguments[i].key);
-    }
-  }
 }
 
 // ---- FSDP ------------------------------------------------------------------------------------------------

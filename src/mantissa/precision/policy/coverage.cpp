@@ -113,7 +113,9 @@ std::vector<std::string> operands_of(std::span<const Place> places) {
 }  // namespace
 
 std::string why_unmatched(const Rule& rule, std::span<const Place> places) {
-  const auto has_op = [&](const Place& place) { return rule.op.empty() || rule.op == place.op; };
+  const auto has_op = [&](const Place& place) {
+    return rule.op.empty() || rule.op == place.op || rule.op == place.id;
+  };
   const auto in_pass = [&](const Place& place) { return !rule.pass || *rule.pass == place.pass; };
   if (std::ranges::none_of(places, has_op)) {
     const std::vector<std::string> ops = ops_of(places);

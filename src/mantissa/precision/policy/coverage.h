@@ -15,6 +15,7 @@ struct Place {
   std::string op;
   Pass pass = Pass::forward;
   std::vector<std::string> operands = {};
+  std::string id = {};
 };
 
 /// Returns which part of `rule`, which matches none of `places`, does not exist, with the nearest one that

@@ -96,14 +96,14 @@ std::span<const Field> field_table() {
        {},
        &Fields::weight_block,
        true,
-       "elements of a weight that share a scale in block formats: a block (auto) or a square, which gives "
+       "elements of a weight that share a scale in block formats: a block (auto), a row, or a square, which gives "
        "the forward and the backward product equal values",
        "auto"},
       {"activation_block",
        {},
        &Fields::activation_block,
        true,
-       "elements of an activation or its gradient that share a scale in block formats: a block (auto) or 128",
+       "elements of an activation or its gradient that share a scale in block formats: a block (auto), 128, or a row",
        "auto"},
       {"hadamard",
        {},

@@ -38,10 +38,14 @@ constexpr std::pair<std::string_view, ScaleRounding> kScaleRoundings[] = {{"floo
 
 constexpr std::pair<std::string_view, WeightBlock> kWeightBlocks[] = {{"auto", WeightBlock::automatic},
                                                                       {"16x16", WeightBlock::square_16},
-                                                                      {"128x128", WeightBlock::square_128}};
+                                                                      {"32x32", WeightBlock::square_32},
+                                                                      {"128x128", WeightBlock::square_128},
+                                                                      {"row", WeightBlock::whole}};
 
 constexpr std::pair<std::string_view, ActivationBlock> kActivationBlocks[] = {
-    {"auto", ActivationBlock::automatic}, {"1x128", ActivationBlock::row_128}};
+    {"auto", ActivationBlock::automatic},
+    {"1x128", ActivationBlock::row_128},
+    {"row", ActivationBlock::whole}};
 
 constexpr std::pair<std::string_view, Hadamard> kHadamards[] = {{"none", Hadamard::none},
                                                                 {"16", Hadamard::tokens_16}};

@@ -91,6 +91,9 @@ Policy Policy::parse(std::string_view text, std::vector<std::string>* notes) {
     if (foreign && notes != nullptr)
       notes->insert(notes->end(), foreign->notes.begin(), foreign->notes.end());
     Policy policy = Policy().with_fields(parse_fields(foreign ? foreign->line : parts.front()));
+    if (foreign) {
+      for (const std::string& rule : foreign->rules) policy = policy.with_rule(rule, "policy");
+    }
     for (std::size_t i = 1; i < parts.size(); ++i) {
       if (!parts[i].empty())
         policy = policy.with_rule(parts[i], fmt::format("policy rule {}", policy.rules_.size() + 1));

@@ -30,12 +30,13 @@ struct LossScale {
 /// `automatic` is current for nvfp4 and delayed for 8 bits.
 enum class Scaling : std::uint8_t { automatic, delayed, current, none };
 
-/// The elements of a weight that share a scale: a block along the sum, or a square of 16 or 128 rows and
-/// columns, so that both directions of a product have equal values.
-enum class WeightBlock : std::uint8_t { automatic, square_16, square_128 };
+/// The elements of a weight that share a scale: a block along the sum, all elements along the sum, or a
+/// square of 16, 32 or 128 rows and columns, so that both directions of a product have equal values.
+enum class WeightBlock : std::uint8_t { automatic, square_16, square_32, square_128, whole };
 
-/// The elements of an activation or its gradient that share a scale: a block along the sum, or 128 elements.
-enum class ActivationBlock : std::uint8_t { automatic, row_128 };
+/// The elements of an activation or its gradient that share a scale: a block along the sum, 128 elements, or
+/// all elements along the sum: the features of a token, or the tokens of a sequence.
+enum class ActivationBlock : std::uint8_t { automatic, row_128, whole };
 
 /// The random Hadamard transforms of the factors of weight gradients: none, or of 16 tokens each.
 enum class Hadamard : std::uint8_t { none, tokens_16 };
@@ -69,7 +70,7 @@ struct Fields {
 struct Rule {
   std::string match = "*";  // scope glob: * ? [0-3] [!x] {a,b}; also matches everything below a matching
                             // scope, and parameters (glob.h, tensor_match)
-  std::string op;           // empty: any
+  std::string op;           // of ops or of one of them: "matmul", "matmul.dw"; empty: any
   std::optional<Pass> pass;
   std::string operand;                                // empty: any
   std::optional<std::int64_t> first_step, last_step;  // steps = "0:500": [first, last)
@@ -92,6 +93,7 @@ struct Use {
   std::string_view operand = {};  // of a product: "input", "weight", "gradient"; empty: the op itself
   bool interior = false;          // `op` is an interior step of an op; only rules with that op match
   std::string_view tensor = {};   // the parameter that the use is about, "model.norm.weight"; empty: none
+  std::string_view id = {};       // of the op: "matmul.dw", one of the products whose op is "matmul"
 };
 
 /// Returns the use that decides the format of the masters of parameter `name`.

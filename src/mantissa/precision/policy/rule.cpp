@@ -57,7 +57,7 @@ void set_steps(Rule& rule, std::string_view value) {
 std::string identifier(std::string_view key, std::string_view value) {
   const bool fine = !value.empty() && std::ranges::all_of(value, [](char c) {
     return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') || c == '_' ||
-           c == '+' || c == '-';
+           c == '+' || c == '-' || c == '.';
   });
   if (!fine) throw ConfigError("{}={}: must be a name, such as matmul", key, in_quotes(value));
   return std::string(value);
@@ -199,7 +199,7 @@ Rule parse_rule(std::string_view text, std::string origin) {
 }
 
 bool matches(const Rule& rule, const Use& use) {
-  if (rule.op.empty() ? use.interior : rule.op != use.op) return false;
+  if (rule.op.empty() ? use.interior : rule.op != use.op && rule.op != use.id) return false;
   if (rule.pass && *rule.pass != use.pass) return false;
   if (!rule.operand.empty() && rule.operand != use.operand) return false;
   if (rule.first_step && use.step < *rule.first_step) return false;

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cassert>
 
+#include "mantissa/kernels/cpu/blocks/token_blocks.h"
 #include "mantissa/kernels/cpu/gemm/packing.h"
 #include "mantissa/kernels/cpu/tasks.h"
 #include "mantissa/kernels/scaled.h"
@@ -17,6 +18,7 @@
 
 #include "mantissa/core/numeric/encode_blocks-inl.h"
 #include "mantissa/core/numeric/stochastic-inl.h"
+#include "mantissa/kernels/cpu/blocks/shared_maxima-inl.h"
 
 HWY_BEFORE_NAMESPACE();
 namespace mantissa::kernels {
@@ -41,6 +43,8 @@ void PackSharedRows(const Packing& p, std::size_t begin, std::size_t end) {
   const BlockRounder<F> rounder(p.tensor_scale, p.how.scaling.rounding);
   HWY_ALIGN float buffer[kPiece];
   HWY_ALIGN std::uint32_t random[kPiece];
+  const std::uint32_t largest =
+      p.how.scaling.length == kWholeSum ? LargestOfRow<F>(p.from, p.width, begin) : std::uint32_t{0};
   for (std::size_t i = 0; i < p.width; i += kPiece) {
     const std::size_t n = std::min(kPiece, p.width - i);
     const auto view = [&](std::size_t row) HWY_ATTR {
@@ -48,8 +52,13 @@ void PackSharedRows(const Packing& p, std::size_t begin, std::size_t end) {
     };
     BlockMaxima<F> maxima(n);
     const float* values = nullptr;
-    for (std::size_t row = begin; row < end; ++row) maxima.Add(values = view(row));
-    maxima.Share(p.how.scaling.length);
+    if (p.how.scaling.length == kWholeSum) {
+      values = view(begin);
+      maxima.ShareWithAll(largest);
+    } else {
+      for (std::size_t row = begin; row < end; ++row) maxima.Add(values = view(row));
+      maxima.Share(p.how.scaling.length);
+    }
     const BlockScales<F> scales(rounder, maxima);
     for (std::size_t row = begin; row < end; ++row) {
       if (end - begin > 1) values = view(row);
@@ -71,9 +80,10 @@ void PackRows(const Packing& p, std::size_t shared, std::size_t begin, std::size
   });
 }
 
-/// Packs rows [begin, end) in blocks along columns. In each column one scale is shared by all of them.
+/// Packs rows [begin, end) of `columns` in blocks along columns. In each column one scale is shared by all of
+/// them.
 template <BlockFormat F>
-void PackColumns(const Packing& p, std::size_t begin, std::size_t end) {
+void PackColumns(const Packing& p, std::size_t begin, std::size_t end, ColumnRange columns) {
   const hn::ScalableTag<float> d;
   const BlockRounder<F> rounder(p.tensor_scale, p.how.scaling.rounding);
   const hn::RebindToUnsigned<decltype(d)> du;
@@ -83,41 +93,42 @@ void PackColumns(const Packing& p, std::size_t begin, std::size_t end) {
   HWY_ALIGN std::uint8_t codes[kLongestScale * kColumnPiece];
   HWY_ALIGN std::uint8_t scale_codes[kColumnPiece];
   HWY_ALIGN std::uint32_t most[kColumnPiece];
-  for (std::size_t column = 0; column < p.width; column += kColumnPiece) {
-    const std::size_t n = std::min(kColumnPiece, p.width - column);
-    for (std::size_t row = begin; row < end; ++row)
-      LoadRow<float>(p.from.data, p.from.type, row * p.width + column, n,
-                     buffer + (row - begin) * kColumnPiece);
-    for (std::size_t i = 0; i < n; i += hn::Lanes(d)) {
-      auto largest = hn::Zero(du);
-      for (std::size_t row = 0; row < end - begin; ++row)
-        largest = BlockRounder<F>::Largest(largest, LoadCount(d, buffer + row * kColumnPiece + i, n - i));
-      hn::Store(largest, du, most + i);
-    }
+  for (std::size_t column = columns.begin; column < columns.end; column += kColumnPiece) {
+    const std::size_t n = std::min(kColumnPiece, columns.end - column);
+    const auto load = [&](std::size_t first, std::size_t last) HWY_ATTR {
+      for (std::size_t row = first; row < last; ++row)
+        LoadRow<float>(p.from.data, p.from.type, row * p.width + column, n,
+                       buffer + (row - first) * kColumnPiece);
+    };
+    LargestOfColumns<F>(begin, end, n, load, buffer, most);
     for (std::size_t i = 0; square > 1 && i < n; i += square) {
       const std::size_t some = std::min(square, n - i);
       std::fill_n(most + i, some, *std::max_element(most + i, most + i + some));
     }
-    for (std::size_t i = 0; i < n; i += hn::Lanes(d)) {
-      const auto scales = rounder.ScalesOf(hn::Load(du, most + i));
-      StoreScaleCodes<F>(scales.scale, scale_codes + i);
-      for (std::size_t row = 0; row < end - begin; ++row) {
-        const std::size_t at = row * kColumnPiece + i;
-        StoreElementCodes(rounder, LoadCount(d, buffer + at, n - i), scales, codes + at);
+    for (std::size_t first = begin; first < end; first += kLongestScale) {
+      const std::size_t last = std::min(end, first + kLongestScale);
+      if (end - begin > kLongestScale) load(first, last);
+      for (std::size_t i = 0; i < n; i += hn::Lanes(d)) {
+        const auto scales = rounder.ScalesOf(hn::Load(du, most + i));
+        StoreScaleCodes<F>(scales.scale, scale_codes + i);
+        for (std::size_t row = 0; row < last - first; ++row) {
+          const std::size_t at = row * kColumnPiece + i;
+          StoreElementCodes(rounder, LoadCount(d, buffer + at, n - i), scales, codes + at);
+        }
       }
-    }
-    for (std::size_t row = begin; row < end; row += kBlock)
-      std::copy_n(scale_codes, n, p.scales_at(row, column));
-    for (std::size_t row = begin; row < end; ++row) {
-      std::uint8_t* of_row = codes + (row - begin) * kColumnPiece;
-      std::fill(of_row + n, of_row + kColumnPiece, std::uint8_t{0});
-      StoreCodes<F>(of_row, n, p.elements_at(row, column));
+      for (std::size_t row = first; row < last; row += kBlock)
+        std::copy_n(scale_codes, n, p.scales_at(row, column));
+      for (std::size_t row = first; row < last; ++row) {
+        std::uint8_t* of_row = codes + (row - first) * kColumnPiece;
+        std::fill(of_row + n, of_row + kColumnPiece, std::uint8_t{0});
+        StoreCodes<F>(of_row, n, p.elements_at(row, column));
+      }
     }
   }
 }
 
-void PackBlocksAcross(const Packing& p, std::size_t begin, std::size_t end) {
-  WithFormat(p.layout.blocks->format, [&](auto f) HWY_ATTR { PackColumns<f()>(p, begin, end); });
+void PackBlocksAcross(const Packing& p, std::size_t begin, std::size_t end, ColumnRange columns) {
+  WithFormat(p.layout.blocks->format, [&](auto f) HWY_ATTR { PackColumns<f()>(p, begin, end, columns); });
 }
 
 }  // namespace HWY_NAMESPACE
@@ -153,11 +164,11 @@ void pack_blocks(const Context& ctx, std::int64_t rows, std::int64_t width, Cons
     return;
   }
   const auto pack = HWY_DISPATCH_TABLE(PackBlocksAcross)[ctx.target()];
-  const std::int64_t block = std::max(traits(blocks.format).block, how.scaling.length);
-  parallel_for(ctx, (rows + block - 1) / block, [&](std::int64_t i, int) {
-    pack(packing, static_cast<std::size_t>(i * block),
-         static_cast<std::size_t>(std::min(rows, (i + 1) * block)));
-  });
+  const std::vector<Row> shared =
+      token_blocks(rows, shared_rows(traits(blocks.format).block, how.scaling, rows), {});
+  for_columns_of_blocks(
+      ctx, shared, width, how.scaling,
+      [&](std::size_t begin, std::size_t end, ColumnRange columns) { pack(packing, begin, end, columns); });
 }
 
 }  // namespace mantissa::kernels

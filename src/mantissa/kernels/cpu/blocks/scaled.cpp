@@ -22,6 +22,7 @@
 #include "mantissa/core/numeric/scaled-inl.h"
 #include "mantissa/core/numeric/stochastic-inl.h"
 #include "mantissa/kernels/cpu/blocks/hadamard-inl.h"
+#include "mantissa/kernels/cpu/blocks/shared_maxima-inl.h"
 
 HWY_BEFORE_NAMESPACE();
 namespace mantissa::kernels {
@@ -64,14 +65,20 @@ void RoundSharedRows(ConstMatrix from, Matrix to, std::size_t width, float tenso
   const BlockRounder<F> rounder(tensor_scale, how.scaling.rounding);
   HWY_ALIGN float buffer[kPiece];
   HWY_ALIGN std::uint32_t random[kPiece];
+  const std::uint32_t largest =
+      how.scaling.length == kWholeSum ? LargestOfRow<F>(from, width, begin) : std::uint32_t{0};
   for (std::size_t i = 0; i < width; i += kPiece) {
     const std::size_t n = std::min(kPiece, width - i);
     BlockMaxima<F> maxima(n);
     for (std::size_t row = begin; row < end; ++row) {
       LoadRow<float>(from.data, from.type, row * width + i, n, buffer);
-      maxima.Add(buffer);
+      if (how.scaling.length != kWholeSum) maxima.Add(buffer);
     }
-    maxima.Share(how.scaling.length);
+    if (how.scaling.length == kWholeSum) {
+      maxima.ShareWithAll(largest);
+    } else {
+      maxima.Share(how.scaling.length);
+    }
     const BlockScales<F> scales(rounder, maxima);
     for (std::size_t row = begin; row < end; ++row) {
       if (end - begin > 1) LoadRow<float>(from.data, from.type, row * width + i, n, buffer);
@@ -118,31 +125,35 @@ float MaximumOfBlock(ConstMatrix from, std::size_t width, const BlockRounding& h
   return hn::GetLane(hn::MaxOfLanes(d, most));
 }
 
-/// Rounds rows [begin, end), in each column of which one scale is shared by all of them.
+/// Rounds rows [begin, end) of `columns`, in each of which one scale is shared by all of them.
 template <BlockFormat F>
 void RoundColumns(ConstMatrix from, Matrix to, std::size_t width, float tensor_scale,
-                  const BlockRounding& how, std::size_t begin, std::size_t end) {
+                  const BlockRounding& how, std::size_t begin, std::size_t end, ColumnRange columns) {
   const hn::ScalableTag<float> d;
   const hn::RebindToUnsigned<decltype(d)> du;
   const BlockRounder<F> rounder(tensor_scale, how.scaling.rounding);
   HWY_ALIGN float buffer[kLongestScale * kColumnPiece];
-  HWY_ALIGN std::uint32_t random[kColumnPiece];
+  HWY_ALIGN std::uint32_t random[kColumnPiece], most[kColumnPiece];
   HWY_ALIGN float scale[kColumnPiece], by[kColumnPiece];
-  for (std::size_t column = 0; column < width; column += kColumnPiece) {
-    const std::size_t n = std::min(kColumnPiece, width - column);
-    for (std::size_t row = begin; row < end; ++row)
-      LoadRow<float>(from.data, from.type, row * width + column, n, buffer + (row - begin) * kColumnPiece);
-    TransformBlock(how, end - begin, n, from.type, buffer);
+  for (std::size_t column = columns.begin; column < columns.end; column += kColumnPiece) {
+    const std::size_t n = std::min(kColumnPiece, columns.end - column);
+    std::size_t loaded = end;
+    const auto load = [&](std::size_t first, std::size_t last) HWY_ATTR {
+      for (std::size_t row = first; row < last; ++row)
+        LoadRow<float>(from.data, from.type, row * width + column, n, buffer + (row - first) * kColumnPiece);
+      TransformBlock(how, last - first, n, from.type, buffer);
+      loaded = first;
+    };
+    LargestOfColumns<F>(begin, end, n, load, buffer, most);
     for (std::size_t i = 0; i < n; i += hn::Lanes(d)) {
-      auto most = hn::Zero(du);
-      for (std::size_t row = 0; row < end - begin; ++row)
-        most = BlockRounder<F>::Largest(most, LoadCount(d, buffer + row * kColumnPiece + i, n - i));
-      const auto scales = rounder.ScalesOf(most);
+      const auto scales = rounder.ScalesOf(hn::Load(du, most + i));
       hn::Store(scales.scale, d, scale + i);
       hn::Store(scales.by, d, by + i);
     }
     for (std::size_t row = begin; row < end; ++row) {
-      float* values = buffer + (row - begin) * kColumnPiece;
+      const std::size_t first = row - (row - begin) % kLongestScale;
+      if (first != loaded) load(first, std::min(end, first + kLongestScale));
+      float* values = buffer + (row - first) * kColumnPiece;
       if (how.stochastic != nullptr) {
         const TokenBits bits = token_bits(*how.stochastic, static_cast<std::int64_t>(row), how.name);
         RandomRow(bits.stream, bits.position * width + column, n, random);
@@ -161,9 +172,10 @@ void RoundColumns(ConstMatrix from, Matrix to, std::size_t width, float tensor_s
 }
 
 void BlocksAcross(ConstMatrix from, Matrix to, std::size_t width, BlockFormat format, float tensor_scale,
-                  const BlockRounding& how, std::size_t begin, std::size_t end) {
-  WithFormat(format,
-             [&](auto f) HWY_ATTR { RoundColumns<f()>(from, to, width, tensor_scale, how, begin, end); });
+                  const BlockRounding& how, std::size_t begin, std::size_t end, ColumnRange columns) {
+  WithFormat(format, [&](auto f) HWY_ATTR {
+    RoundColumns<f()>(from, to, width, tensor_scale, how, begin, end, columns);
+  });
 }
 
 /// Rounds row `row` times `factor` stochastically to the elements of to.type, saturating.
@@ -219,13 +231,12 @@ void round_to_blocks(const Context& ctx, std::int64_t rows, std::int64_t width, 
   }
   assert(!how.scaling.square);
   const std::vector<Row> blocks =
-      token_blocks(rows, std::max(traits(format).block, how.scaling.length), segments);
+      token_blocks(rows, shared_rows(traits(format).block, how.scaling, rows), segments);
   const auto across = HWY_DISPATCH_TABLE(BlocksAcross)[ctx.target()];
-  parallel_for(ctx, static_cast<std::int64_t>(blocks.size()), [&](std::int64_t i, int) {
-    const Row& b = blocks[static_cast<std::size_t>(i)];
-    across(from, to, columns, format, tensor_scale, how, static_cast<std::size_t>(b.begin),
-           static_cast<std::size_t>(b.begin + b.length));
-  });
+  for_columns_of_blocks(ctx, blocks, width, how.scaling,
+                        [&](std::size_t begin, std::size_t end, ColumnRange range) {
+                          across(from, to, columns, format, tensor_scale, how, begin, end, range);
+                        });
 }
 
 namespace {
