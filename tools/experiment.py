@@ -40,13 +40,13 @@ def parse():
     p.add_argument("--out", type=pathlib.Path, help="default: runs/experiment-kk, of others than kk and mismatch runs/experiment-NAME")
     p.add_argument("--mantissa", default=str(HERE.parent / "build" / "mantissa"))
     p.add_argument("--threads", default=0, type=int, help="0: all cores")
-    p.add_argument("--steps", type=int, help="of each rl run (40), of each run of reduce (100) or of recipes (300)")
+    p.add_argument("--steps", type=int, help="of each rl run (40), of each run of reduce (100) or of recipes (200)")
     p.add_argument("--seeds", default=3, type=int, help="of reduce and recipes")
     p.add_argument("--start-steps", default=1000, type=int)
     p.add_argument("--puzzles", default=500, type=int, help="held-out puzzles that measure a model")
     args = p.parse_args()
     usual = {"kk": ("kk", 40), "mismatch": ("kk", 40), "reduce": ("reduce", 100)}
-    name, steps = usual.get(args.experiment, (args.experiment, 300))
+    name, steps = usual.get(args.experiment, (args.experiment, 200))
     args.out = args.out or pathlib.Path("runs") / f"experiment-{name}"
     args.steps = args.steps or steps
     return args

@@ -22,6 +22,7 @@ struct Head {
   Scalar rounded = Scalar::f32;  // format of the logits; f32: no rounding
   double soft_cap = 0;
   double l2wrap = 0;
+  double z_loss = 0;
   bool differentiates_entropy = false;  // with the upstream gradient `e`
   Factor operand;                       // of dlogits, and of x and the weights as well if in several parts
   SumOrder order = SumOrder::chain;
@@ -94,6 +95,7 @@ struct Head {
     g.softmax = softmax;
     g.rounded = rounded;
     g.soft_cap = soft_cap;
+    g.z_loss = z_loss;
     g.dx = out[3];
     g.dweight = out[4];
     g.accumulate = before != nullptr;

@@ -46,13 +46,15 @@ void log_prob(const Context& ctx, const Extent& extent, const LogProb& h);
 /// addition, with log p = l − lse and H of `entropy` [tokens]: p · fma(−e, log p + H, −d), and for the id
 /// fma(−e · (log p + H), p, d · (1 − p)). With a `soft_cap` times 1 − (l / soft_cap)² (a quotient r,
 /// fma(−r, r, 1), a product). With `l2wrap` ≠ 0 the entry of `top` [tokens] gets (−d · l2wrap) · l in
-/// addition, times the same slope: the gradient of −d · l2wrap · l² / 2, RWKV-LM's regularizer. Rounded to
-/// `operand` as a matmul operand. dx = dlogits·W (k = vocabulary, blocks in order, through the chunks; with
-/// operands in several parts in tile order each chunk is a row), rounded once to dx.type; dweight +=
-/// dlogitsᵀ·x over leaves, rounded once after all leaves if dweight is narrower than the arithmetic. The
-/// logits are recomputed in chunks, for at most 2048 tokens at a time: whole leaves, or a part of a longer
-/// one. Only longer leaves of operands in several parts, or of an accumulator that rounds (`rounds_sums`),
-/// are held whole. Tokens with id −1 contribute exact zeros.
+/// addition, times the same slope: the gradient of −d · l2wrap · l² / 2, RWKV-LM's regularizer. With `z_loss`
+/// z ≠ 0, and without `dentropy`, the gradient of −d · z · lse² is added: with w = d · (1 + 2 · z · lse),
+/// products from the left, an entry gets −w · p and the id fma(−w, p, d). Rounded to `operand` as a matmul
+/// operand. dx = dlogits·W (k = vocabulary, blocks in order, through the chunks; with operands in several
+/// parts in tile order each chunk is a row), rounded once to dx.type; dweight += dlogitsᵀ·x over leaves,
+/// rounded once after all leaves if dweight is narrower than the arithmetic. The logits are recomputed in
+/// chunks, for at most 2048 tokens at a time: whole leaves, or a part of a longer one. Only longer leaves of
+/// operands in several parts, or of an accumulator that rounds (`rounds_sums`), are held whole. Tokens with
+/// id −1 contribute exact zeros.
 struct LogProbBackward {
   std::int64_t channels = 0;
   std::int64_t vocabulary = 0;
@@ -69,6 +71,7 @@ struct LogProbBackward {
   Scalar softmax = Scalar::f64;  // the format of l and p
   double soft_cap = 0;           // 0: none
   double l2wrap = 0;             // 0: none
+  double z_loss = 0;             // 0: none
   Matrix dx;                     // [tokens, channels]; data == nullptr: not computed
   Matrix dweight;                // [vocabulary, channels], dense rows; data == nullptr: not computed
   bool accumulate = false;

@@ -138,6 +138,23 @@ inline void add_head_rows(std::vector<OpRow>& rows) {
                   },
                   [](const Case& c) { return l2wrap_grad_bound(c, 0.5); }, wrapped, 0,
                   [wrapped](Operands& in, Case& c) { set_tops(in, c, wrapped); }});
+  rows.push_back({"log_prob.grad",
+                  "z_loss",
+                  [](T t, T) {
+                    std::vector<InputSpec> in = head_inputs(t);
+                    in.insert(in.end(), 2, {Shape::tokens(t), Stored::arithmetic});
+                    return in;
+                  },
+                  [](const Case& c) {
+                    Bound b = log_prob_grad_bound(c, 4, 0);
+                    for (double& m : b.magnitude) m *= 1 + 2 * 0.5 * c.largest(3);
+                    return b;
+                  },
+                  {{"z_loss", 0.5}},
+                  0,
+                  [](Operands& in, Case& c) {
+                    set_statistics(in, c, {{"z_loss", 0.5}});
+                  }});
   const Attributes entropy{{"entropy", true}};
   rows.push_back({"log_prob.grad", "entropy",
                   [](T t, T) {

@@ -55,6 +55,7 @@ void log_prob_backward(const Head& head, const double* lse, const HeadSeeds& see
       const double p = std::exp(l - lse[t]);
       double d = seeds.dlog_prob[t] * ((v == head.ids[t] ? 1.0 : 0.0) - p);
       if (seeds.dentropy != nullptr) d -= seeds.dentropy[t] * p * (l - lse[t] + seeds.entropy[t]);
+      d -= seeds.dlog_prob[t] * 2 * head.z_loss * lse[t] * p;
       if (v == top) d -= seeds.dlog_prob[t] * head.l2wrap * l;
       d *= slope(head, l);
       for (std::int64_t c = 0; c < head.channels; ++c) {

@@ -16,6 +16,7 @@ struct Head {
   const std::int32_t* ids = nullptr;
   double soft_cap = 0;  // 0: none
   double l2wrap = 0;    // 0: none
+  double z_loss = 0;    // 0: none
 };
 
 /// With logits l = x·Wᵀ, or l = soft_cap · tanh(x·Wᵀ / soft_cap): lse = log Σ exp l; log_prob = l[id] − lse,
@@ -31,7 +32,7 @@ struct HeadSeeds {
 
 /// dlogits = d · (onehot(id) − p) − e · p · (log p + entropy) with log p = l − lse, zero if id is −1, times
 /// 1 − (l / soft_cap)². With l2wrap the first largest l adds −d · l2wrap · l to its gradient, times the same
-/// slope. dx = dlogits·W; dweight = dlogitsᵀ·x.
+/// slope; with z_loss every l −d · 2 · z_loss · lse · p. dx = dlogits·W; dweight = dlogitsᵀ·x.
 void log_prob_backward(const Head& head, const double* lse, const HeadSeeds& seeds, double* dx,
                        double* dweight);
 

@@ -66,7 +66,7 @@ TEST(RwkvConfig, RwkvsOrderIsOneOfPretrainingOnOneStream) {
       "remove the key");
 }
 
-TEST(RwkvConfig, L2wrapIsARegularizerOfPredictedTokens) {
+TEST(RwkvConfig, L2wrapAndZLossAreRegularizersOfPredictedTokens) {
   const auto with = [](const std::string& train) {
     return message_of([&] {
       parse_config("[run]\nsteps = 1\n[model]\nconfig = \"c\"\n[data]\nsource = \"a\"\n[train]\n" + train,
@@ -74,6 +74,9 @@ TEST(RwkvConfig, L2wrapIsARegularizerOfPredictedTokens) {
     });
   };
   EXPECT_NE(with("objective = \"dpo\"\nl2wrap = 1e-4")
+                .find("is a regularizer of pretrain and sft, but train.objective is \"dpo\"; remove the key"),
+            std::string::npos);
+  EXPECT_NE(with("objective = \"dpo\"\nz_loss = 1e-4")
                 .find("is a regularizer of pretrain and sft, but train.objective is \"dpo\"; remove the key"),
             std::string::npos);
   EXPECT_NE(with("l2wrap = -1").find("train.l2wrap = -1: must be at least 0"), std::string::npos);

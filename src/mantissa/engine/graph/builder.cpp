@@ -282,9 +282,9 @@ ValueId Builder::concat(const std::string& scope, std::vector<ValueId> parts) {
 }
 
 ValueId Builder::log_prob(const std::string& scope, ValueId x, ValueId weight, ValueId ids, double soft_cap,
-                          bool entropy, double l2wrap) {
+                          bool entropy, double l2wrap, double z_loss) {
   return one("log_prob", scope, {x, weight, ids},
-             {{"soft_cap", soft_cap}, {"entropy", entropy}, {"l2wrap", l2wrap}});
+             {{"soft_cap", soft_cap}, {"entropy", entropy}, {"l2wrap", l2wrap}, {"z_loss", z_loss}});
 }
 
 }  // namespace mantissa::graph

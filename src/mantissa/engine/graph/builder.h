@@ -159,8 +159,9 @@ class Builder {
   /// With soft_cap c > 0 the logits become c·tanh(logit / c). `entropy`: the node also has the output
   /// "entropy" [tokens], of the distribution after each token (entropy_of()). `l2wrap` w > 0: the gradient of
   /// the largest logit also gets −dlog_prob·w times the logit, which no output shows; not with `entropy`.
+  /// `z_loss` z > 0: logits also get the gradient of −dlog_prob·z·lse², in the same way.
   ValueId log_prob(const std::string& scope, ValueId x, ValueId weight, ValueId ids, double soft_cap = 0,
-                   bool entropy = false, double l2wrap = 0);
+                   bool entropy = false, double l2wrap = 0, double z_loss = 0);
   /// Return the log-sum-exp of the logits, and the entropy, of the node that computes `log_prob`.
   ValueId lse_of(ValueId log_prob) const {
     return graph_.node(graph_.value(log_prob).producer).outputs.at(1);

@@ -93,8 +93,8 @@ Graph build(const ModelConfig& config, std::int64_t tokens, std::int64_t positio
   const Head head = config.network->head(b);
   if (with_logits) graph.mark_output("logits", logits_of(b, head, x));
   const bool entropy = extras.entropy != Entropy::none;
-  const ValueId log_prob =
-      b.ops.log_prob(head.scope, x, head.weight, targets, head.soft_cap, entropy, extras.l2wrap);
+  const ValueId log_prob = b.ops.log_prob(head.scope, x, head.weight, targets, head.soft_cap, entropy,
+                                          extras.l2wrap, extras.z_loss);
   graph.mark_output("log_prob", log_prob);
   graph.mark_output("lse", b.ops.lse_of(log_prob));
   seeds.add("dlog_prob", log_prob);

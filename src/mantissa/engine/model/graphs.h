@@ -35,6 +35,7 @@ struct Extras {
   Entropy entropy = Entropy::none;
   bool value = false;  // output "value" [tokens] of a value head, and with `train` its seed "dvalue" [tokens]
   double l2wrap = 0;   // of graph::Builder::log_prob()
+  double z_loss = 0;   // the same
   /// The slots of states that rows continue, as Segment::slot names them: inputs are "SCOPE.state", and the
   /// states after the rows "SCOPE.next_state". 0: every row begins its sequences.
   std::int64_t carried = 0;

@@ -173,6 +173,10 @@ void add_model_and_data(std::vector<Option>& table) {
            "weight of the square of each token's largest logit, half of which pretrain and sft lower beside "
            "the loss (L2Wrap; RWKV-LM has 1e-4); 0: none",
            from(0)},
+          {"z_loss", &TrainSection::z_loss,
+           "weight of the square of the log-sum-exp of each token's logits, which pretrain and sft lower beside "
+           "the loss (PaLM has 1e-4); 0: none",
+           from(0)},
       });
   add<AdapterSection>(
       table, "adapter", &RunConfig::adapter,

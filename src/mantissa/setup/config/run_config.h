@@ -99,6 +99,7 @@ struct AdapterSection {
 struct TrainSection {
   std::string objective = "pretrain";
   double l2wrap = 0;  // of pretrain and sft: share of the largest logit in its gradient
+  double z_loss = 0;  // of pretrain and sft: weight of the square of the log-sum-exp of a token's logits
   friend bool operator==(const TrainSection&, const TrainSection&) = default;
 };
 

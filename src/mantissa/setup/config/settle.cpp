@@ -171,13 +171,18 @@ void settle_fine_tuning(RunConfig& config, const Entries& entries) {
   }
 }
 
-/// L2Wrap scales with the loss of each token; other objectives have upstream gradients of either sign.
-void check_l2wrap(const RunConfig& config, const Entries& entries) {
+/// L2Wrap and the z-loss scale with the loss of each token; other objectives have upstream gradients of
+/// either sign.
+void check_regularizers(const RunConfig& config, const Entries& entries) {
   const std::string& objective = config.train.objective;
-  if (config.train.l2wrap == 0 || objective == "pretrain" || objective == "sft") return;
-  refuse(*entries.find("train", "l2wrap"),
-         fmt::format("is a regularizer of pretrain and sft, but train.objective is \"{}\"; remove the key",
-                     objective));
+  if (objective == "pretrain" || objective == "sft") return;
+  for (const auto& [key, weight] :
+       {std::pair("l2wrap", config.train.l2wrap), {"z_loss", config.train.z_loss}}) {
+    if (weight == 0) continue;
+    refuse(*entries.find("train", key),
+           fmt::format("is a regularizer of pretrain and sft, but train.objective is \"{}\"; remove the key",
+                       objective));
+  }
 }
 
 void check_packing(const RunConfig& config, const Entries& entries) {
@@ -367,7 +372,7 @@ void settle(RunConfig& config, const Entries& entries, bool policy_replaced,
   settle_order(config, entries);
   settle_carried_state(config, entries);
   settle_batch(config, entries, deepspeed != nullptr && divide_batch(config, entries, *deepspeed));
-  check_l2wrap(config, entries);
+  check_regularizers(config, entries);
   settle_conversations(config, entries);
   settle_fine_tuning(config, entries);
   settle_optimizer(config, entries);

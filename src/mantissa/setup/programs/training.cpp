@@ -25,7 +25,8 @@ namespace {
 /// Returns what the objective of `config` needs besides log-probabilities.
 model::Extras extras_of(const config::RunConfig& config) {
   const std::int64_t carried = config.data.carry_state ? config.batch.global_batch_size : 0;
-  if (config.train.objective != "rl") return {.l2wrap = config.train.l2wrap, .carried = carried};
+  if (config.train.objective != "rl")
+    return {.l2wrap = config.train.l2wrap, .z_loss = config.train.z_loss, .carried = carried};
   return {config.rl.entropy_coef > 0 ? model::Entropy::trained : model::Entropy::none,
           config.rl.algorithm == "ppo"};
 }

@@ -67,7 +67,8 @@ kernels::reference::Head head_of(const ReferenceCall& c, const std::vector<std::
           c.inputs[1].data(),
           ids.data(),
           c.attributes.number("soft_cap", 0.0),
-          c.attributes.number("l2wrap", 0.0)};
+          c.attributes.number("l2wrap", 0.0),
+          c.attributes.number("z_loss", 0.0)};
 }
 
 std::vector<std::int32_t> ids_of(const ReferenceOperand& ids) {

@@ -23,6 +23,11 @@ double l2wrap(const Attributes& attributes) {
   return attributes.number("l2wrap", 0.0);
 }
 
+/// The weight of the square of a token's log-sum-exp in its loss (kernels/head.h); 0: none.
+double z_loss(const Attributes& attributes) {
+  return attributes.number("z_loss", 0.0);
+}
+
 /// An f32 holds every entry of a vocabulary up to this size.
 constexpr std::int64_t kMostEntries = std::int64_t{1} << 24;
 
@@ -36,6 +41,8 @@ std::vector<OutputSpec> infer_forward(const NodeView& n) {
   }
   std::vector<OutputSpec> specs = {{n.shape(2), Role::output},
                                    {n.shape(2), Role::arithmetic, kNone, ValueKind::activation, "lse"}};
+  if (n.attributes.flag("entropy") && z_loss(n.attributes) != 0)
+    throw ShapeError("log_prob: expected for z_loss no entropy, got both. Fix: set train.z_loss = 0");
   if (n.attributes.flag("entropy"))
     specs.push_back({n.shape(2), Role::output, kNone, ValueKind::activation, "entropy"});
   if (l2wrap(n.attributes) == 0) return specs;
@@ -127,6 +134,7 @@ void gradient_forward(GradientBuilder& b) {
   const std::vector<ValueId> d = b.emit("log_prob.grad", std::move(inputs),
                                         {{"soft_cap", soft_cap(b.node().attributes)},
                                          {"l2wrap", wrap},
+                                         {"z_loss", z_loss(b.node().attributes)},
                                          {"frozen_input", !b.needed(0)},
                                          {"frozen_weight", !b.needed(1)}});
   std::size_t next = 0;
@@ -165,6 +173,7 @@ kernels::LogProbBackward backward_of(const Call& c, const Argument& lse, const A
   h.rounded = c.outputs[0].rounded;
   h.softmax = c.interior;
   h.soft_cap = soft_cap(c.attributes);
+  h.z_loss = z_loss(c.attributes);
   return h;
 }
 
@@ -248,6 +257,7 @@ const OpDef kLogProbGrad = {
     .op = "log_prob",
     .doc =
         "dlogits = d·(onehot − p) − e·p·(log p + entropy), with l2wrap − d·l2wrap·max at the largest logit, "
+        "with z_loss − d·2·z_loss·lse·p, "
         "times the soft cap's slope, in f32, rounded to compute as a factor; dx and dW from recomputed logits, chunked",
     .kind = OpKind::head,
     .reads = {Read::matmul, Read::matmul, Read::value},

@@ -206,6 +206,7 @@ void backward_part(const Context& ctx, const LogProbBackward& h, const BackwardS
       upstream.l2wrap = h.l2wrap;
       upstream.top = static_cast<std::int64_t>(read_number(h.top.data, h.top.type, t)) - v;
     }
+    upstream.z_loss = h.z_loss;
     head_rows::gradient(ctx, arithmetic, logits, static_cast<std::size_t>(n),
                         read_number(h.lse.data, h.lse.type, t), upstream, id - v, h.softmax, h.soft_cap);
     if (factors.type != chunk.type) narrow(ctx, logits, n, factors.type);

@@ -93,6 +93,21 @@ struct OfLogProb {
   }
 };
 
+/// The same with the gradient of −d · z · lse², which adds −d · 2 · z · lse · p.
+template <class T>
+struct OfLogProbAndZ {
+  T d_log_prob, d_all;  // d, and d · (1 + 2 · z · lse)
+
+  template <class D, class V>
+  HWY_INLINE V Entry(D d, V /*log_p*/, V p) const {
+    return hn::Mul(hn::Set(d, -d_all), p);
+  }
+  template <class D, class V>
+  HWY_INLINE V Id(D d, V /*log_p*/, V p) const {
+    return hn::NegMulAdd(hn::Set(d, d_all), p, hn::Set(d, d_log_prob));
+  }
+};
+
 /// The same with the gradient of the entropy H, which adds −e · p · (log p + H).
 template <class T>
 struct OfLogProbAndEntropy {
@@ -173,6 +188,11 @@ void Gradient(T* logits, std::size_t n, double lse, const Upstream& u, std::int6
               double cap) {
   const OfLogProb<T> of_log_prob{static_cast<T>(u.log_prob)};
   const Wrap<T> wrap{-static_cast<T>(u.log_prob) * static_cast<T>(u.l2wrap), u.l2wrap == 0 ? -1 : u.top};
+  if (u.z_loss != 0) {
+    const T d = static_cast<T>(u.log_prob), twice = 2 * static_cast<T>(u.z_loss) * static_cast<T>(lse);
+    return GradientThroughCap(logits, n, static_cast<T>(lse), OfLogProbAndZ<T>{d, d * (1 + twice)}, wrap, id,
+                              softmax, static_cast<T>(cap));
+  }
   if (u.entropy == 0) {
     return GradientThroughCap(logits, n, static_cast<T>(lse), of_log_prob, wrap, id, softmax,
                               static_cast<T>(cap));

@@ -40,12 +40,13 @@ struct Upstream {
   double entropy_value = 0;  // the entropy
   double l2wrap = 0;         // share of the logit `top` that its gradient gets, times −dL/dlog_prob
   std::int64_t top = -1;     // relative to the first logit, as the id
+  double z_loss = 0;         // weight of lse², times −dL/dlog_prob; only without `entropy`
 };
 
 /// logits → d · (onehot(id) − p) − e · p · (log p + H) with log p = logits − lse and p = exp(log p), in
-/// place; d and e are the gradients of the log-probability and of the entropy H. For capped logits, times 1 −
-/// (logits / soft_cap)². `id` is relative to the first of these `n`; outside [0, n) the id is in another
-/// chunk, and so is the top.
+/// place, or with a z_loss d · onehot(id) − d · (1 + 2 · z_loss · lse) · p; d and e are the gradients of the
+/// log-probability and of the entropy H. For capped logits, times 1 − (logits / soft_cap)². `id` is relative
+/// to the first of these `n`; outside [0, n) the id is in another chunk, and so is the top.
 void gradient(const Context& ctx, Scalar type, void* logits, std::size_t n, double lse,
               const Upstream& upstream, std::int64_t id, Scalar softmax, double soft_cap);
 
