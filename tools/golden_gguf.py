@@ -28,6 +28,7 @@ TYPES = {
     "q4_k": ("Q4_K", [0, 2]),
     "q5_k": ("Q5_K", [0, 2]),
     "q6_k": ("Q6_K", [208]),
+    "mxfp4": ("MXFP4", []),
 }
 SCALES = [(0.0123, 0.37), (65504.0, -65504.0), (6e-8, 5.9e-5), (-1.5, 0.0)]
 
@@ -47,13 +48,13 @@ def lines(numbers, width):
 
 
 def q8_0_rows(rng):
-    """Values whose codes and scales are at the edges of Q8_0."""
+    """Values whose codes and scales are at the edges of Q8_0, and in the first rows of Q4_0."""
     rows = np.zeros((5, 32), np.float32)
     rows[0] = rng.standard_normal(32)
     rows[1] = np.arange(32) - 15.5  # codes with halves
     rows[2] = 1e-45
-    rows[3] = rng.standard_normal(32) * 1e6
-    rows[3, 0] = 8.3e6
+    rows[4] = rng.standard_normal(32) * 1e6
+    rows[4, 0] = 8.3e6  # beyond the range of Q4_0
     return rows
 
 
@@ -176,10 +177,11 @@ def main():
         print(f"     {{{lines(first, 8)}}},\n     0x{fnv(values):016x}}},")
     print("};\n")
     rows = q8_0_rows(rng)
-    codes = quants.quantize(rows, GGMLQuantizationType.Q8_0)
-    print("/// Values and their codes as Q8_0.")
+    print("/// Values, their codes as Q8_0, and those of the first 4 blocks as Q4_0.")
     print(f"inline const std::vector<std::uint32_t> kGoldenValues = {{\n     {lines(rows.ravel().view(np.uint32), 8)}}};\n")
-    print(f"inline const std::vector<std::uint8_t> kGoldenCodes = {{\n     {lines(codes.ravel(), 2)}}};\n")
+    for name, qtype, count in (("kGoldenCodes", GGMLQuantizationType.Q8_0, 5), ("kGoldenCodesQ4", GGMLQuantizationType.Q4_0, 4)):
+        codes = quants.quantize(rows[:count], qtype)
+        print(f"inline const std::vector<std::uint8_t> {name} = {{\n     {lines(codes.ravel(), 2)}}};\n")
     print("}  // namespace mantissa::gguf")
 
 

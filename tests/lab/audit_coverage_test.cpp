@@ -74,6 +74,21 @@ TEST(Coverage, EveryRoundingPointOfEveryPresetIsObserved) {
   EXPECT_GT(points, 2000);
 }
 
+TEST(Coverage, WeightsThatAreRoundedForServingAreObserved) {
+  for (const char* format : {"q4_0", "q8_0", "int4-32", "nf4", "mxfp4", "nvfp4"}) {
+    for (const char* policy :
+         {"32-true weights=", "bf16-mixed weights=", "bf16-mixed compute=mxfp8 weights="}) {
+      SCOPED_TRACE(std::string(policy) + format);
+      const SmallRun run(policy + std::string(format), {},
+                         {"model.num_hidden_layers=1", "model.hidden_size=64", "model.intermediate_size=64",
+                          "data.sequence_length=16"});
+      const Audit audit = run.audit(1);
+      EXPECT_TRUE(audit.unobserved.empty()) << joined(audit.unobserved);
+      EXPECT_GE(audit.points_of_rounding, 8) << "7 layers and the embedding";
+    }
+  }
+}
+
 TEST(Coverage, ShardsRoundOnlyWhereTheirSumsDo) {
   for (const char* reduce : {"f32", "bf16", "e5m2"}) {
     const SmallRun run(std::string("bf16-mixed reduce=") + reduce, {},

@@ -83,6 +83,7 @@ INSTANTIATE_TEST_SUITE_P(Policies, RanksUnder,
                          ::testing::Values("32-true", "64-true", "bf16-mixed", "bf16-mixed reduce=bf16",
                                            "bf16-true rounding=stochastic", "16-mixed",
                                            "fp8-hybrid reduce=e5m2", "bf16-mixed compute=nvfp4",
+                                           "bf16-mixed weights=nvfp4; *.down_proj: weights=none",
                                            "bf16-mixed reduce=bf16 reduce_rounding=stochastic",
                                            "reduce=e4m3 reduce_rounding=toward-zero"),
                          [](const auto& i) { return "policy" + std::to_string(i.index); });

@@ -99,14 +99,14 @@ TEST_F(GgufModel, MatricesHaveTheAskedFormatAndVectorsAreF32) {
     });
   };
   convert({io::open_model(in()), back(), {Scalar::bf16}, true}, {});
-  const Result widened = *convert({io::open_model(back()), file(), {}, true, Layout::gguf, false}, {});
+  const Result widened = *convert({io::open_model(back()), file(), {}, true, Layout::gguf}, {});
   EXPECT_TRUE(mentions_vectors(widened));
   EXPECT_FALSE(mentions_vectors(convert_to_gguf()));
 }
 
 TEST_F(GgufModel, QuantizedWeightsAreWithinHalfAStepAndTheirOriginIsKept) {
   write(llama());
-  const Result result = convert_to_gguf({}, true);
+  const Result result = convert_to_gguf({}, gguf::TensorType::q8_0);
   EXPECT_TRUE(result.warnings.empty());
   convert_back();
   const io::WeightFiles before(in()), after(back());
@@ -125,7 +125,7 @@ TEST_F(GgufModel, QuantizedWeightsAreWithinHalfAStepAndTheirOriginIsKept) {
 
 TEST_F(GgufModel, InspectListsTheTypes) {
   write(llama());
-  convert_to_gguf({}, true);
+  convert_to_gguf({}, gguf::TensorType::q8_0);
   const Inspection seen = inspect(file(), {});
   ASSERT_FALSE(seen.types.empty());
   EXPECT_STREQ(seen.types.front().type->name, "Q8_0");
@@ -155,7 +155,7 @@ TEST_F(GgufModel, ValuesBeyondTheFormatAreReported) {
   const Result result = convert_to_gguf({Scalar::f16});
   ASSERT_EQ(result.warnings.size(), 1U);
   EXPECT_NE(result.warnings.front().find("output.weight became inf"), std::string::npos);
-  EXPECT_TRUE(convert_to_gguf({}, true).warnings.empty());  // 1e6 is in the range of Q8_0
+  EXPECT_TRUE(convert_to_gguf({}, gguf::TensorType::q8_0).warnings.empty());  // 1e6 is in the range of Q8_0
 }
 
 struct Refused {

@@ -102,8 +102,8 @@ class GgufModel : public test::TemporaryFolder {
     io::write_model(in(), model);
   }
 
-  Result convert_to_gguf(Change change = {}, bool q8_0 = false) const {
-    return *convert({io::open_model(in()), file(), change, true, Layout::gguf, q8_0}, {});
+  Result convert_to_gguf(Change change = {}, std::optional<gguf::TensorType> quantized = {}) const {
+    return *convert({io::open_model(in()), file(), change, true, Layout::gguf, quantized}, {});
   }
   Result convert_back(Change change = {}) const {
     return *convert({io::open_model(file()), back(), change, true}, {});

@@ -201,7 +201,7 @@ TEST_F(Rwkv7, AGgufFileHasTheNamesAndShapesOfLlamaCpp) {
 
 TEST_F(Rwkv7, LowRankMatricesAreNotQuantized) {
   write(config());
-  const Result result = convert_to_gguf({}, true);
+  const Result result = convert_to_gguf({}, gguf::TensorType::q8_0);
   const gguf::GgufFile foreign(file());
   EXPECT_STREQ(foreign.find("blk.1.time_mix_key.weight")->type->name, "Q8_0");
   EXPECT_STREQ(foreign.find("blk.1.time_mix_g1.weight")->type->name, "F32");

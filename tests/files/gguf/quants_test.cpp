@@ -1,4 +1,4 @@
-// Dequantization against golden values, and Q8_0 against golden codes.
+// Dequantization against golden values, and quantization against golden codes.
 #include "mantissa/files/gguf/quants.h"
 
 #include <gtest/gtest.h>
@@ -7,6 +7,8 @@
 #include <limits>
 
 #include "files/gguf/golden_quants.h"
+#include "mantissa/core/numeric/quantize_blocks.h"
+#include "mantissa/core/numeric/scaled.h"
 
 namespace mantissa::gguf {
 namespace {
@@ -59,22 +61,45 @@ TEST_P(Dequantize, OfProductsGivesTheSameBits) {
 
 INSTANTIATE_TEST_SUITE_P(Types, Dequantize, ::testing::ValuesIn(kGoldenBlocks), type_name);
 
-TEST(Q8, CodesAndScalesAreThoseOfGgml) {
+TEST(Quantize, CodesAndScalesAreThoseOfGgml) {
   std::vector<float> values;
   for (const std::uint32_t bits : kGoldenValues) values.push_back(std::bit_cast<float>(bits));
-  std::vector<std::uint8_t> codes(kGoldenCodes.size());
-  ASSERT_TRUE(quantize_q8_0(values.data(), values.size(), std::as_writable_bytes(std::span(codes)).data()));
-  EXPECT_EQ(codes, kGoldenCodes);
+  for (const auto& [format, golden] :
+       {std::pair{QuantFormat::q8_0, kGoldenCodes}, {QuantFormat::q4_0, kGoldenCodesQ4}}) {
+    std::vector<std::uint8_t> codes(golden.size());
+    const std::size_t blocks = golden.size() / mantissa::traits(format).bytes;
+    ASSERT_EQ(quantize_blocks(format, values.data(), blocks * kQuantBlock, codes.data()), blocks);
+    EXPECT_EQ(codes, golden) << mantissa::traits(format).name;
+  }
 }
 
-TEST(Q8, RefusesValuesThatItCannotHold) {
+TEST(Quantize, Mxfp4HasTheValuesOfItsBlocks) {
+  std::vector<float> values;
+  for (const std::uint32_t bits : kGoldenValues) values.push_back(std::bit_cast<float>(bits));
+  for (const float scale : {1.0F, 0x1p-140F, 0x1p100F}) {
+    std::vector<float> x = values;
+    for (float& v : x) v *= scale;
+    std::vector<std::byte> stored(x.size() / 32 * traits(TensorType::mxfp4).bytes);
+    ASSERT_TRUE(quantize(TensorType::mxfp4, x.data(), x.size(), stored.data()));
+    std::vector<float> decoded(x.size());
+    dequantize(TensorType::mxfp4, stored.data(), x.size() / 32, decoded.data());
+    for (std::size_t b = 0; b < x.size(); b += 32) round_blocks(BlockFormat::mxfp4, x.data() + b, 32);
+    EXPECT_EQ(decoded, x) << scale;
+  }
+  values[40] = std::numeric_limits<float>::infinity();
+  std::vector<std::byte> stored(values.size() / 32 * traits(TensorType::mxfp4).bytes);
+  EXPECT_FALSE(quantize(TensorType::mxfp4, values.data(), values.size(), stored.data()));
+}
+
+TEST(Quantize, StopsBeforeABlockThatTheFormatCannotHold) {
   constexpr float kInf = std::numeric_limits<float>::infinity();
-  std::vector<std::byte> out(34);
+  std::vector<std::uint8_t> out(2 * 34);
   // The largest f16 is 65504, to which values below 65520 round: 65520 · 127 = 8,321,040.
   for (const auto& [value, holds] : {std::pair{8'321'000.0F, true}, {8'321'100.0F, false}, {kInf, false}}) {
-    std::vector<float> values(32, 1);
-    values[7] = value;
-    EXPECT_EQ(quantize_q8_0(values.data(), 32, out.data()), holds) << value;
+    std::vector<float> values(2 * kQuantBlock, 1);
+    values[kQuantBlock + 7] = value;
+    EXPECT_EQ(quantize_blocks(QuantFormat::q8_0, values.data(), values.size(), out.data()), holds ? 2U : 1U)
+        << value;
   }
 }
 

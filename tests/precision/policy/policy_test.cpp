@@ -149,7 +149,7 @@ TEST(Policy, AnyValueSurvivesPrintingAndParsing) {
       return pick({"f32", "bf16", "h100", "ada:f16", "mi300:k=32", "b200:f16:k=128"});
     if (field.name == "accumulate_order") return pick({"auto", "chain", "tile"});
     if (field.name == "scaling") return pick({"delayed", "current", "none"});
-    for (const char* name : {"scale_rounding", "weight_block", "activation_block", "hadamard"}) {
+    for (const char* name : {"scale_rounding", "weight_block", "activation_block", "hadamard", "weights"}) {
       if (field.name == name) return pick(field_values(field));
     }
     if (field.name.ends_with("rounding")) return pick({"nearest", "toward-zero", "stochastic"});
@@ -318,10 +318,11 @@ TEST(PolicyErrors, NameFieldAndValue) {
        "or fields, and rules follow after \";\""},
   };
   for (const auto& [text, message] : cases) EXPECT_EQ(message_of([&] { Policy::parse(text); }), message);
-  EXPECT_NE(message_of([] { Policy::parse("compte=bf16"); })
-                .find("no policy field is called \"compte\"; did you mean \"compute\"? (fields: params, "
-                      "compute, accumulate"),
-            std::string::npos);
+  EXPECT_NE(
+      message_of([] { Policy::parse("compte=bf16"); })
+          .find("no policy field is called \"compte\"; did you mean \"compute\"? (fields: params, weights, "
+                "compute, accumulate"),
+      std::string::npos);
 }
 
 TEST(PolicyErrors, RejectLossScalesOutsideF32) {

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <cctype>
+#include <span>
 
 #include "mantissa/app/api/internal.h"
 #include "mantissa/core/base/error.h"
@@ -17,12 +18,18 @@
 namespace mantissa::api {
 namespace {
 
-constexpr const char* kQ8 = "q8_0";
+/// Types that only GGUF files have, and all quantized types that are written to them.
+constexpr gguf::TensorType kOnlyGguf[] = {gguf::TensorType::q8_0, gguf::TensorType::q4_0};
+constexpr gguf::TensorType kQuantized[] = {gguf::TensorType::q8_0, gguf::TensorType::q4_0,
+                                           gguf::TensorType::mxfp4};
 
-/// Returns true for q8_0, in capitals too, as llama.cpp writes it.
-bool is_q8_0(std::string text) {
+/// Returns the one of `types` called `text`, in capitals too, as llama.cpp writes them, or null.
+std::optional<gguf::TensorType> type_named(std::span<const gguf::TensorType> types, std::string text) {
   std::ranges::transform(text, text.begin(), [](unsigned char c) { return std::tolower(c); });
-  return text == kQ8;
+  for (const gguf::TensorType type : types) {
+    if (gguf::lower_name(gguf::traits(type)) == text) return type;
+  }
+  return std::nullopt;
 }
 
 std::string did_you_mean(const std::string& word, const std::vector<std::string>& known) {
@@ -37,7 +44,7 @@ Scalar format_named(const std::string& text) {
   std::vector<std::string> names;
   for (const Scalar s : kScalars) names.emplace_back(name(s));
   for (const BlockFormat f : kBlockFormats) names.emplace_back(traits(f).name);
-  names.emplace_back(kQ8);
+  for (const gguf::TensorType type : kOnlyGguf) names.push_back(gguf::lower_name(gguf::traits(type)));
   if (const std::string_view several = formats_of_width(text); !several.empty())
     throw ConfigError(fmt::format("--dtype {}: ambiguous; write one of {}", text, several));
   throw ConfigError(fmt::format("--dtype {}: unknown number format{} (formats: {})", text,
@@ -70,10 +77,11 @@ convert::Layout layout_of(const std::string& text, const std::filesystem::path& 
 /// Checks the options of GGUF files.
 void check_gguf(const ConvertOptions& o, const convert::Request& request) {
   const bool gguf = request.layout == convert::Layout::gguf;
-  if (request.q8_0 && !gguf)
-    throw ConfigError(
-        "--dtype q8_0: is a type of GGUF files only. Fix: give an OUT that ends in .gguf, or choose another "
-        "--dtype");
+  if (request.quantized && !gguf)
+    throw ConfigError(fmt::format(
+        "--dtype {}: is a type of GGUF files only. Fix: give an OUT that ends in .gguf, or choose "
+        "another --dtype",
+        o.dtype));
   if (!gguf && convert::is_gguf_name(request.out))
     throw ConfigError(
         fmt::format("{}: --format {} does not write GGUF files. Fix: remove --format, or "
@@ -83,13 +91,14 @@ void check_gguf(const ConvertOptions& o, const convert::Request& request) {
   const std::optional<Scalar> format = request.change.format;
   const bool written = !format || *format == Scalar::f32 || *format == Scalar::bf16 || *format == Scalar::f16;
   if (!written || request.change.blocks) {
-    throw ConfigError(
-        fmt::format("--dtype {}: is not written to GGUF files; choose f32, bf16, f16 or q8_0", o.dtype));
+    throw ConfigError(fmt::format(
+        "--dtype {}: is not written to GGUF files; choose f32, bf16, f16, q8_0, q4_0 or mxfp4", o.dtype));
   }
-  if (request.q8_0 && (request.change.rounding != Rounding::nearest || o.saturate || o.allow_overflow)) {
+  if (request.quantized && (request.change.rounding != Rounding::nearest || o.saturate || o.allow_overflow)) {
     throw ConfigError(
-        "--dtype q8_0: rounds to nearest and refuses values beyond its range; remove --rounding, --saturate "
-        "and --allow-overflow");
+        fmt::format("--dtype {}: rounds to nearest and refuses values beyond its range; remove --rounding, "
+                    "--saturate and --allow-overflow",
+                    o.dtype));
   }
 }
 
@@ -117,12 +126,12 @@ void check_directory(const ConvertOptions& o, const convert::Request& request) {
       std::filesystem::path(request.out).replace_extension().string()));
 }
 
-convert::Change change_of(const ConvertOptions& o) {
+convert::Change change_of(const ConvertOptions& o, std::optional<gguf::TensorType> quantized) {
   convert::Change change;
-  change.blocks = parse_block_format(o.dtype);
+  if (!quantized) change.blocks = parse_block_format(o.dtype);
   if (change.blocks) {
     change.format = convert::stored_as(*change.blocks);
-  } else if (!o.dtype.empty() && !is_q8_0(o.dtype)) {
+  } else if (!o.dtype.empty() && !quantized) {
     change.format = format_named(o.dtype);
   }
   change.rounding = rounding_named(o.rounding);
@@ -133,7 +142,7 @@ convert::Change change_of(const ConvertOptions& o) {
   }
   change.saturate = o.saturate;
   change.seed = o.seed;
-  if (!change.format && !is_q8_0(o.dtype) &&
+  if (!change.format && !quantized &&
       (change.rounding != Rounding::nearest || change.saturate || o.allow_overflow)) {
     throw ConfigError(
         "--rounding, --saturate and --allow-overflow: without --dtype every tensor keeps its format; give "
@@ -200,8 +209,9 @@ Conversion convert(const ConvertOptions& o, std::stop_token stop) {
   convert::Request request;
   request.out = o.out.has_filename() || !o.out.has_parent_path() ? o.out : o.out.parent_path();
   request.layout = layout_of(o.format, request.out);
-  request.q8_0 = is_q8_0(o.dtype);
-  request.change = change_of(o);
+  const bool gguf = request.layout == convert::Layout::gguf;
+  request.quantized = gguf ? type_named(kQuantized, o.dtype) : type_named(kOnlyGguf, o.dtype);
+  request.change = change_of(o, request.quantized);
   check_gguf(o, request);
   check_pth(o, request);
   request.in = io::open_model(o.in);

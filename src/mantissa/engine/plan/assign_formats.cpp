@@ -25,9 +25,8 @@ using graph::ValueKind;
 
 class Lowering {
  public:
-  Lowering(const Graph& graph, const precision::Policy& policy) : graph_(graph), uses_(graph, policy) {
-    program_.policy = policy;
-    program_.arithmetic = program_.softmax = policy.arithmetic();
+  Lowering(const Graph& graph, const precision::Policy& policy)
+      : graph_(graph), uses_(graph, policy), program_(empty_program(policy)) {
     buffer_of_.assign(graph.values().size(), kNoBuffer);
   }
 
@@ -43,6 +42,13 @@ class Lowering {
   }
 
  private:
+  static Program empty_program(const precision::Policy& policy) {
+    Program program;
+    program.policy = policy;
+    program.arithmetic = program.softmax = policy.arithmetic();
+    return program;
+  }
+
   /// Returns the policy's format for an output of `node`.
   Scalar format_of(const Node& node, const Value& value) {
     switch (value.role) {

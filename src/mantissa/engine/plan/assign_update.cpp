@@ -203,12 +203,12 @@ class UpdateLowering {
     return buffer(id);
   }
 
-  /// A pass over a weight also writes its copies. Scaled copies are computed after the update.
+  /// A pass over a weight also writes its copies, but those that are computed after the update.
   void add_copies(Step& s) {
     const Slot* slot = written_slot(p_, s);
     if (slot == nullptr) return;
     for (const BufferId c : slot->copies) {
-      if (!p_.buffer(c).scaled) s.outputs.push_back(c);
+      if (!p_.buffer(c).is_derived()) s.outputs.push_back(c);
     }
   }
 

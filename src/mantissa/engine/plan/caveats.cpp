@@ -43,6 +43,10 @@ std::vector<Imitation> imitations(const Program& p) {
     }
     if (has_card(s))
       add(fmt::format("sums of products as on {}", precision::accumulator_text(s.accumulator)), s, true);
+    for (const Operand& o : s.inputs) {
+      const WeightFormat format = p.buffer(o.buffer).served.format;
+      if (format != WeightFormat::none) add(fmt::format("weights rounded to {}", name(format)), s);
+    }
     const bool rounds = s.op->duty == graph::Duty::rounding || !factor_format(s).empty();
     if (s.interior != p.arithmetic) add(fmt::format("{} in {}", s.op->interior, name(s.interior)), s);
     if (rounds && s.compute.saturate) add("saturation of values beyond the range", s);

@@ -19,11 +19,13 @@ std::string format_name(const Buffer& b) {
   return b.integer ? "int32" : std::string(name(b.type));
 }
 
-/// Returns the format in which a buffer lies in memory, which can be a packed block format.
+/// Returns the format in which a buffer lies in memory, which can be a packed block format. That of a weight
+/// that is rounded before its uses follows the format of that: "q4_0>bf16".
 std::string stored_name(const Buffer& b) {
   if (b.quants) return std::string(traits(b.quants->format).name);
   const std::optional<Blocks> blocks = b.layout().blocks;
-  return blocks ? std::string(traits(blocks->format).name) : format_name(b);
+  const std::string held = blocks ? std::string(traits(blocks->format).name) : format_name(b);
+  return b.served.format == WeightFormat::none ? held : fmt::format("{}>{}", name(b.served.format), held);
 }
 
 /// Returns the input that characterises a step: its weight or, without one, its first input.

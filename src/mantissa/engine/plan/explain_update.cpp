@@ -145,8 +145,8 @@ class Table {
   void add_copies(const Step& s) {
     const Slot* slot = written_slot(p_, s);
     if (slot == nullptr) return;
-    for (const BufferId c : slot->copies) {  // those under scales are written after the update
-      if (!p_.buffer(c).scaled) rule_of(s).weights.written.add(name(p_.buffer(c).type));
+    for (const BufferId c : slot->copies) {
+      if (!p_.buffer(c).is_derived()) rule_of(s).weights.written.add(name(p_.buffer(c).type));
     }
   }
 

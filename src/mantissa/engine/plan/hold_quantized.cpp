@@ -49,6 +49,10 @@ void check(const Program& p, const Slot& slot, const QuantizedMatrix& quants, co
   const std::string scope = slot.name.substr(0, slot.name.rfind('.'));
   for (const Operand* o : reads.operands) {
     const Buffer& b = p.buffer(o->buffer);
+    if (b.served.format != WeightFormat::none) {
+      refuse(fmt::format("the policy rounds it to weights={}", name(b.served.format)),
+             fmt::format("--rule '{}: weights=none', or hold it in the policy's formats", scope));
+    }
     if (b.scaled) {
       refuse("the policy multiplies it under scales",
              fmt::format("--rule '{}: compute=bf16', or hold it in the policy's formats", scope));

@@ -34,12 +34,23 @@ BufferId InputCopies::constant(BufferId b, Scalar interior) {
   return constants_[key] = to;
 }
 
-/// Returns true if `node`, which does not multiply `from`, reads a copy of it: if the residual stream cannot
-/// represent the weight. A module that was cast as a whole has 16-bit embedding rows, gains and biases.
+kernels::WeightRounding InputCopies::served(const Buffer& from) const {
+  return from.home == Home::master ? served_[static_cast<std::size_t>(from.value)]
+                                   : kernels::WeightRounding{};
+}
+
+Scalar InputCopies::held_in(const Buffer& from) const {
+  return served(from).format == WeightFormat::none ? from.type : program_.arithmetic;
+}
+
+/// Returns true if `node`, which does not multiply `from`, reads a copy of it: if the weight is rounded
+/// before any use, or the residual stream cannot represent it. A module that was cast as a whole has 16-bit
+/// embedding rows, gains and biases.
 bool InputCopies::reads_copy(const Node& node, const Buffer& from) {
   if (node.op->kind == graph::OpKind::recurrence) return false;  // its initial state
   return from.home == Home::master &&
-         !holds(uses_.resolve_tensor(node, graph_.value(from.value)).residual, from.type);
+         (served(from).format != WeightFormat::none ||
+          !holds(uses_.resolve_tensor(node, graph_.value(from.value)).residual, from.type));
 }
 
 Operand InputCopies::as_value(const Node& node, BufferId b) {
@@ -57,6 +68,13 @@ Operand InputCopies::as_factor(const Node& node, std::size_t i, const precision:
   }
   const Factor factor = factor_of(r);
   const Scalar compute = factor.format;
+  if (served(from).format != WeightFormat::none) {
+    const Scalar held = held_in(from);
+    const bool plain = factor.parts == 1 && factor.plain();
+    if (plain && compute != Scalar::tf32 && !holds(compute, held)) return {weight_in(compute, b), compute};
+    const BufferId wide = weight_in(held, b);
+    return {wide, plain && holds(compute, held) ? Factor(held) : factor};
+  }
   if (factor.parts > 1) return {b, factor};
   if (holds(compute, from.type) && !factor.flush_subnormals) return {b, from.type};
   if (from.home == Home::master) {
@@ -90,6 +108,7 @@ Operand InputCopies::as_scaled(const Node& node, BufferId b, ScaledStorage q, co
                                     q.along_rows ? ".rows" : ""),
                         from.shape, element, weight ? Home::copy : Home::activation);
   program_.buffer(to).scaled = q;
+  program_.buffer(to).served = served(from);
   scaled_[b].push_back(to);
   if (weight) {
     program_.buffer(to).slot = from.slot;
@@ -114,15 +133,19 @@ Operand InputCopies::as_scaled(const Node& node, BufferId b, ScaledStorage q, co
   return {to, element};
 }
 
-/// Returns the copy of a weight in `type`, which the optimizer updates.
+/// Returns the copy of a weight in `type`, after the rounding before any use if it has one.
 BufferId InputCopies::weight_in(Scalar type, BufferId master) {
   Slot& slot = program_.slots[static_cast<std::size_t>(program_.buffer(master).slot)];
   for (const BufferId c : slot.copies) {
     if (program_.buffer(c).type == type && !program_.buffer(c).scaled) return c;
   }
   const Buffer m = program_.buffer(master);
-  const BufferId c = steps_.add_buffer(fmt::format("{}:{}", m.name, name(type)), m.shape, type, Home::copy);
+  const kernels::WeightRounding how = served(m);
+  const std::string first = how.format == WeightFormat::none ? "" : fmt::format(":{}", name(how.format));
+  const BufferId c =
+      steps_.add_buffer(fmt::format("{}{}:{}", m.name, first, name(type)), m.shape, type, Home::copy);
   program_.buffer(c).slot = m.slot;
+  program_.buffer(c).served = how;
   slot.copies.push_back(c);
   return c;
 }

@@ -8,6 +8,7 @@
 
 #include "mantissa/engine/plan/policy_uses.h"
 #include "mantissa/engine/plan/program.h"
+#include "mantissa/engine/plan/served_weights.h"
 #include "mantissa/engine/plan/step_builder.h"
 
 namespace mantissa::plan {
@@ -18,7 +19,11 @@ class InputCopies {
  public:
   /// All must outlive it.
   InputCopies(const graph::Graph& graph, PolicyUses& uses, Program& program, StepBuilder& steps)
-      : graph_(graph), uses_(uses), program_(program), steps_(steps) {}
+      : graph_(graph),
+        uses_(uses),
+        program_(program),
+        steps_(steps),
+        served_(served_weights(graph, program.policy)) {}
 
   /// Returns input i of `node`: `b`, or a copy of it in the format in which `node` reads it if that cannot
   /// represent its values.
@@ -34,6 +39,9 @@ class InputCopies {
   Operand as_scaled(const graph::Node& node, BufferId b, ScaledStorage q, const precision::Resolved& r,
                     Scalar element);
   BufferId weight_in(Scalar type, BufferId master);
+  /// Returns how a weight is rounded before any use, and the format that represents its values then.
+  kernels::WeightRounding served(const Buffer& from) const;
+  Scalar held_in(const Buffer& from) const;
 
   const graph::Graph& graph_;
   PolicyUses& uses_;
@@ -42,6 +50,7 @@ class InputCopies {
   std::map<std::pair<BufferId, Scalar>, std::pair<BufferId, graph::Phase>> casts_;
   std::map<std::pair<BufferId, Scalar>, BufferId> constants_;
   std::map<BufferId, std::vector<BufferId>> scaled_;
+  std::vector<kernels::WeightRounding> served_;  // by value of the graph
 };
 
 }  // namespace mantissa::plan

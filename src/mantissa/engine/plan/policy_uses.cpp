@@ -1,6 +1,7 @@
 #include "mantissa/engine/plan/policy_uses.h"
 
 #include <algorithm>
+#include <array>
 #include <span>
 
 #include "mantissa/engine/plan/passes.h"
@@ -88,6 +89,7 @@ std::string_view PolicyUses::field_of(const Value& value) const {
 }
 
 std::string PolicyUses::decided_by(const Node& node, std::vector<std::string_view> fields) const {
+  constexpr std::array<std::string_view, 1> kWeights = {"weights"};
   fields.insert(fields.end(), {"compute", "saturate", "flush_subnormals"});
   const bool product = node.op->kind == graph::OpKind::product || node.op->kind == graph::OpKind::head;
   if (product)
@@ -118,6 +120,14 @@ std::string PolicyUses::decided_by(const Node& node, std::vector<std::string_vie
     const Value& value = graph_.value(node.inputs[i]);
     if (value.kind == ValueKind::parameter && read_of(node, i) == Read::value)
       look_at(tensor_use(node, value), fields);
+  }
+  for (const ValueId id : node.inputs) {
+    const Value& value = graph_.value(id);
+    if (value.kind != ValueKind::parameter) continue;
+    const precision::Use master = precision::master_use(value.name);
+    if (policy_.resolve(master).weights == WeightFormat::none) continue;
+    const std::string weights = policy_.decided_by(master, kWeights);
+    if (weights != policy_.decided_by({}, {})) by = weights;
   }
   for (const ValueId id : node.outputs) {
     const Value& value = graph_.value(id);

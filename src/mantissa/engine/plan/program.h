@@ -12,6 +12,7 @@
 
 #include "mantissa/core/tensor/layout.h"
 #include "mantissa/engine/graph/op.h"
+#include "mantissa/kernels/round_weights.h"
 #include "mantissa/precision/policy/coverage.h"
 #include "mantissa/precision/policy/policy.h"
 
@@ -68,6 +69,8 @@ struct Buffer {
   graph::ValueId value = graph::kNone;  // the value of the graph; kNone for partial results
   std::int32_t slot = -1;               // for masters, copies and kept states: the parameter slot
   std::optional<ScaledStorage> scaled = {};
+  /// Of a copy: how its values are rounded before they are stored, for the format in which they are served.
+  kernels::WeightRounding served = {};
   /// A master that is held in quantized blocks, whose values steps round to `type`; it has no copies.
   std::optional<QuantizedMatrix> quants = {};
   /// The policy field that determines the type of a step's result, or "".
@@ -91,6 +94,8 @@ struct Buffer {
   std::size_t stored_bytes() const;
   /// Returns the shape that it has in memory: at most one chunk of tokens.
   Shape held_shape() const;
+  /// Returns true for a copy that the optimizer does not write: it is computed from its whole master.
+  bool is_derived() const { return scaled.has_value() || served.format != WeightFormat::none; }
 };
 
 struct Operand {

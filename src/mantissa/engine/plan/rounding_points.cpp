@@ -21,7 +21,9 @@ bool loses(Scalar format, const Factor& to) {
 const Buffer* master_of(const Program& p, const Buffer& b) {
   if (b.home != Home::copy) return nullptr;
   const Buffer& master = p.buffer(p.slots.at(static_cast<std::size_t>(b.slot)).master_buffer);
-  return !b.layout().blocks && holds(b.type, master.type) ? nullptr : &master;
+  const bool exact =
+      !b.layout().blocks && b.served.format == WeightFormat::none && holds(b.type, master.type);
+  return exact ? nullptr : &master;
 }
 
 std::optional<BlockFormat> blocks_of(const Buffer& b) {
@@ -84,6 +86,7 @@ class Finder {
          .index = i,
          .format = b.type,
          .blocks = blocks_of(b),
+         .served = b.served.format,
          .name = last_part(p_.slots.at(static_cast<std::size_t>(b.slot)).name),
          .unobserved = quants ? "a note of the run reports it when the weights are read" : ""});
   }
@@ -187,6 +190,12 @@ std::string_view RoundingPoint::pass() const {
 }
 
 std::string RoundingPoint::decided_by(const Program& program) const {
+  if (served != WeightFormat::none && holds(format.format, program.arithmetic) && !blocks) {
+    constexpr std::array<std::string_view, 1> kWeights = {"weights"};
+    const Buffer& b = program.buffer(step->inputs[index].buffer);
+    const std::string& weight = program.slots.at(static_cast<std::size_t>(b.slot)).name;
+    return program.policy.decided_by(precision::master_use(weight), kWeights);
+  }
   if (step != nullptr && kind != RoundingKind::interior) return step->decided_by;
   constexpr std::array<std::string_view, 1> kReduce = {"reduce"}, kCompute = {"compute"};
   if (step == nullptr) return program.policy.decided_by({"", "", precision::Pass::backward, 0}, kReduce);
@@ -196,6 +205,12 @@ std::string RoundingPoint::decided_by(const Program& program) const {
 }
 
 std::string RoundingPoint::format_name() const {
+  if (served != WeightFormat::none) {
+    const std::string first(mantissa::name(served));
+    if (blocks) return fmt::format("{}>{}", first, traits(*blocks).name);
+    return holds(format.format, Scalar::f32) ? first
+                                             : fmt::format("{}>{}", first, mantissa::name(format.format));
+  }
   if (blocks) return std::string(traits(*blocks).name);
   if (kind == RoundingKind::accumulator) return precision::accumulator_text(step->accumulator);
   const std::string plain(mantissa::name(format.format));

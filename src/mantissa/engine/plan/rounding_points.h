@@ -43,7 +43,8 @@ struct RoundingPoint {
   std::int32_t slot = -1;      // of `reduce`: the weight
   std::size_t index = 0;       // of the operand or result; 0 for points inside a step
   Factor format = Scalar::f32;
-  std::optional<BlockFormat> blocks = {};  // it is rounded to blocks, whose elements `format` represents
+  std::optional<BlockFormat> blocks = {};    // it is rounded to blocks, whose elements `format` represents
+  WeightFormat served = WeightFormat::none;  // of a weight: it is rounded to this format first
   std::string name = {};             // of the value at its step: "weight", "q", "P and dS", "partial sums"
   std::string_view unobserved = {};  // why no observer counts it, or ""
 
@@ -53,8 +54,8 @@ struct RoundingPoint {
   std::string_view op() const;
   std::string_view pass() const;
   std::string decided_by(const Program& program) const;
-  /// Returns the name of the format: "bf16", "mxfp4", "bf16x3"; of partial sums also that of the card:
-  /// "h100".
+  /// Returns the name of the format: "bf16", "mxfp4", "bf16x3", "q4_0", "q4_0>bf16"; of partial sums also
+  /// that of the card: "h100".
   std::string format_name() const;
 };
 

@@ -78,13 +78,13 @@ void WeightSet::draw(std::size_t parameter, std::uint64_t seed) {
     };
     if (p.master != nullptr) store(p.master, slot.master, rounded);
     for (const Copy& c : p.copies) {
-      if (c.data == nullptr || c.buffer->scaled) continue;
+      if (c.data == nullptr || c.buffer->is_derived()) continue;
       kernels::cast({.simd = ctx.simd}, n, rounded.data(), slot.master, copied.data(), c.buffer->type);
       store(c.data, c.buffer->type, copied);
     }
   });
   for (const Copy& c : p.copies) {
-    if (c.data != nullptr && c.buffer->scaled) refresh(p, c);
+    if (c.data != nullptr && c.buffer->is_derived()) refresh(p, c);
   }
 }
 

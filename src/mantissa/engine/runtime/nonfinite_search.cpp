@@ -145,7 +145,7 @@ class NonFiniteSearch : public StepObserver {
   /// Returns true if input `i` of the step is a copy of a weight that overflows, which is then found.
   bool see_weight_beyond(const plan::Step& step, std::size_t i, const kernels::Context& ctx) {
     const plan::Buffer& copy = program_.buffer(step.inputs[i].buffer);
-    if (!is_weight(copy) || copy.scaled || !has_master(copy)) return false;
+    if (!is_weight(copy) || copy.is_derived() || !has_master(copy)) return false;
     const plan::Slot& slot = program_.slots[static_cast<std::size_t>(copy.slot)];
     if (holds(copy.type, slot.master)) return false;
     const Matrix master = executor_.buffer(slot.master_buffer);

@@ -45,7 +45,8 @@ void add_point(const plan::Program& program, const plan::RoundingPoint& point,
                       .index = point.index,
                       .format = point.format.format,
                       .rounded = point.format.format,
-                      .blocks = point.blocks};
+                      .blocks = point.blocks,
+                      .served = point.served};
   value.parts = point.format.parts;
   if (!value.is_inside()) {
     if (point.kind == Observed::result) value.format = program.buffer(point.step->outputs[point.index]).type;
@@ -119,6 +120,7 @@ std::string name_of(const plan::Program& program, const ObservedValue& v) {
 
 std::string_view format_name(const ObservedValue& v) {
   if (!v.card.empty()) return v.card;
+  if (v.served != WeightFormat::none) return name(v.served);
   return v.blocks ? traits(*v.blocks).name : name(v.format);
 }
 
@@ -148,7 +150,8 @@ std::vector<std::pair<std::string_view, double>> figures(const ObservedValue& va
                            {"error_mean", c.relative_bias()},
                            {"error_inward", c.relative_inward()}});
     // Each block has places of its own. Results of an op are not rounded to the format of a point inside it.
-    if (!value.blocks && !value.is_inside()) all.emplace_back("max_ulp", c.max_ulp);
+    if (!value.blocks && value.served == WeightFormat::none && !value.is_inside())
+      all.emplace_back("max_ulp", c.max_ulp);
   }
   if (c.sums > 0) all.emplace_back("cancelled", share(c.cancelled, c.sums));
   if (value.step != nullptr && value.step->phase == graph::Phase::update && c.compared > 0 &&

@@ -30,7 +30,8 @@ struct ObservedValue {
   std::size_t index = 0;         // of the output; for weights and factors, of the input
   Scalar format = Scalar::f32;   // as stored; of a term, as added; of a point inside a step, of that point
   Scalar rounded = Scalar::f32;  // to which it is rounded
-  std::optional<BlockFormat> blocks = {};  // it is rounded to blocks, whose values `format` represents
+  std::optional<BlockFormat> blocks = {};    // it is rounded to blocks, whose values `format` represents
+  WeightFormat served = WeightFormat::none;  // of a weight: it is rounded to this format first
   ValueCounts counts = {};
   /// Of an op with intermediate results in a lowered format: their error in the result, Σ error² and the
   /// count.
@@ -53,7 +54,8 @@ struct ObservedValue {
 /// softmax"); otherwise "".
 std::string name_of(const plan::Program& program, const ObservedValue& value);
 
-/// Returns the format in which a value is stored: "bf16", "mxfp4".
+/// Returns the format to which a value is rounded: "bf16", "mxfp4"; "q4_0" of a weight that is first rounded
+/// to it.
 std::string_view format_name(const ObservedValue& value);
 
 /// Returns the pass to which a value belongs. That of a result of the forward pass is forward, even if a step

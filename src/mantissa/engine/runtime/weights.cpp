@@ -7,6 +7,7 @@
 
 #include "mantissa/core/base/error.h"
 #include "mantissa/engine/plan/sharing.h"
+#include "mantissa/kernels/round_weights.h"
 #include "mantissa/kernels/scaled.h"
 #include "mantissa/kernels/update.h"
 
@@ -30,8 +31,7 @@ std::vector<bool> read_weights(const plan::Program& program) {
     const plan::Buffer& b = program.buffers[i];
     if (!by_steps[i] || !is_weight(b)) continue;
     read[i] = true;
-    // A copy under scales is computed from its master.
-    if (b.scaled)
+    if (b.is_derived())
       read[static_cast<std::size_t>(program.slots[static_cast<std::size_t>(b.slot)].master_buffer)] = true;
   }
   return read;
@@ -81,7 +81,7 @@ std::vector<QuantizedReads> quantized_reads(const plan::Program& program) {
   }
   for (std::size_t b = 0; b < reads.size(); ++b) {
     const plan::Buffer& buffer = program.buffers[b];
-    if (!is_weight(buffer) || buffer.scaled || buffer.type == Scalar::f64 || buffer.shape.rank() != 2)
+    if (!is_weight(buffer) || buffer.is_derived() || buffer.type == Scalar::f64 || buffer.shape.rank() != 2)
       reads[b] = {};
   }
   return reads;
@@ -136,7 +136,8 @@ void WeightSet::release_unread(plan::BufferId id, std::span<const std::byte> par
 
 bool WeightSet::Copy::holds(const plan::Buffer& b, const plan::ScaleSlot* its_scale) const {
   const auto& mine = buffer->scaled;
-  if (buffer->type != b.type || mine.has_value() != b.scaled.has_value()) return false;
+  if (buffer->type != b.type || buffer->served != b.served || mine.has_value() != b.scaled.has_value())
+    return false;
   if (mine && (mine->blocks != b.scaled->blocks || mine->along_rows != b.scaled->along_rows ||
                mine->scaling != b.scaled->scaling))
     return false;
@@ -165,7 +166,7 @@ void WeightSet::add(const plan::Program& program) {
       // A program's copies differ; only those of another program may be here already.
       if (!first && std::ranges::any_of(p->copies, [&](const Copy& c) { return c.holds(b, scale); }))
         continue;
-      p->copies.push_back({&b, scale, !first || b.scaled.has_value(), nullptr});
+      p->copies.push_back({&b, scale, !first || b.is_derived(), nullptr});
     }
   }
 }
@@ -201,7 +202,7 @@ WeightSet::Place WeightSet::place(const plan::Program& program, BufferId id) con
   const plan::Buffer& wanted = program.buffer(id);
   const Parameter* p = parameter(program.slots.at(static_cast<std::size_t>(wanted.slot)).name);
   if (p == nullptr || p->slot->shape != wanted.shape) return {};
-  if (p->master_buffer->quants && !wanted.scaled) return {p->master, p->quants};
+  if (p->master_buffer->quants && !wanted.is_derived()) return {p->master, p->quants};
   if (wanted.home == plan::Home::master)
     return p->slot->master == wanted.type ? Place{p->master, p->quants} : Place{};
   for (const Copy& c : p->copies) {
@@ -302,8 +303,19 @@ void WeightSet::take_scales(const WeightSet& other) {
 void WeightSet::refresh(const Parameter& p, const Copy& copy) {
   if (p.slot->elsewhere) return;
   const plan::Buffer& b = *copy.buffer;
-  const Matrix master{p.master, p.slot->master, p.slot->shape.last()};
+  Matrix master{p.master, p.slot->master, p.slot->shape.last()};
   const Matrix to{copy.data, b.type, b.shape.last()};
+  Storage rounded;
+  if (b.served.format != WeightFormat::none) {
+    if (b.scaled) {
+      rounded = Storage(static_cast<std::size_t>(b.shape.count()) * sizeof(float));
+      master = {rounded.data(), Scalar::f32, master.ld};
+    }
+    const Matrix first = b.scaled ? master : to;
+    kernels::round_weights(device_->host(), b.shape.leading(), b.shape.last(),
+                           {p.master, p.slot->master, p.slot->shape.last()}, first, b.served);
+    if (!b.scaled) return;
+  }
   if (!b.scaled) {
     kernels::cast(device_->host(), p.slot->shape.count(), master.data, master.type, to.data, to.type);
     return;

@@ -111,8 +111,8 @@ class WeightSet {
   void take_scales(const WeightSet& other);
   /// Writes every copy from its master.
   void refresh_copies();
-  /// Writes the copies that the first program's update does not write: those stored under scales, and those
-  /// that only other programs have.
+  /// Writes the copies that the first program's update does not write: those stored under scales or rounded
+  /// for serving, and those that only other programs have.
   void refresh_derived();
 
   /// Sets copies of weights that executors created later read in products of few rows.

@@ -22,6 +22,7 @@
 #include "mantissa/files/convert/joined_source.h"
 #include "mantissa/files/convert/origin.h"
 #include "mantissa/files/convert/rwkv.h"
+#include "mantissa/files/convert/trained_weights.h"
 #include "mantissa/files/io/checkpoint.h"
 #include "mantissa/files/io/expert_tensors.h"
 #include "mantissa/files/io/json.h"
@@ -121,9 +122,18 @@ class Converter {
     return rewrite(in, outputs, out, metadata);
   }
 
+  /// Marks the tensors of a model that was trained for the blocks of the change.
+  void mark_trained(std::vector<OutputTensor>& outputs) const {
+    if (trained_.empty()) return;
+    for (OutputTensor& output : outputs) output.trained = trained_.contains(output.name);
+  }
+
   bool model() {
     const io::WeightFiles files = weights();
-    block_ = block_size(request_.in.path / "config.json");
+    const fs::path config = request_.in.path / "config.json";
+    if (request_.change.blocks && disk::exists(config))
+      trained_ = trained_in_rows(io::read_json_file(config), files.metadata(), *request_.change.blocks);
+    block_ = block_size_in(config);
     if (!request_.writes_directory()) return one_file(files, given());
     disk::AtomicDirectory out(given(), disk::kModel);
     const bool one = request_.layout == Layout::pth || files.source() != nullptr;
@@ -192,6 +202,7 @@ class Converter {
         output.adapter = found->second;
       outputs.push_back(std::move(output));
     }
+    mark_trained(outputs);
     return outputs;
   }
 
@@ -206,20 +217,6 @@ class Converter {
     if (tie != json.end() && *tie != true) return false;
     result_.notes.push_back(fmt::format("{} is tied to {} and left out", kHead, same.front()));
     return true;
-  }
-
-  /// Returns the block size in config.json's quantization_config, if it has one.
-  static std::optional<BlockSize> block_size(const fs::path& config) {
-    if (!disk::exists(config)) return std::nullopt;
-    const nlohmann::json json = io::read_json_file(config);
-    const nlohmann::json size =
-        json.is_object() && json.contains("quantization_config") && json["quantization_config"].is_object()
-            ? json["quantization_config"].value("weight_block_size", nlohmann::json())
-            : nlohmann::json();
-    if (!size.is_array() || size.size() != 2) return std::nullopt;
-    if (!size[0].is_number_integer() || !size[1].is_number_integer()) return std::nullopt;
-    const BlockSize block = {size[0].get<std::int64_t>(), size[1].get<std::int64_t>()};
-    return block.first > 0 && block.second > 0 ? std::optional(block) : std::nullopt;
   }
 
   /// Writes the index: the same shards, without the removed scales, and the new total size.
@@ -251,6 +248,10 @@ class Converter {
                          {kHistoryKey, fmt::format("masters of the state of step {}", state.header().step)}};
     if (const std::optional<Scalar> format = narrowest(outputs)) metadata[kRoundedToKey] = name(*format);
     if (std::string amax = io::amax_of_state(in); !amax.empty()) metadata[io::kAmaxKey] = std::move(amax);
+    if (const auto& blocks = request_.change.blocks; blocks)
+      trained_ = trained_in_rows(nlohmann::json::parse(state.header().model_config, nullptr, false), metadata,
+                                 *blocks);
+    mark_trained(outputs);
     metadata = metadata_after(std::move(metadata), outputs, request_.change);
     if (!request_.writes_directory()) return rewrite(in, outputs, given(), metadata);
     disk::AtomicDirectory out(given(), disk::kModel);
@@ -282,6 +283,12 @@ class Converter {
     if (format == Scalar::tf32) {
       result_.notes.push_back(fmt::format(
           "{} has no name for tf32: its values are written as F32, the next wider dtype", system));
+    }
+    if (!trained_.empty()) {
+      result_.notes.push_back(
+          fmt::format("{} trained for {}: the values are those with which the run computed, and errors are "
+                      "relative to them; other tensors are copied",
+                      counted(trained_.size(), "weight", "was", "were"), rounded_to(request_.change)));
     }
     if (request_.change.blocks) {
       const BlockTraits blocks = traits(*request_.change.blocks);
@@ -357,6 +364,7 @@ class Converter {
   const kernels::Context& ctx_;
   const std::stop_token& stop_;
   std::optional<BlockSize> block_;
+  TrainedWeights trained_;
   std::uint64_t scaled_ = 0;  // weights that were multiplied by their scales
   Result result_;
 };

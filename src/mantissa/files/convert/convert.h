@@ -12,6 +12,7 @@
 #include <vector>
 
 #include "mantissa/files/convert/rewrite.h"
+#include "mantissa/files/gguf/tensor_type.h"
 #include "mantissa/files/io/model_path.h"
 #include "mantissa/kernels/context.h"
 
@@ -29,7 +30,8 @@ struct Request {
   Change change;
   bool overwrite = false;  // replaces an existing file or model at `out`
   Layout layout = Layout::hugging_face;
-  bool q8_0 = false;  // the layout is gguf, and matrices become Q8_0 instead of change.format
+  /// The layout is gguf, and matrices become Q4_0, Q8_0 or MXFP4 instead of change.format.
+  std::optional<gguf::TensorType> quantized = {};
   /// Adapters to add, by the names of weights in `in`, which is a model.
   std::map<std::string, std::shared_ptr<const AdaptedWeight>> adapters = {};
 

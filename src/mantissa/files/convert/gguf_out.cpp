@@ -13,6 +13,7 @@
 #include "mantissa/files/convert/gguf_values.h"
 #include "mantissa/files/convert/input_model.h"
 #include "mantissa/files/convert/pieces.h"
+#include "mantissa/files/convert/trained_weights.h"
 #include "mantissa/files/gguf/write_config.h"
 #include "mantissa/files/gguf/write_tokenizer.h"
 
@@ -34,7 +35,7 @@ TensorType type_of(io::Dtype dtype, const std::string& name) {
       return TensorType::bf16;
     default:
       throw ConfigError(
-          "--format gguf: {} is {}, which llama.cpp does not read. Fix: give --dtype f32, bf16, f16 or q8_0",
+          "--format gguf: {} is {}, which llama.cpp does not read. Fix: give --dtype f32, bf16, f16, q8_0, q4_0 or mxfp4",
           name, io::safetensors_name(dtype));
   }
 }
@@ -47,6 +48,7 @@ class Writer {
         model_(model_of(request.in, "gguf")),
         architecture_(gguf::writable_architecture(model_.config)) {
     const graph::Graph graph = model::build_log_prob(model_.config, 1, 1, false);
+    trained_ = trained_weights(graph, model_.files.metadata());
     for (const graph::ValueId p : graph.parameters()) add(graph.value(p).name, graph.value(p).shape.sizes());
   }
 
@@ -96,14 +98,18 @@ class Writer {
                        fmt::join(tensor->shape, ", "), fmt::join(shape, ", "));
     }
     // Other dtypes are rounded to F32 only if --dtype says so.
-    if (!request_.change.format && !request_.q8_0) type_of(tensor->dtype, name);
-    store(*tensor, *in_file, in_file->name);
+    if (!request_.change.format && !request_.quantized) type_of(tensor->dtype, name);
+    const auto trained = trained_.find(name);
+    const WeightFormat format = trained == trained_.end() ? WeightFormat::none : trained->second.format;
+    store(*tensor, *in_file, in_file->name, format);
     if (const std::string copy = gguf::copy_in(architecture_, in_file->name); !copy.empty())
-      store(*tensor, *in_file, copy);
+      store(*tensor, *in_file, copy, format);
   }
 
-  /// Adds a weight as the tensor `name`, or as a part of it.
-  void store(const io::TensorInfo& tensor, const gguf::GgufName& in_file, const std::string& name) {
+  /// Adds a weight as the tensor `name`, or as a part of it. `trained` is the format for which it was
+  /// trained.
+  void store(const io::TensorInfo& tensor, const gguf::GgufName& in_file, const std::string& name,
+             WeightFormat trained) {
     GgufSource source{&tensor, in_file.transform, gguf::heads_of(model_.config, in_file.transform),
                       hash_name(name)};
     const auto found = std::ranges::find(stored_, name, &gguf::TensorToStore::name);
@@ -114,20 +120,22 @@ class Writer {
       stored_.push_back(std::move(to));
     }
     source.first = static_cast<std::uint64_t>(in_file.part * tensor.count());
+    if (request_.quantized && gguf::lower_name(traits(*request_.quantized)) == mantissa::name(trained))
+      source.trained = trained;
     sources_.push_back(source);
   }
 
   TensorType matrix_type(const io::TensorInfo& tensor, const gguf::TensorToStore& to) {
-    if (!request_.q8_0)
+    if (!request_.quantized)
       return type_of(request_.change.format ? io::dtype_of(*request_.change.format) : tensor.dtype,
                      tensor.name);
     if (gguf::is_low_rank(architecture_, to.name)) {
       ++low_rank_;
       return TensorType::f32;
     }
-    const bool fits = to.shape.back() % static_cast<std::int64_t>(traits(TensorType::q8_0).block) == 0;
+    const bool fits = to.shape.back() % static_cast<std::int64_t>(traits(*request_.quantized).block) == 0;
     if (!fits) unfit_.push_back(to.name);
-    return fits ? TensorType::q8_0 : TensorType::f32;
+    return fits ? *request_.quantized : TensorType::f32;
   }
 
   std::string write_header() {
@@ -137,7 +145,7 @@ class Writer {
     const fs::path name = request_.in.path.filename();
     if (!name.empty()) header.add("general.name", name.stem().string());
     header.add("general.file_type", file_type());
-    if (request_.q8_0) header.add("general.quantization_version", 2U);
+    if (request_.quantized) header.add("general.quantization_version", 2U);
     for (const auto& [key, value] : origin()) {
       if (key.starts_with("mantissa.") && key != io::kAmaxKey) header.add(key, value);
     }
@@ -173,6 +181,10 @@ class Writer {
     switch (most->first) {
       case TensorType::f16:
         return 1;
+      case TensorType::q4_0:
+        return 2;
+      case TensorType::mxfp4:
+        return 38;
       case TensorType::q8_0:
         return 7;
       case TensorType::bf16:
@@ -185,15 +197,24 @@ class Writer {
   Metadata origin() const {
     std::vector<OutputTensor> outputs;
     for (const GgufSource& source : sources_) outputs.push_back({source.tensor, source.tensor->name});
-    if (!request_.q8_0) return metadata_after(model_.files.metadata(), outputs, request_.change);
+    if (!request_.quantized) return metadata_after(model_.files.metadata(), outputs, request_.change);
     Metadata metadata = model_.files.metadata();
     std::string& history = metadata[kHistoryKey];
-    history += (history.empty() ? "" : "; ") + std::string("matrices rounded to q8_0");
-    metadata[kRoundedToKey] = "q8_0";
+    const std::string type = gguf::lower_name(traits(*request_.quantized));
+    history += (history.empty() ? "" : "; ") + fmt::format("matrices rounded to {}", type);
+    metadata[kRoundedToKey] = type;
     return metadata;
   }
 
   void note_losses() {
+    const auto is_trained = [](const GgufSource& s) { return s.trained != WeightFormat::none; };
+    const auto matrices = std::ranges::count_if(sources_, is_trained);
+    if (matrices > 0) {
+      result_.notes.push_back(fmt::format(
+          "{} trained for {}: the values are those with which the run computed, and errors are "
+          "relative to them",
+          counted(matrices, "weight", "was", "were"), gguf::lower_name(traits(*request_.quantized))));
+    }
     if (!unfit_.empty()) {
       result_.notes.push_back(fmt::format("written as F32, since rows do not divide into blocks of 32: {}",
                                           fmt::join(unfit_, ", ")));
@@ -225,6 +246,7 @@ class Writer {
   const kernels::Context& ctx_;
   InputModel model_;
   const gguf::Architecture& architecture_;
+  TrainedWeights trained_;
   std::vector<GgufSource> sources_;
   std::vector<gguf::TensorToStore> stored_;  // after write_header(), the RoPE factors come first
   std::vector<float> factors_;

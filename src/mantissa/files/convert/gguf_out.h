@@ -9,10 +9,10 @@
 namespace mantissa::convert {
 
 /// Writes the model of `request.in`, a model directory or a GGUF file, to the file `request.out`, whose place
-/// has been checked. Matrices have the format of `request.change`, or Q8_0 if `request.q8_0`, or their own;
-/// vectors and learned positions are F32, and so are matrices whose rows do not divide into blocks. Returns
-/// null if `stop` was requested. Throws ConfigError if GGUF or llama.cpp's architecture cannot express the
-/// model, and FileError if a block of Q8_0 exceeds its range.
+/// has been checked. Matrices have the format of `request.change`, or the type `request.quantized`, or their
+/// own; vectors and learned positions are F32, and so are matrices whose rows do not divide into blocks.
+/// Returns null if `stop` was requested. Throws ConfigError if GGUF or llama.cpp's architecture cannot
+/// express the model, and FileError if a block exceeds the range of its type.
 std::optional<Result> write_gguf(const Request& request, const kernels::Context& ctx,
                                  const std::stop_token& stop);
 

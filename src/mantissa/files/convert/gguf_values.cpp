@@ -58,21 +58,22 @@ Scalar scalar_of(TensorType type) {
   return type == TensorType::f16 ? Scalar::f16 : type == TensorType::bf16 ? Scalar::bf16 : Scalar::f32;
 }
 
-/// Encodes `values` as Q8_0, and replaces `after` by the values of the codes.
-void encode_q8_0(const io::TensorInfo& tensor, const std::vector<double>& values, std::vector<std::byte>& out,
-                 std::vector<double>& after) {
+/// Encodes `values` in blocks, and replaces `after` by the values of the codes.
+void encode_blocks(const io::TensorInfo& tensor, TensorType format, const std::vector<double>& values,
+                   std::vector<std::byte>& out, std::vector<double>& after) {
   const std::vector<float> narrow(values.begin(), values.end());
-  const gguf::TypeTraits& type = traits(TensorType::q8_0);
+  const gguf::TypeTraits& type = traits(format);
   const std::size_t blocks = narrow.size() / type.block;
   out.resize(blocks * type.bytes);
-  if (!gguf::quantize_q8_0(narrow.data(), narrow.size(), out.data())) {
-    throw FileError(
-        "tensor {}: a block of Q8_0 cannot hold inf, nan or values from 8.3e6 on. Fix: "
-        "give --dtype f32 or bf16",
-        name_in_quotes(tensor.name));
+  if (!gguf::quantize(format, narrow.data(), narrow.size(), out.data())) {
+    throw FileError("tensor {}: a block of {} cannot hold inf, nan{}. Fix: give --dtype f32 or bf16",
+                    name_in_quotes(tensor.name), type.name,
+                    format == TensorType::q8_0   ? " or values from 8.3e6 on"
+                    : format == TensorType::q4_0 ? " or values from 5.2e5 on"
+                                                 : "");
   }
   std::vector<float> decoded(narrow.size());
-  gguf::dequantize(TensorType::q8_0, out.data(), blocks, decoded.data());
+  gguf::dequantize(format, out.data(), blocks, decoded.data());
   after.assign(decoded.begin(), decoded.end());
 }
 
@@ -100,9 +101,15 @@ ErrorStats encode_rows(const io::WeightFiles& files, const GgufSource& source, g
   if (source.transform == Transform::plus_one) {
     for (double& value : before) value += 1;
   }
+  if (source.trained != WeightFormat::none) {
+    std::vector<float> computed(before.begin(), before.end());
+    for (std::uint64_t r = 0; r < rows.count; ++r)
+      round_weights(source.trained, computed.data() + r * columns, columns);
+    std::ranges::copy(computed, before.begin());
+  }
   const Scalar format = scalar_of(type);
-  if (type == TensorType::q8_0) {
-    encode_q8_0(*source.tensor, before, out, after);
+  if (!traits(type).plain) {
+    encode_blocks(*source.tensor, type, before, out, after);
   } else {
     const RowRounding how = {change.rounding, change.saturate,
                              RandomStream(change.seed, RandomUse::conversion, source.stream, 0)};

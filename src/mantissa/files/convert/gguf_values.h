@@ -5,6 +5,7 @@
 #include <cstdint>
 #include <vector>
 
+#include "mantissa/core/numeric/weight_format.h"
 #include "mantissa/files/convert/rewrite.h"
 #include "mantissa/files/gguf/rows.h"
 #include "mantissa/files/gguf/tensor_type.h"
@@ -19,6 +20,8 @@ struct GgufSource {
   std::uint64_t stream = 0;  // of stochastic rounding
   std::size_t to = 0;        // the tensor of the GGUF file
   std::uint64_t first = 0;   // element of that tensor with which the values begin
+  /// The run that trained the weight computed with its values in this format: these are written.
+  WeightFormat trained = WeightFormat::none;
 };
 
 /// Rows of a tensor of the GGUF file. A vector has rows of one element.
@@ -30,8 +33,9 @@ struct RowRange {
 /// elements except the last. A transposed matrix is one range.
 std::vector<RowRange> row_ranges(const GgufSource& source);
 
-/// Encodes rows as F32, F16, BF16 or Q8_0, with the rounding of `change`, and returns the errors, for a gain
-/// those of gain + 1. Throws FileError, naming the tensor, if Q8_0 cannot hold a block.
+/// Encodes rows as F32, F16, BF16, Q8_0, Q4_0 or MXFP4, with the rounding of `change`, and returns the
+/// errors, for a gain those of gain + 1, and for a trained format those of its values. Throws FileError,
+/// naming the tensor, if a quantized type cannot hold a block.
 ErrorStats encode_rows(const io::WeightFiles& files, const GgufSource& source, gguf::TensorType type,
                        const RowRange& rows, const Change& change, std::vector<std::byte>& out);
 

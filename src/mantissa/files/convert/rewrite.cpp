@@ -21,6 +21,7 @@ struct Job {
   RowRounding how{};
   const WeightScale* scale = nullptr;
   const AdaptedWeight* adapter = nullptr;
+  bool trained = false;    // OutputTensor::trained
   std::uint64_t row = 1;   // elements along the last axis
   float tensor_scale = 1;  // used by nvfp4
 };
@@ -106,6 +107,7 @@ void round_blocks_of(const Job& job, BlockFormat blocks, const std::byte* in, st
     std::byte* to = out + at * mantissa::bytes_of(format);
     encode_row(rounded.data(), n, to, format, {}, first + at, target);
     load_row(to, format, 0, n, after.data(), target);
+    if (job.trained) std::copy_n(rounded.data(), n, before.data());
     errors.add_row(before.data(), after.data(), n, format, target);
   }
 }
@@ -139,8 +141,9 @@ class Rewriter {
       Job job;
       job.from = output.tensor;
       job.name = output.name;
-      job.to = dtype_after(output.tensor->dtype, change);
       job.copied = keeps(output, change);
+      job.to = job.copied ? output.tensor->dtype : dtype_after(output.tensor->dtype, change);
+      job.trained = output.trained.value_or(false);
       job.scale = output.scale.get();
       job.adapter = output.adapter.get();
       job.how = {change.rounding, change.saturate,
@@ -328,11 +331,13 @@ io::Dtype dtype_after(io::Dtype dtype, const Change& change) {
 bool rounds(const OutputTensor& output, const Change& change) {
   const std::optional<Scalar> from = output.scale ? Scalar::f32 : io::scalar_of(output.tensor->dtype);
   if (output.adapter != nullptr) return true;
+  if (output.trained == false) return false;
   return change.format && from && (change.blocks || !holds(*change.format, *from));
 }
 
 bool keeps(const OutputTensor& output, const Change& change) {
   const io::Dtype dtype = output.tensor->dtype;
+  if (output.trained == false) return true;
   return output.scale == nullptr && output.adapter == nullptr && dtype_after(dtype, change) == dtype &&
          !rounds(output, change);
 }

@@ -61,6 +61,9 @@ struct OutputTensor {
   std::shared_ptr<const WeightScale> scale = nullptr;
   // added to the values, which are then in f64; the tensor keeps its format if the change has none
   std::shared_ptr<const AdaptedWeight> adapter = nullptr;
+  /// Set for a model that was trained for the blocks of the change: true if the run computed with rounded
+  /// values, to which the errors are then relative; false if it did not, so the tensor keeps its values.
+  std::optional<bool> trained = {};
 };
 
 /// Returns the dtype that stores a tensor of `dtype` after `change`.

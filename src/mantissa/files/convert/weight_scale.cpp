@@ -7,9 +7,12 @@
 #include <array>
 #include <cmath>
 #include <limits>
+#include <nlohmann/json.hpp>
 #include <span>
 
 #include "mantissa/core/base/error_text.h"
+#include "mantissa/core/disk/look.h"
+#include "mantissa/files/io/json.h"
 
 namespace mantissa::convert {
 namespace {
@@ -41,6 +44,19 @@ void read_scales(const io::WeightFiles& files, const io::TensorInfo& scale, std:
 }
 
 }  // namespace
+
+std::optional<BlockSize> block_size_in(const std::filesystem::path& config) {
+  if (!disk::exists(config)) return std::nullopt;
+  const nlohmann::json json = io::read_json_file(config);
+  const nlohmann::json size =
+      json.is_object() && json.contains("quantization_config") && json["quantization_config"].is_object()
+          ? json["quantization_config"].value("weight_block_size", nlohmann::json())
+          : nlohmann::json();
+  if (!size.is_array() || size.size() != 2) return std::nullopt;
+  if (!size[0].is_number_integer() || !size[1].is_number_integer()) return std::nullopt;
+  const BlockSize block = {size[0].get<std::int64_t>(), size[1].get<std::int64_t>()};
+  return block.first > 0 && block.second > 0 ? std::optional(block) : std::nullopt;
+}
 
 std::shared_ptr<const WeightScale> WeightScale::of(const io::WeightFiles& files, const io::TensorInfo& weight,
                                                    const std::optional<BlockSize>& block) {

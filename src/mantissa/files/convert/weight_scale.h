@@ -4,6 +4,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <filesystem>
 #include <memory>
 #include <optional>
 #include <string_view>
@@ -16,6 +17,9 @@ namespace mantissa::convert {
 
 /// Rows and columns per scale block, as config.json's quantization_config may specify.
 using BlockSize = std::pair<std::int64_t, std::int64_t>;
+
+/// Returns the block size in the quantization_config of the file `config`, a config.json, if it has one.
+std::optional<BlockSize> block_size_in(const std::filesystem::path& config);
 
 class WeightScale {
  public:

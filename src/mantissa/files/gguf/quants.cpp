@@ -7,6 +7,8 @@
 #include "mantissa/core/base/error.h"
 #include "mantissa/core/numeric/convert.h"
 #include "mantissa/core/numeric/format.h"
+#include "mantissa/core/numeric/quantize_blocks.h"
+#include "mantissa/core/numeric/scaled.h"
 
 namespace mantissa::gguf {
 namespace {
@@ -81,6 +83,21 @@ void block_q5_1(const std::byte* p, float* out) {
 void block_q8_0(const std::byte* p, float* out) {
   const float d = half_at(p);
   for (int i = 0; i < kSmall; ++i) out[i] = of_code(static_cast<std::int8_t>(byte_at(p, 2 + i))) * d;
+}
+
+/// A scale of 8 bits, the exponent of a power of two; then codes of e2m1 as in Q4_0. Products are exact.
+void block_mxfp4(const std::byte* p, float* out) {
+  static constexpr float kMagnitudes[] = {0, 0.5F, 1, 1.5F, 2, 3, 4, 6};
+  const float d = std::ldexp(1.0F, byte_at(p, 0) - 127);
+  // ggml has no negative zero.
+  const auto value = [d](int code) {
+    return ((code & 8) != 0 ? 0 - kMagnitudes[code & 7] : kMagnitudes[code & 7]) * d;
+  };
+  for (int i = 0; i < kSmall / 2; ++i) {
+    const int q = byte_at(p, 1 + i);
+    out[i] = value(q & 15);
+    out[i + kSmall / 2] = value(q >> 4);
+  }
 }
 
 // Blocks of 256, the K types: groups of 16 or 32 elements have scales and minima of their own.
@@ -186,6 +203,8 @@ BlockReader reader_of(TensorType type) {
       return block_q5_1;
     case TensorType::q8_0:
       return block_q8_0;
+    case TensorType::mxfp4:
+      return block_mxfp4;
     case TensorType::q2_k:
       return block_q2_k;
     case TensorType::q3_k:
@@ -223,29 +242,42 @@ void dequantize(TensorType type, const std::byte* stored, std::size_t blocks, fl
   for (std::size_t b = 0; b < blocks; ++b) read(stored + b * t.bytes, out + b * t.block);
 }
 
-bool quantize_q8_0(const float* values, std::size_t n, std::byte* out) {
-  constexpr float kLargestCode = 127;
-  for (std::size_t b = 0; b < n / kSmall; ++b) {
-    const float* x = values + b * kSmall;
-    std::byte* to = out + b * traits(TensorType::q8_0).bytes;
+namespace {
+
+bool quantize_mxfp4(const float* values, std::size_t n, std::byte* out) {
+  constexpr std::uint8_t kCodes[] = {0, 1, 2, 3, 4, 0, 5, 0, 6, 0, 0, 0, 7};  // by twice the magnitude
+  constexpr int kLeast = -127;
+  for (std::size_t b = 0; b < n / kSmall; ++b, values += kSmall, out += traits(TensorType::mxfp4).bytes) {
     float largest = 0;
     for (int i = 0; i < kSmall; ++i) {
-      if (!std::isfinite(x[i])) return false;
-      largest = std::max(largest, std::abs(x[i]));
+      if (!std::isfinite(values[i])) return false;
+      largest = std::max(largest, std::abs(values[i]));
     }
-    const float scale = largest / kLargestCode;
-    float inverse = scale == 0 ? 0 : 1 / scale;
-    // The inverse of a subnormal scale overflows. The f16 scale of such a block is zero, and so are its
-    // values.
-    if (!std::isfinite(inverse)) inverse = 0;
-    float stored = scale;
-    store_row(&scale, 1, to, Scalar::f16, 0);
-    load_row(to, Scalar::f16, 0, 1, &stored);
-    if (!std::isfinite(stored)) return false;
-    for (int i = 0; i < kSmall; ++i)
-      to[2 + i] = static_cast<std::byte>(static_cast<std::int8_t>(std::round(x[i] * inverse)));
+    const int exponent =
+        largest == 0 ? kLeast
+                     : std::max(std::ilogb(largest) - mantissa::traits(BlockFormat::mxfp4).max_exp, kLeast);
+    float rounded[kSmall];
+    std::copy_n(values, kSmall, rounded);
+    round_blocks(BlockFormat::mxfp4, rounded, kSmall);
+    const auto code = [&](float x) {
+      const auto twice = static_cast<std::size_t>(std::ldexp(std::abs(x), 1 - exponent));
+      return static_cast<std::uint8_t>(kCodes[twice] | (x < 0 ? 8 : 0));
+    };
+    out[0] = static_cast<std::byte>(exponent - kLeast);
+    for (int i = 0; i < kSmall / 2; ++i)
+      out[1 + i] = static_cast<std::byte>(code(rounded[i]) | code(rounded[i + kSmall / 2]) << 4);
   }
   return true;
+}
+
+}  // namespace
+
+bool quantize(TensorType type, const float* values, std::size_t n, std::byte* out) {
+  if (type == TensorType::mxfp4) return quantize_mxfp4(values, n, out);
+  const std::optional<QuantFormat> format = quant_format(type);
+  if (format != QuantFormat::q4_0 && format != QuantFormat::q8_0)
+    throw InternalError("a tensor type is not written");
+  return quantize_blocks(*format, values, n, reinterpret_cast<std::uint8_t*>(out)) == n / kSmall;
 }
 
 }  // namespace mantissa::gguf

@@ -16,9 +16,9 @@ namespace mantissa::gguf {
 /// for each. `stored` holds traits(type).bytes bytes for each. F64 rounds to nearest even.
 void dequantize(TensorType type, const std::byte* stored, std::size_t blocks, float* out);
 
-/// Encodes n values, a multiple of 32, as Q8_0: scale amax / 127 in f32, codes round(x · (1 / scale)) with
-/// halves away from zero, and the scale rounded to f16, as quantize_row_q8_0_ref. Returns false, with
-/// unusable contents, if a value is not finite or a scale exceeds f16 (amax of 8,321,039 or more).
-bool quantize_q8_0(const float* values, std::size_t n, std::byte* out);
+/// Encodes n values, a multiple of 32, as Q4_0 or Q8_0 (core/numeric/quantize_blocks.h), or as MXFP4: codes
+/// of round_blocks() with the scale floor (core/numeric/scaled.h). Returns false, with unusable contents, if
+/// a value is not finite or a scale exceeds its format.
+bool quantize(TensorType type, const float* values, std::size_t n, std::byte* out);
 
 }  // namespace mantissa::gguf

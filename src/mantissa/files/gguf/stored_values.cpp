@@ -24,7 +24,7 @@ io::Dtype value_dtype(const GgufFile& file, const FileTensor& tensor) {
   if (!tensor.type->readable) {
     file.fail(
         fmt::format("tensor {} has the type {}, which is not supported. Supported: F64, F32, F16, BF16, "
-                    "Q4_0, Q4_1, Q5_0, Q5_1, Q8_0, Q2_K, Q3_K, Q4_K, Q5_K, Q6_K",
+                    "Q4_0, Q4_1, Q5_0, Q5_1, Q8_0, MXFP4, Q2_K, Q3_K, Q4_K, Q5_K, Q6_K",
                     name_in_quotes(tensor.name), tensor.type->name));
   }
   switch (type_of(tensor)) {

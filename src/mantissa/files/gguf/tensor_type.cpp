@@ -26,7 +26,7 @@ constexpr TypeTraits kTypes[] = {
     {26, "I32", 1, 4, false, false},        {27, "I64", 1, 8, false, false},
     {28, "F64", 1, 8, true, true},          {29, "IQ1_M", 256, 56, false, false},
     {30, "BF16", 1, 2, true, true},         {34, "TQ1_0", 256, 54, false, false},
-    {35, "TQ2_0", 256, 66, false, false},   {39, "MXFP4", 32, 17, false, false},
+    {35, "TQ2_0", 256, 66, false, false},   {39, "MXFP4", 32, 17, true, false},
     {40, "NVFP4", 64, 36, false, false},    {41, "Q1_0", 128, 18, false, false},
 };
 

@@ -24,7 +24,8 @@ enum class TensorType : std::uint32_t {
   q5_k = 13,
   q6_k = 14,
   f64 = 28,
-  bf16 = 30
+  bf16 = 30,
+  mxfp4 = 39
 };
 
 struct TypeTraits {

@@ -62,11 +62,12 @@ struct ValueStep {
 
 /// One value of the plan, over the observed steps.
 struct ValueSeries {
-  std::string scope, op, pass;             // "model.layers.3.mlp.down_proj", "matmul", "forward"
-  std::string name;                        // of one of several results: "q"; or ""
-  Scalar format = Scalar::f32;             // as stored
-  Scalar rounded = Scalar::f32;            // to which it is rounded: a term of a sum may be stored in f32
-  std::optional<BlockFormat> blocks = {};  // it is rounded to blocks, whose values `format` represents
+  std::string scope, op, pass;               // "model.layers.3.mlp.down_proj", "matmul", "forward"
+  std::string name;                          // of one of several results: "q"; or ""
+  Scalar format = Scalar::f32;               // as stored
+  Scalar rounded = Scalar::f32;              // to which it is rounded: a term of a sum may be stored in f32
+  std::optional<BlockFormat> blocks = {};    // it is rounded to blocks, whose values `format` represents
+  WeightFormat served = WeightFormat::none;  // of a weight: it is rounded to this format first
   bool factor = false;  // an operand that a product rounds while it reads it, called `name`
   plan::RoundingKind kind = plan::RoundingKind::result;
   std::string field = {};  // the policy field that decides the format, or "": compute

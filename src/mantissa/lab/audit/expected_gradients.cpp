@@ -128,6 +128,9 @@ class Paths {
     for (const plan::Operand& o : step.inputs) {
       if (o.factors.empty()) continue;
       const plan::Buffer& b = p_.buffer(o.buffer);
+      // 4 bits of a block err like e2m1, 8 bits like a format with 6 bits of mantissa.
+      if (const WeightFormat served = b.served.format; served != WeightFormat::none)
+        see(name(served), served == WeightFormat::q8_0 ? 6 : 1);
       if (b.scaled && b.scaled->blocks) {
         const BlockTraits& blocks = traits(*b.scaled->blocks);
         see(blocks.name, blocks.mantissa_bits);

@@ -126,6 +126,7 @@ ValueSeries& Record::series_of(const plan::Program& program, const runtime::Obse
     s.format = value.format;
     s.rounded = value.rounded;
     s.blocks = value.blocks;
+    s.served = value.served;
     s.factor = value.is_operand();
     s.delayed = has_delayed_scale(program, value);
     s.kind = value.kind;

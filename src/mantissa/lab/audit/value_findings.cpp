@@ -28,6 +28,7 @@ std::string place_of_op(const ValueSeries& v) {
 /// Returns the name of the format to which a value is rounded, or of the card that sums it.
 std::string_view format_of(const ValueSeries& v) {
   if (!v.card.empty()) return v.card;
+  if (v.served != WeightFormat::none) return name(v.served);
   return v.blocks ? traits(*v.blocks).name : name(v.rounded);
 }
 
@@ -149,6 +150,7 @@ class Search {
 
 /// Returns the rule that raises the format of a value's rounding point.
 std::optional<std::string> rule_for(const ValueSeries& v) {
+  if (v.served != WeightFormat::none) return v.scope + ": weights=none";
   switch (v.kind) {
     case plan::RoundingKind::logits:
       return v.scope + ": output=f32";
@@ -206,7 +208,8 @@ void find_underflow(Search& search, const Thresholds& t) {
       [&](const ValueSeries& v, const ValueStep& s) -> std::optional<double> {
         // HealthWatch finds those of sums over shards, for all parameters at once.
         if (v.kind == plan::RoundingKind::reduce) return std::nullopt;
-        return v.blocks && s.flushed <= t.vanished ? std::nullopt : s.flushed;
+        const bool blocks = v.blocks || v.served != WeightFormat::none;
+        return blocks && s.flushed <= t.vanished ? std::nullopt : s.flushed;
       },
       [](Finding& f, const ValueSeries& v, const ValueStep&, double share) {
         f.kind = "underflow";
@@ -219,9 +222,9 @@ void find_underflow(Search& search, const Thresholds& t) {
                                 std::ldexp(1.0, traits(v.rounded).min_normal_exp));
         } else if (v.blocks && v.delayed) {
           f.text += fmt::format("the tensor's scale in {} does not fit its values", traits(*v.blocks).name);
-        } else if (v.blocks) {
-          f.text += fmt::format("larger values in the same block or tensor set its scale in {}",
-                                traits(*v.blocks).name);
+        } else if (v.blocks || v.served != WeightFormat::none) {
+          f.text +=
+              fmt::format("larger values in the same block or tensor set its scale in {}", format_of(v));
         } else {
           f.text += fmt::format("{} has no number between 0 and {:.2g}", name(v.rounded), ulp(0, v.rounded));
         }

@@ -21,6 +21,24 @@ namespace {
 
 constexpr double kGrowth = 4;  // see rounding.h
 
+double half_step(WeightFormat format) {
+  switch (format) {
+    case WeightFormat::none:
+      return 0;
+    case WeightFormat::q8_0:
+      return 0.5 / 127;
+    case WeightFormat::q4_0:
+    case WeightFormat::int4_32:
+      return 0.5 / 7;
+    case WeightFormat::nf4:
+      return 0.16;  // between the two least numbers
+    case WeightFormat::mxfp4:
+    case WeightFormat::nvfp4:
+      return 0.25;
+  }
+  return 0;
+}
+
 /// A format by its unit roundoff.
 struct Unit {
   std::string_view name = "f64";
@@ -35,6 +53,8 @@ struct Unit {
     if (compute->scaled != precision::Scaled::block) return;
     roundoff = std::ldexp(0.5, -traits(compute->block).mantissa_bits);
   }
+  /// Weights that are rounded for serving: half of the largest step, relative to the largest of a block.
+  explicit Unit(WeightFormat format) : name(mantissa::name(format)), roundoff(half_step(format)) {}
   /// The sums of products of factors in `factor`. A card truncates: its errors are twice as large as those
   /// of rounding to nearest, and do not cancel, for which they count twice.
   Unit(const Accumulator& sums, Scalar factor) : Unit(sums.format) {
@@ -69,7 +89,7 @@ struct Units {
   /// Adds the formats of one op.
   void include(const ValueFormats& op) {
     for (const std::string* named : {&op.store, &op.multiply, &op.interior, &op.output}) {
-      for (const std::string_view format : split_words(*named, "·")) include_named(format, values);
+      for (const std::string_view format : split_words(*named, "·>")) include_named(format, values);
     }
     const std::string_view named = std::string_view(op.accumulate).substr(0, op.accumulate.find('/'));
     if (!parse_card(named.substr(0, named.find(':')))) return include_named(named, sums);
@@ -86,10 +106,13 @@ struct Units {
       unit.include(Unit(*compute));
     } else if (const auto plain = parse_scalar(format)) {
       unit.include(Unit(*plain));
+    } else if (const auto weights = parse_weight_format(format)) {
+      unit.include(Unit(*weights));
     }
   }
   void include(const precision::Fields& fields) {
     if (fields.compute) values.include(Unit(*fields.compute));
+    if (fields.weights) values.include(Unit(*fields.weights));
     if (fields.accumulate)
       sums.include(
           Unit(*fields.accumulate, fields.compute ? (*fields.compute)->factor.format : Scalar::bf16));

@@ -8,12 +8,19 @@
 namespace mantissa::precision {
 
 std::span<const Field> field_table() {
-  static const std::array<Field, 27> table = {{
+  static const std::array<Field, 28> table = {{
       {"params",
        {"param", "param_dtype"},
        &Fields::params,
        true,
        "format of the weights that the optimizer updates (masters)"},
+      {"weights",
+       {},
+       &Fields::weights,
+       true,
+       "format to which weights are rounded before their products, in which the model will be served; none: "
+       "not rounded",
+       "none"},
       {"compute", {"compute_dtype"}, &Fields::compute, true, "format of matrix operands and of activations"},
       {"accumulate",
        {},

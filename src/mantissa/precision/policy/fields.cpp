@@ -81,6 +81,9 @@ std::string printed(ActivationBlock value) {
 std::string printed(Hadamard value) {
   return std::string(kHadamards[static_cast<std::size_t>(value)].first);
 }
+std::string printed(WeightFormat value) {
+  return std::string(mantissa::name(value));
+}
 std::string printed(std::int64_t value) {
   return std::to_string(value);
 }
@@ -175,6 +178,18 @@ void read(std::string_view field, std::string_view text, std::optional<Accumulat
   read_named<AccumulateOrder>(field, text, "order", kOrders, out);
 }
 
+std::vector<std::string> weight_format_names() {
+  return names_of(kWeightFormats, [](WeightFormat f) { return mantissa::name(f); });
+}
+
+void read(std::string_view field, std::string_view text, std::optional<WeightFormat>& out) {
+  out = parse_weight_format(text);
+  if (out) return;
+  const std::vector<std::string> names = weight_format_names();
+  throw ConfigError("{}={}: unknown format of weights{} ({}); params sets the format of the masters", field,
+                    in_quotes(text), did_you_mean(text, names), list_of(names));
+}
+
 void read(std::string_view field, std::string_view text, std::optional<std::int64_t>& out) {
   std::int64_t value = 0;
   const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
@@ -237,6 +252,7 @@ struct ValuesOf {
   Names operator()(std::optional<WeightBlock> Fields::*) const { return of(kWeightBlocks); }
   Names operator()(std::optional<ActivationBlock> Fields::*) const { return of(kActivationBlocks); }
   Names operator()(std::optional<Hadamard> Fields::*) const { return of(kHadamards); }
+  Names operator()(std::optional<WeightFormat> Fields::*) const { return weight_format_names(); }
   Names operator()(std::optional<Rounding> Fields::*) const {
     Names names;
     for (const RoundingName& row : kRoundings) {

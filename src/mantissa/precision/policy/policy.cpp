@@ -226,6 +226,7 @@ Resolved Policy::resolve(const Use& use) const {
   out.weight_block = *fields.weight_block;
   out.activation_block = *fields.activation_block;
   out.hadamard = *fields.hadamard;
+  out.weights = *fields.weights;
   return out;
 }
 

@@ -11,6 +11,7 @@
 
 #include "mantissa/core/numeric/format.h"
 #include "mantissa/core/numeric/scaled.h"
+#include "mantissa/core/numeric/weight_format.h"
 #include "mantissa/precision/policy/compute.h"
 
 namespace mantissa::precision {
@@ -62,6 +63,7 @@ struct Fields {
   std::optional<WeightBlock> weight_block;
   std::optional<ActivationBlock> activation_block;
   std::optional<Hadamard> hadamard;
+  std::optional<WeightFormat> weights;
   std::optional<LossScale> loss_scale;
   friend bool operator==(const Fields&, const Fields&) = default;
 };
@@ -80,7 +82,9 @@ struct Rule {
   bool names_update() const { return op == "update" || pass == Pass::update; }  // only the optimizer's steps
   /// True if the rule sets a field that parameters of one module can have each for itself, besides those of
   /// the update.
-  bool speaks_of_tensors() const { return fields.params || fields.grads || fields.residual; }
+  bool speaks_of_tensors() const {
+    return fields.params || fields.grads || fields.residual || fields.weights;
+  }
   friend bool operator==(const Rule&, const Rule&);
 };
 
@@ -96,7 +100,8 @@ struct Use {
   std::string_view id = {};       // of the op: "matmul.dw", one of the products whose op is "matmul"
 };
 
-/// Returns the use that decides the format of the masters of parameter `name`.
+/// Returns the use that decides the format of the masters of parameter `name`, and that for which it is
+/// trained.
 Use master_use(std::string_view name);
 
 /// The resolved fields of a use.
@@ -115,6 +120,7 @@ struct Resolved {
   WeightBlock weight_block = WeightBlock::automatic;
   ActivationBlock activation_block = ActivationBlock::automatic;
   Hadamard hadamard = Hadamard::none;
+  WeightFormat weights = WeightFormat::none;
 };
 
 class Policy {

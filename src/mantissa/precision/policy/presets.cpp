@@ -33,6 +33,7 @@ Fields uniform(Scalar format) {
   f.weight_block = WeightBlock::automatic;
   f.activation_block = ActivationBlock::automatic;
   f.hadamard = Hadamard::none;
+  f.weights = WeightFormat::none;
   f.loss_scale = LossScale{};
   return f;
 }

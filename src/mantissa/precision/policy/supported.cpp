@@ -72,6 +72,15 @@ void check_gradient_rounding(const Fields& fields) {
       "stochastic");
 }
 
+/// Rejects formats of weights where nothing is rounded to them.
+void check_weights(const Fields& fields, bool f64) {
+  if (!f64 || fields.weights.value_or(WeightFormat::none) == WeightFormat::none) return;
+  throw ConfigError(
+      "weights={} is not available under 64-true: its codes are computed in f32. Fix: weights=none, or "
+      "32-true ({})",
+      name(*fields.weights), trainable());
+}
+
 /// True if storing an f32 result in `s` rounds it. This includes tf32, which uses as many bytes as f32.
 bool is_below_f32(Scalar s) {
   return !holds(s, Scalar::f32);
@@ -91,6 +100,7 @@ void check_fields(const Fields& fields, bool f64) {
   check_f64(fields, f64);
   check_scaling(fields);
   check_gradient_rounding(fields);
+  check_weights(fields, f64);
   for (const Allowed& row : allowed_in_f32()) {
     const std::string value = field_text(fields, *find_field(row.field));
     if (value.empty() || (f64 && value == "f64") || std::ranges::find(row.values, value) != row.values.end())
@@ -100,7 +110,19 @@ void check_fields(const Fields& fields, bool f64) {
   }
 }
 
+/// Rejects a format of weights for some uses of a parameter: all uses read the same values.
+void check_weights_rule(const Rule& rule) {
+  if (!rule.fields.weights) return;
+  const bool some = !rule.op.empty() || rule.pass || !rule.operand.empty();
+  if (!some && !rule.first_step && !rule.last_step) return;
+  throw ConfigError(
+      "weights={} applies to all uses of a parameter and to all steps: expected only a scope. Fix: remove {}, or "
+      "set weights in a rule of its own",
+      name(*rule.fields.weights), some ? "op, pass and operand" : "steps");
+}
+
 void check_rule_supported(const Rule& rule, bool f64) {
+  check_weights_rule(rule);
   if ((rule.first_step || rule.last_step) &&
       (rule.fields.params || rule.fields.optimizer || rule.fields.kahan || rule.fields.grads)) {
     throw ConfigError(

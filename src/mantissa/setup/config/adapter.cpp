@@ -32,6 +32,21 @@ precision::Policy on_base(const precision::Policy& policy, std::optional<Scalar>
   return policy.with_default(std::move(rule));
 }
 
+/// Rejects weights that are rounded for serving: the sum of a base and an adapter would be rounded again.
+void check_weights(const precision::Policy& policy) {
+  const auto check = [](const precision::Fields& fields) {
+    const WeightFormat format = fields.weights.value_or(WeightFormat::none);
+    if (format == WeightFormat::none) return;
+    throw ConfigError(
+        "weights={} is not available under an adapter of linear layers: merged weights are rounded again, to "
+        "other values than those of the training. Fix: weights=none, with adapter.base = \"nf4\" or \"int8\" to "
+        "hold the base in fewer bits; or adapter.kind = \"none\" to train all weights",
+        name(format));
+  };
+  check(policy.fields());
+  for (const precision::Rule& rule : policy.rules()) check(rule.fields);
+}
+
 /// Returns `policy` with the parameters of an adapter in f32 or wider. `params` is the policy's own format,
 /// which a base may have replaced.
 precision::Policy of_adapter(const precision::Policy& policy, Scalar params) {
@@ -87,6 +102,7 @@ std::optional<Scalar> base_format(const AdapterSection& adapter) {
 
 precision::Policy adapted_policy(const precision::Policy& policy, const AdapterSection& adapter) {
   if (adapter.kind == "none") return policy;
+  if (adapter.kind != "state") check_weights(policy);
   return of_adapter(on_base(policy, base_format(adapter)), *policy.fields().params);
 }
 

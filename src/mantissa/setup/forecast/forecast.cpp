@@ -16,13 +16,17 @@ namespace {
 
 void add_weights(const plan::Program& program, MemoryForecast& f) {
   const std::vector<bool> held = runtime::held_weights(program);
+  std::size_t rounded = 0;  // of one weight at a time, from which a copy with scales is computed
   for (std::size_t b = 0; b < program.buffers.size(); ++b) {
     const plan::Buffer& buffer = program.buffers[b];
     const bool master = buffer.home == plan::Home::master;
     if (!held[b] || (!master && buffer.home != plan::Home::copy)) continue;
     const bool frozen = buffer.quants || program.slots[static_cast<std::size_t>(buffer.slot)].fixed;
     (frozen ? f.frozen : master ? f.masters : f.copies) += aligned(buffer.bytes);
+    if (buffer.scaled && buffer.served.format != WeightFormat::none)
+      rounded = std::max(rounded, static_cast<std::size_t>(buffer.shape.count()) * sizeof(float));
   }
+  f.copies += rounded;
 }
 
 void add_update_memory(const plan::Program& update, MemoryForecast& f) {

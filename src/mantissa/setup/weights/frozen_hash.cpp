@@ -59,7 +59,7 @@ std::string hash_of_fixed(const runtime::WeightSet& weights) {
     if (!slot.fixed || weights.program().buffer(slot.master_buffer).quants) continue;
     hash.add(slot.master_buffer);
     for (const plan::BufferId copy : slot.copies) {
-      if (!weights.program().buffer(copy).scaled) hash.add(copy);
+      if (!weights.program().buffer(copy).is_derived()) hash.add(copy);
     }
   }
   return hash.text();

@@ -75,7 +75,7 @@ std::vector<std::string> load_weights(runtime::WeightSet& weights, const ModelSo
     TensorLoad load(files, tensor, slot);
     if (weights.has(slot.master_buffer)) load.master = weights.master(i);
     for (std::size_t c = 0; c < slot.copies.size(); ++c) {
-      if (!program.buffer(slot.copies[c]).scaled) load.copies.push_back(weights.copy(i, c));
+      if (!program.buffer(slot.copies[c]).is_derived()) load.copies.push_back(weights.copy(i, c));
     }
     load.run(weights.device());
     narrowest = std::min(narrowest, io::bytes_of(tensor.dtype));
@@ -167,7 +167,7 @@ runtime::WeightSet open_weights(const plan::Program& program, const ModelSource&
     TensorLoad& load = loads[i].emplace(*place.files, *place.tensor, slot);
     const auto view = [&](plan::BufferId id) {
       const Scalar type = program.buffer(id).type;
-      if (program.buffer(id).scaled) return;
+      if (program.buffer(id).is_derived()) return;
       // If the master's format represents the stored values, a copy in the stored format needs no conversion.
       if (type != load.stored() || !holds(slot.master, type)) return;
       // An access maps pages around what it reads, so vectors below a page take less memory as copies.
@@ -200,7 +200,7 @@ runtime::WeightSet open_weights(const plan::Program& program, const ModelSource&
     };
     if (fills(slot.master_buffer)) loads[i]->master = weights.master(i);
     for (std::size_t c = 0; c < slot.copies.size(); ++c) {
-      if (fills(slot.copies[c]) && !program.buffer(slot.copies[c]).scaled)
+      if (fills(slot.copies[c]) && !program.buffer(slot.copies[c]).is_derived())
         loads[i]->copies.push_back(weights.copy(i, c));
     }
     loads[i]->run(device);
