@@ -145,7 +145,7 @@ std::vector<std::vector<Values>> random_shards(std::int64_t shards) {
 std::vector<std::vector<std::byte>> sums_of_rank(Communicator& ranks,
                                                  const std::vector<std::vector<Values>>& shards, Formats f,
                                                  std::vector<ValueCounts>* counts = nullptr,
-                                                 std::int64_t parts = 1) {
+                                                 std::int64_t parts = 1, bool early = false) {
   const auto all = static_cast<std::int64_t>(shards.size());
   const OwnShards own = shards_of(ranks.rank(), ranks.size(), all, parts);
   Held large(kCount, f.gradient), small(3, f.gradient);
@@ -159,6 +159,11 @@ std::vector<std::vector<std::byte>> sums_of_rank(Communicator& ranks,
       const std::int64_t shard = own.first + i * own.step;
       const std::vector<Values>& values = shards[static_cast<std::size_t>(shard)];
       large.set(values[0]), small.set(values[1]);
+      if (early && i + 1 == own.count && !ranks.alone()) {
+        sum.add_early(kContext, 1, gradients[1], *used);
+        sum.start({.simd = kContext.simd}, ranks, *used);
+        small.set(Values(3, 1e9));  // it may change then
+      }
       sum.add(kContext, gradients, shard, *used);
     }
     sum.add_ranks({.simd = kContext.simd}, gradients, ranks, *used);
@@ -181,6 +186,21 @@ TEST_P(ShardSums, HaveTheSameBitsOnAnyNumberOfRanks) {
       for (const auto& result : results)
         EXPECT_EQ(result, expected) << shards << " shards, " << number << " ranks";
     }
+  }
+}
+
+/// The sums of one gradient are on their way while another is computed.
+TEST_P(ShardSums, HaveTheSameBitsIfSomeLeaveEarly) {
+  const Formats f = GetParam();
+  const std::vector<std::vector<Values>> values = random_shards(12);
+  Communicator alone;
+  const std::vector<std::vector<std::byte>> expected = sums_of_rank(alone, values, f);
+  for (const int number : {2, 3, 12}) {
+    std::vector<std::vector<std::vector<std::byte>>> results(static_cast<std::size_t>(number));
+    testing::run_ranks(number, [&](Communicator& ranks) {
+      results[static_cast<std::size_t>(ranks.rank())] = sums_of_rank(ranks, values, f, nullptr, 1, true);
+    });
+    for (const auto& result : results) EXPECT_EQ(result, expected) << number << " ranks";
   }
 }
 

@@ -77,7 +77,14 @@ std::size_t staging_bytes(std::span<const std::int64_t> counts, std::span<const 
 
 ShardSum::ShardSum(std::span<const Gradient> gradients, OwnShards own, std::int64_t shards, Scalar reduce,
                    Rounding rounding, std::uint64_t seed)
-    : own_(own), shards_(shards), reduce_(reduce), rounding_(rounding), seed_(seed) {
+    : own_(own),
+      shards_(shards),
+      reduce_(reduce),
+      rounding_(rounding),
+      seed_(seed),
+      gradients_(gradients.begin(), gradients.end()),
+      early_(gradients.size()) {
+  for (Gradient& g : gradients_) g.values.data = nullptr;
   std::size_t bytes = 0;
   for (const Gradient& g : gradients) bytes += shard_sum_bytes(g.count, own, shards, reduce);
   storage_ = Storage(bytes);
@@ -96,16 +103,53 @@ NodeRounding ShardSum::rounding_at(ShardRange node, const Gradient& gradient, st
           static_cast<std::uint64_t>(first)};
 }
 
+void ShardSum::await() const {
+  for (const std::shared_future<void>& f : under_way_) f.wait();
+}
+
+void ShardSum::begin(std::int64_t step) {
+  await();  // of a step that did not end
+  under_way_.clear();
+  added_.clear();
+  early_.assign(early_.size(), false);
+  step_ = step;
+}
+
 void ShardSum::add(const kernels::Context& ctx, std::span<const Gradient> gradients, std::int64_t shard,
                    std::span<ValueCounts> counts) {
   assert(gradients.size() == sums_.size());
   if (shards_ == 1) return;
   for (std::size_t p = 0; p < gradients.size(); ++p) {
+    if (early_[p]) continue;
     ValueCounts* const of = counts.empty() ? nullptr : &counts[p];
     if (of != nullptr) count_leaf(gradients[p], shard, *of);
     add_shard(ctx, p, gradients[p], shard, of);
   }
-  waiting_ = pieces_of({own_.first, (shard - own_.first) / own_.step + 1, own_.step}, shards_);
+}
+
+void ShardSum::add_early(const kernels::Context& ctx, std::size_t p, const Gradient& gradient,
+                         std::span<ValueCounts> counts) {
+  const std::int64_t last = own_.first + (own_.count - 1) * own_.step;
+  ValueCounts* const of = counts.empty() ? nullptr : &counts[p];
+  if (of != nullptr) count_leaf(gradient, last, *of);
+  add_shard(ctx, p, gradient, last, of);
+  early_[p] = true;
+  added_.push_back(p);
+}
+
+void ShardSum::start(const kernels::Context& ctx, Communicator& ranks, std::span<ValueCounts> counts) {
+  start_groups(ctx, std::exchange(added_, {}), ranks, counts);
+}
+
+void ShardSum::start_groups(const kernels::Context& ctx, std::span<const std::size_t> parameters,
+                            Communicator& ranks, std::span<ValueCounts> counts) {
+  std::vector<std::int64_t> sizes;
+  for (const std::size_t p : parameters) sizes.push_back(gradients_[p].count);
+  for (std::vector<Slice>& slices : groups_of(sizes, ranks.size(), reduce_)) {
+    for (Slice& slice : slices) slice.parameter = parameters[slice.parameter];
+    under_way_.push_back(ranks.start(
+        [=, this, slices = std::move(slices)](Messages& m) { add_slices(m, ctx, slices, counts); }));
+  }
 }
 
 void ShardSum::count_leaf(const Gradient& gradient, std::int64_t shard, ValueCounts& counts) const {
@@ -155,8 +199,9 @@ std::vector<ShardSum::Sum> ShardSum::add_neighbours(const kernels::Context& ctx,
 }
 
 void ShardSum::add_slices(Messages& m, const kernels::Context& ctx, std::span<const Slice> slices,
-                          std::span<const Gradient> gradients, std::span<ValueCounts> counts) {
+                          std::span<ValueCounts> counts) {
   const int ranks = m.size(), self = m.rank();
+  const std::size_t waiting = pieces_of(own_, shards_).size();
   // The sums of every rank for this rank's parts.
   std::vector<std::vector<Sum>> all(slices.size());
   std::size_t used = 0;
@@ -186,7 +231,7 @@ void ShardSum::add_slices(Messages& m, const kernels::Context& ctx, std::span<co
   });
   for (int rank = 0; rank < ranks; ++rank) {
     for (const Slice& slice : slices) {
-      for (std::size_t j = 0; rank != self && j < waiting_.size(); ++j)
+      for (std::size_t j = 0; rank != self && j < waiting; ++j)
         m.send(rank, bytes_in(sums_[slice.parameter][j], part_of_slice(slice, owners_, rank, ranks)));
     }
   }
@@ -197,7 +242,7 @@ void ShardSum::add_slices(Messages& m, const kernels::Context& ctx, std::span<co
     if (part.count() == 0) continue;
     std::ranges::sort(all[i], {}, [](const Sum& sum) { return sum.shards.first; });
     const std::vector<Sum> whole =
-        add_neighbours(ctx, all[i], gradients[p], part, counts.empty() ? nullptr : &counts[p]);
+        add_neighbours(ctx, all[i], gradients_[p], part, counts.empty() ? nullptr : &counts[p]);
     assert(whole.size() == 1 && whole.front().shards.count == shards_);
     const Matrix sum = whole.front().values;
     const std::span<std::byte> own = bytes_in(sums_[p].front(), part);
@@ -218,15 +263,15 @@ void ShardSum::add_slices(Messages& m, const kernels::Context& ctx, std::span<co
 void ShardSum::add_ranks(const kernels::Context& ctx, std::span<const Gradient> gradients,
                          Communicator& ranks, std::span<ValueCounts> counts) {
   if (ranks.alone()) return;
-  std::vector<std::int64_t> sizes;
-  for (const Gradient& g : gradients) sizes.push_back(g.count);
-  std::vector<std::future<void>> groups;
-  for (std::vector<Slice>& slices : groups_of(sizes, ranks.size(), reduce_)) {
-    groups.push_back(ranks.start([=, this, slices = std::move(slices)](Messages& m) {
-      add_slices(m, ctx, slices, gradients, counts);
-    }));
+  start(ctx, ranks, counts);
+  std::vector<std::size_t> left;
+  for (std::size_t p = 0; p < gradients.size(); ++p) {
+    if (!early_[p]) left.push_back(p);
   }
-  for (std::future<void>& group : groups) group.get();
+  start_groups(ctx, left, ranks, counts);
+  for (const std::shared_future<void>& f : under_way_) f.get();
+  under_way_.clear();
+  early_.assign(early_.size(), false);
   // This converts what is rounded.
   for (std::size_t p = 0; p < gradients.size(); ++p) {
     if (!owners_.empty() && owners_[p] != ranks.rank()) continue;

@@ -4,6 +4,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <future>
 #include <span>
 #include <vector>
 
@@ -57,7 +58,8 @@ struct Slice {
 std::vector<std::vector<Slice>> groups_of(std::span<const std::int64_t> counts, int ranks, Scalar reduce);
 /// Returns the elements of a slice that a rank adds: a share, or all of an owner's.
 Part part_of_slice(const Slice& slice, std::span<const int> owners, int rank, int ranks);
-/// Returns the bytes that a rank takes for the sums of others. `parts` as for shards_of().
+/// Returns the bytes that a rank takes for the sums of others, of parameters that start together. `parts` as
+/// for shards_of().
 std::size_t staging_bytes(std::span<const std::int64_t> counts, std::span<const int> owners, int rank,
                           int ranks, std::int64_t shards, Scalar reduce, std::int64_t parts = 1);
 
@@ -70,9 +72,13 @@ class ShardSum {
   /// `own`: the shards of this rank. `seed`: of the run, for stochastic rounding.
   ShardSum(std::span<const Gradient> gradients, OwnShards own, std::int64_t shards, Scalar reduce,
            Rounding rounding = Rounding::nearest, std::uint64_t seed = 0);
+  /// Waits for what is under way, which uses memory of this object and of its callers.
+  ~ShardSum() { await(); }
+  ShardSum(const ShardSum&) = delete;
+  ShardSum& operator=(const ShardSum&) = delete;
 
   /// The next shards are those of attempt `step`.
-  void begin(std::int64_t step) { step_ = step; }
+  void begin(std::int64_t step);
 
   /// Adds the complete gradients of shard `shard`, the next one of this rank. After the last of all shards
   /// `gradients` hold their sum.
@@ -80,6 +86,14 @@ class ShardSum {
   /// the value after it, and its error.
   void add(const kernels::Context& ctx, std::span<const Gradient> gradients, std::int64_t shard,
            std::span<ValueCounts> counts = {});
+
+  /// Adds gradient `p` of this rank's last shard before add() adds the others. Then start() may be called.
+  void add_early(const kernels::Context& ctx, std::size_t p, const Gradient& gradient,
+                 std::span<ValueCounts> counts = {});
+  /// Starts to add the sums of all ranks for those that were added since the last call, while the caller goes
+  /// on. Every rank calls it for the same ones. `ctx` runs on the thread of `ranks`, and `counts` and `ranks`
+  /// must outlive add_ranks().
+  void start(const kernels::Context& ctx, Communicator& ranks, std::span<ValueCounts> counts = {});
 
   /// Gives the sum of each gradient to one rank, its owner, alone.
   void set_owners(std::vector<int> owners) { owners_ = std::move(owners); }
@@ -117,7 +131,10 @@ class ShardSum {
                  ValueCounts* counts) const;
   /// Receives the sums of all ranks for this rank's parts of slices and adds them.
   void add_slices(Messages& m, const kernels::Context& ctx, std::span<const Slice> slices,
-                  std::span<const Gradient> gradients, std::span<ValueCounts> counts);
+                  std::span<ValueCounts> counts);
+  void start_groups(const kernels::Context& ctx, std::span<const std::size_t> parameters, Communicator& ranks,
+                    std::span<ValueCounts> counts);
+  void await() const;
   /// Returns how a node rounds a gradient's elements from `first` on.
   NodeRounding rounding_at(ShardRange node, const Gradient& gradient, std::int64_t first = 0) const;
 
@@ -128,10 +145,13 @@ class ShardSum {
   std::uint64_t seed_;
   std::vector<int> owners_;  // by gradient; empty: all ranks receive the sums
   std::int64_t step_ = 0;
-  std::vector<ShardRange> waiting_;        // shards of the sums in use
+  std::vector<Gradient> gradients_;        // without their values
   std::vector<std::vector<Matrix>> sums_;  // [parameter][waiting sum], the oldest first
   Storage storage_;
-  Storage staging_;  // sums of other ranks
+  Storage staging_;                 // sums of other ranks
+  std::vector<bool> early_;         // by gradient: of add_early()
+  std::vector<std::size_t> added_;  // those that start() has not started
+  std::vector<std::shared_future<void>> under_way_;
 };
 
 }  // namespace mantissa::comm

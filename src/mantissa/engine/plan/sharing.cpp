@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "mantissa/core/tensor/storage.h"
+#include "mantissa/engine/plan/completions.h"
 #include "mantissa/engine/plan/passes.h"
 
 namespace mantissa::plan {
@@ -139,17 +140,10 @@ class Gathering {
 /// Lets every gradient of a parameter with an owner leave when it is complete. Its memory is free again after
 /// those of the next block have left.
 void stream_gradients(Program& p, const Sharing& sharing) {
-  for (std::size_t i = 0; i < p.slots.size(); ++i) {
-    const BufferId gradient = p.slots[i].gradient;
-    if (sharing.owner(i) == kEveryRank || gradient == kNoBuffer) continue;
-    Reduction r{i};
-    for (std::size_t s = 0; s < p.steps.size(); ++s) {
-      if (std::ranges::find(p.steps[s].outputs, gradient) != p.steps[s].outputs.end()) r.after = s;
-    }
-    for (const ChunkedSteps& range : p.chunked) {
-      if (range.begin <= r.after && r.after < range.end) r.after = range.end - 1;
-    }
-    Buffer sent = p.buffer(gradient);
+  for (const Completion& c : completions(p)) {
+    if (sharing.owner(c.slot) == kEveryRank) continue;
+    Reduction r{c.slot, kNoBuffer, c.after};
+    Buffer sent = p.buffer(p.slots[c.slot].gradient);
     sent.type = p.reduce == Scalar::tf32 ? Scalar::f32 : p.reduce;
     sent.home = Home::gathered;
     p.buffers.push_back(std::move(sent));
@@ -157,7 +151,6 @@ void stream_gradients(Program& p, const Sharing& sharing) {
     p.reductions.push_back(r);
   }
   for (Buffer& b : p.buffers) b.passing = b.home == Home::gradient;
-  std::ranges::stable_sort(p.reductions, {}, &Reduction::after);
   // Those of a block that follow each other leave together, and are awaited when the next ones leave.
   const auto block = [&](const Reduction& r) { return block_of(p.slots[r.slot].name); };
   std::size_t next = p.reductions.empty() ? 0 : p.reductions.back().after, here = next;

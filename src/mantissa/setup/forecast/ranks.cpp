@@ -10,11 +10,13 @@
 #include "mantissa/core/base/error.h"
 #include "mantissa/core/disk/file.h"
 #include "mantissa/engine/comm/streamed_sum.h"
+#include "mantissa/engine/plan/completions.h"
 #include "mantissa/files/io/json.h"
 #include "mantissa/setup/config/post_training.h"
 #include "mantissa/setup/config/ranks.h"
 #include "mantissa/setup/config/stages.h"
 #include "mantissa/setup/forecast/shared_rows.h"
+#include "mantissa/setup/forecast/step_timeline.h"
 
 namespace mantissa::forecast {
 namespace {
@@ -98,8 +100,29 @@ std::size_t sums_bytes(const programs::RunPart& part) {
   for (const std::int64_t count : all.counts)
     bytes += comm::shard_sum_bytes(count, comm::shards_of(rank, ranks, program.shards, parts), program.shards,
                                    program.reduce);
-  if (ranks > 1)
-    bytes += comm::staging_bytes(all.counts, all.owners, rank, ranks, program.shards, program.reduce, parts);
+  if (ranks == 1) return bytes;
+  std::size_t staging = 0;
+  std::vector<std::int64_t> counts;  // of parameters that start together
+  std::vector<int> owners;
+  for (const plan::Completion& c : plan::completions(program)) {
+    counts.push_back(all.counts[c.gradient]);
+    if (!all.owners.empty()) owners.push_back(all.owners[c.gradient]);
+    if (!c.last) continue;
+    staging = std::max(
+        staging, comm::staging_bytes(counts, owners, rank, ranks, program.shards, program.reduce, parts));
+    counts.clear();
+    owners.clear();
+  }
+  return bytes + staging;
+}
+
+double updated_bytes(const programs::RunPart& part, int rank) {
+  const std::vector<bool> read = plan::read_by_steps(*part.program);
+  double bytes = 0;
+  for (std::size_t i = 0; i < part.program->slots.size(); ++i) {
+    if (part.program->slots[i].gradient != plan::kNoBuffer && part.sharing.owner(i) == rank)
+      bytes += common_bytes(*part.program, read, i);
+  }
   return bytes;
 }
 
@@ -110,10 +133,7 @@ SentBytes sent_bytes(const programs::RunPart& part, const config::RunConfig& con
   const Trained all = trained(part);
   sent.gradients = gradient_bytes(part, all);
   const double others = ranks - 1;
-  const std::vector<bool> read = plan::read_by_steps(*part.program);
-  for (const std::size_t i : all.slots) {
-    if (part.sharing.owner(i) == rank) sent.weights += others * common_bytes(*part.program, read, i);
-  }
+  sent.weights = others * updated_bytes(part, rank);
   const double micro_batches = static_cast<double>(config.batch.global_batch_size) /
                                static_cast<double>(config.batch.micro_batch_size * ranks / parts);
   for (const plan::Gather& g : part.program->gathers) {
@@ -152,9 +172,9 @@ const RankForecast& RanksForecast::largest() const {
   return *std::ranges::max_element(of, {}, [](const RankForecast& r) { return r.memory.peak(); });
 }
 
-std::optional<double> RanksForecast::seconds() const {
-  if (!meanwhile) return std::nullopt;
-  return std::max(computing, *meanwhile) + *afterwards;
+std::optional<double> RanksForecast::hidden() const {
+  if (!sending || *sending <= 0) return std::nullopt;
+  return std::max(0.0, 1 - *waiting / *sending);
 }
 
 namespace {
@@ -170,16 +190,6 @@ int largest_owner(const programs::RunPart& part, int ranks) {
   return static_cast<int>(std::ranges::max_element(owned) - owned.begin());
 }
 
-/// Returns the seconds in which a rank sends `bytes`, spread over the other ranks: of its machine's link,
-/// which all ranks there share, or in memory.
-double transfer_seconds(double bytes, const RanksForecast& f, const Network& network,
-                        const Machine& machine) {
-  if (f.nodes == 1) return bytes / network.bytes_per_second;
-  const double here = static_cast<double>(f.ranks) / f.nodes;
-  const double leaves = (f.ranks - here) / (f.ranks - 1);
-  return bytes * leaves * here / network.bytes_per_second + bytes * (1 - leaves) / machine.bytes_per_second;
-}
-
 }  // namespace
 
 RanksForecast forecast_ranks(const config::RunConfig& config, const model::ModelConfig& model,
@@ -192,6 +202,8 @@ RanksForecast forecast_ranks(const config::RunConfig& config, const model::Model
   constexpr std::size_t kMpi = 12'000'000;
   RanksForecast f{.ranks = ranks, .nodes = nodes, .stage = config.distributed.zero};
   config::RunConfig own = config::stage_config(config, 0);
+  config::RunConfig share = own;
+  share.batch.global_batch_size /= ranks / config.distributed.sequence_shards;
   const auto add = [&](int rank) {
     const std::vector<programs::RunPart> parts =
         programs::compile_parts(config, model, device, {rank, ranks});
@@ -200,8 +212,6 @@ RanksForecast forecast_ranks(const config::RunConfig& config, const model::Model
     r.sent = sent_bytes(parts.front(), own);
     if (rank > 0) return parts;
     f.streams = !parts.front().program->reductions.empty();
-    config::RunConfig share = own;
-    share.batch.global_batch_size /= ranks / config.distributed.sequence_shards;
     f.computing = forecast_seconds(*parts.front().program, share, machine);
     return parts;
   };
@@ -213,17 +223,13 @@ RanksForecast forecast_ranks(const config::RunConfig& config, const model::Model
     add(most);
   }
   if (!network) return f;
-  const auto most = [&](auto bytes) {
-    double all = 0;
-    for (const RankForecast& r : f.of) all = std::max(all, bytes(r.sent));
-    return transfer_seconds(all, f, *network, machine);
-  };
-  const double transfers = static_cast<double>(first.front().program->gathers.size() +
-                                               first.front().program->reductions.size() + 1);
-  f.meanwhile = transfers * network->latency + most([&](const SentBytes& s) {
-                  return s.gathered + s.keys + s.states + (f.streams ? s.gradients : 0);
-                });
-  f.afterwards = most([&](const SentBytes& s) { return s.weights + (f.streams ? 0 : s.gradients); });
+  double keys = 0;
+  for (const RankForecast& r : f.of) keys = std::max(keys, r.sent.keys + r.sent.states);
+  const StepTimeline times =
+      forecast_timeline(first.front(), share, nodes, *network, machine, f.computing, keys);
+  f.seconds = times.step;
+  f.sending = times.sending;
+  f.waiting = times.waiting;
   return f;
 }
 

@@ -28,6 +28,9 @@ struct SentBytes {
 /// Returns them for the rank of `part`. `config` is that of its stage.
 SentBytes sent_bytes(const programs::RunPart& part, const config::RunConfig& config);
 
+/// Returns the bytes that rank `rank` sends to each other one after the update.
+double updated_bytes(const programs::RunPart& part, int rank);
+
 /// What connects the machines of the ranks.
 struct Network {
   double latency = 0;           // seconds of a short message
@@ -49,13 +52,13 @@ struct RanksForecast {
   bool streams = false;          // gradients leave while others are computed
   std::vector<RankForecast> of;  // all of at most 16 ranks; of more the first, and the one that owns most
   double computing = 0;          // seconds of a rank
-  // Seconds that a rank sends, during the micro-batches and after them; null: no network is known
-  std::optional<double> meanwhile = {}, afterwards = {};
+  // Seconds of a step, of its transfers, and in which a rank waits for these; null: no network is known
+  // (step_timeline.h)
+  std::optional<double> seconds = {}, sending = {}, waiting = {};
 
   const RankForecast& largest() const;
-  /// Returns the seconds of a step: transfers of weights and streamed gradients take place while a rank
-  /// computes.
-  std::optional<double> seconds() const;
+  /// Returns the share of the transfers that takes place while a rank computes.
+  std::optional<double> hidden() const;
 };
 
 /// Forecasts them. `alone` is the memory of one process, of which data and process are the same. Throws

@@ -76,9 +76,10 @@ json ranks_json(const forecast::RanksForecast& f) {
           {"zero", f.stage},
           {"streams_gradients", f.streams},
           {"computing_seconds", f.computing},
-          {"sending_meanwhile_seconds", seconds(f.meanwhile)},
-          {"sending_afterwards_seconds", seconds(f.afterwards)},
-          {"seconds_per_step", seconds(f.seconds())},
+          {"sending_seconds", seconds(f.sending)},
+          {"waiting_seconds", seconds(f.waiting)},
+          {"hidden_share", seconds(f.hidden())},
+          {"seconds_per_step", seconds(f.seconds)},
           {"of", of}};
 }
 

@@ -300,15 +300,15 @@ std::string ranks_text(const forecast::RanksForecast& f) {
       sent([](const forecast::SentBytes& s) { return s.gradients; }), f.streams ? " while it computes" : "",
       sent([](const forecast::SentBytes& s) { return s.weights; }),
       sent([](const forecast::SentBytes& s) { return s.gathered; }), of_rows);
-  if (!f.meanwhile) {
+  if (!f.seconds) {
     return text + fmt::format("        {} computing a step; for the time of transfers, --network FILE\n",
                               human_seconds(f.computing));
   }
   return text +
          fmt::format(
-             "        about {} a step: the longer of {} computing and {} sending meanwhile, and {} sending after it\n",
-             human_seconds(*f.seconds()), human_seconds(f.computing), human_seconds(*f.meanwhile),
-             human_seconds(*f.afterwards));
+             "        about {} a step: {} computing and {} waiting for transfers; of {} of transfers, {:.0f} % are hidden\n",
+             human_seconds(*f.seconds), human_seconds(f.computing), human_seconds(*f.waiting),
+             human_seconds(*f.sending), 100 * f.hidden().value_or(0));
 }
 
 /// Returns the lines about memory, the batch that fits, the dependence of bits, and time.

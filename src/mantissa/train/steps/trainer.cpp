@@ -161,6 +161,7 @@ void Trainer::bind() {
   }
   const std::int64_t shards = program().shards;
   if (!streams()) {
+    completions_ = plan::completions(program());
     shard_sum_.emplace(gradients(), comm::shards_of(ranks_.rank(), ranks_.size(), shards, row_parts()),
                        shards, program().reduce, program().reduce_rounding, config_.run.seed);
     if (shared_) shard_sum_->set_owners(shared_->owners_of_gradients());

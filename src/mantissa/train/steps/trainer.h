@@ -11,6 +11,7 @@
 #include "mantissa/engine/comm/communicator.h"
 #include "mantissa/engine/comm/shard_sum.h"
 #include "mantissa/engine/optim/schedule.h"
+#include "mantissa/engine/plan/completions.h"
 #include "mantissa/engine/plan/program.h"
 #include "mantissa/engine/runtime/batch.h"
 #include "mantissa/engine/runtime/device.h"
@@ -202,6 +203,9 @@ class Trainer {
  private:
   /// Sums the uses of each parameter and adds the complete gradients of shard `shard` of the batch.
   void finish_shard(std::int64_t shard);
+  /// Starts the sums of the gradients that step `step` of the program completes, if they are the last of a
+  /// block.
+  void start_sums(std::size_t step);
   /// Runs `rows` under the objective, micro-batch by micro-batch, on all ranks. Null if a stop came to one.
   std::optional<objective::Outcome> run_rows(const text::StepData& rows, objective::Pass pass,
                                              const std::stop_token& stop);
@@ -312,8 +316,9 @@ class Trainer {
   std::vector<std::string> notes_;
   std::string frozen_hash_;
   std::optional<precision::LossScaler> scaler_;
+  std::vector<ValueCounts> reduced_;  // of the step that runs; empty: not counted. Outlives shard_sum_
   std::optional<comm::ShardSum> shard_sum_;
-  std::vector<ValueCounts> reduced_;  // of the step that runs; empty: not counted
+  std::vector<plan::Completion> completions_;  // of gradients that are not streamed
   runtime::CountUnchanged unchanged_;
   bool watches_ = false, stopped_ = false;
   std::int64_t compared_ = 0;                       // the step after which ranks were compared last

@@ -1,5 +1,6 @@
 // The rows of a step, micro-batch by micro-batch, on every rank.
 #include <algorithm>
+#include <optional>
 #include <vector>
 
 #include "mantissa/train/steps/shared_row_objective.h"
@@ -33,7 +34,30 @@ void for_shared(const text::StepData& data, std::int64_t first, std::int64_t end
   }
 }
 
+/// Calls a function after every step of an executor while it lives.
+class AfterSteps {
+ public:
+  template <class Call>
+  AfterSteps(runtime::Executor& executor, const Call& call) : executor_(executor) {
+    executor.after_step = call;
+  }
+  ~AfterSteps() { executor_.after_step = {}; }
+  AfterSteps(const AfterSteps&) = delete;
+  AfterSteps& operator=(const AfterSteps&) = delete;
+
+ private:
+  runtime::Executor& executor_;
+};
+
 }  // namespace
+
+void Trainer::start_sums(std::size_t step) {
+  for (const plan::Completion& c : completions_) {
+    if (c.written != step) continue;
+    shard_sum_->add_early(device_.host(), c.gradient, gradients()[c.gradient], reduced_);
+    if (c.last) shard_sum_->start(device_.serial(), ranks_, reduced_);
+  }
+}
 
 void Trainer::finish_shard(std::int64_t shard) {
   session_->run(graph::Phase::finish, batch_.extent());
@@ -92,7 +116,15 @@ bool Trainer::run_share(const text::StepData& data, objective::Objective& of_row
     const bool turns = train && streams();
     item = turns ? done * groups() + group() * micro : own.first + done;
     const bool runs = done < count;
-    session_->set_stop(stop);
+    // The sums of a block's gradients are added while the last backward phase goes on.
+    const bool overlaps = train && together && !streams() && !ranks_.alone() && done + micro >= count;
+    std::optional<AfterSteps> after;
+    if (overlaps) {
+      after.emplace(session_->executor(), [this](const plan::Step& s, const graph::Call&) {
+        start_sums(static_cast<std::size_t>(&s - program().steps.data()));
+      });
+    }
+    session_->set_stop(overlaps ? std::stop_token() : stop);  // other ranks count on the sums
     if (turns) shared_->streamed()->set_turn(done / micro);
     if (runs) {
       objective::run(*session_, micro_batch(data, item), objective, pass, train && item % shard > 0);
