@@ -28,7 +28,7 @@ class GgufWeights : public convert::GgufModel {
   /// Writes a model as a GGUF file whose Q8_0 matrices become random blocks of `type`, and as a directory.
   void write_both(const nlohmann::json& config, TensorType type) const {
     write(config);
-    convert_to_gguf({}, true);
+    convert_to_gguf({}, TensorType::q8_0);
     requantize(type);
     convert_back();
   }

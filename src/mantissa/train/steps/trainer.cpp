@@ -296,7 +296,7 @@ std::optional<StepReport> Trainer::advance(const std::stop_token& stop) {
   // A skipped step leaves the states of the rows before it, which are finite.
   if (!r.skipped && std::isfinite(r.loss)) {
     carried_.take(*session_);
-    share_carried(rows);
+    share_carried();
   }
   watch_.reset();
   if (scaler_) scaler_->update(r.skipped);

@@ -222,7 +222,7 @@ class Trainer {
   /// Make what each rank knows of its own rows the same on all: the largest magnitudes of tensors with
   /// scales, the states that rows leave to those of the next step, and the counts of roundings.
   void share_magnitudes();
-  void share_carried(const text::StepData& rows);
+  void share_carried();
   void share_counts();
   void share_rounded(runtime::HealthProbe& probe);
   /// Throws RunStopped if another rank has other rows.

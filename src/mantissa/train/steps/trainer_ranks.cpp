@@ -67,10 +67,11 @@ void Trainer::share_magnitudes() {
   }
 }
 
-void Trainer::share_carried(const text::StepData& rows) {
+void Trainer::share_carried() {
   if (ranks_.alone()) return;
   for (CarriedStates::State& state : carried_.all()) {
-    const std::size_t row = state.bytes.size() / static_cast<std::size_t>(state.shape.front());
+    [[maybe_unused]] const std::size_t row =
+        state.bytes.size() / static_cast<std::size_t>(state.shape.front());
     // One block of rows for each rank, or one in each turn. Of ranks that share rows the first one has their
     // ends.
     const std::int64_t turns = streams() ? config_.batch.shards / groups() : 1;
