@@ -124,6 +124,27 @@ TEST(ExpertsRun, RefusesFormatsInBlocksForExpertsAlone) {
   EXPECT_GT(train(run(kExpertsInBf16), into(folder / "run")).first_loss, 0);
 }
 
+/// The rows of a token's experts have the random bits of the token.
+TEST(ExpertsRun, RoundsStochasticallyToTheSameBitsInAnySplit) {
+  const TemporaryFolder folder;
+  const auto run = [&](const char* policy, int micro, int threads) {
+    TrainOptions options = into(folder / "run");
+    options.overwrite = true;
+    options.hardware.threads = threads;
+    return train(Config::parse(std::regex_replace(
+                     tiny_config(2, policy, micro), std::regex(R"(\[model\]\n)"),
+                     "[model]\nmodel_type = \"mixtral\"\nnum_local_experts = 4\nnum_key_value_heads = 2\n")),
+                 options)
+        .weights_xxh64;
+  };
+  for (const char* policy :
+       {"bf16-mixed; *: rounding=stochastic", "fp8-hybrid gradient_rounding=stochastic"}) {
+    const std::string whole = run(policy, 4, 1);
+    EXPECT_EQ(run(policy, 1, 2), whole) << policy;
+    EXPECT_EQ(run(policy, 2, 1), whole) << policy;
+  }
+}
+
 TEST(Gpt2Run, RefusesSequencesThatAreLongerThanItsPositions) {
   const TemporaryFolder folder;
   const std::string model =

@@ -64,11 +64,14 @@ TEST(Recipes, OfTorchaoAndTorchtitanAreNames) {
       {"--quantize.linear.mx.recipe_name=\"mxfp8_rceil\"",
        "bf16-mixed residual=bf16 compute=mxfp8 scale_rounding=rceil"},
       {"--training.mixed_precision_param float32", "32-true"},
+      {"--training.dtype bfloat16", "bf16-true"},
+      {"--model.converters=\"quantize.linear.float8\" --quantize.linear.float8.enable_fsdp_float8_all_gather",
+       "bf16-mixed residual=bf16 compute=fp8-hybrid scaling=current"},
       {"--training.dtype bfloat16 --quantize.linear.float8.recipe_name tensorwise",
        "bf16-true compute=fp8-hybrid scaling=current"},
       {"--float8.recipe_name rowwise --float8.filter_fqns output,attention.wk",
        "bf16-mixed residual=bf16 compute=mxfp8 scale_rounding=rceil weight_block=row activation_block=row; "
-       "*lm_head*: compute=bf16; *self_attn.k_proj*: compute=bf16"},
+       "*self_attn.k_proj*: compute=bf16"},
   });
 }
 
@@ -79,6 +82,8 @@ TEST(Recipes, OfMegatronAreOptions) {
       {"--fp16", "16-mixed residual=f16 loss_scale=dynamic:2^32"},
       {"--fp16 --initial-loss-scale 65536", "16-mixed residual=f16 loss_scale=dynamic:2^16"},
       {"--fp16 --loss-scale 128", "16-mixed residual=f16 loss_scale=128"},
+      {"--bf16 --fp8-e4m3", "bf16-mixed residual=bf16 compute=e4m3 amax_history=1"},
+      {"--bf16 --fp8 hybrid", "bf16-mixed residual=bf16 compute=fp8-hybrid amax_history=1"},
       {"--bf16 --fp8-format hybrid", "bf16-mixed residual=bf16 compute=fp8-hybrid amax_history=1"},
       {"--bf16 --fp8-hybrid --fp8-amax-history-len 1024 --fp8-amax-compute-algo max",
        "bf16-mixed residual=bf16 compute=fp8-hybrid"},
@@ -95,10 +100,18 @@ TEST(Recipes, OfMegatronAreOptions) {
   });
   std::vector<std::string> notes;
   Policy::parse("--bf16 --fp8-format hybrid --first-last-layers-bf16 --num-layers 32", &notes);
+  EXPECT_EQ(notes,
+            (std::vector<std::string>{
+                "--first-last-layers-bf16: add a rule for the last layer, such as --rule "
+                "'model.layers.31: compute=bf16'",
+                "weights are rounded to the recipe's format from f32 masters; there from a 16-bit copy of "
+                "them",
+                "--num-layers is ignored: it does not set a number format"}));
+  notes.clear();
+  Policy::parse("--bf16 --exp-avg-dtype bf16 --lr 1e-4", &notes);
   EXPECT_EQ(notes, (std::vector<std::string>{
-                       "--first-last-layers-bf16: add a rule for the last layer, such as --rule "
-                       "'model.layers.31: compute=bf16'",
-                       "--num-layers is ignored: it does not set a number format"}));
+                       "--exp-avg-dtype bf16 is not read; set what it means by a field or a rule",
+                       "--lr is ignored: it does not set a number format"}));
 }
 
 TEST(Recipes, WithoutAPolicyAreErrorsThatNameTheSetting) {
@@ -116,6 +129,10 @@ TEST(Recipes, WithoutAPolicyAreErrorsThatNameTheSetting) {
       {"--bf16 --fp8-format hybrid --fp8-recipe delay", "fp8-recipe=\"delay\"; did you mean \"delayed\"?"},
       {"--bf16 --bf16", "bf16 is set twice"},
       {"--fp16 --fp8-format hybrid", "--fp8-format with --fp16"},
+      {"--bf16 --fp8-format hybrid --fp8-dot-product-attention", "attention multiplies in 16 bits"},
+      {"--training.dtype bfloat16 --training.mixed_precision_param float32",
+       "weights in bf16 are multiplied"},
+      {"DelayedScaling(backward_override=\"high_precision\")", "DelayedScaling has none"},
   };
   for (const auto& [text, message] : cases) {
     const std::string got = precision::message_of([&] { Policy::parse(text); });

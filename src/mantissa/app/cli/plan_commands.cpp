@@ -41,6 +41,10 @@ int explain(const Arguments& a) {
   const std::filesystem::path what = a.at(0);
   if (a.has("--emit")) {
     const std::string system = a.text("--emit");
+    if (!is_config(what) && !a.has("--precision") && !a.has("--deepspeed"))
+      throw ConfigError(
+          "--emit {}: {} has no policy; give --precision, or the config of a run (RUN/config.toml)", system,
+          what.string());
     if (!is_config(what)) return emit(a, api::emitted(precision_of(a), system));
     return emit(a, api::Config::load(what, a.texts("--set"), precision_of(a)).emitted(system));
   }

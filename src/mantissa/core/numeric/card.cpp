@@ -110,7 +110,9 @@ std::string_view name(Card card) {
 }
 
 std::optional<Card> parse_card(std::string_view name) {
-  const auto* found = std::ranges::find(kCards, name, &CardTraits::name);
+  const auto same = [](char a, char b) { return (b >= 'A' && b <= 'Z' ? b - 'A' + 'a' : b) == a; };
+  const auto* found = std::ranges::find_if(
+      kCards, [&](const CardTraits& c) { return std::ranges::equal(c.name, name, same); });
   return found == kCards.end() ? std::nullopt : std::optional(found->card);
 }
 

@@ -22,10 +22,14 @@ std::vector<std::string> split_exceptions(const Program& p) {
                               slot != p.slots.end() ? slot->name : s.scope));
     break;
   }
-  const auto current = std::ranges::find_if(p.scales, &ScaleSlot::current);
-  if (current != p.scales.end()) {
-    out.push_back(
-        fmt::format("scaling=current computes a tensor's scale from its micro-batch ({})", current->name));
+  // A weight is the same in every micro-batch.
+  const auto current = std::ranges::find_if(p.buffers, [&](const Buffer& b) {
+    return b.home == Home::activation && b.scaled && b.scaled->scale >= 0 &&
+           p.scales[static_cast<std::size_t>(b.scaled->scale)].current;
+  });
+  if (current != p.buffers.end()) {
+    out.push_back(fmt::format("scaling=current computes a tensor's scale from its micro-batch ({})",
+                              p.scales[static_cast<std::size_t>(current->scaled->scale)].name));
   }
   return out;
 }

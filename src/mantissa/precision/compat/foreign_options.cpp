@@ -32,11 +32,31 @@ std::vector<Argument> options_of(std::string_view text) {
   return options;
 }
 
+/// Options that set formats or sums, of which nothing is read.
+bool is_about_numbers(std::string_view key) {
+  for (const std::string_view part : {"dtype", "precision", "fp8", "fp4", "bf16", "fp16", "fp32", "float8",
+                                      "mx.", "quant", "loss-scale", "converters"}) {
+    if (lowered(key).find(part) != std::string::npos) return true;
+  }
+  return false;
+}
+
 std::vector<std::string> ignored(Settings& s) {
   std::vector<std::string> notes;
-  for (const Argument& option : s.rest())
-    notes.push_back(fmt::format("--{} is ignored: it does not set a number format", option.key));
+  for (const Argument& option : s.rest()) {
+    notes.push_back(is_about_numbers(option.key)
+                        ? fmt::format("--{} {} is not read; set what it means by a field or a rule",
+                                      option.key, option.value)
+                        : fmt::format("--{} is ignored: it does not set a number format", option.key));
+  }
   return notes;
+}
+
+/// What holds for every recipe in a module that the other system has cast to 16 bits.
+void add_cast_note(const std::string& base, Recipe& recipe) {
+  if (recipe.fields.empty() || base.find("-mixed") == std::string::npos) return;
+  recipe.notes.emplace_back(
+      "weights are rounded to the recipe's format from f32 masters; there from a 16-bit copy of them");
 }
 
 Recipe megatron_fp8(Settings& s) {
@@ -94,11 +114,15 @@ std::string megatron_base(Settings& s) {
 }
 
 Foreign megatron(std::vector<Argument> options) {
+  for (Argument& option : options) {
+    if (option.key == "fp8") option.key = "fp8-format";  // an earlier spelling
+    if (option.key == "fp4") option.key = "fp4-format";
+  }
   Settings s("Megatron-LM", std::move(options));
   std::string base = megatron_base(s);
   const bool fp4 = s.text("fp4-format").has_value();
   s.word("fp4-recipe", "nvfp4", {"nvfp4"});
-  const bool old = s.is_set("fp8-hybrid");
+  const bool old = s.is_set("fp8-hybrid") || s.has("fp8-e4m3");
   Recipe recipe;
   if (fp4) {
     recipe = recipe_of_nvfp4(true, true, true);
@@ -107,7 +131,13 @@ Foreign megatron(std::vector<Argument> options) {
       throw ConfigError("Megatron-LM: --fp8-format with --fp16: 8-bit products give bf16; write --bf16");
     recipe = megatron_fp8(s);
   }
+  if (s.is_set("fp8-dot-product-attention"))
+    s.refuse("fp8-dot-product-attention", "true",
+             "attention multiplies in 16 bits under every policy; leave it out");
+  if (s.text("moe-router-dtype").value_or("fp32") != "fp32")
+    recipe.notes.emplace_back("--moe-router-dtype: the router is f32; a rule for *.mlp.gate lowers it");
   read_first_last(s, recipe);
+  add_cast_note(base, recipe);
   for (std::string& note : ignored(s)) recipe.notes.push_back(std::move(note));
   return on(std::move(base), std::move(recipe));
 }
@@ -116,9 +146,13 @@ Foreign megatron(std::vector<Argument> options) {
 
 std::string torchtitan_base(Settings& s) {
   const std::vector<std::string> dtypes = {"bfloat16", "float32"};
-  if (s.word("training.dtype", "float32", dtypes) == "bfloat16") return "bf16-true";
+  const bool narrow = s.word("training.dtype", "float32", dtypes) == "bfloat16";
   const std::string compute = s.word("training.mixed_precision_param", "bfloat16", dtypes);
+  if (narrow && compute == "float32")
+    s.refuse("training.mixed_precision_param", compute,
+             "weights in bf16 are multiplied in bf16 here; leave it out, or training.dtype");
   s.word("training.mixed_precision_reduce", "float32", {"float32"});
+  if (narrow) return "bf16-true";
   return compute == "bfloat16" ? "bf16-mixed residual=bf16" : "32-true";
 }
 
@@ -132,24 +166,51 @@ Foreign torchtitan(std::vector<Argument> options) {
   const std::optional<std::string_view> float8 = s.text("float8.recipe_name"), mx = s.text("mx.recipe_name");
   if (float8 && mx)
     throw ConfigError("torchtitan: float8.recipe_name and mx.recipe_name are both set; keep one");
+  const std::string converters(s.text("model.converters").value_or(""));
   Recipe recipe;
-  if (float8 || mx) recipe = recipe_of_torchao(float8 ? *float8 : *mx);
-  for (const std::string_view key : {"float8.filter_fqns", "mx.filter_fqns"}) {
-    for (const std::string_view name : split_words(s.text(key).value_or(""), ",[]\"' "))
-      recipe.rules.push_back(fmt::format("{}: compute=bf16", "*" + translated_scope(name) + "*"));
+  if (float8 || mx) {
+    recipe = recipe_of_torchao(float8 ? *float8 : *mx);
+  } else if (converters.find("float8") != std::string::npos) {
+    recipe = recipe_of_torchao("tensorwise");  // the default of versions with this option
+  } else if (converters.find("mx") != std::string::npos) {
+    recipe = recipe_of_torchao("mxfp8_cublas");
   }
+  for (const std::string_view key :
+       {"float8.enable_fsdp_float8_all_gather", "float8.precompute_float8_dynamic_scale_for_fsdp",
+        "float8.force_recompute_fp8_weight_in_bwd", "mx.mxfp8_dim1_cast_kernel_choice"})
+    s.text(key);  // how, not what
+  if (base == "bf16-true")
+    recipe.notes.emplace_back("--training.dtype bfloat16 also stores moments in bf16; here they are f32");
+  add_cast_note(base, recipe);
+  const std::string_view filtered = base == "32-true" ? "f32" : "bf16";
+  bool keeps_head = recipe.fields.empty();
+  for (const std::string_view key : {"float8.filter_fqns", "mx.filter_fqns"}) {
+    for (const std::string_view name : split_words(s.text(key).value_or(""), ",[]\"' ")) {
+      if (name == "auto_filter_small_kn") {
+        recipe.notes.emplace_back("auto_filter_small_kn is not read: it depends on the speed of a card");
+      } else if (name == "output") {
+        keeps_head = true;
+      } else {
+        recipe.rules.push_back(fmt::format("*{}*: compute={}", translated_scope(name), filtered));
+      }
+    }
+  }
+  if (!keeps_head)
+    recipe.notes.emplace_back(
+        "the head has no scales here; there a recipe includes it without filter_fqns output");
   for (std::string& note : ignored(s)) recipe.notes.push_back(std::move(note));
   return on(std::move(base), std::move(recipe));
 }
 
 bool is_torchtitans(std::string_view key) {
   return key.starts_with("quantize.linear.") || key.starts_with("training.mixed_precision_") ||
-         key.starts_with("float8.") || key.starts_with("mx.");
+         key == "training.dtype" || key == "model.converters" || key.starts_with("float8.") ||
+         key.starts_with("mx.");
 }
 
 bool is_megatrons(std::string_view key) {
-  constexpr std::string_view kKeys[] = {"bf16",       "fp16",       "fp8-format", "fp8-recipe",
-                                        "fp8-hybrid", "fp4-format", "fp8-e4m3"};
+  constexpr std::string_view kKeys[] = {"bf16",       "fp16",       "fp8-format", "fp8-recipe", "fp8",
+                                        "fp8-hybrid", "fp4-format", "fp8-e4m3",   "fp4"};
   return std::ranges::find(kKeys, key) != std::end(kKeys);
 }
 

@@ -53,6 +53,8 @@ constexpr Named kTorchao[] = {
        Recipe recipe = rowwise();
        recipe.rules = {"*: op=matmul.dx operand=weight compute=e4m3 scaling=current",
                        std::string(kWeightGradientsInBf16)};
+       recipe.notes = {
+           "the scale of the weight in gradients of inputs is f32; torchao rounds it down to a power of two"};
        return recipe;
      }},
     {"fp8_rowwise", rowwise},
@@ -121,7 +123,9 @@ Recipe delayed(Settings& s) {
   if (const std::int64_t steps = recent ? 1 : history; steps != 1024)
     more += fmt::format(" amax_history={}", steps);
   s.is_set("reduce_amax", true);  // all rows of a step set its magnitudes
-  return with_backward(s, recipe_of_tensors(hybrid, more));
+  if (const std::optional<std::string_view> kind = s.text("backward_override"))
+    s.refuse("backward_override", *kind, "DelayedScaling has none; leave it out");
+  return recipe_of_tensors(hybrid, more);
 }
 
 Recipe current(Settings& s) {
@@ -133,7 +137,7 @@ Recipe current(Settings& s) {
 
 Recipe mx_blocks(Settings& s) {
   const bool hybrid = is_hybrid(s, false);
-  if (s.whole("margin", 0) != 0) s.refuse("margin", "", "scales of blocks have no margin; leave it out");
+  if (s.whole("margin", 0) != 0) s.refuse("margin", "1", "scales of blocks have no margin; leave it out");
   return with_backward(
       s, recipe_of_mxfp8(hybrid, s.is_set("enable_2d_quantization") ? "weight_block=32x32" : ""));
 }
@@ -152,7 +156,7 @@ Recipe float8_blocks(Settings& s) {
 
 Recipe nvfp4_blocks(Settings& s) {
   s.word("fp4_format", "e2m1", {"e2m1"});
-  is_hybrid(s, false);
+  if (is_hybrid(s, false)) s.refuse("fp8_format", "HYBRID", "NVFP4BlockScaling has E4M3; leave it out");
   if (s.is_set("row_scaled_activation"))
     s.refuse("row_scaled_activation", "True", "nvfp4 has one f32 scale for a tensor; leave it out");
   if (const std::string kind = s.word("nvfp4_4over6", "none", {"none", "weights", "activations", "all"});

@@ -83,13 +83,17 @@ Settings transformer_engine(const Policy& policy) {
   const std::string_view half = width(policy);
   if (recipe.empty()) {
     const std::string dtype = half.empty() ? "float32" : half == "f16" ? "float16" : "bfloat16";
-    return {fmt::format("# Transformer Engine has no recipe for this; torch alone:\n"
-                        "torch.autocast(\"cuda\", dtype=torch.{})\n",
-                        dtype),
-            half.empty()    ? "32-true"
-            : half == "f16" ? "16-mixed"
-                            : "bf16-mixed"};
+    std::string text = fmt::format(
+        "# Transformer Engine has no recipe for this; torch alone:\ntorch.autocast(\"cuda\", dtype=torch.{})\n",
+        dtype);
+    if (half != "f16") return {text, half.empty() ? "32-true" : "bf16-mixed"};
+    const LossScale scale = policy.loss_scale();
+    if (scale.kind == LossScale::Kind::dynamic)
+      text += fmt::format("torch.amp.GradScaler(\"cuda\", init_scale={})\n", scale.value);
+    const bool none = scale.kind != LossScale::Kind::dynamic;
+    return {text, fmt::format("16-mixed loss_scale={}", none ? "none" : scale.str())};
   }
+
   const std::string name = recipe.substr(0, recipe.find('('));
   return {fmt::format("from transformer_engine.common.recipe import {}{}\n\nrecipe = {}\n",
                       recipe.find("Format.") == std::string::npos ? "" : "Format, ", name, recipe),
@@ -111,6 +115,12 @@ Settings torchtitan(const Policy& policy) {
   options.push_back(
       fmt::format("--training.mixed_precision_param {}", width(policy).empty() ? "float32" : "bfloat16"));
   const bool rceil = f.scale_rounding == ScaleRounding::rceil;
+  if (has_tensor_scales(policy) || is_mxfp8(policy)) {
+    const bool float8 = has_tensor_scales(policy) || f.weight_block == WeightBlock::whole;
+    options.push_back(fmt::format("--model.converters quantize.linear.{}", float8 ? "float8" : "mx"));
+    // A recipe includes the head unless it is filtered.
+    options.push_back(fmt::format("--quantize.linear.{}.filter_fqns output", float8 ? "float8" : "mx"));
+  }
   if (has_tensor_scales(policy)) {
     options.emplace_back("--quantize.linear.float8.recipe_name tensorwise");
   } else if (is_mxfp8(policy) && f.weight_block == WeightBlock::whole) {
@@ -140,7 +150,7 @@ Settings megatron(const Policy& policy) {
     options.push_back(fmt::format("--fp8-format {}", is_hybrid(policy) ? "hybrid" : "e4m3"));
     options.push_back(fmt::format("--fp8-recipe {}", recipe));
   };
-  if (has_tensor_scales(policy)) {
+  if (has_tensor_scales(policy) && half != "f16") {
     fp8(is_current(policy) ? "tensorwise" : "delayed");
     if (!is_current(policy)) {
       options.push_back(fmt::format("--fp8-amax-history-len {}", *f.amax_history));
@@ -153,7 +163,8 @@ Settings megatron(const Policy& policy) {
     options.emplace_back("--fp4-format e2m1");
     options.emplace_back("--fp4-recipe nvfp4");
   }
-  if ((has_tensor_scales(policy) || is_mxfp8(policy)) && has_plain_weight_gradients(policy))
+  if (((has_tensor_scales(policy) && half != "f16") || is_mxfp8(policy)) &&
+      has_plain_weight_gradients(policy))
     options.emplace_back("--no-fp8-wgrad");
   return options_line(options);
 }
@@ -200,8 +211,8 @@ Emitted emitted(const Policy& policy, std::string_view system) {
                       did_you_mean(system, emitted_systems()), list_of(emitted_systems()));
   }
   const Settings settings = found->settings(policy);
-  const Policy theirs = Policy::parse(settings.spelling);
   Emitted out{settings.text, {}};
+  const Policy theirs = Policy::parse(settings.spelling, &out.missing);
   for (const Field& field : field_table()) {
     const std::string ours = field_text(policy.fields(), field), other = field_text(theirs.fields(), field);
     if (ours != other) out.missing.push_back(fmt::format("{}={}; theirs is {}", field.name, ours, other));

@@ -11,8 +11,9 @@ void run(const Call& c) {
   const Argument& in = c.inputs[0];
   const Argument& out = c.outputs[0];
   if (c.rounding != Rounding::nearest) {
+    const TokenRows rows = token_rows(c.extent, in);
     return kernels::round_activations(
-        c.ctx, c.extent, in.rows, in.width, in.in(), out.out(),
+        c.ctx, c.extent, rows.count, rows.width, in.in(), out.out(),
         {c.rounding, c.random_name, c.compute.saturate, c.compute.flush_subnormals});
   }
   kernels::round_tensor(c.ctx, in.rows * in.width, in.data, in.type, out.data, out.type, c.compute.saturate,

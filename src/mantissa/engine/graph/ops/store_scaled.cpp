@@ -38,7 +38,11 @@ void run(const Call& c) {
   if (c.rounding == Rounding::stochastic && !c.repeated) how.rounding.stochastic = &c.extent;
   how.rounding.name = c.random_name;
   if (transformed) how.rounding.hadamard = signs;
-  kernels::store_scaled(c.ctx, in.rows, in.width, in.in(), out.out(), how, out.scale, c.extent.rows);
+  // Rows of one token, as of its experts, round by its bits. Blocks leave rows apart, and experts have none.
+  const TokenRows rows =
+      how.rounding.stochastic != nullptr ? token_rows(c.extent, in) : TokenRows{in.rows, in.width};
+  kernels::store_scaled(c.ctx, rows.count, rows.width, {in.data, in.type, rows.width},
+                        {out.data, out.type, rows.width}, how, out.scale, c.extent.rows);
 }
 
 }  // namespace

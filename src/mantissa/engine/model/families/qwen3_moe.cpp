@@ -17,12 +17,14 @@ void read_sparse_layers(const FieldReader& fields, Experts& e) {
   if (dense == nullptr) return;
   if (!dense->is_array()) fields.fail("mlp_only_layers", "must be a list of layers");
   for (const nlohmann::json& layer : *dense) {
-    if (!layer.is_number_unsigned() || layer.get<std::size_t>() >= e.layers.size()) {
+    // Numbers of a config file are signed, those of config.json are not.
+    const std::int64_t number = layer.is_number_integer() ? layer.get<std::int64_t>() : -1;
+    if (number < 0 || number >= static_cast<std::int64_t>(e.layers.size())) {
       fields.fail("mlp_only_layers", "contains " + shown(layer) +
                                          ", which is not the number of a layer from 0 to " +
                                          std::to_string(e.layers.size() - 1));
     }
-    e.layers[layer.get<std::size_t>()] = false;
+    e.layers[static_cast<std::size_t>(number)] = false;
   }
 }
 
