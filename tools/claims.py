@@ -31,6 +31,7 @@ POLICIES = {
     "bf16-matmul-x3": "f32, three bf16 products",
     "bf16-matmul-x6": "f32, six bf16 products",
     "bf16-mixed output=compute>f32": "bf16 mixed, logits rounded at the edge",
+    "bf16-mixed weights=q4_0": "bf16 mixed, weights rounded to q4_0",
     "fp8-hybrid": "fp8 hybrid",
     "bf16-mixed compute=mxfp8": "mxfp8",
     "bf16-mixed compute=mxfp8; *: operand=gradient compute=mxfp8-e5m2": "mxfp8, gradients e5m2",

@@ -1,6 +1,7 @@
 // Training for the format that is served: the converted model computes as the run did.
 #include <gtest/gtest.h>
 
+#include <fstream>
 #include <nlohmann/json.hpp>
 #include <string>
 
@@ -31,8 +32,13 @@ class Served : public ::testing::Test {
     o.dtype = dtype;
     return api::convert(o);
   }
+  void SetUp() override {
+    std::ofstream text(folder / "text.txt");
+    for (int i = 0; i < 40; ++i) text << "Kim said that person " << i << " is a knave or a knight. ";
+  }
   double loss(const std::string& model, const std::string& policy) const {
-    return api::evaluate(folder / model, {"kk"}, "auto", 64, 0, {policy}).loss;
+    const std::string text = (folder / "text.txt").string();
+    return api::evaluate(folder / model, {text}, "text", 64, 0, {policy, {}, {}}).loss;
   }
   TemporaryFolder folder;
 };
@@ -95,7 +101,7 @@ TEST_F(Served, AdaptersAreAnError) {
   api::train(config_of("32-true"), into(folder / "base"));
   try {
     const api::Config config = api::Config::parse(
-        "[model]\npath = \"" + (folder / "base/model").string() +
+        "[run]\nsteps = 2\n[model]\npath = \"" + (folder / "base/model").string() +
         "\"\n[data]\nsource = \"kk\"\nsequence_length = 32\n[adapter]\nkind = \"lora\"\n[precision]\npolicy = "
         "\"32-true weights=q4_0\"\n");
     api::train(config, into(folder / "adapter"));
