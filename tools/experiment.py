@@ -4,6 +4,7 @@
     python tools/experiment.py kk [--out DIR]         three policies, three seeds: supervised start, then rl
     python tools/experiment.py mismatch [--out DIR]   training in f32, rollouts in other precisions
     python tools/experiment.py reduce [--out DIR]     sums of gradients over 2, 8 and 64 simulated ranks in several formats
+    python tools/experiment.py hidden [--out DIR]     communication that two ranks hide over links of several rates; as root
 
 The first two start from the model of experiments/kk-start.toml, which imitates a careless teacher: 45 % of its answers reason and are
 right, the others are guesses. Whatever is finished in DIR is kept, so a stopped experiment continues there with the same options.
@@ -19,6 +20,7 @@ import subprocess
 import sys
 import time
 
+from experiment_hidden import experiment_hidden
 from experiment_reduce import experiment_reduce
 
 HERE = pathlib.Path(__file__).resolve().parent
@@ -32,17 +34,19 @@ PUZZLES = {2: 30000, 3: 10000}  # the teacher's, by people
 
 def parse():
     p = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    p.add_argument("experiment", choices=["kk", "mismatch", "reduce"])
-    p.add_argument("--out", type=pathlib.Path, help="default: runs/experiment-kk, of reduce runs/experiment-reduce")
+    p.add_argument("experiment", choices=["kk", "mismatch", "reduce", "hidden"])
+    p.add_argument("--out", type=pathlib.Path, help="default: runs/experiment-kk, or that of reduce or hidden")
     p.add_argument("--mantissa", default=str(HERE.parent / "build" / "mantissa"))
     p.add_argument("--threads", default=0, type=int, help="0: all cores")
-    p.add_argument("--steps", type=int, help="of each rl run (40), or of each run of reduce (100)")
+    p.add_argument("--steps", type=int, help="of each rl run (40), or of each run of reduce (100) or hidden (5)")
     p.add_argument("--seeds", default=3, type=int, help="of reduce")
+    p.add_argument("--rates", default=[20, 50, 100, 200], type=int, nargs="+", help="Mbit/s of the links of hidden")
     p.add_argument("--start-steps", default=1000, type=int)
     p.add_argument("--puzzles", default=500, type=int, help="held-out puzzles that measure a model")
     args = p.parse_args()
-    args.out = args.out or pathlib.Path("runs") / ("experiment-reduce" if args.experiment == "reduce" else "experiment-kk")
-    args.steps = args.steps or (100 if args.experiment == "reduce" else 40)
+    own = args.experiment if args.experiment in ("reduce", "hidden") else "kk"
+    args.out = args.out or pathlib.Path("runs") / f"experiment-{own}"
+    args.steps = args.steps or {"reduce": 100, "hidden": 5, "kk": 40}[own]
     return args
 
 
@@ -220,6 +224,8 @@ def main():
     begun, mantissa = time.monotonic(), Mantissa(args)
     if args.experiment == "reduce":
         print_table(*experiment_reduce(args, mantissa, CONFIGS / "reduce.toml"))
+    elif args.experiment == "hidden":
+        print_table(*experiment_hidden(args, mantissa, CONFIGS / "hidden.toml"))
     else:
         write_rows(mantissa)
         {"kk": experiment_kk, "mismatch": experiment_mismatch}[args.experiment](args, mantissa)
