@@ -7,6 +7,7 @@ Python's standard library.
     python tools/experiment.py reduce [--out DIR]     sums of gradients over 2, 8 and 64 simulated ranks in several formats
     python tools/experiment.py nvfp4|mx|promotion|stochastic [--out DIR]
                                                       recipes of low precision, with what papers found beside them
+    python tools/experiment.py hidden [--out DIR]     communication that two ranks hide over links of several rates; as root
 
 The first two start from the model of experiments/kk-start.toml, which imitates a careless teacher: 45 % of its answers reason and are
 right, the others are guesses. Whatever is finished in DIR is kept, so a stopped experiment continues there with the same options.
@@ -22,6 +23,7 @@ import subprocess
 import sys
 import time
 
+from experiment_hidden import experiment_hidden
 from experiment_recipes import RECIPES, experiment_recipes
 from experiment_reduce import experiment_reduce
 
@@ -36,16 +38,17 @@ PUZZLES = {2: 30000, 3: 10000}  # the teacher's, by people
 
 def parse():
     p = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    p.add_argument("experiment", choices=["kk", "mismatch", "reduce", *RECIPES])
+    p.add_argument("experiment", choices=["kk", "mismatch", "reduce", "hidden", *RECIPES])
     p.add_argument("--out", type=pathlib.Path, help="default: runs/experiment-kk, of others than kk and mismatch runs/experiment-NAME")
     p.add_argument("--mantissa", default=str(HERE.parent / "build" / "mantissa"))
     p.add_argument("--threads", default=0, type=int, help="0: all cores")
-    p.add_argument("--steps", type=int, help="of each rl run (40), of each run of reduce (100) or of recipes (200)")
+    p.add_argument("--steps", type=int, help="of each rl run (40), of each run of reduce (100), hidden (5) or recipes (200)")
     p.add_argument("--seeds", default=3, type=int, help="of reduce and recipes")
+    p.add_argument("--rates", default=[20, 50, 100, 200], type=int, nargs="+", help="Mbit/s of the links of hidden")
     p.add_argument("--start-steps", default=1000, type=int)
     p.add_argument("--puzzles", default=500, type=int, help="held-out puzzles that measure a model")
     args = p.parse_args()
-    usual = {"kk": ("kk", 40), "mismatch": ("kk", 40), "reduce": ("reduce", 100)}
+    usual = {"kk": ("kk", 40), "mismatch": ("kk", 40), "reduce": ("reduce", 100), "hidden": ("hidden", 5)}
     name, steps = usual.get(args.experiment, (args.experiment, 200))
     args.out = args.out or pathlib.Path("runs") / f"experiment-{name}"
     args.steps = args.steps or steps
@@ -228,6 +231,8 @@ def main():
         print_table(*experiment_reduce(args, mantissa, CONFIGS / "reduce.toml"))
     elif args.experiment in RECIPES:
         print_table(*experiment_recipes(args, mantissa, CONFIGS / "recipes.toml"))
+    elif args.experiment == "hidden":
+        print_table(*experiment_hidden(args, mantissa, CONFIGS / "hidden.toml"))
     else:
         write_rows(mantissa)
         {"kk": experiment_kk, "mismatch": experiment_mismatch}[args.experiment](args, mantissa)
