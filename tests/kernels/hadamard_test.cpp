@@ -6,6 +6,7 @@
 
 #include <cmath>
 #include <filesystem>
+#include <optional>
 #include <random>
 #include <string>
 #include <vector>
@@ -25,10 +26,21 @@ using testing::matrix;
 using testing::packed;
 using testing::Tensor;
 
-Tensor transformed(const Context& ctx, const Tensor& x, std::uint16_t signs, std::span<const Row> rows = {}) {
+Tensor transformed(const Context& ctx, const Tensor& x, std::uint16_t signs, std::span<const Row> rows = {},
+                   std::optional<Scalar> rounded = {}) {
   Tensor to(Scalar::f32, x.rows, x.columns);
-  hadamard(ctx, x.rows, x.columns, x, to, signs, rows);
+  hadamard(ctx, x.rows, x.columns, x, to, signs, rounded.value_or(x.type), rows);
   return to;
+}
+
+TEST(Hadamard, RoundsToTheFormatOfItsCallerAlone) {
+  const Tensor x = matrix(32, 40);
+  const Tensor wide = transformed(best(), x, 0x35), narrow = transformed(best(), x, 0x35, {}, Scalar::bf16);
+  EXPECT_FALSE(wide == narrow);
+  for (std::int64_t r = 0; r < x.rows; ++r) {
+    for (std::int64_t c = 0; c < x.columns; ++c)
+      ASSERT_EQ(narrow.get(r, c), round_to(wide.get(r, c), Scalar::bf16));
+  }
 }
 
 /// H diag(±1) / 4 by Sylvester's definition: H[i][j] is −1 to the number of bits that i and j share.

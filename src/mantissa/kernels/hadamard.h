@@ -21,9 +21,9 @@ std::uint16_t hadamard_signs(std::uint64_t seed);
 
 /// to = from, where every 16 consecutive tokens of `rows` (empty: of the matrix) are multiplied by
 /// H · diag(±1) / 4. H is Sylvester's matrix. `from` is [tokens, width], dense. Tokens after the last 16 of a
-/// row stay as they are. Sums are in f32, in a tree that adds neighbours first; results round to from.type.
+/// row stay as they are. Sums are in f32, in a tree that adds neighbours first; results round to `rounded`.
 /// They are multiplied by `factor` and stored in to.type.
 void hadamard(const Context& ctx, std::int64_t tokens, std::int64_t width, ConstMatrix from, Matrix to,
-              std::uint16_t signs, std::span<const Row> rows = {}, float factor = 1);
+              std::uint16_t signs, Scalar rounded, std::span<const Row> rows = {}, float factor = 1);
 
 }  // namespace mantissa::kernels

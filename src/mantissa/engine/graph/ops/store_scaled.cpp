@@ -18,11 +18,12 @@ void run(const Call& c) {
   const Argument& out = c.outputs[0];
   const bool transformed = c.attributes.flag("hadamard");
   const std::uint16_t signs = kernels::hadamard_signs(c.extent.seed);
-  if (c.repeated &&
-      c.attributes.integer("blocks") >= 0) {  // the values before rounding, under the tensor's scale
+  if (c.repeated && c.attributes.integer("blocks") >= 0) {
+    // The values before their roundings, also that of a transform, under the tensor's scale.
     const float factor = out.scale == nullptr ? 1 : 1 / out.scale->scale;
     if (transformed)
-      return kernels::hadamard(c.ctx, in.rows, in.width, in.in(), out.out(), signs, c.extent.rows, factor);
+      return kernels::hadamard(c.ctx, in.rows, in.width, in.in(), out.out(), signs, Scalar::f32,
+                               c.extent.rows, factor);
     return kernels::round_tensor(c.ctx, in.rows * in.width, in.data, in.type, out.data, out.type, true, false,
                                  factor);
   }
