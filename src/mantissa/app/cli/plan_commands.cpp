@@ -45,8 +45,13 @@ int explain(const Arguments& a) {
       throw ConfigError(
           "--emit {}: {} has no policy; give --precision, or the config of a run (RUN/config.toml)", system,
           what.string());
-    if (!is_config(what)) return emit(a, api::emitted(precision_of(a), system));
-    return emit(a, api::Config::load(what, a.texts("--set"), precision_of(a)).emitted(system));
+    if (!is_config(what)) {
+      tell_policy(a, true);
+      return emit(a, api::emitted(precision_of(a), system));
+    }
+    const api::Config config = api::Config::load(what, a.texts("--set"), precision_of(a));
+    tell(a, config.notes(), config.warnings());
+    return emit(a, config.emitted(system));
   }
   const std::vector<std::string> targets = a.texts("--target");
   api::Plan plan;
