@@ -4,11 +4,8 @@ import statistics
 
 NVFP4 = "bf16-mixed compute=nvfp4"
 PARTS = "weight_block=16x16 gradient_rounding=stochastic hadamard=16"
+LAST_LAYER = "model.layers.3: compute=bf16"  # of experiments/recipes.toml
 HEADER = ["recipe", "policy", "held-out loss", "change of the loss", "±", "in %", "verdict", "published"]
-
-
-def last_layer(config_layers):
-    return f"model.layers.{config_layers - 1}: compute=bf16"
 
 
 def switched(steps):
@@ -17,15 +14,14 @@ def switched(steps):
 
 
 def of_nvfp4(steps):
-    high = last_layer(4)
     return [
         ("bf16", "bf16-mixed", "reference"),
-        ("nvfp4, all four parts", f"{NVFP4} {PARTS}; {high}", "1.5 % (2509.25149)"),
-        ("without squares of weights", f"{NVFP4} gradient_rounding=stochastic hadamard=16; {high}", "worse"),
-        ("without stochastic gradients", f"{NVFP4} weight_block=16x16 hadamard=16; {high}", "worse"),
-        ("without Hadamard transforms", f"{NVFP4} weight_block=16x16 gradient_rounding=stochastic; {high}", "worse"),
+        ("nvfp4, all four parts", f"{NVFP4} {PARTS}; {LAST_LAYER}", "1.5 % (2509.25149)"),
+        ("without squares of weights", f"{NVFP4} gradient_rounding=stochastic hadamard=16; {LAST_LAYER}", "worse"),
+        ("without stochastic gradients", f"{NVFP4} weight_block=16x16 hadamard=16; {LAST_LAYER}", "worse"),
+        ("without Hadamard transforms", f"{NVFP4} weight_block=16x16 gradient_rounding=stochastic; {LAST_LAYER}", "worse"),
         ("without a layer in bf16", f"{NVFP4} {PARTS}", "worse"),
-        ("forward in bf16 at the end", f"{NVFP4} {PARTS}; {high}; {switched(steps)}", "smaller"),
+        ("forward in bf16 at the end", f"{NVFP4} {PARTS}; {LAST_LAYER}; {switched(steps)}", "smaller"),
         ("nvfp4 alone", NVFP4, "–"),
     ]
 
@@ -66,7 +62,7 @@ RECIPES = {"nvfp4": of_nvfp4, "mx": of_mx, "promotion": of_promotion, "stochasti
 
 
 def comparison_of(mantissa, config, policies, seeds, steps):
-    """Trains every policy with the same seeds. Policies have rules, so each is a file of its own."""
+    """Trains every policy with the same seeds."""
     out = mantissa.out / "compare"
     options = [x for _, policy, _ in policies for x in ("--precision", policy)]
     mantissa("compare", config, "--out", out, "--quiet", "--seeds", seeds, "--set", f"run.steps={steps}", *options, *mantissa.threads)

@@ -39,7 +39,7 @@ constexpr bool scales_tensor(WeightFormat f) {
 ///   `tensor_scale`, that of the largest finite magnitude of the tensor;
 /// - int4-32: scale = bf16(largest |x| / 7), or 0 if that is below 2^-100; code = x / scale in f32, rounded
 /// to
-///   the nearest even integer and limited to [−7, 7].
+///   nearest even and limited to [−7, 7].
 /// A block with a value that is not finite, or with a scale beyond its format, becomes NaN.
 void round_weights(WeightFormat f, float* row, std::size_t n, float tensor_scale = 1,
                    SimdTarget target = kBestTarget);

@@ -59,6 +59,8 @@ void add_cast_note(const std::string& base, Recipe& recipe) {
       "weights are rounded to the recipe's format from f32 masters; there from a 16-bit copy of them");
 }
 
+// ---- Megatron-LM -----------------------------------------------------------------------------------------
+
 Recipe megatron_fp8(Settings& s) {
   const bool hybrid =
       s.word("fp8-format", s.is_set("fp8-e4m3") ? "e4m3" : "hybrid", {"e4m3", "hybrid"}) == "hybrid";
@@ -93,8 +95,6 @@ void read_first_last(Settings& s, Recipe& recipe) {
         "--first-last-layers-bf16: add a rule for the last {}, such as --rule 'model.layers.31: compute=bf16'",
         last == 1 ? "layer" : fmt::format("{} layers", last)));
 }
-
-// ---- Megatron-LM -----------------------------------------------------------------------------------------
 
 std::string megatron_base(Settings& s) {
   const bool bf16 = s.is_set("bf16"), fp16 = s.is_set("fp16");
