@@ -52,8 +52,8 @@ struct TensorToWrite {
   std::string name;
   Dtype dtype = Dtype::f32;
   std::vector<std::int64_t> shape;
-  std::span<const std::byte> bytes;
-  std::function<void(std::uint64_t offset, std::span<std::byte> out)> fill;  // used if `bytes` is empty
+  std::span<const std::byte> bytes = {};
+  std::function<void(std::uint64_t offset, std::span<std::byte> out)> fill = {};  // used if `bytes` is empty
 };
 
 /// Writes the file atomically (temporary file, fsync, rename). Throws ResourceError if the disk is full and

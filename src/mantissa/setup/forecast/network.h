@@ -22,7 +22,7 @@ struct NetworkCheck {
     std::uint64_t bytes = 0;  // sent by a rank
   };
   std::int64_t gradients = 0;
-  std::vector<Sum> sums;
+  std::vector<Sum> sums = {};
 };
 
 /// Measures the network. Every rank calls it; takes about a second.

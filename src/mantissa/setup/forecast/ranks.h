@@ -42,16 +42,17 @@ Network read_network(const std::filesystem::path& path);
 struct RankForecast {
   int rank = 0;
   MemoryForecast memory;
-  SentBytes sent;
+  SentBytes sent = {};
 };
 
 /// A step of a run that `ranks` ranks share, on `nodes` machines like this one.
 struct RanksForecast {
   int ranks = 1, nodes = 1;
-  std::int64_t stage = 0;        // of ZeRO
-  bool streams = false;          // gradients leave while others are computed
-  std::vector<RankForecast> of;  // all of at most 16 ranks; of more the first, and the one that owns most
-  double computing = 0;          // seconds of a rank
+  std::int64_t stage = 0;  // of ZeRO
+  bool streams = false;    // gradients leave while others are computed
+  std::vector<RankForecast> of =
+      {};                // all of at most 16 ranks; of more the first, and the one that owns most
+  double computing = 0;  // seconds of a rank
   // Seconds of a step, of its transfers, and in which a rank waits for these; null: no network is known
   // (step_timeline.h)
   std::optional<double> seconds = {}, sending = {}, waiting = {};

@@ -77,34 +77,37 @@ class TokenFinder::Matches {
   Matches(const TokenFinder& finder, std::string_view text) : finder_(finder), text_(text) {}
 
   struct Match {
-    std::size_t start, end;
-    const AddedToken* token;
+    std::size_t start = 0, end = 0;
+    const AddedToken* token = nullptr;
   };
   std::optional<Match> next() {
-    if (!finder_.of_nothing_) {
-      found_ = finder_.search_.find(text_, at_);
-      return found_ ? std::optional(take()) : std::nullopt;
-    }
-    if (!found_ || found_->start < at_) found_ = finder_.search_.find(text_, at_);
-    if (at_ == last_end_ && !(found_ && found_->start == at_)) {
+    if (found_.start < at_) found_ = find();
+    const AddedToken* nothing = finder_.of_nothing_;
+    if (nothing && at_ == last_end_ && found_.start != at_) {
       if (at_ == text_.size()) return std::nullopt;
       at_ = std::min(at_ + utf8_length(text_[at_]), text_.size());
     }
-    if (found_ && found_->start == at_) return take();
+    if (found_.start == at_ || (!nothing && found_.start != npos)) return take();
+    if (!nothing) return std::nullopt;
     last_end_ = at_;
-    return Match{at_, at_, finder_.of_nothing_};
+    return Match{at_, at_, nothing};
   }
 
  private:
+  static constexpr std::size_t npos = std::string_view::npos;
+
+  MultiSearch::Match find() const {
+    return finder_.search_.find(text_, at_).value_or(MultiSearch::Match{npos, npos, 0});
+  }
   Match take() {
-    at_ = last_end_ = found_->end;
-    return {found_->start, found_->end, finder_.tokens_[found_->pattern]};
+    at_ = last_end_ = found_.end;
+    return {found_.start, found_.end, finder_.tokens_[found_.pattern]};
   }
 
   const TokenFinder& finder_;
   std::string_view text_;
-  std::size_t at_ = 0, last_end_ = std::string_view::npos;
-  std::optional<MultiSearch::Match> found_;  // of a pattern that is not empty, from at_ on
+  std::size_t at_ = 0, last_end_ = npos;
+  MultiSearch::Match found_ = find();  // of a pattern that is not empty, from at_ on; at npos: none
 };
 
 bool TokenFinder::stands_alone(std::string_view text, std::size_t start, std::size_t end,

@@ -18,8 +18,8 @@ class MultiSearch {
   explicit MultiSearch(const std::vector<std::string_view>& patterns);
 
   struct Match {
-    std::size_t start, end;
-    std::size_t pattern;  // its index
+    std::size_t start = 0, end = 0;
+    std::size_t pattern = 0;  // its index
   };
   /// Returns the match in `text` that starts at or after `from`, or null.
   std::optional<Match> find(std::string_view text, std::size_t from) const;
