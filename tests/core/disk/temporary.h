@@ -6,7 +6,7 @@
 
 #include <filesystem>
 #include <fstream>
-#include <iterator>
+#include <sstream>
 #include <string>
 #include <string_view>
 
@@ -29,8 +29,10 @@ inline void put(const std::filesystem::path& path, std::string_view contents) {
 }
 
 inline std::string contents_of(const std::filesystem::path& path) {
-  std::ifstream file(path, std::ios::binary);
-  return {std::istreambuf_iterator<char>(file), {}};
+  std::ostringstream bytes;
+  if (std::ifstream file(path, std::ios::binary); file.peek() != std::ifstream::traits_type::eof())
+    bytes << file.rdbuf();
+  return bytes.str();
 }
 
 /// Returns the message of the `E` that `f` throws. Fails the test if `f` throws nothing or something else.
