@@ -197,8 +197,15 @@ TEST(SumOrder, NamesFactorsThatACardDoesNotMultiply) {
        "v100 multiplies f16, and the factors here are bf16. Fix: compute=f16, or");
   says("bf16-matmul-x3 accumulate=h100", "and the factors here are bf16 in 2 parts.");
   says("bf16-mixed compute=mxfp8 accumulate=b200", "and the factors here are blocks of mxfp8.");
-  says("bf16-mixed accumulate=h100:f16", "(in part with f16 accumulators), and the factors here are bf16.");
-  says("fp8-hybrid accumulate=h100:k=16", "(in part with k=16), and the factors here are e4m3.");
+  says("bf16-mixed accumulate=h100:f16",
+       "(in part with f16 accumulators), and the factors here are bf16. Fix: accumulate=h100, or");
+  says("fp8-hybrid accumulate=h100:k=16",
+       "(in part with k=16), and the factors here are e4m3. Fix: accumulate=h100, or");
+  says("16-mixed accumulate=h100:k=4", "and the factors here are f16. Fix: accumulate=h100, or");
+  says("32-true accumulate=h100:k=4", "and the factors here are f32. Fix: compute=tf32, or");
+  for (const char* cured : {"32-true accumulate=h100 compute=bf16", "bf16-mixed accumulate=v100 compute=f16",
+                            "fp8-hybrid accumulate=h100", "32-true accumulate=h100:k=4 compute=tf32"})
+    EXPECT_EQ(refused(cured), "") << cured;
 }
 
 TEST(SumOrder, NoHeadReadsScaledFactors) {

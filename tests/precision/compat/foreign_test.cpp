@@ -17,10 +17,11 @@ using namespace precision;
 
 using Pairs = std::vector<std::pair<const char*, const char*>>;
 
-/// Returns the translated policy line, or "" if the text is not a foreign spelling.
+/// Returns the translated policy line, or and the fields that follow; "" if the text is not a foreign
+/// spelling.
 std::string line_of(const char* text) {
   const std::optional<Foreign> foreign = read_foreign(text);
-  return foreign ? foreign->line : "";
+  return foreign ? foreign->line + foreign->more : "";
 }
 
 TEST(Foreign, FabricsNamesArePresets) {

@@ -59,6 +59,12 @@ TEST(Recipes, OfTorchaoAndTorchtitanAreNames) {
        "operand=weight compute=e4m3 scaling=current; *: op=matmul.dw compute=bf16"},
       {"mxfp8_rceil", "bf16-mixed compute=mxfp8 scale_rounding=rceil"},
       {"mxfp8_cublas", "bf16-mixed compute=mxfp8"},
+      {"Float8LinearConfig()", "bf16-mixed compute=fp8-hybrid scaling=current"},
+      {"Float8LinearConfig(pad_inner_dim=True, emulate=True)",
+       "bf16-mixed compute=fp8-hybrid scaling=current"},
+      {"MXFP8TrainingOpConfig()", "bf16-mixed compute=mxfp8 scale_rounding=rceil"},
+      {"MXFP8TrainingOpConfig(wgrad_with_hp=True, scale_calculation_mode=ScaleCalculationMode.FLOOR)",
+       "bf16-mixed compute=mxfp8; *: op=matmul.dw compute=bf16"},
       {"mxfp8_rceil_wgrad_with_hp",
        "bf16-mixed compute=mxfp8 scale_rounding=rceil; *: op=matmul.dw compute=bf16"},
       {"--quantize.linear.mx.recipe_name=\"mxfp8_rceil\"",
@@ -72,6 +78,23 @@ TEST(Recipes, OfTorchaoAndTorchtitanAreNames) {
       {"--float8.recipe_name rowwise --float8.filter_fqns output,attention.wk",
        "bf16-mixed residual=bf16 compute=mxfp8 scale_rounding=rceil weight_block=row activation_block=row; "
        "*self_attn.k_proj*: compute=bf16"},
+  });
+}
+
+/// Fields that follow replace those of the recipe.
+TEST(Recipes, AreFollowedByFields) {
+  expect_equal({
+      {"mxfp8_rceil scale_rounding=floor", "bf16-mixed compute=mxfp8"},
+      {"NVFP4BlockScaling() hadamard=none kv=bf16",
+       "bf16-mixed compute=nvfp4 weight_block=16x16 gradient_rounding=stochastic kv=bf16"},
+      {"te.recipe.MXFP8BlockScaling(margin=0), scale_rounding=even",
+       "bf16-mixed compute=mxfp8 scale_rounding=even"},
+      {"MXFP8BlockScaling(fp8_format=Format.HYBRID) residual=bf16; *: op=matmul.dw compute=bf16",
+       "bf16-mixed compute=mxfp8 scale_rounding=rceil residual=bf16; *: operand=gradient compute=mxfp8-e5m2; "
+       "*: op=matmul.dw compute=bf16"},
+      {"transformer-engine-float16 loss_scale=128",
+       "fp8-hybrid compute=fp8-hybrid-f16 kv=f16 loss_scale=128"},
+      {"Fabric(precision=\"bf16-mixed\") reduce=bf16", "bf16-mixed reduce=bf16"},
   });
 }
 
@@ -133,6 +156,11 @@ TEST(Recipes, WithoutAPolicyAreErrorsThatNameTheSetting) {
       {"--training.dtype bfloat16 --training.mixed_precision_param float32",
        "weights in bf16 are multiplied"},
       {"DelayedScaling(backward_override=\"high_precision\")", "DelayedScaling has none"},
+      {"Float8LinearConfig(round_scales_to_power_of_2=True)", "scales of tensors are f32"},
+      {"Float8LinearConfig(cast_config_input=x)", "Float8LinearConfig has no \"cast_config_input\""},
+      {"mxfp8_rceil bf16-mixed", "\"bf16-mixed\" is not field=value"},
+      {"MXFP8BlockScaling() kv", "\"kv\" is not field=value"},
+      {"MXFP8BlockScaling() kv=bf16 kv=f16", "kv is set twice"},
   };
   for (const auto& [text, message] : cases) {
     const std::string got = precision::message_of([&] { Policy::parse(text); });

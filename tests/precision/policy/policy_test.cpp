@@ -188,6 +188,8 @@ TEST(Policy, AnyValueSurvivesPrintingAndParsing) {
 
 TEST(Policy, ACardHasOptions) {
   Fields fields;
+  set_field(fields, "accumulate", "H200");
+  EXPECT_EQ(*fields.accumulate, Accumulator(Card::h100, Scalar::f32, 0));
   set_field(fields, "accumulate", "h100 f16 k=64");
   EXPECT_EQ(*fields.accumulate, Accumulator(Card::h100, Scalar::f16, 64));
   EXPECT_EQ(field_text(fields, *find_field("accumulate")), "h100:f16:k=64");

@@ -17,6 +17,15 @@ constexpr std::array kCards = {
     CardTraits{Card::mi300, "mi300", "AMD MI300 (CDNA 3)"},
 };
 
+/// Cards with the matrix units of another one.
+struct SameUnits {
+  std::string_view name;
+  Card card;
+};
+constexpr SameUnits kSameUnits[] = {{"h200", Card::h100},   {"gh200", Card::h100},   {"gb200", Card::b200},
+                                    {"l40s", Card::ada},    {"mi300x", Card::mi300}, {"mi300a", Card::mi300},
+                                    {"mi250x", Card::mi250}};
+
 /// Returns an instruction of NVIDIA's cards.
 constexpr Instruction nvidia(Card card, Scalar factor, std::string_view name, std::int64_t k,
                              std::int64_t group, int bits, bool f16, int result_bits = 23) {
@@ -111,9 +120,10 @@ std::string_view name(Card card) {
 
 std::optional<Card> parse_card(std::string_view name) {
   const auto same = [](char a, char b) { return (b >= 'A' && b <= 'Z' ? b - 'A' + 'a' : b) == a; };
-  const auto* found = std::ranges::find_if(
-      kCards, [&](const CardTraits& c) { return std::ranges::equal(c.name, name, same); });
-  return found == kCards.end() ? std::nullopt : std::optional(found->card);
+  const auto is_named = [&](const auto& card) { return std::ranges::equal(card.name, name, same); };
+  if (const auto* found = std::ranges::find_if(kCards, is_named); found != kCards.end()) return found->card;
+  const auto* other = std::ranges::find_if(kSameUnits, is_named);
+  return other == std::end(kSameUnits) ? std::nullopt : std::optional(other->card);
 }
 
 std::span<const Instruction> instructions() {

@@ -87,25 +87,33 @@ std::vector<std::pair<Factor, Factor>> products_of(const Program& program, const
   return all;
 }
 
-/// The format of factors to suggest for a card.
-Scalar suggested(const Accumulator& accumulator) {
-  const bool bf16 = find_card_sum(accumulator, Scalar::bf16, Scalar::bf16).has_value();
-  return bf16 ? Scalar::bf16 : Scalar::f16;
+/// Returns the setting under which the card multiplies: another accumulator for factors in formats `of`, or
+/// else other factors.
+std::string cure(const Accumulator& accumulator, const std::optional<std::pair<Scalar, Scalar>>& of) {
+  const Accumulator usual(accumulator.card, Scalar::f32, 0);
+  for (const Accumulator& other : {Accumulator(accumulator.card, accumulator.format, 0), usual}) {
+    if (of && find_card_sum(other, of->first, of->second))
+      return "accumulate=" + precision::accumulator_text(other);
+  }
+  for (const Scalar factor : {Scalar::bf16, Scalar::f16, Scalar::tf32}) {
+    if (find_card_sum(accumulator, factor, factor)) return fmt::format("compute={}", name(factor));
+  }
+  return "accumulate=" + precision::accumulator_text(usual);
 }
 
 /// Throws ConfigError if the card does not multiply the step's factors.
 void check_card(const Program& program, const precision::Use& use, const Step& step) {
   const Accumulator& accumulator = step.accumulator;
-  const auto refuse = [&](const std::string& factors) {
+  const auto refuse = [&](const std::string& factors, std::optional<std::pair<Scalar, Scalar>> of = {}) {
     const std::string text = precision::accumulator_text(accumulator);
     throw ConfigError(
-        "{} {}: accumulate={} ({}): {} multiplies {}{}{}, and the factors here are {}. Fix: compute={}, or the "
+        "{} {}: accumulate={} ({}): {} multiplies {}{}{}, and the factors here are {}. Fix: {}, or the "
         "rule \"{}: accumulate=f32\"",
         step.scope, step.op->op, text, origin_of(program, use, "accumulate"), name(accumulator.card),
         factors_of(accumulator.card),
         accumulator.format == Scalar::f16 ? " (in part with f16 accumulators)" : "",
         accumulator.block > 0 ? fmt::format(" (in part with k={})", accumulator.block) : "", factors,
-        name(suggested(accumulator)), step.scope);
+        cure(accumulator, of), step.scope);
   };
   for (const Operand& o : factors_of(step)) {
     const std::optional<ScaledStorage>& scaled = program.buffer(o.buffer).scaled;
@@ -115,7 +123,8 @@ void check_card(const Program& program, const precision::Use& use, const Step& s
     if (a.parts > 1) refuse(fmt::format("{} in {} parts", name(a.format), a.parts));
     if (find_card_sum(accumulator, a.format, b.format)) continue;
     refuse(a.format == b.format ? std::string(name(a.format))
-                                : fmt::format("{} and {}", name(a.format), name(b.format)));
+                                : fmt::format("{} and {}", name(a.format), name(b.format)),
+           std::pair(a.format, b.format));
   }
 }
 

@@ -159,13 +159,13 @@ std::optional<std::string> launcher_line(std::string_view function, std::string_
                     function == "Accelerator" ? "bf16" : "bf16-mixed");
 }
 
-/// A call "FUNCTION(ARGUMENTS)".
+/// A call "FUNCTION(ARGUMENTS)", and the fields that follow it.
 struct Call {
-  std::string_view function, arguments;
+  std::string_view function, arguments, more;
 };
 std::optional<Call> as_call(std::string_view text) {
-  const std::size_t open = text.find('(');
-  if (open == std::string_view::npos || text.back() != ')') return std::nullopt;
+  const std::size_t open = text.find('('), close = text.rfind(')');
+  if (open == std::string_view::npos || close == std::string_view::npos || close < open) return std::nullopt;
   std::string_view function = trimmed(text.substr(0, open));
   // Also accepts "mixed_precision=MixedPrecision(…)", an argument of an FSDP call.
   function = trimmed(function.substr(function.rfind('=') + 1));
@@ -173,7 +173,15 @@ std::optional<Call> as_call(std::string_view text) {
     return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') || c == '_' || c == '.';
   });
   if (!name) return std::nullopt;
-  return Call{last_part(function), trimmed(text.substr(open + 1, text.size() - open - 2))};
+  return Call{last_part(function), trimmed(text.substr(open + 1, close - open - 1)), text.substr(close + 1)};
+}
+
+std::optional<Foreign> policy_of_call(const Call& call) {
+  if (std::optional<Foreign> dtypes = dtypes_of_call(call.function, call.arguments)) return dtypes;
+  if (std::optional<Foreign> recipe = recipe_of_call(call.function, call.arguments)) return recipe;
+  std::optional<std::string> line = owned_word(call.function, call.arguments);
+  if (!line) line = launcher_line(call.function, call.arguments);
+  return line ? std::optional(Foreign{*std::move(line), {}}) : std::nullopt;
 }
 
 }  // namespace
@@ -188,13 +196,9 @@ std::optional<Foreign> read_foreign(std::string_view text) {
   }
   if (std::optional<Foreign> dtypes = dtypes_of_dict(text)) return dtypes;
   if (const std::optional<Call> call = as_call(text)) {
-    if (std::optional<Foreign> dtypes = dtypes_of_call(call->function, call->arguments)) return dtypes;
-    if (std::optional<Foreign> recipe = recipe_of_call(call->function, call->arguments)) return recipe;
-    if (std::optional<std::string> line = owned_word(call->function, call->arguments))
-      return Foreign{*std::move(line), {}};
-    if (std::optional<std::string> line = launcher_line(call->function, call->arguments))
-      return Foreign{*std::move(line), {}};
-    return std::nullopt;
+    std::optional<Foreign> read = policy_of_call(*call);
+    if (read) read->more = call->more;
+    return read;
   }
   const std::string_view bare = unquoted(text);
   if (std::optional<Foreign> dtypes = dtypes_of_line(bare)) return dtypes;
@@ -205,11 +209,11 @@ std::optional<Foreign> read_foreign(std::string_view text) {
   }
   if (first < bare.size() && bare[first] == '=') return std::nullopt;
   if (std::optional<Foreign> recipe = recipe_of_word(bare.substr(0, first))) {
-    recipe->line += bare.substr(first);
+    recipe->more = bare.substr(first);
     return recipe;
   }
   std::optional<std::string> line = plain_word(bare.substr(0, first));
-  if (line) return Foreign{*std::move(line) + std::string(bare.substr(first)), {}};
+  if (line) return Foreign{*std::move(line), {}, {}, std::string(bare.substr(first))};
   return bare.size() < text.size() ? std::optional(Foreign{std::string(bare), {}}) : std::nullopt;
 }
 

@@ -14,11 +14,13 @@ struct Foreign {
   std::string line;                // "bf16-mixed reduce=bf16"
   std::vector<std::string> notes;  // settings without a field here
   std::vector<std::string> rules = {};
+  std::string more = {};  // fields that follow the spelling, and replace those of `line`
 };
 
 /// Translates `text`, the fields of a policy without its rules, from another system's spelling:
 ///   words: high, highest, bfloat16_3x (JAX), medium (torch), amp_bf16 (Composer), mixed_float16 (Keras), …;
-///   fields may follow; KEY=WORD and FUNCTION("WORD"), where the key or function identifies the system:
+///   KEY=WORD and FUNCTION("WORD"), where the key or function identifies the system; fields may follow words
+///   and calls:
 ///   dtype=fp32, precision="16-mixed", mixed_precision=no, jax_default_matmul_precision=float32,
 ///   torch.set_float32_matmul_precision("high"), Fabric(precision="bf16-mixed"); FSDP: param_dtype=…,
 ///   reduce_dtype=…, buffer_dtype=…, alone, in MixedPrecision(…), or as a dict or JSON; jmp: p=…,c=…,o=… and

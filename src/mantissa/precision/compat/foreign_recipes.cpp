@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <span>
 #include <utility>
 
 #include "mantissa/core/base/error_text.h"
@@ -177,14 +178,47 @@ constexpr Engine kTransformerEngine[] = {{"DelayedScaling", delayed},
                                          {"Float8BlockScaling", float8_blocks},
                                          {"NVFP4BlockScaling", nvfp4_blocks}};
 
+// ---- torchao's configurations ----------------------------------------------------------------------------
+
+Recipe float8_linear(Settings& s) {
+  if (s.is_set("round_scales_to_power_of_2"))
+    s.refuse("round_scales_to_power_of_2", "True", "scales of tensors are f32; leave it out");
+  for (const std::string_view key :  // where and how its kernels run
+       {"enable_fsdp_float8_all_gather", "pad_inner_dim", "emulate", "force_recompute_fp8_weight_in_bwd"})
+    s.is_set(key);
+  return recipe_of_tensors(true, " scaling=current");
+}
+
+Recipe mxfp8_op(Settings& s) {
+  s.text("kernel_preference");
+  s.is_set("pad_token_groups_for_grouped_mm");
+  s.word("out_dtype", "bfloat16", {"bfloat16"});
+  Recipe recipe = recipe_of_mxfp8(false);
+  const std::string rule = s.word("scale_calculation_mode", "rceil", {"floor", "ceil", "even", "rceil"});
+  recipe.fields = "compute=mxfp8 scale_rounding=" + rule;
+  if (s.is_set("wgrad_with_hp")) recipe.rules.emplace_back(kWeightGradientsInBf16);
+  return recipe;
+}
+
+constexpr Engine kTorchaoConfigs[] = {{"Float8LinearConfig", float8_linear},
+                                      {"MXFP8TrainingOpConfig", mxfp8_op}};
+
+const Engine* find_call(std::string_view function) {
+  for (const std::span<const Engine> of :
+       {std::span<const Engine>(kTransformerEngine), std::span<const Engine>(kTorchaoConfigs)}) {
+    if (const auto found = std::ranges::find(of, function, &Engine::name); found != of.end()) return &*found;
+  }
+  return nullptr;
+}
+
 }  // namespace
 
 std::optional<Foreign> recipe_of_call(std::string_view function, std::string_view arguments) {
   if (function == "from_recipe_name") return on("bf16-mixed", recipe_of_torchao(unquoted(arguments)));
-  const auto* engine = std::ranges::find(kTransformerEngine, function, &Engine::name);
-  if (engine == std::end(kTransformerEngine)) return std::nullopt;
+  const Engine* found = find_call(function);
+  if (found == nullptr) return std::nullopt;
   Settings settings(function, arguments_of(arguments, ",\r\n"));
-  Recipe recipe = engine->read(settings);
+  Recipe recipe = found->read(settings);
   settings.refuse_rest();
   return on("bf16-mixed", std::move(recipe));
 }
@@ -196,6 +230,7 @@ std::optional<Foreign> recipe_of_word(std::string_view word) {
 
 std::vector<std::string> recipe_words() {
   std::vector<std::string> words = names_of(kTransformerEngine, &Engine::name);
+  for (const Engine& config : kTorchaoConfigs) words.emplace_back(config.name);
   for (const Named& named : kTorchao) words.emplace_back(named.word);
   return words;
 }

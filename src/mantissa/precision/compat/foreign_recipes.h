@@ -36,9 +36,9 @@ Recipe recipe_of_nvfp4(bool squares, bool stochastic, bool hadamard);
 /// Throws ConfigError for a name that torchao does not have.
 Recipe recipe_of_torchao(std::string_view name);
 
-/// Translates a call of one of Transformer Engine's recipes, such as DelayedScaling(margin=0, …), or of
-/// torchao's from_recipe_name("rowwise"). Returns null for another function. Throws ConfigError for a recipe
-/// that no policy expresses.
+/// Translates a call of one of Transformer Engine's recipes, such as DelayedScaling(margin=0, …), of
+/// torchao's Float8LinearConfig(…) or MXFP8TrainingOpConfig(…), or of its from_recipe_name("rowwise").
+/// Returns null for another function. Throws ConfigError for a recipe that no policy expresses.
 std::optional<Foreign> recipe_of_call(std::string_view function, std::string_view arguments);
 
 /// Translates the name of a recipe: "float8_rowwise", "mxfp8_rceil", "NVFP4BlockScaling". Returns null for

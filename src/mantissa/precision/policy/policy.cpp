@@ -31,17 +31,18 @@ std::vector<std::string_view> segments(std::string_view text) {
   }
 }
 
-/// Parses "[preset] field=value …", separated by white space or commas (jmp uses commas).
-Fields parse_fields(std::string_view text) {
+/// Parses "[preset] field=value …", separated by white space or commas (jmp uses commas). Fields that are not
+/// named are those of the preset, or of `before`, after which none is named.
+Fields parse_fields(std::string_view text, const Fields* before = nullptr) {
   const std::size_t equals = text.find('=');
   if (text.find(':') < equals && equals != std::string_view::npos) {
     throw ConfigError(
         fmt::format("{} is a rule; a policy begins with a preset or fields, and rules follow after \";\"",
                     in_quotes(text)));
   }
-  Fields base = find_preset(kDefaultPreset).fields;
+  Fields base = before != nullptr ? *before : find_preset(kDefaultPreset).fields;
   Fields said;
-  bool first = true;
+  bool first = before == nullptr;
   for (const std::string_view word : split_words(text, " \t\r\n,")) {
     const std::size_t at = word.find('=');
     if (at != std::string_view::npos) {
@@ -90,7 +91,9 @@ Policy Policy::parse(std::string_view text, std::vector<std::string>* notes) {
     const std::optional<compat::Foreign> foreign = compat::read_foreign(parts.front());
     if (foreign && notes != nullptr)
       notes->insert(notes->end(), foreign->notes.begin(), foreign->notes.end());
-    Policy policy = Policy().with_fields(parse_fields(foreign ? foreign->line : parts.front()));
+    Fields fields = parse_fields(foreign ? foreign->line : parts.front());
+    if (foreign) fields = parse_fields(foreign->more, &fields);
+    Policy policy = Policy().with_fields(fields);
     if (foreign) {
       for (const std::string& rule : foreign->rules) policy = policy.with_rule(rule, "policy");
     }
