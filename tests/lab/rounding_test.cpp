@@ -7,6 +7,7 @@
 #include <map>
 #include <nlohmann/json.hpp>
 #include <random>
+#include <regex>
 
 #include "core/disk/temporary.h"
 #include "mantissa/engine/runtime/device.h"
@@ -28,7 +29,7 @@ class Rounding : public test::TemporaryFolder {
     return *compare(errors, policy, spoilt).rounding;
   }
   Diff compare(const std::vector<double>& errors, const std::string& policy, float spoilt = 0,
-               const std::string& formats_b = "") const {
+               const std::string& formats_b = "", const std::string& other_a = "") const {
     std::mt19937 random(kSeed);
     std::normal_distribution<double> normal;
     std::uniform_real_distribution<double> error(-1, 1);
@@ -41,7 +42,7 @@ class Rounding : public test::TemporaryFolder {
       }
     }
     if (spoilt != 0) b[kOps[1]][7] = spoilt;
-    const std::string formats_a = formats_b.empty() ? "" : kFormats;
+    const std::string formats_a = formats_b.empty() ? "" : other_a.empty() ? kFormats : other_a;
     return diff(write("a", a, policy, formats_a), write("b", b, policy, formats_b), false, *runtime::cpu({}));
   }
   /// All ops in f32.
@@ -117,6 +118,25 @@ TEST_F(Rounding, IsJudgedByTheFormatsOfEachOpAndNamesWhereTheyDiffer) {
   EXPECT_EQ(json["first"], "value.lm_head.matmul");
   EXPECT_EQ(json["a"]["output"], "f32");
   EXPECT_EQ(json["b"]["output"], "bf16");
+}
+
+/// Values that both sides round alike differ by what sums differ, not by a step of their format.
+TEST_F(Rounding, OfAccumulatorsAloneDoesNotExplainAStepOfTheValues) {
+  const std::string a = std::regex_replace(kFormats, std::regex("\"output\": \"f32\"|\"multiply\": \"f32\""),
+                                           "\"multiply\": \"bf16\", \"output\": \"bf16\""),
+                    b = std::regex_replace(a, std::regex("\"accumulate\": \"f32\""),
+                                           "\"accumulate\": \"h100\"");
+  const double u = unit_roundoff(Scalar::bf16), sums = std::sqrt(2.0 * kWidth) * 0x1p-22;
+  const Diff explained = compare({0, 0, std::sqrt(6 * u * sums)}, "bf16-mixed", 0, b, a);
+  EXPECT_FALSE(explained.rounding->fault());
+  EXPECT_NE(to_text(*explained.rounding).find("rounding of the accumulator (f32 and h100) explains every"),
+            std::string::npos);
+  const Diff planted = compare({0, 0, u}, "bf16-mixed", 0, b, a);
+  EXPECT_TRUE(planted.rounding->fault());
+  EXPECT_NEAR(planted.rounding->allowance, std::sqrt(6 * u * sums) + sums, 1e-6);
+  // Where a format of values differs, too, it explains a step.
+  const std::string c = std::regex_replace(b, std::regex("\"store\": \"f32\""), "\"store\": \"bf16\"");
+  EXPECT_FALSE(compare({0, 0, u}, "bf16-mixed", 0, c, a).rounding->fault());
 }
 
 TEST_F(Rounding, FormatsOfTracesThatDoNotRecordThemAreUnknown) {

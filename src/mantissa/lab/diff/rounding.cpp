@@ -215,8 +215,14 @@ class Judge {
   }
 
   double sums() const { return std::sqrt(2 * terms_) * units_.sums.roundoff; }
+  /// What values that are rounded alike on both sides add.
+  double rounded(double before) const {
+    const double u = units_.values.roundoff;
+    if (verdict_.accumulators.empty()) return 2 * u;
+    return std::min(2 * u, std::sqrt(6 * u * (kGrowth * before + sums())));
+  }
   double allowance(double before, double sharp) const {
-    const double rounded = 2 * units_.values.roundoff;
+    const double rounded = this->rounded(before);
     return kGrowth * before + rounded + std::expm1(sharp * (before + rounded)) + sums();
   }
 

@@ -23,6 +23,11 @@ namespace mantissa::lab {
 /// 2u. A random walk of K additions adds √K · u_sum on each side. The factor 4 leaves room for ops that
 /// enlarge an error, such as products and gates; the largest growth measured is 2.3 (docs/laboratory.md).
 ///
+/// If only the formats of sums differ, both sides round the same values until a sum differs. Values that
+/// differ by d then round to different numbers of the format, which are up to 2u apart, with probability d /
+/// 2u, a root mean square of √(2u · d). Of three roundings on a side that is √(6u · d), where d = 4 · D +
+/// √(2K) · u_sum. It takes the place of 2u where it is smaller.
+///
 /// A is 0 except in attention, where an absolute error d of a score is a relative error exp(d) − 1 of its
 /// probability, which exceeds d by 14 % at 2u of e5m2. Programs round scores to different formats, so their
 /// errors, too, are relative errors of up to 2u. With scores of size S they become up to S · 2u. Sharp
