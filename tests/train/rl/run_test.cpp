@@ -57,6 +57,22 @@ TEST_F(Rl, SampledLogProbabilitiesAreThoseOfTrainingUnderEveryPolicy) {
   }
 }
 
+TEST_F(Rl, ScalesOfTheTokensOfAPassAreNoted) {
+  put("", "", 1);
+  const std::string note = "so the ratio of the first step on a rollout is near 1, not 1";
+  const auto told = [&](const std::string& policy) {
+    const Result r = run("r", "--overwrite --dry-run --precision '" + policy + "'");
+    EXPECT_EQ(r.code, 0) << r.err;
+    return has(r.out + r.err, note) || has(std::regex_replace(r.out + r.err, std::regex("\n *"), " "), note);
+  };
+  EXPECT_TRUE(told("bf16-mixed compute=nvfp4"));
+  EXPECT_FALSE(told("bf16-mixed compute=nvfp4 scaling=delayed"));
+  EXPECT_FALSE(told("bf16-mixed"));
+  const Result r = run("r", "--overwrite --precision 'bf16-mixed compute=nvfp4'");
+  ASSERT_EQ(r.code, 0) << r.err;
+  EXPECT_GT(metrics("r").at(0)["rollout_difference"], 0.0);
+}
+
 TEST_F(Rl, TheTableAndTensorBoardHaveTheRollouts) {
   put("kl_in = \"reward\"\nkl_coef = 0.1\nrollout_precision = \"bf16-mixed\"\n", "", 3);
   const Result r = mantissa(folder, "rl run.toml --allow-programs --out r");

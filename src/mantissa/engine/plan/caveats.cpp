@@ -9,6 +9,24 @@
 
 namespace mantissa::plan {
 
+namespace {
+
+/// Returns the first activation whose scale is that of the tensor itself, or null. A weight is the same in
+/// every micro-batch.
+const Buffer* scaled_by_itself(const Program& p) {
+  const auto current = std::ranges::find_if(p.buffers, [&](const Buffer& b) {
+    return b.home == Home::activation && b.scaled && b.scaled->scale >= 0 &&
+           p.scales[static_cast<std::size_t>(b.scaled->scale)].current;
+  });
+  return current == p.buffers.end() ? nullptr : &*current;
+}
+
+}  // namespace
+
+bool scales_by_batch(const Program& program) {
+  return scaled_by_itself(program) != nullptr;
+}
+
 std::vector<std::string> split_exceptions(const Program& p) {
   std::vector<std::string> out;
   // Also the gradient of one use of a weight, to which a rule may give a format of its own.
@@ -22,12 +40,7 @@ std::vector<std::string> split_exceptions(const Program& p) {
                               slot != p.slots.end() ? slot->name : s.scope));
     break;
   }
-  // A weight is the same in every micro-batch.
-  const auto current = std::ranges::find_if(p.buffers, [&](const Buffer& b) {
-    return b.home == Home::activation && b.scaled && b.scaled->scale >= 0 &&
-           p.scales[static_cast<std::size_t>(b.scaled->scale)].current;
-  });
-  if (current != p.buffers.end()) {
+  if (const Buffer* current = scaled_by_itself(p)) {
     out.push_back(fmt::format("scaling=current computes a tensor's scale from its micro-batch ({})",
                               p.scales[static_cast<std::size_t>(current->scaled->scale)].name));
   }

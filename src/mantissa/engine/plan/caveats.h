@@ -8,6 +8,9 @@
 
 namespace mantissa::plan {
 
+/// Returns true if a scale of activations comes from the values of its pass.
+bool scales_by_batch(const Program& program);
+
 /// Returns the reasons why bits depend on the split into micro-batches (docs/numerics.md, "Reproducibility"),
 /// one sentence each, or none.
 std::vector<std::string> split_exceptions(const Program& program);

@@ -187,6 +187,13 @@ Explained describe_training(const config::RunConfig& run, const model::ModelConf
   for (std::string& w : small_update_warnings(config, program)) warnings.push_back(std::move(w));
   if (std::string w = unscaled_warning(program); !w.empty()) warnings.push_back(std::move(w));
   add_warnings(e, model, std::move(warnings), told);
+  if (config.train.objective == "rl" && config.rl.rollout_precision.empty() &&
+      plan::scales_by_batch(program)) {
+    e.notes.emplace_back(
+        "scales of the current step (scaling=current, as nvfp4 has by default) depend on the tokens that are computed "
+        "together, so the ratio of the first step on a rollout is near 1, not 1; rollout_difference in "
+        "metrics.jsonl has the difference");
+  }
   if (program.shards == 1 && program.reduce != program.arithmetic) {
     e.notes.push_back(fmt::format(
         "reduce={}{} has no effect: the batch is one shard; --set batch.shards=N adds gradients as "
