@@ -11,7 +11,8 @@ has N tiles of each kind of values, 4 × 4 results each:
     CARD.A-B.ACCUMULATOR.kK.c   [tiles, 4, 4]   accumulators
     CARD.A-B.ACCUMULATOR.kK.d   [tiles, 4, 4]   results
 
-Names are those of core/numeric/card.h. The 8-bit formats of CDNA 3 are fnuz: their codes have half of the values of OCP's,
+Blocks (mxfp8, mxfp4, nvfp4) have factors in f32, whose lowest eight bits are the code of the scale: coded_element() of
+core/numeric/card_sum.h. Names are those of core/numeric/card.h. The 8-bit formats of CDNA 3 are fnuz: their codes have half of the values of OCP's,
 so the simulated factors are halved, and accumulators and results are scaled by 4.
 """
 import argparse
@@ -29,6 +30,10 @@ FNUZ = {"e4m3": torch.float8_e4m3fnuz, "e5m2": torch.float8_e5m2fnuz}
 # Format to exponents of its smallest subnormal, smallest normal and largest number.
 RANGE = {"f32": (-149, -126, 127), "tf32": (-136, -126, 127), "bf16": (-133, -126, 127), "f16": (-24, -14, 15),
          "e4m3": (-9, -6, 8), "e5m2": (-16, -14, 15)}
+# Format of blocks to the formats of its elements and scales, the elements of a scale, and k.
+BLOCKS = {"mxfp8": ("e4m3", "ue8m0", 32, 32), "mxfp8_e5m2": ("e5m2", "ue8m0", 32, 32), "mxfp4": ("e2m1", "ue8m0", 32, 64),
+          "nvfp4": ("e2m1", "ue4m3", 16, 64)}
+FOURS = (0.0, 0.5, 1.0, 1.5, 2.0, 3.0, 4.0, 6.0)
 KINDS = ("normal", "wide", "cancel", "subnormal", "zeros", "special", "large", "tiny")
 
 
@@ -68,6 +73,18 @@ def instructions():
     name = {"e4m3": "fp8", "e5m2": "bf8"}
     for a, b in bytes_of:
         yield "mi300", a, b, "f32", "CDNA3", "mfma", f"f32_32x32x16_{name[a]}_{name[b]}"
+
+
+def block_instructions():
+    """The same for blocks, whose accumulators are f32."""
+    pairs = [("mxfp8", "mxfp8"), ("mxfp8", "mxfp8_e5m2"), ("mxfp8_e5m2", "mxfp8"), ("mxfp8_e5m2", "mxfp8_e5m2"),
+             ("mxfp4", "mxfp4"), ("nvfp4", "nvfp4")]
+    for a, b in pairs:
+        (of_a, scale, per_scale, k), of_b = BLOCKS[a], BLOCKS[b][0]
+        formats = f"{of_a}.{of_b}"
+        yield "b200", a, b, "f32", "Blackwell", "tcgen05mma_block_scale", f"m128n8k{k}.block{per_scale}.f32.{formats}.{scale}"
+        yield ("rtx-blackwell", a, b, "f32", "RTX Blackwell", "mma_block_scale",
+               f"m16n8k{k}.block{per_scale}.f32.{formats}.f32.{scale}")
 
 
 def rounded(x, f):
@@ -136,6 +153,55 @@ def tile(simulator, card, a_format, b_format, d, kind, g):
     return a, b, c, result.float() / quarter
 
 
+def block_factors(kind, f, simulator, g):
+    """Returns elements [SIDE, k], their codes if they have 4 bits, and the codes of their scales."""
+    element, scale, per_scale, k = BLOCKS[f]
+    if element == "e2m1":
+        codes = torch.randint(0, 16, (SIDE, k), generator=g)
+        if kind == "zeros":
+            codes = torch.where(torch.rand(codes.shape, generator=g) < 0.7, codes & 8, codes)
+        if kind == "subnormal":
+            codes &= 9
+        values = torch.tensor(FOURS + tuple(-x for x in FOURS))[codes]
+    else:
+        codes, values = None, factors({"wide": "normal", "special": "normal"}.get(kind, kind), element, (SIDE, k), g)
+    count = (SIDE, k // per_scale)
+    if scale == "ue8m0":
+        near = torch.randint(-6, 7, count, generator=g) + 127
+        scales = torch.randint(0, 255, count, generator=g) if kind in ("wide", "tiny") else near
+        nan = 255
+    else:
+        scales = torch.randint(0, 127, count, generator=g) if kind in ("wide", "tiny") else \
+            torch.randint(40, 80, count, generator=g)
+        if kind in ("zeros", "subnormal"):
+            scales = torch.where(torch.rand(count, generator=g) < 0.5, scales % 8, scales)
+        nan = 127
+    if kind == "special":
+        scales = torch.where(torch.rand(count, generator=g) < 0.1, nan, scales)
+    return values, codes, scales.to(torch.uint8)
+
+
+def block_tile(simulator, a_format, b_format, kind, g):
+    """Returns a, b (columns), c and d of one tile of blocks."""
+    sides, coded = [], []
+    for f in (a_format, b_format):
+        values, codes, scales = block_factors(kind, f, simulator, g)
+        element, _, per_scale, _ = BLOCKS[f]
+        own = (codes[:, 1::2] << 4 | codes[:, 0::2]).to(torch.uint8) if element == "e2m1" else values.to(DTYPE[element])
+        sides.append((values, own, scales))
+        every = scales.repeat_interleave(per_scale, 1).to(torch.int32)
+        coded.append((values.view(torch.int32) | every).view(torch.float32))
+    (va, a, sa), (vb, b, sb) = sides
+
+    def decoded(scales):
+        return scales.view(simulator.s_type).float().nan_to_num(1).repeat_interleave(simulator.block_size, 1)
+
+    products = (va * decoded(sa))[:, None].double() * (vb * decoded(sb))[None].double()
+    c = accumulators("normal", "f32", products.clamp(-1e37, 1e37).float(), (SIDE, SIDE), g)
+    d = simulator(a, b.T, c, sa.view(simulator.s_type), sb.view(simulator.s_type).T)
+    return coded[0], coded[1], c, d
+
+
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("mma_sim", type=pathlib.Path)
@@ -164,6 +230,17 @@ def main():
         for part, values in zip("abcd", zip(*tiles)):
             own = {"a": DTYPE[a_format], "b": DTYPE[b_format], "c": DTYPE[d], "d": torch.float32}[part]
             tensors[f"{name}.{part}"] = torch.stack(values).to(own).contiguous()
+        print(name, file=sys.stderr)
+    for card, a_format, b_format, d, arch, kind, qualifier in block_instructions():
+        simulator = getattr(nv_ptx, kind)(arch, qualifier)
+        simulator.m = simulator.n = SIDE
+        name = f"{card}.{a_format}-{b_format}.{d}.k{simulator.k}"
+        if args.only not in name:
+            continue
+        g = torch.Generator().manual_seed(args.seed)
+        tiles = [block_tile(simulator, a_format, b_format, of, g) for of in KINDS for _ in range(args.tiles)]
+        for part, values in zip("abcd", zip(*tiles)):
+            tensors[f"{name}.{part}"] = torch.stack(values).contiguous()
         print(name, file=sys.stderr)
     save_file(tensors, args.file)
 

@@ -36,12 +36,46 @@ TEST(Cards, EqualMmaSim) {
   for (const Case& c : all) expect_equal(c);
   // Every instruction has vectors.
   std::set<const Instruction*> tested;
+  std::set<std::pair<Card, std::int64_t>> of_blocks;
   for (const Case& c : all) {
+    if (c.blocks) {
+      of_blocks.insert({c.card, c.sum.k});
+      continue;
+    }
     const Instruction* i = find_instruction(c.card, c.a_format, c.sum.k);
     ASSERT_NE(i, nullptr) << c.name;
     tested.insert(i);
   }
   EXPECT_EQ(tested.size(), instructions().size());
+  EXPECT_EQ(of_blocks.size(), block_instructions().size());
+}
+
+TEST(Cards, MultiplyBlocksWithScalesOfOneKind) {
+  const Accumulator b200(Card::b200, Scalar::f32, 0);
+  EXPECT_EQ(find_card_sum(b200, BlockFormat::nvfp4, BlockFormat::nvfp4)->bits, 35);
+  EXPECT_EQ(find_card_sum(b200, BlockFormat::mxfp4, BlockFormat::mxfp4)->group, 64);
+  EXPECT_EQ(find_card_sum(b200, BlockFormat::mxfp4, BlockFormat::mxfp8)->group, 32);
+  EXPECT_EQ(find_card_sum(b200, BlockFormat::mxfp6_e2m3, BlockFormat::mxfp8)->least_a, 0);
+  EXPECT_EQ(find_card_sum({Card::b200, Scalar::f32, 128}, BlockFormat::mxfp8, BlockFormat::mxfp8)->promotion,
+            128);
+  EXPECT_FALSE(find_card_sum(b200, BlockFormat::nvfp4, BlockFormat::mxfp8));
+  EXPECT_FALSE(find_card_sum({Card::b200, Scalar::f16, 0}, BlockFormat::mxfp8, BlockFormat::mxfp8));
+  EXPECT_FALSE(find_card_sum({Card::h100, Scalar::f32, 0}, BlockFormat::mxfp8, BlockFormat::mxfp8));
+}
+
+/// Sums of 16 products with scales of 1 and 1.125, by hand.
+TEST(Cards, SumsOf16ProductsAreExact) {
+  const CardSum sum = *find_card_sum({Card::b200, Scalar::f32, 0}, BlockFormat::nvfp4, BlockFormat::nvfp4);
+  const std::uint8_t one = 0x38, and_an_eighth = 0x39;  // e4m3: 1 and 1.125
+  std::vector<float> a(16, coded_element(6, one)), b(16, coded_element(6, and_an_eighth));
+  EXPECT_EQ(card_dot(sum, a, b), 16 * 36 * 1.125F);
+  a.assign(16, coded_element(0.5, one));
+  b.assign(16, coded_element(0, one));
+  b[0] = coded_element(0.5, and_an_eighth);
+  EXPECT_EQ(card_dot(sum, a, b, 0x1p30F) - 0x1p30F, 0);
+  b.assign(16, coded_element(-0.5, and_an_eighth));
+  EXPECT_EQ(card_dot(sum, a, b, 4.5F), 0);
+  EXPECT_FALSE(std::signbit(card_dot(sum, a, b, 4.5F)));
 }
 
 // A larger file: tools/check_cards.py

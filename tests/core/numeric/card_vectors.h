@@ -21,6 +21,7 @@ struct Case {
   Card card = Card::none;
   Accumulator accumulator;
   Scalar a_format = Scalar::f32, b_format = Scalar::f32;
+  bool blocks = false;  // factors are coded elements
   CardSum sum;
   std::size_t tiles = 0, side = 0;
   std::vector<float> a, b, c, d;
@@ -64,11 +65,20 @@ inline std::vector<Case> cases(const std::filesystem::path& path) {
     const std::vector<std::string> parts = split(one.name, '.');
     const std::vector<std::string> formats = split(parts[1], '-');
     one.card = parse_card(parts[0]).value();
-    one.a_format = parse_scalar(formats[0]).value();
-    one.b_format = parse_scalar(formats[1]).value();
+    const auto in_blocks = [&](std::size_t side) {
+      std::string format = formats[side];
+      std::ranges::replace(format, '_', '-');
+      return parse_block_format(format);
+    };
+    one.blocks = in_blocks(0).has_value();
+    if (!one.blocks) {
+      one.a_format = parse_scalar(formats[0]).value();
+      one.b_format = parse_scalar(formats[1]).value();
+    }
     const Scalar accumulator = parse_scalar(parts[2]).value();
     one.accumulator = {one.card, accumulator, std::stoll(parts[3].substr(1))};
-    one.sum = find_card_sum(one.accumulator, one.a_format, one.b_format).value();
+    one.sum = one.blocks ? find_card_sum(one.accumulator, in_blocks(0).value(), in_blocks(1).value()).value()
+                         : find_card_sum(one.accumulator, one.a_format, one.b_format).value();
     one.tiles = static_cast<std::size_t>(info.shape[0]);
     one.side = static_cast<std::size_t>(info.shape[1]);
     const auto stored = [](Scalar s) { return s == Scalar::tf32 ? Scalar::f32 : s; };

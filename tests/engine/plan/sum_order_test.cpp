@@ -196,7 +196,15 @@ TEST(SumOrder, NamesFactorsThatACardDoesNotMultiply) {
   says("bf16-mixed accumulate=v100",
        "v100 multiplies f16, and the factors here are bf16. Fix: compute=f16, or");
   says("bf16-matmul-x3 accumulate=h100", "and the factors here are bf16 in 2 parts.");
-  says("bf16-mixed compute=mxfp8 accumulate=b200", "and the factors here are blocks of mxfp8.");
+  says("bf16-mixed compute=mxfp8 accumulate=h100",
+       "and the factors here are blocks of mxfp8. Fix: compute=bf16, or");
+  says(
+      "bf16-mixed compute=mxfp8 accumulate=b200:f16",
+      "b200 multiplies tf32, bf16, f16, e5m2, e4m3, and blocks of mxfp8, mxfp8-e5m2, mxfp6-e2m3, mxfp6-e3m2, mxfp4, "
+      "nvfp4 (in part with f16 accumulators), and the factors here are blocks of mxfp8.");
+  for (const char* blocks :
+       {"mxfp8", "mxfp6-e2m3", "mxfp4", "nvfp4", "mxfp8; *: operand=gradient compute=mxfp8-e5m2"})
+    EXPECT_EQ(refused(std::string("bf16-mixed accumulate=b200 compute=") + blocks), "") << blocks;
   says("bf16-mixed accumulate=h100:f16",
        "(in part with f16 accumulators), and the factors here are bf16. Fix: accumulate=h100, or");
   says("fp8-hybrid accumulate=h100:k=16",

@@ -5,6 +5,8 @@
 #include <cmath>
 #include <vector>
 
+#include "mantissa/core/numeric/convert.h"
+
 namespace mantissa {
 namespace {
 
@@ -29,15 +31,53 @@ Aligned align(std::span<const double> values, std::span<const int> exponents, in
   return all;
 }
 
-/// Products of a group and their exponents.
+constexpr std::uint32_t kScaleBits = 0xff;
+
+/// A coded element, or a factor without a scale.
+struct Element {
+  double value = 0, significand = 1;  // the latter of the scale
+  int exponent = 0;                   // of the scale
+
+  Element(CardScales scales, float factor) : value(factor) {
+    if (scales == CardScales::none) return;
+    const auto bits = std::bit_cast<std::uint32_t>(factor);
+    value = std::bit_cast<float>(bits & ~kScaleBits);
+    const auto code = static_cast<std::uint8_t>(bits & kScaleBits);
+    if (scales != CardScales::e4m3_of_sums) {
+      exponent = code - 127;
+      if (code == 255) significand = NAN;
+      return;
+    }
+    float scale = 0;
+    load_row(&code, Scalar::e4m3, 0, 1, &scale);
+    scale = std::abs(scale);  // the instruction ignores the sign
+    if (std::isnan(scale)) {
+      significand = scale;
+      return;
+    }
+    exponent = exponent_of(scale, traits(Scalar::e4m3).min_normal_exp);
+    significand = std::ldexp(scale, -exponent);
+  }
+};
+
+/// Products of a group, or sums of 16 of them, and their exponents.
 struct Products {
   std::vector<double> values;  // exact
   std::vector<int> exponents;
 
   Products(const CardSum& sum, std::span<const float> a, std::span<const float> b) {
+    const bool of_sums = sum.scales == CardScales::e8m0_of_sums || sum.scales == CardScales::e4m3_of_sums;
     for (std::size_t i = 0; i < a.size(); ++i) {
-      values.push_back(double{a[i]} * b[i]);
-      exponents.push_back(exponent_of(a[i], sum.least_a) + exponent_of(b[i], sum.least_b));
+      const Element x(sum.scales, a[i]), y(sum.scales, b[i]);
+      const int scale = x.exponent + y.exponent;
+      const double product = std::ldexp(x.value * y.value * (x.significand * y.significand), scale);
+      if (of_sums && i % 16 != 0) {
+        values.back() += product;
+        continue;
+      }
+      values.push_back(product);
+      exponents.push_back(
+          of_sums ? scale : exponent_of(x.value, sum.least_a) + exponent_of(y.value, sum.least_b) + scale);
     }
   }
   double total(double c) const {
@@ -134,7 +174,52 @@ int least_of(Scalar s) {
   return traits(s).min_normal_exp;
 }
 
+constexpr BlockInstruction kBlockInstructions[] = {
+    {Card::b200, "tcgen05.mma.mxf8f6f4.k32", 32, 25, false},
+    {Card::b200, "tcgen05.mma.mxf4nvf4.k64", 64, 35, true},
+    {Card::rtx_blackwell, "mma.mxf8f6f4.m16n8k32", 32, 25, false},
+    {Card::rtx_blackwell, "mma.mxf4nvf4.m16n8k64", 64, 35, true},
+};
+
+/// Sets what accumulator.block says if it is not the instruction's k. Returns false if it says nothing.
+bool set_promotion(const Accumulator& accumulator, CardSum& sum) {
+  if (accumulator.block < sum.k || kMostPromoted % accumulator.block != 0) return false;
+  sum.promotion = accumulator.block;
+  return true;
+}
+
 }  // namespace
+
+float coded_element(float element, std::uint8_t scale) {
+  return std::bit_cast<float>((std::bit_cast<std::uint32_t>(element) & ~kScaleBits) | scale);
+}
+
+std::span<const BlockInstruction> block_instructions() {
+  return kBlockInstructions;
+}
+
+const BlockInstruction* find_block_instruction(Card card, BlockFormat a, BlockFormat b) {
+  const bool fours = a == b && traits(a).element_bits == 4;
+  // Scales in e4m3 are of nvfp4 alone.
+  if (!fours && (!traits(a).power_of_two_scale || !traits(b).power_of_two_scale)) return nullptr;
+  const auto* found = std::ranges::find_if(
+      kBlockInstructions, [&](const BlockInstruction& i) { return i.card == card && i.fours == fours; });
+  return found == std::end(kBlockInstructions) ? nullptr : found;
+}
+
+std::optional<CardSum> find_card_sum(const Accumulator& accumulator, BlockFormat a, BlockFormat b) {
+  const BlockInstruction* i = find_block_instruction(accumulator.card, a, b);
+  if (i == nullptr || accumulator.format != Scalar::f32) return std::nullopt;
+  CardSum sum{.k = i->k, .group = i->k, .bits = i->bits};
+  sum.least_a = traits(a).min_normal_exp;
+  sum.least_b = traits(b).min_normal_exp;
+  sum.scales = !i->fours                      ? CardScales::e8m0
+               : traits(a).power_of_two_scale ? CardScales::e8m0_of_sums
+                                              : CardScales::e4m3_of_sums;
+  const bool usual = accumulator.block == 0 || accumulator.block == i->k;
+  if (!usual && !set_promotion(accumulator, sum)) return std::nullopt;
+  return sum;
+}
 
 std::optional<CardSum> find_card_sum(const Accumulator& accumulator, Scalar a, Scalar b) {
   const std::optional<Scalar> factor = factor_on(accumulator.card, a, b);
@@ -148,10 +233,7 @@ std::optional<CardSum> find_card_sum(const Accumulator& accumulator, Scalar a, S
   const bool both = bytes_of(*factor) == 1;  // 8-bit factors keep their own formats
   sum.least_a = least_of(both ? a : *factor);
   sum.least_b = least_of(both ? b : *factor);
-  if (chosen == nullptr) {
-    if (accumulator.block < i.k || kMostPromoted % accumulator.block != 0) return std::nullopt;
-    sum.promotion = accumulator.block;
-  }
+  if (chosen == nullptr && !set_promotion(accumulator, sum)) return std::nullopt;
   return sum;
 }
 

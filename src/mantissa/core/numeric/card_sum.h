@@ -7,8 +7,24 @@
 
 #include "mantissa/core/numeric/card.h"
 #include "mantissa/core/numeric/factor.h"
+#include "mantissa/core/numeric/scaled.h"
 
 namespace mantissa {
+
+/// What the scales of blocks do to the products of a group. Factors are then coded elements.
+enum class CardScales : std::uint8_t {
+  none,
+  // Powers of two (e8m0), whose exponents are added to those of products.
+  e8m0,
+  // Sums of 16 products are exact. Each is multiplied by the significands of its two scales and has the sum
+  // of their exponents, instead of products.
+  e8m0_of_sums,
+  e4m3_of_sums,
+};
+
+/// Returns an element of a block and the code of its scale in one f32: the lowest eight bits are the code.
+/// Elements have at most 4 significant bits.
+float coded_element(float element, std::uint8_t scale);
 
 /// How a card sums products of two formats. Terms are numbered from 0; a group has those of the numbers
 /// [i · group, (i + 1) · group), and absent terms at either end add nothing.
@@ -23,6 +39,7 @@ struct CardSum {
   int least_b = -126;          // and of B's
   std::int64_t promotion = 0;  // after so many terms the accumulator is added to an f32 sum, and starts again
                                // from +0; 0: never
+  CardScales scales = CardScales::none;
   friend bool operator==(const CardSum&, const CardSum&) = default;
 };
 
@@ -34,14 +51,33 @@ inline constexpr std::int64_t kMostPromoted = 128;
 /// a power of two, at least the usual instruction's k and at most kMostPromoted.
 std::optional<CardSum> find_card_sum(const Accumulator& accumulator, Scalar a, Scalar b);
 
+/// An instruction that multiplies blocks with scales. Its accumulator is f32; a group is an instruction.
+struct BlockInstruction {
+  Card card;
+  std::string_view name;
+  std::int64_t k;
+  int bits;    // fraction bits of aligned products, or sums of 16
+  bool fours;  // multiplies elements of 4 bits alone: mxfp4 by mxfp4, nvfp4 by nvfp4
+};
+std::span<const BlockInstruction> block_instructions();
+
+/// Returns the instruction of `card` that multiplies blocks in formats `a` and `b`, or null.
+const BlockInstruction* find_block_instruction(Card card, BlockFormat a, BlockFormat b);
+
+/// The same for blocks in formats `a` and `b`, whose factors are coded elements. Terms of a sum begin where
+/// blocks do.
+std::optional<CardSum> find_card_sum(const Accumulator& accumulator, BlockFormat a, BlockFormat b);
+
 /// Returns true if `block` has a meaning for some instruction of the card.
 bool takes_block(Card card, std::int64_t block);
 
 /// Adds a group, at most `sum.group` products, to the accumulator `c` (f32; of an f16 accumulator its value).
-/// NVIDIA's cards give NaN the bits 0x7fffffff, or 0x7fff in f16.
+/// With scales, `a` and `b` are coded elements. NVIDIA's cards give NaN the bits 0x7fffffff, or 0x7fff in
+/// f16.
 float add_group(const CardSum& sum, std::span<const float> a, std::span<const float> b, float c);
 
-/// Returns Σ a[i] · b[i] for terms numbered from 0, on top of the accumulator `c`.
+/// Returns Σ a[i] · b[i] for terms numbered from 0, on top of the accumulator `c`; of coded elements with
+/// scales.
 float card_dot(const CardSum& sum, std::span<const float> a, std::span<const float> b, float c = 0);
 
 }  // namespace mantissa

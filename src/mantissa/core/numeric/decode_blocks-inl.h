@@ -68,20 +68,28 @@ HWY_INLINE void HalvesToBf16(const std::uint8_t* HWY_RESTRICT from, std::size_t 
   }
 }
 
-/// to[i] = element i of `from`, stored as S, times scale_at(d, i), which is a vector of scales.
-template <Scalar S, class ScaleAt>
-HWY_INLINE void ScaleElements(const std::uint8_t* HWY_RESTRICT from, std::size_t n, const ScaleAt& scale_at,
-                              float* HWY_RESTRICT to) {
+/// to[i] = with(d, i, element i of `from`, stored as S).
+template <Scalar S, class With>
+HWY_INLINE void ForElements(const std::uint8_t* HWY_RESTRICT from, std::size_t n, const With& with,
+                            float* HWY_RESTRICT to) {
   constexpr std::size_t kBytes = traits(S).bytes;
   const hn::ScalableTag<float> d;
   const std::size_t lanes = hn::Lanes(d);
   std::size_t i = 0;
-  for (; i + lanes <= n; i += lanes)
-    hn::StoreU(hn::Mul(LoadLanes<S>(d, from + i * kBytes), scale_at(d, i)), d, to + i);
+  for (; i + lanes <= n; i += lanes) hn::StoreU(with(d, i, LoadLanes<S>(d, from + i * kBytes)), d, to + i);
   if (i == n) return;
   HWY_ALIGN std::uint8_t last[HWY_MAX_BYTES] = {};
   std::memcpy(last, from + i * kBytes, (n - i) * kBytes);
-  StoreCount(hn::Mul(LoadLanes<S>(d, last), scale_at(d, i)), d, to + i, n - i);
+  StoreCount(with(d, i, LoadLanes<S>(d, last)), d, to + i, n - i);
+}
+
+/// The same, times scale_at(d, i), which is a vector of scales.
+template <Scalar S, class ScaleAt>
+HWY_INLINE void ScaleElements(const std::uint8_t* HWY_RESTRICT from, std::size_t n, const ScaleAt& scale_at,
+                              float* HWY_RESTRICT to) {
+  ForElements<S>(
+      from, n, [&](auto d, std::size_t i, auto element) HWY_ATTR { return hn::Mul(element, scale_at(d, i)); },
+      to);
 }
 
 /// The scalar format that holds the elements of a block once those of 4 bits are bf16.
@@ -199,6 +207,47 @@ HWY_INLINE void DecodeBlocks(const CodedRow& row, std::size_t begin, std::size_t
 HWY_NOINLINE inline void DecodeRow(const CodedRow& row, std::size_t begin, std::size_t n,
                                    float* HWY_RESTRICT to) {
   WithCodes(row.format, [&](auto f) HWY_ATTR { DecodeBlocks<f()>(row, begin, n, to); });
+}
+
+/// Writes coded elements (core/numeric/card_sum.h).
+template <BlockFormat F>
+HWY_INLINE void DecodeCodedPiece(const CodedPiece<F>& piece, float* HWY_RESTRICT to) {
+  constexpr std::size_t kBytes = traits(kStoredElement<F>).bytes;
+  const auto code = [](auto d, auto element, auto scale) HWY_ATTR {
+    const hn::RebindToUnsigned<decltype(d)> du;
+    return hn::BitCast(d, hn::Or(hn::BitCast(du, element), scale));
+  };
+  if (piece.per_element()) {
+    ForElements<kStoredElement<F>>(
+        piece.elements(), piece.count(),
+        [&](auto d, std::size_t i, auto element) HWY_ATTR {
+          const hn::RebindToUnsigned<decltype(d)> du;
+          const hn::Rebind<std::uint8_t, decltype(d)> d8;
+          return code(d, element, hn::PromoteTo(du, LoadCount(d8, piece.scales() + i, piece.count() - i)));
+        },
+        to);
+    return;
+  }
+  piece.ForEachBlock([&](std::size_t first, std::size_t end, std::size_t block) HWY_ATTR {
+    const std::uint32_t scale = piece.scales()[block];
+    ForElements<kStoredElement<F>>(
+        piece.elements() + first * kBytes, end - first,
+        [&](auto d, std::size_t, auto element)
+            HWY_ATTR { return code(d, element, hn::Set(hn::RebindToUnsigned<decltype(d)>(), scale)); },
+        to + first);
+  });
+}
+
+/// Writes elements [begin, begin + n) of a row as coded elements. Not inlined: there are many formats.
+HWY_NOINLINE inline void DecodeCodedRow(const CodedRow& row, std::size_t begin, std::size_t n,
+                                        float* HWY_RESTRICT to) {
+  WithCodes(row.format, [&](auto f) HWY_ATTR {
+    for (std::size_t at = begin, end = begin + n; at < end;) {
+      const CodedPiece<f()> piece(row, at, end - at);
+      DecodeCodedPiece(piece, to + (at - begin));
+      at += piece.count();
+    }
+  });
 }
 
 // ---- To bf16

@@ -165,20 +165,29 @@ bool moves_only(const Step& s) {
   return s.op->kind == graph::OpKind::move || s.op->kind == graph::OpKind::lookup;
 }
 
+std::string sum_text(std::string_view instruction, Card card, const CardSum& sum) {
+  std::string text =
+      fmt::format(", summed by {} of {}: groups of {} terms", instruction, name(card), sum.group);
+  if (sum.sum == GroupSum::truncated || sum.sum == GroupSum::floored || sum.sum == GroupSum::floored_halves)
+    text += fmt::format(", {} bits", sum.bits);
+  if (sum.promotion > 0) text += fmt::format(", an f32 sum of every {} terms", sum.promotion);
+  return text;
+}
+
 /// Returns for example ", summed by wgmma.k16 of h100: groups of 16 terms, 25 bits"; "" without a card.
 std::string card_text(const StepProduct& product) {
   const Product& of = product.stored.product;
+  const std::optional<Blocks>&a = product.stored.a.blocks, &b = product.stored.b.blocks;
+  if (a && b) {
+    const BlockInstruction* i = find_block_instruction(of.accumulator.card, a->format, b->format);
+    const std::optional<CardSum> sum = find_card_sum(of.accumulator, a->format, b->format);
+    return i == nullptr || !sum ? "" : sum_text(i->name, of.accumulator.card, *sum);
+  }
   const std::optional<Scalar> factor = factor_on(of.accumulator.card, of.a.format, of.b.format);
   const std::optional<CardSum> sum = find_card_sum(of.accumulator, of.a.format, of.b.format);
   if (!factor || !sum) return "";
   const Instruction* instruction = find_instruction(of.accumulator.card, *factor, sum->k);
-  std::string text = fmt::format(", summed by {} of {}: groups of {} terms", instruction->name,
-                                 name(of.accumulator.card), sum->group);
-  if (sum->sum == GroupSum::truncated || sum->sum == GroupSum::floored ||
-      sum->sum == GroupSum::floored_halves)
-    text += fmt::format(", {} bits", sum->bits);
-  if (sum->promotion > 0) text += fmt::format(", an f32 sum of every {} terms", sum->promotion);
-  return text;
+  return sum_text(instruction->name, of.accumulator.card, *sum);
 }
 
 PlanRow row_of(const Program& p, const Step& s) {

@@ -110,14 +110,22 @@ void check_card(const Program& program, const precision::Use& use, const Step& s
         "{} {}: accumulate={} ({}): {} multiplies {}{}{}, and the factors here are {}. Fix: {}, or the "
         "rule \"{}: accumulate=f32\"",
         step.scope, step.op->op, text, origin_of(program, use, "accumulate"), name(accumulator.card),
-        factors_of(accumulator.card),
+        precision::factors_of(accumulator.card),
         accumulator.format == Scalar::f16 ? " (in part with f16 accumulators)" : "",
         accumulator.block > 0 ? fmt::format(" (in part with k={})", accumulator.block) : "", factors,
         cure(accumulator, of), step.scope);
   };
-  for (const Operand& o : factors_of(step)) {
+  const std::vector<Operand> factors = factors_of(step);
+  const auto blocks_of = [&](const Operand& o) {
     const std::optional<ScaledStorage>& scaled = program.buffer(o.buffer).scaled;
-    if (scaled && scaled->blocks) refuse(fmt::format("blocks of {}", traits(*scaled->blocks).name));
+    return scaled ? scaled->blocks : std::nullopt;
+  };
+  const auto blocks =
+      std::ranges::find_if(factors, [&](const Operand& o) { return blocks_of(o).has_value(); });
+  if (blocks != factors.end()) {
+    const std::optional<BlockFormat> a = blocks_of(factors.front()), b = blocks_of(factors.back());
+    if (a && b && find_card_sum(accumulator, *a, *b)) return;
+    refuse(fmt::format("blocks of {}", traits(*blocks_of(*blocks)).name));
   }
   for (const auto& [a, b] : products_of(program, step)) {
     if (a.parts > 1) refuse(fmt::format("{} in {} parts", name(a.format), a.parts));

@@ -57,8 +57,11 @@ struct Unit {
   explicit Unit(WeightFormat format) : name(mantissa::name(format)), roundoff(half_step(format)) {}
   /// The sums of products of factors in `factor`. A card truncates: its errors are twice as large as those
   /// of rounding to nearest, and do not cancel, for which they count twice.
-  Unit(const Accumulator& sums, Scalar factor) : Unit(sums.format) {
-    const std::optional<CardSum> of = find_card_sum(sums, factor, factor);
+  Unit(const Accumulator& sums, const precision::Compute& factor) : Unit(sums.format) {
+    const Scalar plain = factor->factor.format;
+    const bool blocks = factor->scaled == precision::Scaled::block;
+    const std::optional<CardSum> of =
+        blocks ? find_card_sum(sums, factor->block, factor->block) : find_card_sum(sums, plain, plain);
     if (!of) return;
     name = mantissa::name(sums.card);
     roundoff = std::ldexp(1.0, 1 - std::min(of->bits, of->result_bits));
@@ -95,7 +98,7 @@ struct Units {
     if (!parse_card(named.substr(0, named.find(':')))) return include_named(named, sums);
     for (const std::string_view factor : split_words(op.multiply, "·")) {
       const auto compute = precision::Compute::parse(factor);
-      if (compute) sums.include(Unit(precision::parse_accumulator(named), (*compute)->factor.format));
+      if (compute) sums.include(Unit(precision::parse_accumulator(named), *compute));
     }
   }
 
@@ -115,7 +118,7 @@ struct Units {
     if (fields.weights) values.include(Unit(*fields.weights));
     if (fields.accumulate)
       sums.include(
-          Unit(*fields.accumulate, fields.compute ? (*fields.compute)->factor.format : Scalar::bf16));
+          Unit(*fields.accumulate, fields.compute ? *fields.compute : *precision::Compute::parse("bf16")));
   }
 };
 

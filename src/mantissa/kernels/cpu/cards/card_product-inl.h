@@ -13,6 +13,7 @@
 #include <cstdint>
 
 #include "mantissa/core/numeric/card_sum.h"
+#include "mantissa/kernels/cpu/cards/coded-inl.h"
 #include "mantissa/kernels/cpu/cards/group_sums-inl.h"
 #include "mantissa/kernels/cpu/gemm/microkernel-inl.h"
 
@@ -24,8 +25,12 @@ namespace card_sums {
 /// Terms whose exponents are computed at a time; all groups and promotions end within or at the end.
 inline constexpr std::size_t kSegment = kMostPromoted;
 
+/// How a group is added: as a card does, with more than eight products for 32 bits (`wide`), in sums of 16,
+/// or by the definition.
+enum class GroupLoop : std::uint8_t { narrow, wide, sums, definition };
+
 /// Adds terms [first, first + depth) of one segment to C[kRows, kLanes].
-template <GroupSum kSum, bool kWide, std::size_t kRows>
+template <GroupSum kSum, GroupLoop kLoop, std::size_t kRows>
 HWY_NOINLINE void AddSegment(const CardSum& sum, std::size_t first, std::size_t depth, Terms t, float* c,
                              std::size_t ldc) {
   const Floats d;
@@ -35,16 +40,19 @@ HWY_NOINLINE void AddSegment(const CardSum& sum, std::size_t first, std::size_t 
   const std::size_t end = first + depth;
   for (std::size_t at = first; at < end;) {
     t.count = std::min(end, (at / group + 1) * group) - at;
-    if constexpr (kSum == GroupSum::truncated) AddTruncated<kWide>(sum, t, sums);
+    if constexpr (kLoop == GroupLoop::sums) {
+      AddSums(sum, t, sums);
+    } else if constexpr (kLoop == GroupLoop::definition) {
+      for (std::size_t i = 0; i < kRows; ++i) sums[i] = SlowGroup(sum, t, i, sums[i]);
+    } else if constexpr (kSum == GroupSum::truncated) {
+      AddTruncated<kLoop == GroupLoop::wide>(sum, t, sums);
+    }
     if constexpr (kSum == GroupSum::floored) AddFloored<1>(sum, t, sums);
     if constexpr (kSum == GroupSum::floored_halves) AddFloored<2>(sum, t, sums);
     if constexpr (kSum == GroupSum::pairs) AddPairs(sum, t, at % static_cast<std::size_t>(sum.k) == 0, sums);
     if constexpr (kSum == GroupSum::fma) AddChain(t, sums);
     at += t.count;
-    t.a += t.count * t.a_term;
-    t.of_a += t.count * t.a_term;
-    t.b += t.count * t.b_term;
-    t.of_b += t.count * kLanes;
+    t.Advance();
     if (promotion == 0 || (at % promotion != 0 && at != end)) continue;
     for (std::size_t i = 0; i < kRows; ++i) {
       hn::StoreU(hn::Add(hn::LoadU(d, c + i * ldc), sums[i]), d, c + i * ldc);
@@ -55,38 +63,43 @@ HWY_NOINLINE void AddSegment(const CardSum& sum, std::size_t first, std::size_t 
 }
 
 /// The same for `rows` rows.
-template <GroupSum kSum, bool kWide>
+template <GroupSum kSum, GroupLoop kLoop>
 void AddRows(const CardSum& sum, std::size_t rows, std::size_t first, std::size_t depth, Terms t, float* c,
              std::size_t ldc) {
   const auto some = [&]<std::size_t kRows>() HWY_ATTR {
     for (; rows >= kRows; rows -= kRows, c += kRows * ldc) {
-      AddSegment<kSum, kWide, kRows>(sum, first, depth, t, c, ldc);
-      t.a += kRows;
-      t.of_a += kRows;
+      AddSegment<kSum, kLoop, kRows>(sum, first, depth, t, c, ldc);
+      t.Skip(kRows);
     }
   };
-  constexpr std::size_t kMost = HWY_TARGET == HWY_AVX2 ? 3 : 7;  // of kMr rows
-  some.template operator()<kMost>();
-  if constexpr (kMost > 4) some.template operator()<4>();
-  some.template operator()<2>();
+  if constexpr (kLoop == GroupLoop::narrow || kLoop == GroupLoop::wide) {
+    constexpr std::size_t kMost = HWY_TARGET == HWY_AVX2 ? 3 : 7;  // of kMr rows
+    some.template operator()<kMost>();
+    if constexpr (kMost > 4) some.template operator()<4>();
+  }
+  if constexpr (kLoop != GroupLoop::definition) some.template operator()<2>();
   some.template operator()<1>();
 }
 
 inline void AddColumns(const CardSum& sum, std::size_t rows, std::size_t first, std::size_t depth,
-                       const Terms& t, float* c, std::size_t ldc) {
+                       const Terms& t, bool usual_scales, float* c, std::size_t ldc) {
+  using enum GroupLoop;
   switch (sum.sum) {
     case GroupSum::truncated:
+      if (sum.scales == CardScales::e8m0_of_sums || sum.scales == CardScales::e4m3_of_sums)
+        return AddRows<GroupSum::truncated, sums>(sum, rows, first, depth, t, c, ldc);
+      if (!usual_scales) return AddRows<GroupSum::truncated, definition>(sum, rows, first, depth, t, c, ldc);
       return sum.group > 8 && sum.bits > 20
-                 ? AddRows<GroupSum::truncated, true>(sum, rows, first, depth, t, c, ldc)
-                 : AddRows<GroupSum::truncated, false>(sum, rows, first, depth, t, c, ldc);
+                 ? AddRows<GroupSum::truncated, wide>(sum, rows, first, depth, t, c, ldc)
+                 : AddRows<GroupSum::truncated, narrow>(sum, rows, first, depth, t, c, ldc);
     case GroupSum::floored:
-      return AddRows<GroupSum::floored, false>(sum, rows, first, depth, t, c, ldc);
+      return AddRows<GroupSum::floored, narrow>(sum, rows, first, depth, t, c, ldc);
     case GroupSum::floored_halves:
-      return AddRows<GroupSum::floored_halves, false>(sum, rows, first, depth, t, c, ldc);
+      return AddRows<GroupSum::floored_halves, narrow>(sum, rows, first, depth, t, c, ldc);
     case GroupSum::pairs:
-      return AddRows<GroupSum::pairs, false>(sum, rows, first, depth, t, c, ldc);
+      return AddRows<GroupSum::pairs, narrow>(sum, rows, first, depth, t, c, ldc);
     case GroupSum::fma:
-      return AddRows<GroupSum::fma, false>(sum, rows, first, depth, t, c, ldc);
+      return AddRows<GroupSum::fma, narrow>(sum, rows, first, depth, t, c, ldc);
   }
 }
 
@@ -115,8 +128,9 @@ HWY_NOINLINE inline void AddProduct(const CardSum& sum, std::size_t rows, LeftRo
                                     std::size_t b_term, std::size_t columns, std::size_t first,
                                     std::size_t depth, float* c, std::size_t ldc) {
   const Floats d;
-  HWY_ALIGN float gathered[kSegment * kMr];
+  HWY_ALIGN float gathered[kSegment * kMr], left_values[kSegment * kMr], right_values[kSegment * kLanes];
   HWY_ALIGN std::int32_t of_left[kSegment * kMr], of_right[kSegment * kLanes];
+  const bool scaled = sum.scales == CardScales::e8m0, of_sums = !scaled && sum.scales != CardScales::none;
   const bool in_panel = a.row == 1 && a.term == kMr;
   for (std::size_t k = 0; k < depth;) {
     const std::size_t number = first + k, count = std::min(depth - k, kSegment - number % kSegment);
@@ -125,13 +139,32 @@ HWY_NOINLINE inline void AddProduct(const CardSum& sum, std::size_t rows, LeftRo
     for (std::size_t j = 0; !in_panel && j < count; ++j) {
       for (std::size_t i = 0; i < rows; ++i) gathered[j * width + i] = a.at[i * a.row + (k + j) * a.term];
     }
-    ExponentsOf(left, count * width, sum.least_a, of_left);
+    bool usual_left = true;
+    if (scaled) usual_left = DecodeCoded(left, count * width, sum.least_a, left_values, of_left);
+    if (sum.scales == CardScales::none) ExponentsOf(left, count * width, sum.least_a, of_left);
     for (std::size_t j = 0; j < columns; j += kLanes) {
       const float* right = b + k * b_term + j;
-      for (std::size_t i = 0; i < count; ++i) {
-        hn::Store(Exponents(hn::LoadU(d, right + i * b_term), sum.least_b), Ints(), of_right + i * kLanes);
+      bool usual = usual_left;
+      for (std::size_t i = 0; !of_sums && i < count; ++i) {
+        const float* row = right + i * b_term;
+        std::int32_t* exponents = of_right + i * kLanes;
+        if (scaled) {
+          usual = DecodeCoded(row, kLanes, sum.least_b, right_values + i * kLanes, exponents) && usual;
+        } else {
+          hn::Store(Exponents(hn::LoadU(d, row), sum.least_b), Ints(), exponents);
+        }
       }
-      AddColumns(sum, rows, number, count, {left, of_left, width, right, b_term, of_right, 0}, c + j, ldc);
+      const Terms terms{scaled ? left_values : left,
+                        of_left,
+                        width,
+                        scaled ? right_values : right,
+                        scaled ? kLanes : b_term,
+                        of_right,
+                        left,
+                        right,
+                        b_term,
+                        0};
+      AddColumns(sum, rows, number, count, terms, usual, c + j, ldc);
     }
     k += count;
   }

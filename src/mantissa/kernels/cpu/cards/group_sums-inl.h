@@ -101,7 +101,8 @@ HWY_INLINE V ScaleTo(int bits, I e) {
 }
 
 /// The terms of a group, for some rows of A and a vector of columns of B: element (i, k) of A is
-/// a[k * a_term + i], row k of B is b[k * b_term]; exponents lie alike, those of B kLanes apart.
+/// a[k * a_term + i], row k of B is b[k * b_term]; exponents lie alike, those of B kLanes apart. `coded` are
+/// the factors as the definition has them: coded elements with scales, else a and b.
 struct Terms {
   const float* a;
   const std::int32_t* of_a;
@@ -109,18 +110,38 @@ struct Terms {
   const float* b;
   std::size_t b_term;
   const std::int32_t* of_b;
+  const float* coded_a;
+  const float* coded_b;
+  std::size_t coded_b_term;
   std::size_t count;
+
+  /// Goes on to the terms after the group.
+  HWY_INLINE void Advance() {
+    a += count * a_term;
+    of_a += count * a_term;
+    b += count * b_term;
+    of_b += count * kLanes;
+    coded_a += count * a_term;
+    coded_b += count * coded_b_term;
+  }
+  /// Goes on to the rows after `rows`.
+  HWY_INLINE void Skip(std::size_t rows) {
+    a += rows;
+    of_a += rows;
+    coded_a += rows;
+  }
 };
 
 /// Computes one row by the definition.
 HWY_NOINLINE inline V SlowGroup(const CardSum& sum, const Terms& t, std::size_t row, V c) {
-  float a[32], b[32];
+  constexpr std::size_t kMost = 64;
+  float a[kMost], b[kMost];
   HWY_ALIGN float sums[kLanes];
   hn::Store(c, Floats(), sums);
   for (std::size_t lane = 0; lane < kLanes; ++lane) {
     for (std::size_t k = 0; k < t.count; ++k) {
-      a[k] = t.a[k * t.a_term + row];
-      b[k] = t.b[k * t.b_term + lane];
+      a[k] = t.coded_a[k * t.a_term + row];
+      b[k] = t.coded_b[k * t.coded_b_term + lane];
     }
     sums[lane] = add_group(sum, {a, t.count}, {b, t.count}, sums[lane]);
   }

@@ -26,9 +26,23 @@ UnitId unit_of(const Context& ctx, const Gemm& g) {
   return unit_of(ctx.simd, product_of(g), kernel_of(g)).id;
 }
 
-CardSum card_sum_of(const Gemm& g) {
+namespace {
+
+std::optional<CardSum> find_card_sum_of(const Gemm& g) {
   const Product p = product_of(g);
-  return find_card_sum(p.accumulator, p.a.format, p.b.format).value_or(CardSum{});
+  if (g.a.blocks && g.b.blocks) return find_card_sum(p.accumulator, g.a.blocks->format, g.b.blocks->format);
+  if (g.a.blocks || g.b.blocks) return std::nullopt;
+  return find_card_sum(p.accumulator, p.a.format, p.b.format);
+}
+
+std::string factor_name(const GemmOperand& o, Scalar format) {
+  return std::string(o.blocks ? traits(o.blocks->format).name : name(format));
+}
+
+}  // namespace
+
+CardSum card_sum_of(const Gemm& g) {
+  return find_card_sum_of(g).value_or(CardSum{});
 }
 
 void check(const Context& ctx, const Gemm& g) {
@@ -56,13 +70,12 @@ void check(const Context& ctx, const Gemm& g) {
   if (g.accumulator.order == SumOrder::card) {
     const Product p = product_of(g);
     const bool scaled = g.a.unscale != 1 || g.b.unscale != 1;
-    if (arithmetic == Scalar::f64 || p.a.parts > 1 || (scaled && g.continue_blocks) ||
-        !find_card_sum(p.accumulator, p.a.format, p.b.format)) {
+    if (arithmetic == Scalar::f64 || p.a.parts > 1 || (scaled && g.continue_blocks) || !find_card_sum_of(g)) {
       throw DtypeError(
           "gemm: {} multiplies {} in one part, with scales only without continue_blocks; got {} and {} in {} "
           "parts",
-          name(p.accumulator.card), factors_of(p.accumulator.card), name(p.a.format), name(p.b.format),
-          p.a.parts);
+          name(p.accumulator.card), factors_of(p.accumulator.card), factor_name(g.a, p.a.format),
+          factor_name(g.b, p.b.format), p.a.parts);
     }
   }
   if (g.a.operand.parts != g.b.operand.parts) {

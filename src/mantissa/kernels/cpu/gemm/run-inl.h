@@ -60,6 +60,7 @@ class GemmRun {
     if (g.m * g.n * g.k < gemm_plan::kParallelWork) ctx_.threads = 1;
     direct_ = epilogue_.Stores();
     if (tiles_) a_.unscale = b_.unscale = 1;  // the leaves' sums are multiplied
+    if (g.accumulator.order == SumOrder::card) a_.coded = b_.coded = g.a.blocks.has_value();
     // A leaf needs its own sum if there is already a sum to add it to.
     const bool all_long = parts_ > 1 || rounds_ || tiles_;
     const bool leaf_sums =

@@ -39,6 +39,7 @@ struct PackSource {
   int part = 0;       // the part of the operand to pack
   std::size_t run_bytes = 0, element_bits = 0;
   CodedRow packed = {};        // of blocks: the first run; no elements: none
+  bool coded = false;          // blocks are read as coded elements (core/numeric/card_sum.h)
   std::size_t block_runs = 1;  // runs that share a row of scales
   std::size_t scales_per_run = 0;
   std::size_t quant_block = 0;  // bytes of a quantized block; 0: not quantized
@@ -137,6 +138,7 @@ inline bool Unrounded(const PackSource& from) {
 /// Decodes elements [at, at + n) of a run of packed blocks into `buffer`, rounded as an operand.
 inline void DecodeOperandRow(const PackSource& from, std::size_t run, std::size_t at, std::size_t n,
                              float* HWY_RESTRICT buffer) {
+  if (from.coded) return mantissa::HWY_NAMESPACE::DecodeCodedRow(from.Packed(run), at, n, buffer);
   mantissa::HWY_NAMESPACE::DecodeRow(from.Packed(run), at, n, buffer);
   const float unscale = from.unscale;
   if (unscale != 1) {
