@@ -23,11 +23,11 @@ config::RunConfig config_of(const std::string& distributed, const std::string& p
 }
 
 RanksForecast forecast_of(const config::RunConfig& config, int ranks, int nodes = 1,
-                          std::optional<Network> network = {}) {
+                          std::optional<Network> network = {}, std::span<const OtherPass> passes = {}) {
   const runtime::Device& device = mantissa::testing::best_device();
   const model::ModelConfig model = weights::find_model(config.model).config;
   const MemoryForecast alone = forecast_memory(programs::compile_parts(config, model, device), 0, 0);
-  return forecast_ranks(config, model, device, ranks, nodes, network, {1e9, 1e9}, alone);
+  return forecast_ranks(config, model, device, ranks, nodes, network, {1e9, 1e9}, alone, passes);
 }
 
 std::size_t sum(const RanksForecast& f, std::size_t MemoryForecast::*purpose) {
@@ -58,6 +58,26 @@ TEST(RanksForecast, StagesDivideMoreAndMore) {
   EXPECT_LT(first.largest().memory.peak(), none.largest().memory.peak());
   EXPECT_LT(second.largest().memory.peak(), first.largest().memory.peak());
   EXPECT_LT(third.largest().memory.peak(), second.largest().memory.peak());
+}
+
+TEST(RanksForecast, RunOtherPassesOverTheirRowsAndHoldTheirWeights) {
+  const config::RunConfig config = config_of("zero = 1\n");
+  const model::ModelConfig model = weights::find_model(config.model).config;
+  const auto parts = programs::compile_parts(config, model, mantissa::testing::best_device());
+  const std::vector<OtherPass> passes = {{.program = parts.front().program, .weights = 1000, .runs = 1},
+                                         {.program = parts.front().program, .weights = 10, .runs = 0.5}};
+  const Network network{1e-5, 1e9};
+  const RanksForecast two = forecast_of(config, 2, 2, network),
+                      with = forecast_of(config, 2, 2, network, passes),
+                      four = forecast_of(config, 4, 4, network),
+                      with_four = forecast_of(config, 4, 4, network, passes);
+  for (const RankForecast& r : with.of) EXPECT_EQ(r.memory.reference, 1010U);
+  EXPECT_EQ(two.of[0].memory.reference, 0U);
+  const double more = with.computing - two.computing;
+  EXPECT_GT(more, two.computing) << "one and a half times the rows of a rank, without the update";
+  EXPECT_DOUBLE_EQ(with_four.computing - four.computing, more / 2);
+  EXPECT_DOUBLE_EQ(*with.seconds - *two.seconds, more);
+  EXPECT_DOUBLE_EQ(*with.waiting, *two.waiting);
 }
 
 /// The formulas of docs/many-machines.md. Parts of parameters are whole cache lines, so means of ranks agree.

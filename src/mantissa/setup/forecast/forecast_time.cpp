@@ -289,10 +289,10 @@ double decoding_seconds(const OtherPass& pass, const Machine& machine) {
 }  // namespace
 
 double forecast_seconds(std::span<const OtherPass> passes, const config::RunConfig& config,
-                        const Machine& machine) {
+                        const Machine& machine, int ranks) {
   double seconds = 0;
   for (const OtherPass& pass : passes)
-    seconds += pass.generated > 0 ? decoding_seconds(pass, machine)
+    seconds += pass.generated > 0 ? decoding_seconds(pass, machine) / ranks
                                   : pass.runs * micro_batch_seconds(*pass.program, config, machine);
   return seconds / kRunShare;
 }

@@ -26,8 +26,9 @@ std::size_t process_bytes(std::span<const OtherPass> passes);
 /// to be larger for them.
 void add_memory(MemoryForecast& forecast, std::span<const OtherPass> passes, std::size_t training_arena);
 
-/// Returns the seconds of the passes in one optimizer step.
+/// Returns the seconds of the passes in one optimizer step. `config` has the rows of one of `ranks` ranks,
+/// which also share the tokens to generate.
 double forecast_seconds(std::span<const OtherPass> passes, const config::RunConfig& config,
-                        const Machine& machine);
+                        const Machine& machine, int ranks = 1);
 
 }  // namespace mantissa::forecast

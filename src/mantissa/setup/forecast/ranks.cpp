@@ -195,7 +195,7 @@ int largest_owner(const programs::RunPart& part, int ranks) {
 RanksForecast forecast_ranks(const config::RunConfig& config, const model::ModelConfig& model,
                              const runtime::Device& device, int ranks, int nodes,
                              const std::optional<Network>& network, const Machine& machine,
-                             const MemoryForecast& alone) {
+                             const MemoryForecast& alone, std::span<const OtherPass> passes) {
   config::check_ranks(config, ranks);
   constexpr int kAll = 16;
   // Measured with 2 and 4 ranks on one machine: 10 to 11 MB of Open MPI 4.1.4, 14 MB of MPICH 4.0.2.
@@ -204,15 +204,18 @@ RanksForecast forecast_ranks(const config::RunConfig& config, const model::Model
   config::RunConfig own = config::stage_config(config, 0);
   config::RunConfig share = own;
   share.batch.global_batch_size /= ranks / config.distributed.sequence_shards;
+  double training = 0;  // seconds of a rank
   const auto add = [&](int rank) {
     const std::vector<programs::RunPart> parts =
         programs::compile_parts(config, model, device, {rank, ranks});
     RankForecast& r = f.of.emplace_back(RankForecast{rank, forecast_memory(parts, 0, alone.process + kMpi)});
     r.memory.data = alone.data;
+    add_memory(r.memory, passes, programs::largest_arena(parts));
+    r.memory.process = alone.process + kMpi;  // which has that of the passes
     r.sent = sent_bytes(parts.front(), own);
     if (rank > 0) return parts;
     f.streams = !parts.front().program->reductions.empty();
-    f.computing = forecast_seconds(*parts.front().program, share, machine);
+    training = forecast_seconds(*parts.front().program, share, machine);
     return parts;
   };
   const std::vector<programs::RunPart> first = add(0);
@@ -222,12 +225,14 @@ RanksForecast forecast_ranks(const config::RunConfig& config, const model::Model
              most > 0) {
     add(most);
   }
+  const double others = forecast_seconds(passes, share, machine, ranks);
+  f.computing = training + others;
   if (!network) return f;
   double keys = 0;
   for (const RankForecast& r : f.of) keys = std::max(keys, r.sent.keys + r.sent.states);
   const StepTimeline times =
-      forecast_timeline(first.front(), share, nodes, *network, machine, f.computing, keys);
-  f.seconds = times.step;
+      forecast_timeline(first.front(), share, nodes, *network, machine, training, keys);
+  f.seconds = times.step + others;
   f.sending = times.sending;
   f.waiting = times.waiting;
   return f;

@@ -4,10 +4,12 @@
 #include <cstddef>
 #include <filesystem>
 #include <optional>
+#include <span>
 #include <vector>
 
 #include "mantissa/setup/config/run_config.h"
 #include "mantissa/setup/forecast/forecast.h"
+#include "mantissa/setup/forecast/other_passes.h"
 #include "mantissa/setup/programs/training.h"
 
 namespace mantissa::forecast {
@@ -62,11 +64,12 @@ struct RanksForecast {
   std::optional<double> hidden() const;
 };
 
-/// Forecasts them. `alone` is the memory of one process, of which data and process are the same. Throws
-/// ConfigError if the ranks cannot share the run.
+/// Forecasts them. `alone` is the memory of one process, of which data and process are the same. Each rank
+/// runs `passes` over its rows, and holds their weights. Throws ConfigError if the ranks cannot share the
+/// run.
 RanksForecast forecast_ranks(const config::RunConfig& config, const model::ModelConfig& model,
                              const runtime::Device& device, int ranks, int nodes,
                              const std::optional<Network>& network, const Machine& machine,
-                             const MemoryForecast& alone);
+                             const MemoryForecast& alone, std::span<const OtherPass> passes = {});
 
 }  // namespace mantissa::forecast

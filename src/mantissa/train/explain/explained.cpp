@@ -150,9 +150,9 @@ Explained describe_training(const config::RunConfig& run, const model::ModelConf
   Explained e = begin(model, config.policy, program, machine, device);
   e.peak_bytes = memory.peak();
   e.fits = e.peak_bytes <= e.here.memory_bytes;
-  const double other_seconds = forecast::forecast_seconds(passes, config, machine);
   config::RunConfig share = config;  // of one rank
   share.batch.global_batch_size /= parts[part].rank.ranks / parts[part].rank.parts;
+  const double other_seconds = forecast::forecast_seconds(passes, share, machine, parts[part].rank.ranks);
   e.seconds = forecast::forecast_seconds(*parts[part].program, share, machine) + other_seconds;
   if (std::ranges::any_of(passes, [](const forecast::OtherPass& pass) { return pass.generated > 0; }))
     e.rollout_seconds = other_seconds;
@@ -221,7 +221,7 @@ Explained explain_training(const config::RunConfig& config, const model::ModelCo
   }
   if (ranks.ranks > 1) {
     e.training->ranks = forecast::forecast_ranks(config, model, device, ranks.ranks, ranks.nodes,
-                                                 ranks.network, e.here.rates, memory);
+                                                 ranks.network, e.here.rates, memory, passes);
   }
   return e;
 }
