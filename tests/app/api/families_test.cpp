@@ -159,6 +159,55 @@ TEST(Gpt2Run, RefusesSequencesThatAreLongerThanItsPositions) {
               std::string::npos)
         << e.what();
   }
+/// Weights of the run's config, and of its model's.
+TEST(BalanceRun, AddsTheLossThatTheConfigOrTheModelAsksFor) {
+  const TemporaryFolder folder;
+  std::string notes;
+  Events events;
+  events.on_note = [&](const std::string& note) { notes += note + "\n"; };
+  const auto run = [&](const std::string& model, const std::vector<std::string>& set) {
+    TrainOptions options = into(folder / "run");
+    options.overwrite = true;
+    const std::string text =
+        std::regex_replace(tiny_config(3, "bf16-mixed"), std::regex(R"(\[model\]\n)"), "[model]\n" + model);
+    notes.clear();
+    return train(Config::parse(text, set), options, events).weights_xxh64;
+  };
+  const std::string mixtral = "model_type = \"mixtral\"\nnum_local_experts = 4\nnum_key_value_heads = 2\n",
+                    asks = mixtral + "output_router_logits = true\n";
+  const std::string plain = run(mixtral, {}), balanced = run(asks, {});
+  EXPECT_NE(notes.find("the load-balancing loss of weight 0.001"), std::string::npos) << notes;
+  EXPECT_NE(balanced, plain);
+  EXPECT_EQ(run(asks + "router_aux_loss_coef = 1e-3\n", {}), balanced) << "the default of transformers";
+  EXPECT_EQ(run(mixtral, {"train.router_aux_loss_coef=1e-3"}), balanced);
+  EXPECT_EQ(run(asks, {"train.router_aux_loss_coef=0"}), plain);
+  EXPECT_EQ(run(asks, {"batch.micro_batch_size=1"}), balanced);
+  run(mixtral, {"train.router_aux_loss_coef=0.5"});
+  const std::string metrics = read_all(folder / "run/metrics.jsonl");
+  const auto line = nlohmann::json::parse(metrics.substr(0, metrics.find('\n')));
+  EXPECT_NEAR(line.at("router_aux_loss").get<double>(), 2, 0.5) << "2 of 4 experts, near balance";
+}
+
+TEST(BalanceRun, RefusesModelsWithoutExpertsAndPartsOfRows) {
+  const TemporaryFolder folder;
+  const auto message = [&](const std::string& model, const std::vector<std::string>& set) -> std::string {
+    try {
+      train(Config::parse(std::regex_replace(tiny_config(2, "32-true"), std::regex(R"(\[model\]\n)"),
+                                             "[model]\n" + model),
+                          set),
+            into(folder / "run"));
+    } catch (const ConfigError& e) {
+      return e.what();
+    }
+    return "no error";
+  };
+  EXPECT_NE(message("", {"train.router_aux_loss_coef=0.1"}).find("this llama model has no experts"),
+            std::string::npos);
+  const std::string asks =
+      "model_type = \"mixtral\"\nnum_local_experts = 4\nnum_key_value_heads = 2\noutput_router_logits = true\n";
+  EXPECT_NE(message(asks, {"distributed.sequence_shards=2"}).find("one over whole rows"), std::string::npos);
+}
+
 }
 
 }  // namespace

@@ -170,6 +170,7 @@ ValueId DecoderNetwork::sparse_mlp(NetworkBuilder& b, const std::string& scope, 
   const std::vector<ValueId> routed =
       b.ops.node("route", gate_scope, {logits}, {{"chosen", e.chosen}, {"normalized", e.normalized}});
   const ValueId weights = routed[0], choice = routed[1];
+  b.routers.push_back({logits, choice});
   const auto projected = [&](std::string_view name, ValueId v, std::int64_t out, std::int64_t in,
                              double scale) {
     const std::string of = fmt::format("{}.experts.{}", scope, name);

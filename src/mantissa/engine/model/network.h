@@ -5,6 +5,7 @@
 #include <cstdint>
 #include <nlohmann/json.hpp>
 #include <string>
+#include <vector>
 
 #include "mantissa/engine/graph/builder.h"
 #include "mantissa/engine/model/adapter.h"
@@ -33,6 +34,12 @@ class NetworkBuilder {
   graph::Builder ops;
 
   std::int64_t positions() const { return positions_; }
+
+  /// A layer's router: its logits [tokens, experts], and the experts of each token [tokens, chosen].
+  struct Router {
+    ValueId logits = graph::kNone, choice = graph::kNone;
+  };
+  std::vector<Router> routers;  // in the order of layers
 
   /// Returns the parameter called `name`, declared at its first use.
   ValueId parameter(const std::string& name, const Shape& shape, const graph::Init& init);
