@@ -124,6 +124,26 @@ TEST(ExpertsRun, RefusesFormatsInBlocksForExpertsAlone) {
   EXPECT_GT(train(run(kExpertsInBf16), into(folder / "run")).first_loss, 0);
 }
 
+TEST(ExpertsRun, SaysThatAnAdapterLeavesExpertsAsTheyAre) {
+  const TemporaryFolder folder;
+  const auto run = [](const std::string& model, const std::vector<std::string>& set) {
+    return Config::parse(
+        std::regex_replace(tiny_config(1, "32-true"), std::regex(R"(\[model\][^\[]*)"), "[model]\n" + model),
+        set);
+  };
+  train(run("model_type = \"mixtral\"\nhidden_size = 16\nintermediate_size = 24\nnum_hidden_layers = 1\n"
+            "num_attention_heads = 2\nnum_key_value_heads = 2\nnum_local_experts = 4\nvocab_size = 256\n",
+            {}),
+        into(folder / "base"));
+  std::string notes;
+  Events events;
+  events.on_note = [&](const std::string& note) { notes += note + "\n"; };
+  const std::string base = "path = \"" + (folder / "base/model").string() + "\"\n";
+  train(run(base, {"adapter.kind=lora", "adapter.rank=2", "adapter.target=[\"*\"]"}), into(folder / "run"),
+        events);
+  EXPECT_NE(notes.find("adapter.target: * also matches experts"), std::string::npos) << notes;
+}
+
 /// The rows of a token's experts have the random bits of the token.
 TEST(ExpertsRun, RoundsStochasticallyToTheSameBitsInAnySplit) {
   const TemporaryFolder folder;
@@ -145,20 +165,6 @@ TEST(ExpertsRun, RoundsStochasticallyToTheSameBitsInAnySplit) {
   }
 }
 
-TEST(Gpt2Run, RefusesSequencesThatAreLongerThanItsPositions) {
-  const TemporaryFolder folder;
-  const std::string model =
-      "model_type = \"gpt2\"\nn_embd = 16\nn_layer = 1\nn_head = 2\nvocab_size = 256\nn_positions = 31\n";
-  const std::string run =
-      std::regex_replace(tiny_config(2, "32-true"), std::regex(R"(\[model\][^\[]*)"), "[model]\n" + model);
-  try {
-    train(Config::parse(run), into(folder / "run"));
-    FAIL() << "the run was not refused";
-  } catch (const ConfigError& e) {
-    EXPECT_NE(std::string(e.what()).find("sequences of 32 tokens are longer than the 31 learned positions"),
-              std::string::npos)
-        << e.what();
-  }
 /// Weights of the run's config, and of its model's.
 TEST(BalanceRun, AddsTheLossThatTheConfigOrTheModelAsksFor) {
   const TemporaryFolder folder;
@@ -208,6 +214,20 @@ TEST(BalanceRun, RefusesModelsWithoutExpertsAndPartsOfRows) {
   EXPECT_NE(message(asks, {"distributed.sequence_shards=2"}).find("one over whole rows"), std::string::npos);
 }
 
+TEST(Gpt2Run, RefusesSequencesThatAreLongerThanItsPositions) {
+  const TemporaryFolder folder;
+  const std::string model =
+      "model_type = \"gpt2\"\nn_embd = 16\nn_layer = 1\nn_head = 2\nvocab_size = 256\nn_positions = 31\n";
+  const std::string run =
+      std::regex_replace(tiny_config(2, "32-true"), std::regex(R"(\[model\][^\[]*)"), "[model]\n" + model);
+  try {
+    train(Config::parse(run), into(folder / "run"));
+    FAIL() << "the run was not refused";
+  } catch (const ConfigError& e) {
+    EXPECT_NE(std::string(e.what()).find("sequences of 32 tokens are longer than the 31 learned positions"),
+              std::string::npos)
+        << e.what();
+  }
 }
 
 }  // namespace

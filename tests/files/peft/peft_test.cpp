@@ -156,6 +156,9 @@ TEST_F(Peft, TensorsThatDoNotFitAreErrors) {
   EXPECT_TRUE(has(refusal<FileError>(), "is not a linear layer of this mistral model"));
   with([&] { add_layer("model.layers.0.self_attn.q_prj", 16, 16); });
   EXPECT_TRUE(has(refusal<FileError>(), "did you mean \"model.layers.0.self_attn.q_proj\"?"));
+  with([&] { add_layer("model.layers.0.block_sparse_moe.experts.1.w1", 16, 24); });
+  EXPECT_TRUE(
+      has(refusal<FileError>("mixtral"), "belongs to an expert, to which adapters are not supported"));
   with([&] { add(std::string(kQ) + ".lora_A.weight", {2, 16}); });
   EXPECT_TRUE(has(refusal<FileError>(), "has no lora_B"));
   with([&] { add_layer(kQ, 12, 16); });
@@ -238,6 +241,22 @@ TEST(PeftTargets, PatternsSelectLinearLayersOfEveryFamily) {
     EXPECT_EQ(layers.size(), model::linear_layers(config).size()) << tiny.name;
     EXPECT_GE(layers.size(), 8U) << tiny.name;
     for (const auto& [scope, layer] : layers) EXPECT_FALSE(has(scope, "lm_head")) << scope;
+  }
+}
+
+/// Not silently: a pattern that also matches experts is named, and one that matches nothing else is an error.
+TEST(PeftTargets, NameThePatternsThatMatchExperts) {
+  const model::ModelConfig config = family("mixtral");
+  const std::vector<std::string> targets = {"*.q_proj", "*", "*.w1", "*.block_sparse_moe",
+                                            "model.layers.0.block_sparse_moe.experts.3.w2"};
+  EXPECT_EQ(targets_of_experts(config, targets),
+            std::vector<std::string>(targets.begin() + 1, targets.end()));
+  EXPECT_TRUE(targets_of_experts(family("mistral"), targets).empty());
+  for (const std::string target : {"*.w1", "*.experts.*", "model.layers.0.block_sparse_moe.experts.3.w2"}) {
+    const std::string message = test::message_of<ConfigError>([&] {
+      select_layers(config, std::vector{target}, {2, 4}, "adapter.target");
+    });
+    EXPECT_TRUE(has(message, "matches only experts of this mixtral model")) << message;
   }
 }
 

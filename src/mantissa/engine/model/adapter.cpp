@@ -44,6 +44,18 @@ std::vector<RecurrentLayer> recurrent_layers(const ModelConfig& config) {
   return layers;
 }
 
+std::vector<std::string> expert_scopes(const ModelConfig& config) {
+  ModelConfig plain = config;
+  plain.adapter.reset();
+  const graph::Graph graph = build_forward(plain);
+  std::vector<std::string> scopes;
+  for (const graph::Node& node : graph.nodes()) {
+    const bool product = node.op->kind == graph::OpKind::product;
+    if (product && graph.value(node.inputs[1]).shape.rank() == 3) scopes.push_back(node.scope);
+  }
+  return scopes;
+}
+
 std::vector<LinearLayer> linear_layers(const ModelConfig& config) {
   ModelConfig plain = config;
   plain.adapter.reset();

@@ -66,7 +66,11 @@ struct LinearLayer {
   std::int64_t in = 0, out = 0;
   bool in_out = false;  // the weight is [in, out]
 };
-/// Returns the linear layers of `config` without the head, in the order of their computation.
+/// Returns the linear layers of `config` without the head, in the order of their computation. The projections
+/// of experts are not among them.
 std::vector<LinearLayer> linear_layers(const ModelConfig& config);
+/// Returns the scopes of the projections of experts ("model.layers.0.mlp.experts.up_proj"), each of all
+/// experts of a layer. Adapters leave them as they are.
+std::vector<std::string> expert_scopes(const ModelConfig& config);
 
 }  // namespace mantissa::model

@@ -135,6 +135,13 @@ class Reading {
   const LinearLayer& layer_of(const std::string& module, const io::TensorInfo& tensor) const {
     if (const LinearLayer* layer = find(module)) return *layer;
     if (const LinearLayer* layer = find(std::string(base_.family->trunk_prefix) + module)) return *layer;
+    const std::string modules[] = {module, std::string(base_.family->trunk_prefix) + module};
+    if (!targets_of_experts(base_, modules).empty()) {
+      fail(fmt::format(
+          "tensor {} belongs to an expert, to which adapters are not supported. Fix: merge the adapter "
+          "into its base in peft (merge_and_unload)",
+          name_in_quotes(tensor.name)));
+    }
     fail(fmt::format("tensor {} belongs to {}, which is not a linear layer of this {} model{}",
                      name_in_quotes(tensor.name), name_in_quotes(module), base_.model_type,
                      nearest_layer(module, linear_)));

@@ -3,11 +3,13 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <optional>
 #include <vector>
 
 #include "mantissa/core/base/error_text.h"
 #include "mantissa/core/base/suggest.h"
 #include "mantissa/core/base/words.h"
+#include "mantissa/files/io/expert_tensors.h"
 #include "mantissa/precision/policy/glob.h"
 
 namespace mantissa::peft {
@@ -60,10 +62,33 @@ Layers select_layers(const model::ModelConfig& config, std::span<const std::stri
       layers.emplace(linear.scope, layer);
     }
     if (any) continue;
+    if (!targets_of_experts(config, {&target, 1}).empty()) {
+      throw ConfigError(
+          "{}: {} matches only experts of this {} model, to which adapters are not supported. Fix: select other "
+          "layers, such as \"*.self_attn.*\", or train the experts whole without an adapter",
+          where, in_quotes(target), config.model_type);
+    }
     throw ConfigError("{}: {} matches no linear layer of this {} model{}", where, in_quotes(target),
                       config.model_type, nearest_layer(target, all));
   }
   return layers;
+}
+
+std::vector<std::string> targets_of_experts(const model::ModelConfig& config,
+                                            std::span<const std::string> targets) {
+  const std::vector<std::string> scopes = model::expert_scopes(config);
+  std::vector<std::string> matching;
+  for (const std::string& target : targets) {
+    // peft names a module of each expert: "….experts.0.up_proj".
+    const std::optional<io::ExpertTensor> of_one = io::parse_expert_tensor(target);
+    const bool matches = std::ranges::any_of(scopes, [&](const std::string& scope) {
+      return precision::scope_match(target, scope) ||
+             precision::scope_match(target, io::expert_tensor(scope, 0)) ||
+             (of_one && precision::scope_match(of_one->parameter, scope));
+    });
+    if (matches) matching.push_back(target);
+  }
+  return matching;
 }
 
 }  // namespace mantissa::peft

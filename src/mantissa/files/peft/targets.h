@@ -5,6 +5,7 @@
 #include <span>
 #include <string>
 #include <string_view>
+#include <vector>
 
 #include "mantissa/engine/model/adapter.h"
 #include "mantissa/engine/model/config.h"
@@ -18,6 +19,10 @@ using Layers = std::map<std::string, model::AdapterLayer, std::less<>>;
 /// no linear layer, with the nearest one, and as check_rank() does.
 Layers select_layers(const model::ModelConfig& config, std::span<const std::string> targets,
                      const model::AdapterLayer& layer, std::string_view where);
+
+/// Returns those of `targets` that also match projections of experts, which select_layers() leaves out.
+std::vector<std::string> targets_of_experts(const model::ModelConfig& config,
+                                            std::span<const std::string> targets);
 
 /// Throws ConfigError beginning with `where` if the rank is larger than the smaller side of the linear layer.
 void check_rank(const model::LinearLayer& linear, const model::AdapterLayer& layer, std::string_view where);
