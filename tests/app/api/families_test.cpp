@@ -124,24 +124,37 @@ TEST(ExpertsRun, RefusesFormatsInBlocksForExpertsAlone) {
   EXPECT_GT(train(run(kExpertsInBf16), into(folder / "run")).first_loss, 0);
 }
 
-TEST(ExpertsRun, SaysThatAnAdapterLeavesExpertsAsTheyAre) {
+/// Adapters of experts are trained, continued, merged, and used beside their base.
+TEST(ExpertsRun, TrainsAdaptersOfExperts) {
   const TemporaryFolder folder;
-  const auto run = [](const std::string& model, const std::vector<std::string>& set) {
-    return Config::parse(
-        std::regex_replace(tiny_config(1, "32-true"), std::regex(R"(\[model\][^\[]*)"), "[model]\n" + model),
-        set);
+  const auto run = [](const std::string& model, const std::vector<std::string>& set, int steps,
+                      int micro = 2) {
+    return Config::parse(std::regex_replace(tiny_config(steps, "32-true", micro),
+                                            std::regex(R"(\[model\][^\[]*)"), "[model]\n" + model),
+                         set);
   };
   train(run("model_type = \"mixtral\"\nhidden_size = 16\nintermediate_size = 24\nnum_hidden_layers = 1\n"
             "num_attention_heads = 2\nnum_key_value_heads = 2\nnum_local_experts = 4\nvocab_size = 256\n",
-            {}),
+            {}, 1),
         into(folder / "base"));
-  std::string notes;
-  Events events;
-  events.on_note = [&](const std::string& note) { notes += note + "\n"; };
   const std::string base = "path = \"" + (folder / "base/model").string() + "\"\n";
-  train(run(base, {"adapter.kind=lora", "adapter.rank=2", "adapter.target=[\"*\"]"}), into(folder / "run"),
-        events);
-  EXPECT_NE(notes.find("adapter.target: * also matches experts"), std::string::npos) << notes;
+  const std::vector<std::string> lora = {"adapter.kind=lora", "adapter.rank=2",
+                                         "adapter.target=[\"*.experts\"]"};
+  const Summary whole = train(run(base, lora, 6, 4), into(folder / "whole"));
+  EXPECT_LT(whole.final_loss, whole.first_loss);
+  EXPECT_EQ(train(run(base, lora, 6, 1), into(folder / "parts")).weights_xxh64, whole.weights_xxh64);
+  const std::string adapter = (folder / "whole/adapter").string();
+  const Summary next =
+      train(run(base, {"adapter.kind=lora", "adapter.path=\"" + adapter + "\""}, 1), into(folder / "next"));
+  EXPECT_LT(next.first_loss, whole.first_loss);
+  MergeOptions merge_options;
+  merge_options.model = folder / "base/model";
+  merge_options.adapter = adapter;
+  merge_options.out = folder / "merged";
+  merge(merge_options);
+  const Summary merged =
+      train(run("path = \"" + (folder / "merged").string() + "\"\n", {}, 1), into(folder / "more"));
+  EXPECT_NEAR(merged.first_loss, next.first_loss, 1e-5);
 }
 
 /// The rows of a token's experts have the random bits of the token.

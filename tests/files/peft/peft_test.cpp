@@ -156,9 +156,6 @@ TEST_F(Peft, TensorsThatDoNotFitAreErrors) {
   EXPECT_TRUE(has(refusal<FileError>(), "is not a linear layer of this mistral model"));
   with([&] { add_layer("model.layers.0.self_attn.q_prj", 16, 16); });
   EXPECT_TRUE(has(refusal<FileError>(), "did you mean \"model.layers.0.self_attn.q_proj\"?"));
-  with([&] { add_layer("model.layers.0.block_sparse_moe.experts.1.w1", 16, 24); });
-  EXPECT_TRUE(
-      has(refusal<FileError>("mixtral"), "belongs to an expert, to which adapters are not supported"));
   with([&] { add(std::string(kQ) + ".lora_A.weight", {2, 16}); });
   EXPECT_TRUE(has(refusal<FileError>(), "has no lora_B"));
   with([&] { add_layer(kQ, 12, 16); });
@@ -238,26 +235,68 @@ TEST(PeftTargets, PatternsSelectLinearLayersOfEveryFamily) {
     const model::ModelConfig config = model::parse_model_config(tiny.config, tiny.name);
     const std::vector<std::string> every = {"*"};
     const Layers layers = select_layers(config, every, {2, 4}, "here");
-    EXPECT_EQ(layers.size(), model::linear_layers(config).size()) << tiny.name;
+    EXPECT_EQ(layers.size(), model::linear_layers(config).size() + model::expert_layers(config).size())
+        << tiny.name;
     EXPECT_GE(layers.size(), 8U) << tiny.name;
     for (const auto& [scope, layer] : layers) EXPECT_FALSE(has(scope, "lm_head")) << scope;
   }
 }
 
-/// Not silently: a pattern that also matches experts is named, and one that matches nothing else is an error.
-TEST(PeftTargets, NameThePatternsThatMatchExperts) {
+TEST(PeftTargets, SelectAllExpertsOfALayerByEitherName) {
   const model::ModelConfig config = family("mixtral");
-  const std::vector<std::string> targets = {"*.q_proj", "*", "*.w1", "*.block_sparse_moe",
-                                            "model.layers.0.block_sparse_moe.experts.3.w2"};
-  EXPECT_EQ(targets_of_experts(config, targets),
-            std::vector<std::string>(targets.begin() + 1, targets.end()));
-  EXPECT_TRUE(targets_of_experts(family("mistral"), targets).empty());
-  for (const std::string target : {"*.w1", "*.experts.*", "model.layers.0.block_sparse_moe.experts.3.w2"}) {
-    const std::string message = test::message_of<ConfigError>([&] {
-      select_layers(config, std::vector{target}, {2, 4}, "adapter.target");
-    });
-    EXPECT_TRUE(has(message, "matches only experts of this mixtral model")) << message;
+  const auto selected = [&](const std::string& target) {
+    return select_layers(config, std::vector{target}, {2, 4}, "adapter.target");
+  };
+  for (const std::string target : {"*.w1", "*.experts.w1", "*.experts.*.w1"}) {
+    const Layers layers = selected(target);
+    EXPECT_EQ(layers.size(), static_cast<std::size_t>(config.num_hidden_layers)) << target;
+    EXPECT_TRUE(layers.contains("model.layers.0.block_sparse_moe.experts.w1")) << target;
   }
+  const std::string message =
+      test::message_of<ConfigError>([&] { selected("model.layers.0.block_sparse_moe.experts.3.w2"); });
+  EXPECT_TRUE(has(message, "selects one expert")) << message;
+  EXPECT_TRUE(has(message, "Fix: \"model.layers.0.block_sparse_moe.experts.w2\"")) << message;
+}
+
+TEST(PeftTargets, OfExpertsAreOneModuleForEach) {
+  const model::ModelConfig config = family("mixtral");
+  const std::vector<model::LinearLayer> all = modules_of(config);
+  EXPECT_EQ(all.size(), static_cast<std::size_t>(config.num_hidden_layers) * (5 + 3 * 4));  // 4 experts
+  const Layers layers =
+      modules_of({{"model.layers.1.block_sparse_moe.experts.w1", {2, 4}}, {kQ, {2, 4}}}, config);
+  EXPECT_EQ(layers.size(), 5U);
+  EXPECT_TRUE(layers.contains("model.layers.1.block_sparse_moe.experts.3.w1"));
+  std::vector<std::string> of_w1;
+  for (const model::LinearLayer& layer : all) {
+    if (layer.scope.ends_with(".w1")) of_w1.push_back(layer.scope);
+  }
+  EXPECT_EQ(target_modules(of_w1, all), std::vector<std::string>{"w1"});
+}
+
+TEST_F(Peft, AdaptersOfExpertsAreOneOfAllOfALayer) {
+  const auto fill = [&](int experts, std::int64_t rank_of_last) {
+    tensors_.clear();
+    contents_.clear();
+    for (int e = 0; e < experts; ++e)
+      add_layer("model.layers.0.block_sparse_moe.experts." + std::to_string(e) + ".w1", 16, 20,
+                e == 3 ? rank_of_last : 2);
+    write({{"target_modules", {"w1"}}});
+  };
+  fill(4, 2);
+  const PeftAdapter adapter = read("mixtral");
+  ASSERT_EQ(adapter.adapter->layers.size(), 1U);
+  EXPECT_EQ(adapter.adapter->layers.begin()->first, "model.layers.0.block_sparse_moe.experts.w1");
+  EXPECT_EQ(adapter.adapter->layers.begin()->second, (model::AdapterLayer{2, 6}));
+  EXPECT_EQ(adapter.tensors->tensors().size(), 8U);
+  for (const auto& [experts, rank] : {std::pair(3, 2), {4, 3}}) {
+    fill(experts, rank);
+    EXPECT_TRUE(has(refusal<FileError>("mixtral"), "experts.3.w1 has another adapter than other experts"));
+  }
+  fill(4, 2);
+  for (int e = 0; e < 4; ++e)
+    add("model.layers.0.block_sparse_moe.experts." + std::to_string(e) + ".w1.lora_magnitude_vector", {20});
+  write({{"use_dora", true}});
+  EXPECT_TRUE(has(refusal<FileError>("mixtral"), "has DoRA, which is not supported for experts"));
 }
 
 TEST(PeftPatterns, RegularExpressionsOfNamesAreGlobs) {

@@ -175,7 +175,7 @@ ValueId DecoderNetwork::sparse_mlp(NetworkBuilder& b, const std::string& scope, 
                              double scale) {
     const std::string of = fmt::format("{}.experts.{}", scope, name);
     const ValueId weight = b.parameter(of + ".weight", {e.count, out, in}, normal(scale));
-    return b.ops.node("experts", of, {v, weight, choice}).front();
+    return b.experts(of, v, weight, choice);
   };
   const ValueId gate = projected(e.gate, x, e.width, s_.hidden_size, 1),
                 up = projected(e.up, x, e.width, s_.hidden_size, 1);

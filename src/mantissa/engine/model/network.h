@@ -51,6 +51,10 @@ class NetworkBuilder {
   /// The same layer without rounding of its result, unless an adapter adds to it.
   ValueId term(const std::string& scope, ValueId x, ValueId weight, ValueId bias);
 
+  /// The products of the tokens with the `weight` [experts, out, in] of their experts, `choice` [tokens,
+  /// chosen], and the layer's adapter, if it has one.
+  ValueId experts(const std::string& scope, ValueId x, ValueId weight, ValueId choice);
+
   /// Returns keys or values in the policy's `kv` format: those of the tokens or, with a cache, all of the
   /// cache with the new positions appended. `scope` is the projection that computes them.
   ValueId cached(const std::string& scope, ValueId x);

@@ -111,12 +111,6 @@ ModelSource find_run_model(const config::RunConfig& config) {
   adapter->dora = section.dora;
   adapter->layers =
       peft::select_layers(source.config, section.target, {section.rank, section.alpha}, "adapter.target");
-  if (const auto targets = peft::targets_of_experts(source.config, section.target); !targets.empty()) {
-    source.notes.push_back(fmt::format(
-        "adapter.target: {} also matches experts, to which adapters are not supported; they keep the weights "
-        "of the base",
-        list_of(targets)));
-  }
   source.config.adapter = std::move(adapter);
   return source;
 }
