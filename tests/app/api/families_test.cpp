@@ -124,6 +124,39 @@ TEST(ExpertsRun, RefusesFormatsInBlocksForExpertsAlone) {
   EXPECT_GT(train(run(kExpertsInBf16), into(folder / "run")).first_loss, 0);
 }
 
+/// Adapters of experts are trained, continued, merged, and used beside their base.
+TEST(ExpertsRun, TrainsAdaptersOfExperts) {
+  const TemporaryFolder folder;
+  const auto run = [](const std::string& model, const std::vector<std::string>& set, int steps,
+                      int micro = 2) {
+    return Config::parse(std::regex_replace(tiny_config(steps, "32-true", micro),
+                                            std::regex(R"(\[model\][^\[]*)"), "[model]\n" + model),
+                         set);
+  };
+  train(run("model_type = \"mixtral\"\nhidden_size = 16\nintermediate_size = 24\nnum_hidden_layers = 1\n"
+            "num_attention_heads = 2\nnum_key_value_heads = 2\nnum_local_experts = 4\nvocab_size = 256\n",
+            {}, 1),
+        into(folder / "base"));
+  const std::string base = "path = \"" + (folder / "base/model").string() + "\"\n";
+  const std::vector<std::string> lora = {"adapter.kind=lora", "adapter.rank=2",
+                                         "adapter.target=[\"*.experts\"]"};
+  const Summary whole = train(run(base, lora, 6, 4), into(folder / "whole"));
+  EXPECT_LT(whole.final_loss, whole.first_loss);
+  EXPECT_EQ(train(run(base, lora, 6, 1), into(folder / "parts")).weights_xxh64, whole.weights_xxh64);
+  const std::string adapter = (folder / "whole/adapter").string();
+  const Summary next =
+      train(run(base, {"adapter.kind=lora", "adapter.path=\"" + adapter + "\""}, 1), into(folder / "next"));
+  EXPECT_LT(next.first_loss, whole.first_loss);
+  MergeOptions merge_options;
+  merge_options.model = folder / "base/model";
+  merge_options.adapter = adapter;
+  merge_options.out = folder / "merged";
+  merge(merge_options);
+  const Summary merged =
+      train(run("path = \"" + (folder / "merged").string() + "\"\n", {}, 1), into(folder / "more"));
+  EXPECT_NEAR(merged.first_loss, next.first_loss, 1e-5);
+}
+
 /// The rows of a token's experts have the random bits of the token.
 TEST(ExpertsRun, RoundsStochasticallyToTheSameBitsInAnySplit) {
   const TemporaryFolder folder;
@@ -143,6 +176,55 @@ TEST(ExpertsRun, RoundsStochasticallyToTheSameBitsInAnySplit) {
     EXPECT_EQ(run(policy, 1, 2), whole) << policy;
     EXPECT_EQ(run(policy, 2, 1), whole) << policy;
   }
+}
+
+/// Weights of the run's config, and of its model's.
+TEST(BalanceRun, AddsTheLossThatTheConfigOrTheModelAsksFor) {
+  const TemporaryFolder folder;
+  std::string notes;
+  Events events;
+  events.on_note = [&](const std::string& note) { notes += note + "\n"; };
+  const auto run = [&](const std::string& model, const std::vector<std::string>& set) {
+    TrainOptions options = into(folder / "run");
+    options.overwrite = true;
+    const std::string text =
+        std::regex_replace(tiny_config(3, "bf16-mixed"), std::regex(R"(\[model\]\n)"), "[model]\n" + model);
+    notes.clear();
+    return train(Config::parse(text, set), options, events).weights_xxh64;
+  };
+  const std::string mixtral = "model_type = \"mixtral\"\nnum_local_experts = 4\nnum_key_value_heads = 2\n",
+                    asks = mixtral + "output_router_logits = true\n";
+  const std::string plain = run(mixtral, {}), balanced = run(asks, {});
+  EXPECT_NE(notes.find("the load-balancing loss of weight 0.001"), std::string::npos) << notes;
+  EXPECT_NE(balanced, plain);
+  EXPECT_EQ(run(asks + "router_aux_loss_coef = 1e-3\n", {}), balanced) << "the default of transformers";
+  EXPECT_EQ(run(mixtral, {"train.router_aux_loss_coef=1e-3"}), balanced);
+  EXPECT_EQ(run(asks, {"train.router_aux_loss_coef=0"}), plain);
+  EXPECT_EQ(run(asks, {"batch.micro_batch_size=1"}), balanced);
+  run(mixtral, {"train.router_aux_loss_coef=0.5"});
+  const std::string metrics = read_all(folder / "run/metrics.jsonl");
+  const auto line = nlohmann::json::parse(metrics.substr(0, metrics.find('\n')));
+  EXPECT_NEAR(line.at("router_aux_loss").get<double>(), 2, 0.5) << "2 of 4 experts, near balance";
+}
+
+TEST(BalanceRun, RefusesModelsWithoutExpertsAndPartsOfRows) {
+  const TemporaryFolder folder;
+  const auto message = [&](const std::string& model, const std::vector<std::string>& set) -> std::string {
+    try {
+      train(Config::parse(std::regex_replace(tiny_config(2, "32-true"), std::regex(R"(\[model\]\n)"),
+                                             "[model]\n" + model),
+                          set),
+            into(folder / "run"));
+    } catch (const ConfigError& e) {
+      return e.what();
+    }
+    return "no error";
+  };
+  EXPECT_NE(message("", {"train.router_aux_loss_coef=0.1"}).find("this llama model has no experts"),
+            std::string::npos);
+  const std::string asks =
+      "model_type = \"mixtral\"\nnum_local_experts = 4\nnum_key_value_heads = 2\noutput_router_logits = true\n";
+  EXPECT_NE(message(asks, {"distributed.sequence_shards=2"}).find("one over whole rows"), std::string::npos);
 }
 
 TEST(Gpt2Run, RefusesSequencesThatAreLongerThanItsPositions) {

@@ -179,6 +179,22 @@ TEST(Ranks, TrainAdapters) {
     EXPECT_TRUE(result(3, zero(stage), std::to_string(stage)) == alone) << stage;
 }
 
+/// The load-balancing loss is one over each row, whichever rank has it.
+TEST(Ranks, BalanceExperts) {
+  const TemporaryFolder folder;
+  std::string text = config_of("bf16-mixed");
+  text.replace(text.find("[model]\n"), 8,
+               "[model]\nmodel_type = \"mixtral\"\nnum_local_experts = 4\nnum_key_value_heads = 2\n");
+  text += "[train]\nrouter_aux_loss_coef = 0.1\n";
+  const Summary alone = train_on(1, text, folder / "1");
+  EXPECT_TRUE(has(read_all(folder / "1/metrics.jsonl"), "\"validation_router_aux_loss\""));
+  for (const int stage : {1, 3}) {
+    const std::string out = "3, stage " + std::to_string(stage);
+    EXPECT_EQ(train_on(3, text + zero(stage), folder / out).weights_xxh64, alone.weights_xxh64) << out;
+    EXPECT_EQ(timeless(read_all(folder / (out + "/metrics.jsonl"))), timeless(read_all(folder / "1/metrics.jsonl")));
+  }
+}
+
 TEST(Ranks, CarryTheStatesOfRowsToTheNextStep) {
   const std::string config =
       "[run]\nsteps = 7\n[model]\nmodel_type = \"rwkv7\"\nhidden_size = 32\nhead_dim = 16\nnum_hidden_layers = 2\n"
@@ -239,7 +255,7 @@ TEST(Ranks, SkipTheStepsThatOneProcessSkips) {
   for (const int stage : kStages) {
     const std::string out = "4-" + std::to_string(stage);
     EXPECT_EQ(train_on(4, config + zero(stage), folder / out).skipped, alone.skipped) << stage;
-    EXPECT_EQ(timeless(read_all(folder / out / "metrics.jsonl")),
+    EXPECT_EQ(timeless(read_all(folder / (out + "/metrics.jsonl"))),
               timeless(read_all(folder / "1/metrics.jsonl")))
         << stage;
   }

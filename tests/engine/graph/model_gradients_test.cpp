@@ -72,6 +72,7 @@ TEST_P(ModelGradients, OfAdaptersAreTheDerivativesAndThoseOfTheBaseAreNotCompute
   auto adapter = std::make_shared<model::Adapter>();
   adapter->rslora = true;
   for (const model::LinearLayer& layer : model::linear_layers(config)) adapter->layers[layer.scope] = {3, 4};
+  for (const model::LinearLayer& layer : model::expert_layers(config)) adapter->layers[layer.scope] = {3, 4};
   config.adapter = adapter;
   const Segments rows({10, 7});
   Graph graph = with_normal_matrices(model::build_log_prob(config, rows.tokens, 10, true));

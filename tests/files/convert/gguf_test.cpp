@@ -1,4 +1,6 @@
 // Models through GGUF files and back.
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <cmath>
 
@@ -85,6 +87,48 @@ TEST_F(GgufModel, LlamaRowsOfQueriesAndKeysAreInterleaved) {
   // Heads of 8 rows: 0 4 1 5 2 6 3 7.
   EXPECT_EQ(row(rows, 1), row(q, 4));
   EXPECT_EQ(row(rows, 8 + 2), row(q, 8 + 1));
+}
+
+const json& mixtral() {
+  static const std::vector<SmallModel> models = small_models();
+  return std::ranges::find(models, std::string("Mixtral"), &SmallModel::name)->config;
+}
+
+/// llama.cpp has one tensor for a weight of all experts of a layer, and the router in F32.
+TEST_F(GgufModel, ExpertsAreOneTensorForEachWeightOfALayer) {
+  write(mixtral());
+  convert_to_gguf({}, gguf::TensorType::q8_0);
+  const gguf::GgufFile quantized(file());
+  EXPECT_STREQ(quantized.find("blk.1.ffn_down_exps.weight")->type->name, "Q8_0");
+  EXPECT_STREQ(quantized.find("blk.1.ffn_gate_inp.weight")->type->name, "F32");
+  convert_to_gguf({Scalar::f32});
+  const gguf::GgufFile foreign(file());
+  EXPECT_EQ(foreign.text("general.architecture"), "llama");
+  EXPECT_EQ(foreign.integer("llama.expert_count"), 4);
+  EXPECT_EQ(foreign.integer("llama.expert_used_count"), 2);
+  const io::WeightFiles files(in());
+  const std::pair<const char*, const char*> names[] = {{"gate", "w1"}, {"up", "w3"}, {"down", "w2"}};
+  for (const auto& [of_file, name] : names) {
+    const gguf::FileTensor* stored = foreign.find(fmt::format("blk.1.ffn_{}_exps.weight", of_file));
+    ASSERT_NE(stored, nullptr) << of_file;
+    std::vector<float> all;
+    for (int e = 0; e < 4; ++e) {
+      const std::string expert = fmt::format("model.layers.1.block_sparse_moe.experts.{}.{}.weight", e, name);
+      const std::vector<float> values = values_of(files, expert);
+      all.insert(all.end(), values.begin(), values.end());
+      EXPECT_EQ(std::vector<std::int64_t>(stored->shape.begin() + 1, stored->shape.end()),
+                files.find(expert)->shape);
+    }
+    std::vector<float> values(stored->count());
+    std::ranges::copy(foreign.data(*stored), std::as_writable_bytes(std::span(values)).begin());
+    EXPECT_EQ(values, all) << of_file;
+  }
+}
+
+TEST_F(GgufModel, TheBytesOfExpertsAreCountedOnce) {
+  write(mixtral());
+  const Result out = convert_to_gguf();
+  EXPECT_EQ(convert_back().bytes_in, out.bytes_out);
 }
 
 TEST_F(GgufModel, MatricesHaveTheAskedFormatAndVectorsAreF32) {
@@ -184,6 +228,14 @@ TEST_P(GgufRefused, IsOneMessage) {
 
 const Refused kRefused[] = {
     {"DynamicRope", "llama", {{"rope_scaling", {{"rope_type", "dynamic"}, {"factor", 2.0}}}}, "dynamic RoPE"},
+    {"UnnormalizedExperts",
+     "qwen3_moe",
+     {{"num_experts", 4}, {"num_experts_per_tok", 2}},
+     "llama.cpp's qwen3moe has norm_topk_prob true, and this model false"},
+    {"LayersWithoutExperts",
+     "qwen3_moe",
+     {{"num_experts", 4}, {"num_experts_per_tok", 2}, {"norm_topk_prob", true}, {"mlp_only_layers", {0}}},
+     "has experts in every layer"},
     {"OtherFamily", "mistral", {{"sliding_window", nullptr}}, "mistral are not supported"},
     {"Windows",
      "qwen2",

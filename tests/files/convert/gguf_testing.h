@@ -17,6 +17,7 @@
 #include "mantissa/files/gguf/header_writer.h"
 #include "mantissa/files/gguf/value.h"
 #include "mantissa/files/io/checkpoint.h"
+#include "mantissa/files/io/expert_tensors.h"
 #include "mantissa/files/io/model_path.h"
 
 namespace mantissa::convert {
@@ -64,6 +65,15 @@ inline std::vector<SmallModel> small_models() {
           {"LlamaYarn", with("llama", {{"tie_word_embeddings", true}, {"rope_scaling", yarn}})},
           {"Qwen2", with("qwen2", json::object())},
           {"Qwen3", with("qwen3", {{"head_dim", 16}})},
+          {"Mixtral", with("mixtral", {{"num_local_experts", 4}, {"num_experts_per_tok", 2}})},
+          {"Qwen3Moe", with("qwen3_moe", {{"num_experts", 4},
+                                          {"num_experts_per_tok", 2},
+                                          {"moe_intermediate_size", 32},
+                                          {"norm_topk_prob", true}})},
+          {"Olmoe", with("olmoe", {{"num_experts", 4},
+                                   {"num_experts_per_tok", 3},
+                                   {"norm_topk_prob", false},
+                                   {"pad_token_id", nullptr}})},
           {"Gemma2", with("gemma2", gemma)},
           {"Gemma3", with("gemma3_text", gemma)},
           {"Gpt2", gpt2},
@@ -97,6 +107,7 @@ class GgufModel : public test::TemporaryFolder {
     for (std::size_t i = 0; i < tensors.size(); ++i) tensors[i].bytes = bytes[i];
     io::ModelToWrite model;
     model.config_json = json.dump();
+    tensors = io::with_split_experts(std::move(tensors));
     model.tensors = tensors;
     model.files = beside;
     io::write_model(in(), model);

@@ -235,10 +235,68 @@ TEST(PeftTargets, PatternsSelectLinearLayersOfEveryFamily) {
     const model::ModelConfig config = model::parse_model_config(tiny.config, tiny.name);
     const std::vector<std::string> every = {"*"};
     const Layers layers = select_layers(config, every, {2, 4}, "here");
-    EXPECT_EQ(layers.size(), model::linear_layers(config).size()) << tiny.name;
+    EXPECT_EQ(layers.size(), model::linear_layers(config).size() + model::expert_layers(config).size())
+        << tiny.name;
     EXPECT_GE(layers.size(), 8U) << tiny.name;
     for (const auto& [scope, layer] : layers) EXPECT_FALSE(has(scope, "lm_head")) << scope;
   }
+}
+
+TEST(PeftTargets, SelectAllExpertsOfALayerByEitherName) {
+  const model::ModelConfig config = family("mixtral");
+  const auto selected = [&](const std::string& target) {
+    return select_layers(config, std::vector{target}, {2, 4}, "adapter.target");
+  };
+  for (const std::string target : {"*.w1", "*.experts.w1", "*.experts.*.w1"}) {
+    const Layers layers = selected(target);
+    EXPECT_EQ(layers.size(), static_cast<std::size_t>(config.num_hidden_layers)) << target;
+    EXPECT_TRUE(layers.contains("model.layers.0.block_sparse_moe.experts.w1")) << target;
+  }
+  const std::string message =
+      test::message_of<ConfigError>([&] { selected("model.layers.0.block_sparse_moe.experts.3.w2"); });
+  EXPECT_TRUE(has(message, "selects one expert")) << message;
+  EXPECT_TRUE(has(message, "Fix: \"model.layers.0.block_sparse_moe.experts.w2\"")) << message;
+}
+
+TEST(PeftTargets, OfExpertsAreOneModuleForEach) {
+  const model::ModelConfig config = family("mixtral");
+  const std::vector<model::LinearLayer> all = modules_of(config);
+  EXPECT_EQ(all.size(), static_cast<std::size_t>(config.num_hidden_layers) * (5 + 3 * 4));  // 4 experts
+  const Layers layers =
+      modules_of({{"model.layers.1.block_sparse_moe.experts.w1", {2, 4}}, {kQ, {2, 4}}}, config);
+  EXPECT_EQ(layers.size(), 5U);
+  EXPECT_TRUE(layers.contains("model.layers.1.block_sparse_moe.experts.3.w1"));
+  std::vector<std::string> of_w1;
+  for (const model::LinearLayer& layer : all) {
+    if (layer.scope.ends_with(".w1")) of_w1.push_back(layer.scope);
+  }
+  EXPECT_EQ(target_modules(of_w1, all), std::vector<std::string>{"w1"});
+}
+
+TEST_F(Peft, AdaptersOfExpertsAreOneOfAllOfALayer) {
+  const auto fill = [&](int experts, std::int64_t rank_of_last) {
+    tensors_.clear();
+    contents_.clear();
+    for (int e = 0; e < experts; ++e)
+      add_layer("model.layers.0.block_sparse_moe.experts." + std::to_string(e) + ".w1", 16, 20,
+                e == 3 ? rank_of_last : 2);
+    write({{"target_modules", {"w1"}}});
+  };
+  fill(4, 2);
+  const PeftAdapter adapter = read("mixtral");
+  ASSERT_EQ(adapter.adapter->layers.size(), 1U);
+  EXPECT_EQ(adapter.adapter->layers.begin()->first, "model.layers.0.block_sparse_moe.experts.w1");
+  EXPECT_EQ(adapter.adapter->layers.begin()->second, (model::AdapterLayer{2, 6}));
+  EXPECT_EQ(adapter.tensors->tensors().size(), 8U);
+  for (const auto& [experts, rank] : {std::pair(3, 2), {4, 3}}) {
+    fill(experts, rank);
+    EXPECT_TRUE(has(refusal<FileError>("mixtral"), "experts.3.w1 has another adapter than other experts"));
+  }
+  fill(4, 2);
+  for (int e = 0; e < 4; ++e)
+    add("model.layers.0.block_sparse_moe.experts." + std::to_string(e) + ".w1.lora_magnitude_vector", {20});
+  write({{"use_dora", true}});
+  EXPECT_TRUE(has(refusal<FileError>("mixtral"), "has DoRA, which is not supported for experts"));
 }
 
 TEST(PeftPatterns, RegularExpressionsOfNamesAreGlobs) {

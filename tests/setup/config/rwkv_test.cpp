@@ -79,6 +79,12 @@ TEST(RwkvConfig, L2wrapAndZLossAreRegularizersOfPredictedTokens) {
   EXPECT_NE(with("objective = \"dpo\"\nz_loss = 1e-4")
                 .find("is a regularizer of pretrain and sft, but train.objective is \"dpo\"; remove the key"),
             std::string::npos);
+  EXPECT_NE(with("objective = \"dpo\"\nrouter_aux_loss_coef = 1e-4")
+                .find("is a regularizer of pretrain and sft, but train.objective is \"dpo\"; remove the key"),
+            std::string::npos);
+  EXPECT_NE(
+      with("router_aux_loss_coef = -0.5").find("must be at least 0, or -1 for the weight of config.json"),
+      std::string::npos);
   EXPECT_NE(with("l2wrap = -1").find("train.l2wrap = -1: must be at least 0"), std::string::npos);
 }
 

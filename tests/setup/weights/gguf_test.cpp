@@ -9,6 +9,7 @@
 #include "files/convert/gguf_testing.h"
 #include "mantissa/core/base/error.h"
 #include "mantissa/engine/plan/compile.h"
+#include "mantissa/files/gguf/architecture.h"
 #include "mantissa/files/io/hash.h"
 #include "mantissa/generate/rollout/complete.h"
 #include "mantissa/setup/programs/decoding.h"
@@ -123,6 +124,8 @@ TEST_P(GgufLogits, HaveTheBitsOfTheConvertedDirectory) {
           "bf16-matmul-x3", "bf16-mixed compute=mxfp8", "bf16-mixed compute=e4m3"}) {
       // With weights as large as these, the states of a recurrence exceed f16.
       if (GetParam().config["model_type"] == "rwkv7" && std::string_view(policy).starts_with("16-")) continue;
+      const bool has_experts = GetParam().config.contains("num_experts_per_tok");
+      if (has_experts && std::string_view(policy).ends_with("mxfp8")) continue;  // experts are not in blocks
       SCOPED_TRACE(fmt::format("{} under {}", gguf::traits(type).name, policy));
       expect_equal(trace_of(source(), policy, mantissa::testing::best_device()),
                    trace_of(converted(), policy, mantissa::testing::best_device()));
@@ -163,8 +166,9 @@ TEST_P(GgufLogits, OfATraceWithGradientsHaveTheBitsOfTheConvertedDirectory) {
 TEST_P(GgufLogits, ReadMatricesInTheirBlocks) {
   write_both(GetParam().config, TensorType::q5_1);
   const gguf::GgufFile stored(file());
-  const auto blocks = std::ranges::count(stored.tensors(), std::string("Q5_1"),
-                                         [](const gguf::FileTensor& t) { return std::string(t.type->name); });
+  const auto blocks = std::ranges::count_if(stored.tensors(), [](const gguf::FileTensor& t) {
+    return std::string_view(t.type->name) == "Q5_1" && !gguf::is_of_experts(t.name);
+  });
   ASSERT_GT(blocks, 5);
   for (const char* policy : {"32-true", "bf16-mixed", "16-mixed", "bf16-true"}) {
     const ModelSource model = source();

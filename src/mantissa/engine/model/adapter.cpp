@@ -44,18 +44,38 @@ std::vector<RecurrentLayer> recurrent_layers(const ModelConfig& config) {
   return layers;
 }
 
-std::vector<LinearLayer> linear_layers(const ModelConfig& config) {
+namespace {
+
+/// Calls visit(node, shape of its weight) for the products with weights.
+template <class Visit>
+void for_products(const ModelConfig& config, const Visit& visit) {
   ModelConfig plain = config;
   plain.adapter.reset();
   const graph::Graph graph = build_forward(plain);
-  std::vector<LinearLayer> layers;
   for (const graph::Node& node : graph.nodes()) {
-    if (node.op->kind != graph::OpKind::product || node.attributes.flag("score")) continue;
-    const bool in_out = node.attributes.flag("transposed");
-    const Shape& weight = graph.value(node.inputs[1]).shape;
-    if (weight.rank() != 2) continue;  // of all experts of a layer
-    layers.push_back({node.scope, weight.dim(in_out ? 0 : 1).size, weight.dim(in_out ? 1 : 0).size, in_out});
+    if (node.op->kind == graph::OpKind::product && !node.attributes.flag("score"))
+      visit(node, graph.value(node.inputs[1]).shape);
   }
+}
+
+}  // namespace
+
+std::vector<LinearLayer> linear_layers(const ModelConfig& config) {
+  std::vector<LinearLayer> layers;
+  for_products(config, [&](const graph::Node& node, const Shape& weight) {
+    if (weight.rank() != 2) return;  // of all experts of a layer
+    const bool in_out = node.attributes.flag("transposed");
+    layers.push_back({node.scope, weight.dim(in_out ? 0 : 1).size, weight.dim(in_out ? 1 : 0).size, in_out});
+  });
+  return layers;
+}
+
+std::vector<LinearLayer> expert_layers(const ModelConfig& config) {
+  std::vector<LinearLayer> layers;
+  for_products(config, [&](const graph::Node& node, const Shape& weight) {
+    if (weight.rank() != 3) return;
+    layers.push_back({node.scope, weight.last(), weight.dim(1).size, false, weight.dim(0).size});
+  });
   return layers;
 }
 

@@ -7,7 +7,8 @@
 //
 // An adapter of states (RWKV-PEFT) trains instead the state with which each recurrence begins every sequence.
 //
-// W is [out, in], A [rank, in], B [out, rank], m [out]; s is alpha / rank, or alpha / √rank with rsLoRA.
+// W is [out, in], A [rank, in], B [out, rank], m [out], of experts one of each; s is alpha / rank, or alpha /
+// √rank with rsLoRA.
 #pragma once
 
 #include <cstdint>
@@ -64,9 +65,14 @@ std::vector<RecurrentLayer> recurrent_layers(const ModelConfig& config);
 struct LinearLayer {
   std::string scope;
   std::int64_t in = 0, out = 0;
-  bool in_out = false;  // the weight is [in, out]
+  bool in_out = false;       // the weight is [in, out]
+  std::int64_t experts = 0;  // not 0: of so many experts, with a weight [experts, out, in]
 };
-/// Returns the linear layers of `config` without the head, in the order of their computation.
+/// Returns the linear layers of `config` without the head, in the order of their computation. The projections
+/// of experts are not among them.
 std::vector<LinearLayer> linear_layers(const ModelConfig& config);
+/// Returns the projections of experts ("model.layers.0.mlp.experts.up_proj"), each of all experts of a layer.
+/// An adapter of one has lora_A [experts, rank, in] and lora_B [experts, out, rank], and no magnitudes.
+std::vector<LinearLayer> expert_layers(const ModelConfig& config);
 
 }  // namespace mantissa::model

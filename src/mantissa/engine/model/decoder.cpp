@@ -170,11 +170,12 @@ ValueId DecoderNetwork::sparse_mlp(NetworkBuilder& b, const std::string& scope, 
   const std::vector<ValueId> routed =
       b.ops.node("route", gate_scope, {logits}, {{"chosen", e.chosen}, {"normalized", e.normalized}});
   const ValueId weights = routed[0], choice = routed[1];
+  b.routers.push_back({logits, choice});
   const auto projected = [&](std::string_view name, ValueId v, std::int64_t out, std::int64_t in,
                              double scale) {
     const std::string of = fmt::format("{}.experts.{}", scope, name);
     const ValueId weight = b.parameter(of + ".weight", {e.count, out, in}, normal(scale));
-    return b.ops.node("experts", of, {v, weight, choice}).front();
+    return b.experts(of, v, weight, choice);
   };
   const ValueId gate = projected(e.gate, x, e.width, s_.hidden_size, 1),
                 up = projected(e.up, x, e.width, s_.hidden_size, 1);

@@ -23,12 +23,13 @@ std::int64_t read_count(const FieldReader& fields, std::string_view key, std::in
 
 }  // namespace
 
-Experts read_experts(const FieldReader& fields, std::string_view count_key, std::int64_t count,
-                     std::int64_t chosen, std::int64_t width, std::int64_t hidden_size, std::size_t layers) {
+Experts read_experts(const FieldReader& fields, ModelConfig& config, const ExpertDefaults& defaults,
+                     std::int64_t width) {
+  const std::string_view count_key = defaults.count_key;
   Experts e;
   e.count_key = count_key;
-  e.count = read_count(fields, count_key, count);
-  e.chosen = fields.size("num_experts_per_tok", chosen);
+  e.count = read_count(fields, count_key, defaults.count);
+  e.chosen = fields.size("num_experts_per_tok", defaults.chosen);
   if (e.chosen > e.count) {
     fields.fail("num_experts_per_tok",
                 fmt::format("is {}, but a layer has {} experts ({}); set at most as many", e.chosen, e.count,
@@ -37,11 +38,17 @@ Experts read_experts(const FieldReader& fields, std::string_view count_key, std:
   e.width = width;
   constexpr double kMatrices = 3;  // of an expert
   fields.check_weights(count_key, kMatrices * static_cast<double>(e.count) * static_cast<double>(width) *
-                                      static_cast<double>(hidden_size) * static_cast<double>(layers));
-  e.layers.assign(layers, true);
-  fields.refuse_flag(
-      "output_router_logits",
-      "the loss of balance that it adds is not computed here; set it to false to train without it");
+                                      static_cast<double>(config.hidden_size) *
+                                      static_cast<double>(config.num_hidden_layers));
+  e.layers.assign(static_cast<std::size_t>(config.num_hidden_layers), true);
+  const double coefficient = fields.number("router_aux_loss_coef", defaults.aux_loss_coef, true);
+  config.router_aux_loss_coef = fields.flag("output_router_logits", false) ? coefficient : 0;
+  if (config.router_aux_loss_coef != 0.0) {
+    config.notes.push_back(fmt::format(
+        "output_router_logits: pretrain and sft add the load-balancing loss of weight {}; "
+        "train.router_aux_loss_coef = 0 trains without it",
+        coefficient));
+  }
   return e;
 }
 
@@ -54,7 +61,9 @@ std::vector<Field> expert_fields(std::string_view count_key) {
   using Kind = Field::Kind;
   return {{count_key, Kind::whole, "experts of a layer"},
           {other_key(count_key), Kind::whole, "the same"},
-          {"num_experts_per_tok", Kind::whole, "experts that a token passes through"}};
+          {"num_experts_per_tok", Kind::whole, "experts that a token passes through"},
+          {"output_router_logits", Kind::flag, "training adds the loss of balance"},
+          {"router_aux_loss_coef", Kind::number, "its weight"}};
 }
 
 }  // namespace mantissa::model

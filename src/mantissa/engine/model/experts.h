@@ -5,6 +5,7 @@
 #include <string_view>
 #include <vector>
 
+#include "mantissa/engine/model/config.h"
 #include "mantissa/engine/model/fields.h"
 
 namespace mantissa::model {
@@ -20,10 +21,18 @@ struct Experts {
   std::string_view gate = "gate_proj", up = "up_proj", down = "down_proj";
 };
 
-/// Reads the number of experts of a layer, `count_key`, and num_experts_per_tok, with their defaults, for a
-/// model whose `layers` layers all have experts. Throws ConfigError for fields that would change the result.
-Experts read_experts(const FieldReader& fields, std::string_view count_key, std::int64_t count,
-                     std::int64_t chosen, std::int64_t width, std::int64_t hidden_size, std::size_t layers);
+/// The defaults of transformers for fields missing from config.json.
+struct ExpertDefaults {
+  std::string_view count_key;  // num_experts or num_local_experts
+  std::int64_t count = 0, chosen = 0;
+  double aux_loss_coef = 0.001;
+};
+
+/// Reads the number of experts of a layer and num_experts_per_tok, for a model whose layers all have experts
+/// of hidden size `width`, and into `config` the weight of the loss of balance. Throws ConfigError for fields
+/// that would change the result.
+Experts read_experts(const FieldReader& fields, ModelConfig& config, const ExpertDefaults& defaults,
+                     std::int64_t width);
 
 /// Writes the number of experts.
 void write_experts(const Experts& e, nlohmann::json& config);

@@ -69,6 +69,16 @@ class Seeds {
   std::vector<graph::Seed> seeds_;
 };
 
+/// Returns the part of each token in the loss of balance [tokens].
+ValueId balance_of(NetworkBuilder& b, double weight) {
+  std::vector<ValueId> choices, inputs;
+  for (const NetworkBuilder::Router& router : b.routers) choices.push_back(router.choice);
+  const std::int64_t experts = b.ops.graph().value(b.routers.front().logits).shape.last();
+  inputs.push_back(b.ops.node("expert_shares", "balance", choices, {{"experts", experts}}).front());
+  for (const NetworkBuilder::Router& router : b.routers) inputs.push_back(router.logits);
+  return b.ops.node("balance", "balance", inputs, {{"weight", weight}}).front();
+}
+
 /// Sets which parameters get gradients and updates. `fixed`: none is updated.
 void mark_parameters(Graph& graph, const ModelConfig& config, const Frozen& frozen, bool fixed) {
   for (const ValueId p : graph.parameters()) {
@@ -103,6 +113,11 @@ Graph build(const ModelConfig& config, std::int64_t tokens, std::int64_t positio
     if (extras.entropy == Entropy::trained) seeds.add("dentropy", b.ops.entropy_of(log_prob));
   }
   if (extras.value) seeds.add("dvalue", number_of(b, kValueHead, x));
+  if (extras.balance != 0 && !b.routers.empty()) {
+    const ValueId balance = balance_of(b, extras.balance);
+    graph.mark_output("balance", balance);
+    seeds.add("dbalance", balance);
+  }
   graph.set_positions(positions);
   mark_parameters(graph, config, frozen, !train || with_logits);  // a trace has gradients, but no update
   seeds.differentiate();

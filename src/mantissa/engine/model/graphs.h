@@ -36,6 +36,10 @@ struct Extras {
   bool value = false;  // output "value" [tokens] of a value head, and with `train` its seed "dvalue" [tokens]
   double l2wrap = 0;   // of graph::Builder::log_prob()
   double z_loss = 0;   // the same
+  /// Not 0, of a model with experts: output "balance" [tokens], whose mean over a row's tokens is the loss of
+  /// balance of the row (kernels/balance.h), and with `train` its seed "dbalance" [tokens]. The gradient is
+  /// multiplied by this weight, the output is not.
+  double balance = 0;
   /// The slots of states that rows continue, as Segment::slot names them: inputs are "SCOPE.state", and the
   /// states after the rows "SCOPE.next_state". 0: every row begins its sequences.
   std::int64_t carried = 0;

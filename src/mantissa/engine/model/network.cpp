@@ -35,6 +35,29 @@ ValueId NetworkBuilder::linear(const std::string& scope, ValueId x, ValueId weig
   return ops.magnitude(scope_m, y, m, ops.row_norms(scope_m, weight, a, b, s, layout), bias);
 }
 
+ValueId NetworkBuilder::experts(const std::string& scope, ValueId x, ValueId weight, ValueId choice) {
+  const auto product = [&](const std::string& of, ValueId v, ValueId w, bool unrounded) {
+    return ops.node("experts", of, {v, w, choice}, {{"unrounded", unrounded}}).front();
+  };
+  const AdapterLayer* layer = adapter_ == nullptr ? nullptr : adapter_->find(scope);
+  if (layer == nullptr) return product(scope, x, weight, false);
+  if (adapter_->dora)
+    throw ConfigError(
+        "{}: DoRA is not supported for experts. Fix: select other layers, or set adapter.dora = false",
+        scope);
+  const Shape shape = ops.graph().value(weight).shape;
+  const std::int64_t count = shape.dim(0).size, out = shape.dim(1).size, in = shape.last();
+  const std::string scope_a = scope + std::string(kLoraA), scope_b = scope + std::string(kLoraB);
+  const ValueId a = parameter(scope_a + ".weight", {count, layer->rank, in},
+                              {graph::Init::Kind::uniform, 1 / std::sqrt(static_cast<double>(in))});
+  const ValueId b = parameter(scope_b + ".weight", {count, out, layer->rank}, {graph::Init::Kind::zeros, 0});
+  const double s = adapter_->scale(*layer);
+  const ValueId base = product(scope, x, weight, true);
+  const ValueId narrow =
+      s == 1 ? product(scope_a, x, a, false) : ops.multiple(scope_a, product(scope_a, x, a, true), s);
+  return ops.sum(scope, base, product(scope_b, narrow, b, true));
+}
+
 ValueId NetworkBuilder::term(const std::string& scope, ValueId x, ValueId weight, ValueId bias) {
   if (adapter_ != nullptr && adapter_->find(scope) != nullptr) return linear(scope, x, weight, bias);
   return ops.term(scope, x, weight, bias);

@@ -5,6 +5,7 @@
 #include <cstdint>
 #include <nlohmann/json.hpp>
 #include <string>
+#include <vector>
 
 #include "mantissa/engine/graph/builder.h"
 #include "mantissa/engine/model/adapter.h"
@@ -34,6 +35,12 @@ class NetworkBuilder {
 
   std::int64_t positions() const { return positions_; }
 
+  /// A layer's router: its logits [tokens, experts], and the experts of each token [tokens, chosen].
+  struct Router {
+    ValueId logits = graph::kNone, choice = graph::kNone;
+  };
+  std::vector<Router> routers;  // in the order of layers
+
   /// Returns the parameter called `name`, declared at its first use.
   ValueId parameter(const std::string& name, const Shape& shape, const graph::Init& init);
 
@@ -43,6 +50,10 @@ class NetworkBuilder {
 
   /// The same layer without rounding of its result, unless an adapter adds to it.
   ValueId term(const std::string& scope, ValueId x, ValueId weight, ValueId bias);
+
+  /// The products of the tokens with the `weight` [experts, out, in] of their experts, `choice` [tokens,
+  /// chosen], and the layer's adapter, if it has one.
+  ValueId experts(const std::string& scope, ValueId x, ValueId weight, ValueId choice);
 
   /// Returns keys or values in the policy's `kv` format: those of the tokens or, with a cache, all of the
   /// cache with the new positions appended. `scope` is the projection that computes them.

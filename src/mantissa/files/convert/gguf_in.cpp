@@ -74,8 +74,10 @@ std::optional<Result> convert_gguf(const Request& request, const kernels::Contex
     RewrittenTensor& tensor = (*done)[i];
     const gguf::FileTensor& stored = model.weights->stored(*outputs[i].tensor);
     tensor.from_name = stored.type->name;
-    result.bytes_in += stored.bytes;
-    result.bytes_out += stored.count() * io::bytes_of(tensor.to);
+    const auto count =
+        static_cast<std::uint64_t>(outputs[i].tensor->count());  // of an expert's: a part of it
+    result.bytes_in += count / stored.type->block * stored.type->bytes;
+    result.bytes_out += count * io::bytes_of(tensor.to);
   }
   result.tensors = std::move(*done);
   if (directory) {

@@ -16,6 +16,7 @@
 #include "mantissa/files/convert/trained_weights.h"
 #include "mantissa/files/gguf/write_config.h"
 #include "mantissa/files/gguf/write_tokenizer.h"
+#include "mantissa/files/io/expert_tensors.h"
 
 namespace mantissa::convert {
 namespace {
@@ -40,12 +41,18 @@ TensorType type_of(io::Dtype dtype, const std::string& name) {
   }
 }
 
+/// Returns true for the tensors that have the type of matrices.
+bool is_matrix(const std::string& name, const std::vector<std::int64_t>& shape) {
+  if (gguf::is_of_experts(name)) return true;
+  return shape.size() == 2 && name != kPositions && !gguf::is_router(name);
+}
+
 class Writer {
  public:
   Writer(const Request& request, const kernels::Context& ctx)
       : request_(request),
         ctx_(ctx),
-        model_(model_of(request.in, "gguf")),
+        model_(joined(model_of(request.in, "gguf"))),
         architecture_(gguf::writable_architecture(model_.config)) {
     const graph::Graph graph = model::build_log_prob(model_.config, 1, 1, false);
     trained_ = trained_weights(graph, model_.files.metadata());
@@ -82,6 +89,11 @@ class Writer {
   }
 
  private:
+  static InputModel joined(InputModel model) {
+    model.files = io::with_joined_experts(std::move(model.files));
+    return model;
+  }
+
   void add(const std::string& name, const std::vector<std::int64_t>& shape) {
     const std::optional<gguf::GgufName> in_file = gguf::gguf_name(architecture_, name);
     if (!in_file) {
@@ -116,7 +128,7 @@ class Writer {
     source.to = static_cast<std::size_t>(found - stored_.begin());
     if (found == stored_.end()) {
       gguf::TensorToStore to{name, TensorType::f32, gguf::gguf_shape(tensor.shape, in_file.transform)};
-      if (to.shape.size() == 2 && to.name != kPositions) to.type = matrix_type(tensor, to);
+      if (is_matrix(to.name, to.shape)) to.type = matrix_type(tensor, to);
       stored_.push_back(std::move(to));
     }
     source.first = static_cast<std::uint64_t>(in_file.part * tensor.count());
@@ -224,12 +236,15 @@ class Writer {
           "{} written as F32, which llama.cpp does not quantize",
           low_rank_ == 1 ? "1 low-rank matrix was" : fmt::format("{} low-rank matrices were", low_rank_)));
     }
-    std::size_t widened = 0;
-    for (const RewrittenTensor& tensor : result_.tensors)
-      widened += tensor.shape.size() != 2 && tensor.from != io::Dtype::f32 ? 1 : 0;
-    if (widened > 0) {
+    std::size_t widened = 0, routers = 0;
+    for (const RewrittenTensor& tensor : result_.tensors) {
+      if (tensor.from == io::Dtype::f32 || is_matrix(tensor.name, tensor.shape)) continue;
+      (gguf::is_router(tensor.name) ? routers : widened) += tensor.name == kPositions ? 0 : 1;
+    }
+    for (const auto& [count, noun] : {std::pair(widened, "vector"), {routers, "router"}}) {
+      if (count == 0) continue;
       result_.notes.push_back(fmt::format("{} written as F32, which is what llama.cpp reads",
-                                          counted(widened, "vector", "was", "were")));
+                                          counted(count, noun, "was", "were")));
     }
     std::size_t shifted = 0;
     for (const GgufSource& source : sources_)

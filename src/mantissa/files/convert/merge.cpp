@@ -15,6 +15,7 @@
 #include "mantissa/files/io/json.h"
 #include "mantissa/files/io/model_path.h"
 #include "mantissa/files/peft/reader.h"
+#include "mantissa/files/peft/targets.h"
 
 namespace mantissa::convert {
 namespace {
@@ -90,17 +91,22 @@ std::optional<Merge> merge(const MergeRequest& request, const kernels::Context& 
   const io::WeightFiles base(rewrite.in.weights), tensors(read.tensors);
   const std::optional<QuantFormat> blocks = request.base ? *request.base : read.base_blocks;
   NarrowRows narrow;
-  for (const model::LinearLayer& layer : model::linear_layers(config)) {
-    std::optional<QuantFormat> held = blocks;
+  model::Adapter adapters = *read.adapter;
+  adapters.layers = peft::modules_of(adapters.layers, config);
+  const std::size_t dense = model::linear_layers(config).size();  // the first ones; experts are not in blocks
+  const std::vector<model::LinearLayer> modules = peft::modules_of(config);
+  for (std::size_t i = 0; i < modules.size(); ++i) {
+    const model::LinearLayer& layer = modules[i];
+    std::optional<QuantFormat> held = i < dense ? blocks : std::nullopt;
     if (held && !takes_width(*held, static_cast<std::size_t>(layer.in))) {
       narrow[*held].push_back(layer.scope + ".weight");
       held.reset();
     }
-    if (read.adapter->find(layer.scope) == nullptr && !held) continue;
+    if (adapters.find(layer.scope) == nullptr && !held) continue;
     const std::string name = stored_name(base, config, layer.scope + ".weight");
     check_weight(base, *base.find(name), layer, request.change);
     rewrite.adapters[name] =
-        std::make_shared<const AdaptedWeight>(layer, *read.adapter, tensors, base, name, held, ctx);
+        std::make_shared<const AdaptedWeight>(layer, adapters, tensors, base, name, held, ctx);
   }
   Merge merge;
   merge.model = request.model;
@@ -109,7 +115,7 @@ std::optional<Merge> merge(const MergeRequest& request, const kernels::Context& 
   std::optional<Result> result = convert(rewrite, ctx, stop);
   if (!result) return std::nullopt;
   merge.result = std::move(*result);
-  merge.layers = read.adapter->layers.size();
+  merge.layers = adapters.layers.size();
   if (blocks) {
     merge.notes.push_back(
         fmt::format("the linear layers of the base have their values in {}{}; --base params adds to the "

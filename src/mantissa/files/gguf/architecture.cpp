@@ -30,6 +30,32 @@ constexpr NameRule kLlamaLayer[] = {{"attn_norm.weight", "input_layernorm.weight
                                     {"ffn_down.weight", "mlp.down_proj.weight"},
                                     {"ffn_down.bias", "mlp.down_proj.bias"}};
 
+/// Mixtral's, in which llama.cpp's "llama" has experts.
+constexpr NameRule kMixtralLayer[] = {{"attn_norm.weight", "input_layernorm.weight"},
+                                      {"attn_q.weight", "self_attn.q_proj.weight", query_heads},
+                                      {"attn_k.weight", "self_attn.k_proj.weight", key_heads},
+                                      {"attn_v.weight", "self_attn.v_proj.weight"},
+                                      {"attn_output.weight", "self_attn.o_proj.weight"},
+                                      {"ffn_norm.weight", "post_attention_layernorm.weight"},
+                                      {"ffn_gate_inp.weight", "block_sparse_moe.gate.weight"},
+                                      {"ffn_gate_exps.weight", "block_sparse_moe.experts.w1.weight"},
+                                      {"ffn_up_exps.weight", "block_sparse_moe.experts.w3.weight"},
+                                      {"ffn_down_exps.weight", "block_sparse_moe.experts.w2.weight"}};
+
+/// Of Qwen3-MoE and OLMoE.
+constexpr NameRule kExpertLayer[] = {{"attn_norm.weight", "input_layernorm.weight"},
+                                     {"attn_q.weight", "self_attn.q_proj.weight"},
+                                     {"attn_q_norm.weight", "self_attn.q_norm.weight"},
+                                     {"attn_k.weight", "self_attn.k_proj.weight"},
+                                     {"attn_k_norm.weight", "self_attn.k_norm.weight"},
+                                     {"attn_v.weight", "self_attn.v_proj.weight"},
+                                     {"attn_output.weight", "self_attn.o_proj.weight"},
+                                     {"ffn_norm.weight", "post_attention_layernorm.weight"},
+                                     {"ffn_gate_inp.weight", "mlp.gate.weight"},
+                                     {"ffn_gate_exps.weight", "mlp.experts.gate_proj.weight"},
+                                     {"ffn_up_exps.weight", "mlp.experts.up_proj.weight"},
+                                     {"ffn_down_exps.weight", "mlp.experts.down_proj.weight"}};
+
 constexpr NameRule kQwenLayer[] = {{"attn_norm.weight", "input_layernorm.weight"},
                                    {"attn_q.weight", "self_attn.q_proj.weight"},
                                    {"attn_q.bias", "self_attn.q_proj.bias"},
@@ -127,8 +153,11 @@ constexpr NameRule kRwkv7Layer[] = {{"attn_norm.weight", "attn_norm.weight"},
 constexpr std::string_view kLayers = "model.layers.";
 
 constexpr Architecture kArchitectures[] = {{"llama", "llama", kDecoder, kLlamaLayer, kLayers},
+                                           {"llama", "mixtral", kDecoder, kMixtralLayer, kLayers},
                                            {"qwen2", "qwen2", kDecoder, kQwenLayer, kLayers},
                                            {"qwen3", "qwen3", kDecoder, kQwenLayer, kLayers},
+                                           {"qwen3moe", "qwen3_moe", kDecoder, kExpertLayer, kLayers},
+                                           {"olmoe", "olmoe", kDecoder, kExpertLayer, kLayers},
                                            {"gemma2", "gemma2", kGemma, kGemmaLayer, kLayers},
                                            {"gemma3", "gemma3_text", kGemma, kGemmaLayer, kLayers},
                                            {"gpt2", "gpt2", kGpt2, kGpt2Layer, "transformer.h."},
@@ -145,7 +174,8 @@ std::span<const Architecture> all_architectures() {
   return kArchitectures;
 }
 
-const Architecture* find_architecture(std::string_view name) {
+const Architecture* find_architecture(std::string_view name, bool experts) {
+  if (experts && name == "llama") return architecture_of_model_type("mixtral");
   const auto* found = std::ranges::find(kArchitectures, name, &Architecture::name);
   return found == std::end(kArchitectures) ? nullptr : found;
 }
@@ -186,6 +216,14 @@ std::string copy_in(const Architecture& architecture, std::string_view gguf) {
   constexpr std::string_view kRates = "blk.0.time_mix_a";
   if (architecture.name != "rwkv7" || !gguf.starts_with(kRates)) return {};
   return fmt::format("blk.0.time_mix_v{}", gguf.substr(kRates.size()));
+}
+
+bool is_of_experts(std::string_view gguf) {
+  return gguf.ends_with("_exps.weight");
+}
+
+bool is_router(std::string_view gguf) {
+  return gguf.ends_with("ffn_gate_inp.weight");
 }
 
 bool is_low_rank(const Architecture& architecture, std::string_view gguf) {

@@ -39,8 +39,8 @@ struct Architecture {
 
 /// Returns all architectures.
 std::span<const Architecture> all_architectures();
-/// Return the architecture with this name or model_type, or null.
-const Architecture* find_architecture(std::string_view name);
+/// Return the architecture with this name or model_type, or null. With `experts`, "llama" is Mixtral's.
+const Architecture* find_architecture(std::string_view name, bool experts = false);
 const Architecture* architecture_of_model_type(std::string_view model_type);
 
 struct GgufName {
@@ -62,6 +62,10 @@ std::vector<std::int64_t> gguf_shape(const std::vector<std::int64_t>& hugging_fa
 /// with the first values in layer 0, too, and does not use them; files have copies of the learning rates'
 /// there.
 std::string copy_in(const Architecture& architecture, std::string_view gguf);
+/// Returns true for the weights of all experts of a layer [experts, out, in].
+bool is_of_experts(std::string_view gguf);
+/// Returns true for the matrix of a router, which llama.cpp keeps in F32.
+bool is_router(std::string_view gguf);
 /// Returns true for low-rank matrices, which llama.cpp does not quantize.
 bool is_low_rank(const Architecture& architecture, std::string_view gguf);
 

@@ -11,6 +11,7 @@
 #include "mantissa/engine/model/graphs.h"
 #include "mantissa/files/gguf/rows.h"
 #include "mantissa/files/gguf/stored_values.h"
+#include "mantissa/files/io/expert_tensors.h"
 #include "mantissa/files/io/transpose.h"
 
 namespace mantissa::gguf {
@@ -68,8 +69,13 @@ void ModelWeights::add(const std::string& name, const std::vector<std::int64_t>&
               static_cast<std::uint64_t>(in_file.part) * count};
   io::Dtype dtype = value_dtype(*file_, *from);
   if (place.transform == Transform::plus_one && dtype != io::Dtype::f64) dtype = io::Dtype::f32;
-  tensors_.push_back({name, dtype, shape, 0, count * io::bytes_of(dtype)});
-  places_.emplace(name, place);
+  for (const io::TensorInfo& tensor :
+       io::split_experts({name, dtype, shape, 0, count * io::bytes_of(dtype)})) {
+    place.first += tensor.begin / io::bytes_of(dtype);
+    tensors_.push_back({tensor.name, dtype, tensor.shape, 0, tensor.end - tensor.begin});
+    places_.emplace(tensor.name, place);
+    place.first -= tensor.begin / io::bytes_of(dtype);
+  }
 }
 
 void ModelWeights::read(const io::TensorInfo& tensor, std::span<std::byte> out, std::uint64_t offset) const {

@@ -44,6 +44,7 @@ class ModelWeights final : public io::TensorSource {
   };
 
   const Place& place(const io::TensorInfo& tensor) const { return places_.at(tensor.name); }
+  /// Adds a weight; of experts, the tensor of each.
   void add(const std::string& name, const std::vector<std::int64_t>& shape, const GgufName& in_file,
            const model::ModelConfig& config);
   void read_stored(const Place& from, const io::TensorInfo& tensor, std::span<std::byte> out,

@@ -20,6 +20,7 @@ namespace {
 using nlohmann::json;
 
 constexpr const char* kRopeFactors = "rope_freqs.weight";
+constexpr const char* kExpertCount = "expert_count";
 
 /// Reads the keys of one architecture.
 class ConfigReader {
@@ -28,8 +29,13 @@ class ConfigReader {
       : file_(file), architecture_(architecture) {}
 
   ReadConfig read() {
-    if (file_.integer(key("expert_count")).value_or(0) > 0)
-      file_.fail("is a mixture of experts, which is not supported");
+    if (experts() != has_experts()) {
+      file_.fail(experts()
+                     ? fmt::format("is a mixture of experts, which is not supported in the architecture {}",
+                                   architecture_.name)
+                     : fmt::format("the metadata key {} is missing or 0. Fix: download the file again",
+                                   key(kExpertCount)));
+    }
     check_sizes(file_, architecture_);
     json config = architecture_.name == "gpt2" ? gpt2() : architecture_.name == "rwkv7" ? rwkv7() : decoder();
     config["model_type"] = architecture_.model_type;
@@ -46,6 +52,13 @@ class ConfigReader {
   }
 
  private:
+  bool experts() const { return file_.integer(key(kExpertCount)).value_or(0) > 0; }
+  /// Returns true if the family has experts.
+  bool has_experts() const {
+    return std::ranges::any_of(architecture_.layers,
+                               [](const NameRule& rule) { return is_router(rule.gguf); });
+  }
+
   std::string key(std::string_view name) const { return fmt::format("{}.{}", architecture_.name, name); }
 
   [[noreturn]] void missing(std::string_view name) const {
@@ -144,11 +157,25 @@ class ConfigReader {
     config[gemma ? "hidden_activation" : "hidden_act"] = gemma ? "gelu_pytorch_tanh" : "silu";
     add_rope(config, head_dim);
     if (gemma) add_gemma(config, heads, hidden, head_dim);
+    if (has_experts()) {
+      add_experts(config);
+      return config;
+    }
     const auto has = [&](const char* tensor) { return file_.find(tensor) != nullptr; };
     if (architecture_.name == "llama" || architecture_.name == "qwen3")
       config["attention_bias"] = has("blk.0.attn_q.bias");
     if (architecture_.name == "llama") config["mlp_bias"] = has("blk.0.ffn_gate.bias");
     return config;
+  }
+
+  /// llama.cpp's code decides whether the weights of a token's experts sum to 1.
+  void add_experts(json& config) const {
+    const bool mixtral = architecture_.model_type == "mixtral";
+    config[mixtral ? "num_local_experts" : "num_experts"] = needed_size(kExpertCount);
+    config["num_experts_per_tok"] = needed_size("expert_used_count");
+    if (!mixtral) config["norm_topk_prob"] = architecture_.name == "qwen3moe";
+    if (architecture_.name == "qwen3moe")
+      config["moe_intermediate_size"] = needed_size("expert_feed_forward_length");
   }
 
   void add_rope(json& config, std::int64_t head_dim) {
@@ -237,7 +264,8 @@ class ConfigReader {
 const Architecture& architecture_of(const GgufFile& file) {
   const std::optional<std::string> name = file.text("general.architecture");
   if (!name) file.fail("the metadata key general.architecture is missing. Fix: download the file again");
-  if (const Architecture* found = find_architecture(*name)) return *found;
+  const bool experts = file.integer(fmt::format("{}.{}", *name, kExpertCount)).value_or(0) > 0;
+  if (const Architecture* found = find_architecture(*name, experts)) return *found;
   if (name->starts_with("rwkv6") || *name == "arwkv7") {
     file.fail(fmt::format(
         "expected RWKV-7 (rwkv7), got the architecture {}, {}. Fix: give a GGUF file of an RWKV-7 model",
@@ -247,8 +275,11 @@ const Architecture& architecture_of(const GgufFile& file) {
             : "RWKV-6 (x060): its mixtures with the previous token depend on the token, and its "
               "state has no delta rule"));
   }
+  std::vector<std::string> supported = names_of(all_architectures(), &Architecture::name);
+  std::ranges::sort(supported);  // families may share one
+  supported.erase(std::ranges::unique(supported).begin(), supported.end());
   file.fail(fmt::format("has the architecture {}, which is not supported; supported: {}",
-                        name_in_quotes(*name), list_of(names_of(all_architectures(), &Architecture::name))));
+                        name_in_quotes(*name), list_of(supported)));
 }
 
 ReadConfig read_config(const GgufFile& file, const Architecture& architecture) {

@@ -71,6 +71,16 @@ void check_gemma(const DecoderSpec& s, const Architecture& architecture) {
   if (architecture.name == "gemma2" && !s.tied_head) refuse("llama.cpp's gemma2 has a tied head");
 }
 
+void check_experts(const model::Experts& e, const Architecture& architecture) {
+  if (std::ranges::find(e.layers, false) != e.layers.end())
+    refuse(fmt::format("llama.cpp's {} has experts in every layer", architecture.name));
+  const bool normalized = architecture.name != "olmoe";
+  if (e.normalized != normalized) {
+    refuse(fmt::format("llama.cpp's {} has norm_topk_prob {}, and this model {}", architecture.name,
+                       normalized, e.normalized));
+  }
+}
+
 void check_gpt2(const json& config) {
   if (config.value("activation_function", "") != "gelu_new")
     refuse("llama.cpp's gpt2 has the activation gelu_new");
@@ -103,6 +113,7 @@ class ConfigWriter {
     size("rope.dimension_count", s.head_dim);
     number("attention.layer_norm_rms_epsilon", s.norm_eps);
     rope(s);
+    if (s.experts) experts(*s.experts);
     if (const std::int64_t window = largest_window(s); window > 0) size("attention.sliding_window", window);
     if (s.score_cap != 0) number("attn_logit_softcapping", s.score_cap);
     if (s.logit_cap != 0) number("final_logit_softcapping", s.logit_cap);
@@ -151,6 +162,12 @@ class ConfigWriter {
     header_.add(key(name), narrow);
   }
 
+  void experts(const model::Experts& e) {
+    size("expert_count", e.count);
+    size("expert_used_count", e.chosen);
+    if (architecture_.name == "qwen3moe") size("expert_feed_forward_length", e.width);
+  }
+
   void rope(const DecoderSpec& s) {
     const model::Rope& global = s.ropes.front();
     number("rope.freq_base", global.theta);
@@ -181,6 +198,7 @@ const Architecture& writable_architecture(const model::ModelConfig& config) {
     check_rope(*spec);
     check_windows(*spec, *found);
     if (found->name.starts_with("gemma")) check_gemma(*spec, *found);
+    if (spec->experts) check_experts(*spec->experts, *found);
   } else if (found->name == "rwkv7") {
     check_rwkv7(config);
   } else {

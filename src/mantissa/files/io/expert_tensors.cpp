@@ -56,7 +56,26 @@ class JoinedExperts final : public TensorSource {
       offset += size;
     }
   }
-  std::vector<std::string> notes() const override { return files_.notes(); }
+  /// Of experts that follow each other in memory too, as in GGUF files.
+  std::span<const std::byte> in_memory(const TensorInfo& tensor) const override {
+    const TensorSource* source = files_.source();
+    if (source == nullptr) return {};
+    const auto parts = parts_.find(tensor.name);
+    if (parts == parts_.end()) return source->in_memory(*files_.find(tensor.name));
+    std::span<const std::byte> all;
+    for (const std::string& name : parts->second) {
+      const std::span<const std::byte> part = source->in_memory(*files_.find(name));
+      if (part.empty() || (!all.empty() && part.data() != all.data() + all.size())) return {};
+      all = all.empty() ? part : std::span(all.data(), all.size() + part.size());
+    }
+    return all;
+  }
+  void release(std::span<const std::byte> part) const override {
+    if (files_.source() != nullptr) files_.source()->release(part);
+  }
+  std::optional<QuantizedTensor> quantized(const TensorInfo& tensor) const override {
+    return parts_.contains(tensor.name) ? std::nullopt : files_.quantized(tensor.name);
+  }
 
  private:
   using Parts = std::map<std::int64_t, const TensorInfo*>;

@@ -88,9 +88,11 @@ class Reading {
             parse_config(io::read_json_file(directory / io::kAdapterConfig), directory / io::kAdapterConfig)),
         source_(open_tensors(directory)),
         base_(base),
-        linear_(model::linear_layers(base)),
+        linear_(modules_of(base)),
         tensors_(std::make_shared<RenamedTensors>(source_)),
-        adapter_(std::make_shared<model::Adapter>()) {}
+        adapter_(std::make_shared<model::Adapter>()) {
+    for (const LinearLayer& layer : linear_) by_scope_.emplace(layer.scope, &layer);
+  }
 
   PeftAdapter operator()() {
     adapter_->states = config_.states;
@@ -103,6 +105,7 @@ class Reading {
     if (parts_.empty() && !config_.states)
       fail("contains no adapter; train one with [adapter] kind = \"lora\", or in peft");
     for (const auto& [scope, parts] : parts_) check(scope, parts);
+    for (const LinearLayer& layer : model::expert_layers(base_)) join(layer);
     const auto found = source_->metadata().find(kBaseKey);
     const std::string base = found == source_->metadata().end() ? "" : found->second;
     return {adapter_,
@@ -127,8 +130,8 @@ class Reading {
   }
 
   const LinearLayer* find(std::string_view scope) const {
-    const auto found = std::ranges::find(linear_, scope, &LinearLayer::scope);
-    return found == linear_.end() ? nullptr : &*found;
+    const auto found = by_scope_.find(scope);
+    return found == by_scope_.end() ? nullptr : found->second;
   }
 
   /// Returns the linear layer of a module. Adapters of the bare trunk omit its prefix.
@@ -230,10 +233,35 @@ class Reading {
     adapter_->layers.emplace(scope, layer);
   }
 
+  /// Replaces the adapters of the experts of a layer by that of all of them.
+  void join(const LinearLayer& of_experts) {
+    model::Adapter& adapter = *adapter_;
+    const std::vector<LinearLayer> modules = modules_of({&of_experts, 1});
+    const auto is_adapted = [&](const LinearLayer& m) { return adapter.find(m.scope) != nullptr; };
+    if (std::ranges::none_of(modules, is_adapted)) return;
+    if (config_.dora)
+      fail(fmt::format(
+          "{} has DoRA, which is not supported for experts. Fix: merge the adapter into its base in "
+          "peft (merge_and_unload)",
+          of_experts.scope));
+    const model::AdapterLayer* first = adapter.find(modules.front().scope);
+    for (const LinearLayer& m : modules) {
+      const model::AdapterLayer* layer = adapter.find(m.scope);
+      if (first != nullptr && layer != nullptr && *layer == *first) continue;
+      fail(fmt::format(
+          "{} has another adapter than other experts of its layer, or none; here all have one of the "
+          "same rank and alpha. Fix: merge the adapter into its base in peft (merge_and_unload)",
+          (first == nullptr ? modules.front() : m).scope));
+    }
+    adapter.layers.emplace(of_experts.scope, *first);
+    for (const LinearLayer& m : modules) adapter.layers.erase(m.scope);
+  }
+
   PeftConfig config_;
   std::shared_ptr<const io::TensorSource> source_;
   const model::ModelConfig& base_;
-  std::vector<LinearLayer> linear_;
+  std::vector<LinearLayer> linear_;  // as modules of peft
+  std::map<std::string_view, const LinearLayer*> by_scope_;
   std::vector<model::RecurrentLayer> recurrent_;  // of an adapter of states
   std::shared_ptr<RenamedTensors> tensors_;
   std::shared_ptr<model::Adapter> adapter_;

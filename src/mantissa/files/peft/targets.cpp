@@ -3,11 +3,13 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <optional>
 #include <vector>
 
 #include "mantissa/core/base/error_text.h"
 #include "mantissa/core/base/suggest.h"
 #include "mantissa/core/base/words.h"
+#include "mantissa/files/io/expert_tensors.h"
 #include "mantissa/precision/policy/glob.h"
 
 namespace mantissa::peft {
@@ -48,13 +50,23 @@ void check_rank(const LinearLayer& linear, const model::AdapterLayer& layer, std
 
 Layers select_layers(const model::ModelConfig& config, std::span<const std::string> targets,
                      const model::AdapterLayer& layer, std::string_view where) {
-  const std::vector<LinearLayer> all = model::linear_layers(config);
+  std::vector<LinearLayer> all = model::linear_layers(config);
+  for (LinearLayer& of_experts : model::expert_layers(config)) all.push_back(std::move(of_experts));
   Layers layers;
   for (const std::string& target : targets) {
     precision::check_glob(target);
+    const std::optional<io::ExpertTensor> of_one = io::parse_expert_tensor(target);
     bool any = false;
     for (const LinearLayer& linear : all) {
-      if (!precision::scope_match(target, linear.scope)) continue;
+      if (linear.experts > 0 && of_one && precision::scope_match(of_one->parameter, linear.scope)) {
+        throw ConfigError(
+            "{}: {} selects one expert, but an adapter is for all experts of a layer or none. Fix: {}", where,
+            in_quotes(target), in_quotes(of_one->parameter));
+      }
+      const bool matches =
+          precision::scope_match(target, linear.scope) ||
+          (linear.experts > 0 && precision::scope_match(target, io::expert_tensor(linear.scope, 0)));
+      if (!matches) continue;
       any = true;
       check_rank(linear, layer, where);
       layers.emplace(linear.scope, layer);
@@ -64,6 +76,34 @@ Layers select_layers(const model::ModelConfig& config, std::span<const std::stri
                       config.model_type, nearest_layer(target, all));
   }
   return layers;
+}
+
+std::vector<LinearLayer> modules_of(std::span<const LinearLayer> layers) {
+  std::vector<LinearLayer> modules;
+  for (const LinearLayer& layer : layers) {
+    if (layer.experts == 0) modules.push_back(layer);
+    for (std::int64_t e = 0; e < layer.experts; ++e)
+      modules.push_back({io::expert_tensor(layer.scope, e), layer.in, layer.out});
+  }
+  return modules;
+}
+
+std::vector<LinearLayer> modules_of(const model::ModelConfig& config) {
+  std::vector<LinearLayer> modules = model::linear_layers(config);
+  for (LinearLayer& module : modules_of(model::expert_layers(config))) modules.push_back(std::move(module));
+  return modules;
+}
+
+Layers modules_of(const Layers& layers, const model::ModelConfig& config) {
+  Layers modules = layers;
+  for (const LinearLayer& of_experts : model::expert_layers(config)) {
+    const auto found = layers.find(of_experts.scope);
+    if (found == layers.end()) continue;
+    modules.erase(of_experts.scope);
+    for (const LinearLayer& module : modules_of({&of_experts, 1}))
+      modules.emplace(module.scope, found->second);
+  }
+  return modules;
 }
 
 }  // namespace mantissa::peft

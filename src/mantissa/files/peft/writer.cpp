@@ -9,11 +9,13 @@
 #include "mantissa/core/disk/atomic.h"
 #include "mantissa/core/disk/owned.h"
 #include "mantissa/engine/model/graphs.h"
+#include "mantissa/files/io/expert_tensors.h"
 #include "mantissa/files/io/hash.h"
 #include "mantissa/files/io/model_path.h"
 #include "mantissa/files/io/safetensors_stream.h"
 #include "mantissa/files/peft/config.h"
 #include "mantissa/files/peft/reader.h"
+#include "mantissa/files/peft/targets.h"
 
 namespace mantissa::peft {
 namespace {
@@ -66,17 +68,25 @@ std::vector<std::string> target_modules(std::span<const std::string> wanted,
   // number alone says nothing to a reader either.
   const std::set<std::string_view> containers = containers_of(all);
   std::set<std::string> names;
+  std::map<std::string_view, bool> tried;
+  const auto fits = [&](std::string_view name) {
+    const auto [at, is_new] = tried.try_emplace(name, false);
+    if (is_new) {
+      const bool exact = std::ranges::all_of(all, [&](const model::LinearLayer& layer) {
+        return selected.contains(layer.scope) || !selects(name, layer.scope);
+      });
+      at->second =
+          exact && std::ranges::none_of(containers, [&](std::string_view m) { return selects(name, m); });
+    }
+    return at->second;
+  };
   for (const std::string& scope : wanted) {
     std::string_view end = scope;
     for (std::size_t dot = scope.rfind('.'); dot != std::string::npos && dot > 0;
          dot = scope.rfind('.', dot - 1)) {
       const std::string_view shorter = std::string_view(scope).substr(dot + 1);
       if (shorter.find_first_not_of("0123456789") == std::string_view::npos) continue;
-      const bool exact = std::ranges::all_of(all, [&](const model::LinearLayer& layer) {
-        return selected.contains(layer.scope) || !selects(shorter, layer.scope);
-      });
-      if (!exact || std::ranges::any_of(containers, [&](std::string_view m) { return selects(shorter, m); }))
-        continue;
+      if (!fits(shorter)) continue;
       end = shorter;
       break;
     }
@@ -97,7 +107,8 @@ std::string config_text(const model::ModelConfig& config, const std::string& bas
   std::map<std::int64_t, int> ranks;
   std::map<double, int> alphas;
   std::vector<std::string> wanted;
-  for (const auto& [scope, layer] : adapter.layers) {
+  const Layers layers = modules_of(adapter.layers, config);
+  for (const auto& [scope, layer] : layers) {
     ++ranks[layer.rank];
     ++alphas[layer.alpha];
     wanted.push_back(scope);
@@ -105,11 +116,11 @@ std::string config_text(const model::ModelConfig& config, const std::string& bas
   const std::int64_t rank = most_frequent(ranks);
   const double alpha = most_frequent(alphas);
   json rank_pattern = json::object(), alpha_pattern = json::object();
-  for (const auto& [scope, layer] : adapter.layers) {
+  for (const auto& [scope, layer] : layers) {
     if (layer.rank != rank) rank_pattern[scope] = layer.rank;
     if (layer.alpha != alpha) alpha_pattern[scope] = number(layer.alpha);
   }
-  const std::vector<model::LinearLayer> all = model::linear_layers(config);
+  const std::vector<model::LinearLayer> all = modules_of(config);
   const bool in_out = std::ranges::any_of(
       all, [&](const model::LinearLayer& l) { return l.in_out && adapter.find(l.scope) != nullptr; });
   json saved = nullptr;
@@ -137,7 +148,8 @@ std::string config_text(const model::ModelConfig& config, const std::string& bas
 }
 
 std::uint64_t write_adapter(const std::filesystem::path& directory, const AdapterToWrite& adapter) {
-  std::vector<io::TensorToWrite> tensors(adapter.tensors.begin(), adapter.tensors.end());
+  std::vector<io::TensorToWrite> tensors =
+      io::with_split_experts({adapter.tensors.begin(), adapter.tensors.end()});
   for (io::TensorToWrite& t : tensors) t.name = stored_name(t.name);
   std::map<std::string, std::string> metadata = adapter.metadata;
   metadata.emplace("format", "pt");

@@ -103,6 +103,36 @@ struct GradientStep {
   double times_expected() const { return expected > 0 ? error / expected : 0; }
 };
 
+/// The choices of a router in one observed step, beside those of the same step, with the same weights, in
+/// f32.
+struct RouterStep {
+  std::int64_t step = 0;
+  std::int64_t chosen = 0;   // experts of a token
+  std::int64_t tokens = 0;   // that it routed
+  std::int64_t changed = 0;  // of them: those with another set of experts than in f32
+
+  double share() const {
+    return tokens == 0 ? 0 : static_cast<double>(changed) / static_cast<double>(tokens);
+  }
+};
+
+/// The router of a layer, step by step.
+struct RouterSeries {
+  std::string scope;  // "model.layers.0.mlp.gate"
+  std::vector<RouterStep> steps;
+
+  /// Returns the sums over the steps.
+  RouterStep total() const {
+    RouterStep all;
+    for (const RouterStep& s : steps) {
+      all.chosen = s.chosen;
+      all.tokens += s.tokens;
+      all.changed += s.changed;
+    }
+    return all;
+  }
+};
+
 /// The health of one parameter (engine/runtime/health.h), step by step.
 struct ParameterSeries {
   std::string name;
@@ -178,10 +208,11 @@ struct Audit {
   std::vector<StepPoint> earlier = {};  // steps of the run before those, from its metrics
   std::vector<ValueSeries> values;      // in the order of the plan
   std::vector<ParameterSeries> weights;
-  double median_gradient_error = 0;     // the largest over the steps of the median over the parameters
-  double expected_gradient_error = 0;   // the median of what rounding operands explains, in the same step
-  std::string no_reference = {};        // why gradients were not compared with those in f32, or ""
-  std::int64_t points_of_rounding = 0;  // of the plan, in the parts of the run that were observed
+  std::vector<RouterSeries> routers = {};  // in the order of layers; none without experts or a reference
+  double median_gradient_error = 0;        // the largest over the steps of the median over the parameters
+  double expected_gradient_error = 0;      // the median of what rounding operands explains, in the same step
+  std::string no_reference = {};           // why gradients were not compared with those in f32, or ""
+  std::int64_t points_of_rounding = 0;     // of the plan, in the parts of the run that were observed
   std::vector<std::string> unobserved = {};  // of these: "SCOPE OP PASS (NAME): why"
   std::vector<std::string> unreached = {};  // parts of the run without an observed step: "steps 13 to 16, …"
   std::vector<plan::PlanRow> plan;

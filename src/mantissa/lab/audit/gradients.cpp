@@ -113,7 +113,9 @@ bool GradientReference::compute(train::Trainer& trainer, const std::stop_token& 
   transfer_values(trainer, *f32_);
   f32_->restore({trainer.step(), trainer.applied(), trainer.tokens(), 0, trainer.stage_applied()}, {});
   try {
+    const runtime::RouterRecord record(f32_->next_executor());
     const std::optional<train::StepReport> r = f32_->advance(stop);
+    choices_ = record.choices();
     return r && !r->skipped;
   } catch (const RunStopped&) {
     return false;

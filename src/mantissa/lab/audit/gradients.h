@@ -8,6 +8,7 @@
 #include <string>
 
 #include "mantissa/lab/audit/audit.h"
+#include "mantissa/lab/audit/routers.h"
 #include "mantissa/lab/audit/run.h"
 #include "mantissa/train/steps/trainer.h"
 
@@ -26,8 +27,11 @@ class GradientReference {
   bool compute(train::Trainer& trainer, const std::stop_token& stop);
   /// Compares the gradients of the step that `trainer` has completed, which were multiplied by `loss_scale`.
   std::map<std::string, GradientStep> compare(train::Trainer& trainer, double loss_scale) const;
+  /// Returns the experts of the tokens of that step in f32, by the scope of their router.
+  const std::map<std::string, runtime::Choices>& choices() const { return choices_; }
 
  private:
+  std::map<std::string, runtime::Choices> choices_;
   std::unique_ptr<train::Trainer> f32_;
   std::string absent_;
 };

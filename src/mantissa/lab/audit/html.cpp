@@ -117,8 +117,9 @@ std::string to_html(const Audit& audit) {
   page.sections.push_back(findings_section(audit));
   if (audit.first_non_finite || !audit.stopped.empty()) page.sections.push_back(stop_section(audit));
   for (const auto section : {course_section, range_section, rounding_section, updates_section,
-                             histograms_section, plan_section, method_section})
-    page.sections.push_back(section(audit));
+                             routers_section, histograms_section, plan_section, method_section}) {
+    if (section != routers_section || !audit.routers.empty()) page.sections.push_back(section(audit));
+  }
   return to_html(page);
 }
 

@@ -47,6 +47,18 @@ Json gradients_of(const Audit& audit) {
   return all;
 }
 
+/// The routers' choices beside those in f32.
+Json routers_of(const Audit& audit) {
+  Json all = Json::array();
+  for (const RouterSeries& r : audit.routers) {
+    Json one = {{"scope", r.scope}, {"experts_per_token", r.total().chosen}, {"steps", Json::array()}};
+    for (const RouterStep& s : r.steps)
+      one["steps"].push_back({{"step", s.step}, {"tokens", s.tokens}, {"changed", s.changed}});
+    all.push_back(std::move(one));
+  }
+  return all;
+}
+
 }  // namespace
 
 std::string to_json(const Audit& audit) {
@@ -68,6 +80,7 @@ std::string to_json(const Audit& audit) {
   json["gradients_not_compared"] = nullptr;
   if (!audit.no_reference.empty()) json["gradients_not_compared"] = audit.no_reference;
   json["gradients"] = gradients_of(audit);
+  json["routers"] = routers_of(audit);
   json["thresholds"] = audit.thresholds;
   json["findings"] = Json::array();
   for (const Finding& f : audit.findings) json["findings"].push_back(json_of(f));

@@ -209,6 +209,15 @@ void Record::add_gradients(std::int64_t step, const plan::Program& program, doub
   }
 }
 
+RouterSeries& Record::router(const std::string& scope) {
+  const auto known = std::ranges::find(audit_.routers, scope, &RouterSeries::scope);
+  return known != audit_.routers.end() ? *known : audit_.routers.emplace_back(RouterSeries{scope, {}});
+}
+
+void Record::add_routers(std::int64_t step, const std::map<std::string, RouterStep>& routers) {
+  for (const auto& [scope, counts] : routers) router(scope).steps.emplace_back(counts).step = step;
+}
+
 void Record::summarise_gradients() {
   std::map<std::int64_t, std::pair<std::vector<double>, std::vector<double>>> errors;
   for (const ParameterSeries& p : audit_.weights) {

@@ -34,6 +34,8 @@ class Record {
   /// logits (expected_gradients.h).
   void add_gradients(std::int64_t step, const plan::Program& program, double amplification,
                      const std::map<std::string, GradientStep>& gradients);
+  /// Adds the choices of the routers of an observed step beside those in f32, by scope.
+  void add_routers(std::int64_t step, const std::map<std::string, RouterStep>& routers);
   /// Sets the figure of all gradients together.
   void summarise_gradients();
   /// Lists the rounding points that no step has compared (Audit::unobserved). Call it after the last step.
@@ -55,6 +57,7 @@ class Record {
   void merge(std::span<const comm::Bytes> others, std::span<const programs::RunPart> parts);
 
  private:
+  RouterSeries& router(const std::string& scope);
   ValueSeries& series_of(const plan::Program& program, const runtime::ObservedValue& value);
 
   Audit& audit_;

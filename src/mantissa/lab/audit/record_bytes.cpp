@@ -46,6 +46,8 @@ comm::Bytes Record::bytes(std::span<const programs::RunPart> parts) const {
   for (const auto& [scope, op, kind, name] : compared_) {
     comm::append_all(bytes, std::tie(scope, op, kind, name));
   }
+  comm::append(bytes, audit_.routers.size());
+  for (const RouterSeries& r : audit_.routers) comm::append_all(bytes, std::tie(r.scope, r.steps));
   comm::append(bytes, audit_.values.size());
   for (const ValueSeries& s : audit_.values) comm::append_all(bytes, fields_of_series(s));
   for (const ParameterSeries& p : audit_.weights) {
@@ -71,6 +73,10 @@ void Record::merge(std::span<const comm::Bytes> others, std::span<const programs
       auto scope = comm::take<std::string>(left), op = comm::take<std::string>(left);
       const auto kind = comm::take<plan::RoundingKind>(left);
       compared_.emplace(std::move(scope), std::move(op), kind, comm::take<std::string>(left));
+    }
+    for (auto count = comm::take<std::size_t>(left); count > 0; --count) {
+      RouterSeries& of = router(comm::take<std::string>(left));
+      for (const RouterStep& step : comm::take<std::vector<RouterStep>>(left)) of.steps.push_back(step);
     }
     const auto values = comm::take<std::size_t>(left);
     for (std::size_t place = 0; place < values; ++place) {
@@ -98,6 +104,7 @@ void Record::merge(std::span<const comm::Bytes> others, std::span<const programs
     }
   }
   std::ranges::sort(audit_.observed);
+  for (RouterSeries& r : audit_.routers) std::ranges::sort(r.steps, {}, &RouterStep::step);
   for (ParameterSeries& p : audit_.weights)
     std::ranges::stable_sort(p.gradient_steps, {}, &GradientStep::step);
   std::vector<std::size_t> order(places.size());

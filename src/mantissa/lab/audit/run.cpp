@@ -187,6 +187,7 @@ Audit audit_run(const AuditSource& source, const AuditOptions& options, const On
   Overflows overflows;
   std::vector<Finding> found = data_findings(source, last);
   std::optional<runtime::Observer> observer, updates;
+  std::optional<runtime::RouterRecord> routed;
   std::size_t part = 0;  // of the run, in the observed step
   std::optional<GradientReference> reference;
   const std::int64_t watchers = watchers_of(options.ranks, config);
@@ -206,6 +207,7 @@ Audit audit_run(const AuditSource& source, const AuditOptions& options, const On
         const std::int64_t step = trainer.step() + 1, nth = step - source.from + 1;
         observer.reset();
         updates.reset();
+        routed.reset();
         bool compares = false;
         const bool observes =
             nth >= 1 && is_observed(nth, steps, options.observed) && (!searches || step == most);
@@ -213,6 +215,7 @@ Audit audit_run(const AuditSource& source, const AuditOptions& options, const On
           compares = reference && reference->compute(trainer, stop);
           const auto all = [](const plan::Step&) { return true; };
           observer.emplace(trainer.next_executor(), all);
+          if (compares) routed.emplace(trainer.next_executor());
           part = trainer.part();
           updates.emplace(trainer.next_update(), all);
         }
@@ -227,10 +230,12 @@ Audit audit_run(const AuditSource& source, const AuditOptions& options, const On
           record.add_values(step, *trainer.parts()[part].program, observer->take());
           record.add_values(step, *trainer.parts()[part].program->update, updates->take());
           if (!r->batch_skipped) record.add_reduced(step, trainer);
-          if (compares && !r->skipped)
+          if (compares && !r->skipped) {
             record.add_gradients(step, *trainer.parts()[part].program,
                                  amplification_of(*r, config, source.model.config),
                                  reference->compare(trainer, r->loss_scale.value_or(1)));
+          }
+          if (compares) record.add_routers(step, compare(routed->choices(), reference->choices()));
         }
         if (r->overflow) overflows.add(*r->overflow, step);
         ++audit.steps;
@@ -254,6 +259,7 @@ Audit audit_run(const AuditSource& source, const AuditOptions& options, const On
     }
     observer.reset();
     updates.reset();
+    routed.reset();
     audit.interrupted = stop.stop_requested();
     return rank == 0 ? comm::Bytes() : record.bytes(trainer.parts());
   };
@@ -269,6 +275,9 @@ Audit audit_run(const AuditSource& source, const AuditOptions& options, const On
   record.list_unobserved(trainer.parts());
   if (!audit.observed.empty()) record.list_unreached(trainer.parts(), config, !source.run.empty());
   record.summarise_gradients();
+  std::ranges::sort(audit.routers, {}, [](const RouterSeries& r) {  // layer 2 before layer 10
+    return std::pair(r.scope.size(), r.scope);
+  });
   const bool compared =
       std::ranges::any_of(audit.weights, [](const ParameterSeries& p) { return !p.gradient_steps.empty(); });
   if (audit.no_reference.empty() && !compared) audit.no_reference = "no observed step was applied";

@@ -19,6 +19,8 @@ report::Section range_section(const Audit& audit);
 report::Section rounding_section(const Audit& audit);
 /// Lost updates: maps, and a table of parameters.
 report::Section updates_section(const Audit& audit);
+/// Tokens with other experts than in f32. Only for an audit that has routers.
+report::Section routers_section(const Audit& audit);
 report::Section histograms_section(const Audit& audit);
 report::Section plan_section(const Audit& audit);
 report::Section method_section(const Audit& audit);

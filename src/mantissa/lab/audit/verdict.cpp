@@ -22,6 +22,23 @@ std::string unreached_of(const Audit& audit) {
                                              counted(static_cast<std::int64_t>(more), "more part")));
 }
 
+/// Returns how many tokens had other experts than in f32, or "".
+std::string routing_of(const Audit& audit) {
+  std::int64_t tokens = 0, changed = 0;
+  const RouterSeries* worst = nullptr;
+  for (const RouterSeries& r : audit.routers) {
+    const RouterStep all = r.total();
+    tokens += all.tokens;
+    changed += all.changed;
+    if (worst == nullptr || all.share() > worst->total().share()) worst = &r;
+  }
+  if (tokens == 0) return "";
+  if (changed == 0) return " Every token had the experts that it has in f32.";
+  return fmt::format(" Routers chose other experts than in f32 for {} of the tokens, {} most often ({}).",
+                     percent_text(static_cast<double>(changed) / static_cast<double>(tokens)), worst->scope,
+                     percent_text(worst->total().share()));
+}
+
 /// Returns what the audit looked at, and what it did not.
 std::string coverage_of(const Audit& audit) {
   const auto missing = std::ssize(audit.unobserved);
@@ -90,7 +107,7 @@ std::string verdict_of(const Audit& audit) {
                       "{} skipped{}{}. ", counted(skipped, "step", "was", "were"),
                       batches > 0 ? fmt::format(", {} of them as run.skip_batches requests", batches) : "",
                       skipped > batches ? ", while the loss scale looked for its value" : "");
-    return text + coverage_of(audit) + unreached_of(audit);
+    return text + coverage_of(audit) + routing_of(audit) + unreached_of(audit);
   }
   const Finding& first = audit.findings.front();
   std::string text =
@@ -104,7 +121,7 @@ std::string verdict_of(const Audit& audit) {
     text += fmt::format(" There was no time to try {}.", counted(audit.untried, "more cure"));
   if (!audit.stopped.empty()) text += fmt::format(" The run stopped at step {}.", audit.stopped_at);
   if (!audit.unobserved.empty()) text += " " + coverage_of(audit);
-  return text + unreached_of(audit);
+  return text + routing_of(audit) + unreached_of(audit);
 }
 
 }  // namespace mantissa::lab

@@ -177,6 +177,11 @@ void add_model_and_data(std::vector<Option>& table) {
            "weight of the square of the log-sum-exp of each token's logits, which pretrain and sft lower beside "
            "the loss (PaLM has 1e-4); 0: none",
            from(0)},
+          {"router_aux_loss_coef", &TrainSection::router_aux_loss_coef,
+           "weight of the load-balancing loss of a mixture of experts, which pretrain and sft lower beside the "
+           "loss; 0: none; -1: router_aux_loss_coef of config.json if its output_router_logits is true, "
+           "otherwise none",
+           from(-1)},
       });
   add<AdapterSection>(
       table, "adapter", &RunConfig::adapter,

@@ -175,9 +175,15 @@ void settle_fine_tuning(RunConfig& config, const Entries& entries) {
 /// either sign.
 void check_regularizers(const RunConfig& config, const Entries& entries) {
   const std::string& objective = config.train.objective;
+  const double balance = config.train.router_aux_loss_coef;
+  if (balance < 0 && balance != -1) {
+    refuse(*entries.find("train", "router_aux_loss_coef"),
+           "must be at least 0, or -1 for the weight of config.json");
+  }
   if (objective == "pretrain" || objective == "sft") return;
-  for (const auto& [key, weight] :
-       {std::pair("l2wrap", config.train.l2wrap), {"z_loss", config.train.z_loss}}) {
+  for (const auto& [key, weight] : {std::pair("l2wrap", config.train.l2wrap),
+                                    {"z_loss", config.train.z_loss},
+                                    {"router_aux_loss_coef", std::max(0.0, balance)}}) {
     if (weight == 0) continue;
     refuse(*entries.find("train", key),
            fmt::format("is a regularizer of pretrain and sft, but train.objective is \"{}\"; remove the key",

@@ -26,18 +26,20 @@ struct Outputs {
   runtime::Values log_prob;                     // of the token's target; empty if the program has none
   std::optional<runtime::Values> entropy = {};  // of its distribution, if the program has this output
   std::optional<runtime::Values> value = {};    // of a value head, if the program has this output
+  std::optional<runtime::Values> balance = {};  // the token's part of the loss of balance, likewise
 };
 
 /// Memory for the seeds of the backward pass: d loss / d output for each token. Initially zero. Empty if the
 /// program does not have the input for them.
 struct Seeds {
-  std::span<double> log_prob, entropy, value;
+  std::span<double> log_prob, entropy = {}, value = {}, balance = {};
 };
 
 /// Properties of a step that are known before its first micro-batch.
 struct Step {
   double total_weight = 0;  // of the tokens with targets
   double loss_scale = 1;    // factor of every seed, but not of the loss
+  std::int64_t tokens = 0;  // without padding
 };
 
 struct Metric {
@@ -69,7 +71,9 @@ class Objective {
 };
 
 /// Returns the objective of pretraining and of supervised fine-tuning: Σ weight · (−log p) / Σ weight over
-/// the targets. Sums are f64: each chunk of 4096 tokens in order, then the chunks in order.
+/// the targets. Sums are f64: each chunk of 4096 tokens in order, then the chunks in order. With the output
+/// "balance" its mean over the tokens is the metric "router_aux_loss", whose gradient is added, with the
+/// weight of the program.
 std::unique_ptr<Objective> pretraining();
 
 /// Returns true if the seeds of the objective called `name` (train.objective) depend only on the batch.

@@ -12,7 +12,7 @@ Outputs outputs_of(const runtime::Session& session, std::int64_t tokens) {
     return session.read(name, tokens);
   };
   const runtime::Values none({}, session.program().arithmetic, 1, nullptr);
-  return {optional("log_prob").value_or(none), optional("entropy"), optional("value")};
+  return {optional("log_prob").value_or(none), optional("entropy"), optional("value"), optional("balance")};
 }
 
 /// Writes the seeds of one micro-batch to the program's inputs.
@@ -22,12 +22,12 @@ void write_seeds(runtime::Session& session, const MicroBatch& micro, Objective& 
     std::string_view name;
     std::vector<double> seeds;
   };
-  Input inputs[] = {{"dlog_prob", {}}, {"dentropy", {}}, {"dvalue", {}}};
+  Input inputs[] = {{"dlog_prob", {}}, {"dentropy", {}}, {"dvalue", {}}, {"dbalance", {}}};
   const auto tokens = static_cast<std::size_t>(micro.batch.tokens());
   for (Input& input : inputs) {
     if (session.program().find(input.name) != plan::kNoBuffer) input.seeds.assign(tokens, 0);
   }
-  objective.seeds(micro, outputs, {inputs[0].seeds, inputs[1].seeds, inputs[2].seeds});
+  objective.seeds(micro, outputs, {inputs[0].seeds, inputs[1].seeds, inputs[2].seeds, inputs[3].seeds});
   for (const Input& input : inputs) {
     if (!input.seeds.empty()) session.write(input.name, std::span<const double>(input.seeds));
   }

@@ -22,11 +22,39 @@ std::int64_t tokens_of(const config::RunConfig& config, std::int64_t items) {
 
 namespace {
 
+/// Returns the weight of the load-balancing loss: that of the config, or the one that the model asks for.
+double balance_weight(const config::RunConfig& config, const model::ModelConfig& model) {
+  const double own = config.train.router_aux_loss_coef;
+  if (own > 0 && !model.router_aux_loss_coef) {
+    throw ConfigError("train.router_aux_loss_coef = {}: this {} model has no experts. Fix: remove the key",
+                      own, model.model_type);
+  }
+  const double weight = own >= 0 ? own : model.router_aux_loss_coef.value_or(0);
+  if (weight == 0) return 0;
+  const char* const kWithout = "train.router_aux_loss_coef = 0 trains without it";
+  if (config.train.objective != "pretrain" && config.train.objective != "sft") {
+    throw ConfigError(
+        "output_router_logits of the model's config.json asks for the load-balancing loss, which pretrain and "
+        "sft add, but not train.objective = \"{}\". Fix: {}",
+        config.train.objective, kWithout);
+  }
+  if (config.distributed.sequence_shards > 1) {
+    throw ConfigError(
+        "the load-balancing loss of weight {} is one over whole rows, which distributed.sequence_shards = {} "
+        "divides. Fix: {}, or remove sequence_shards",
+        weight, config.distributed.sequence_shards, kWithout);
+  }
+  return weight;
+}
+
 /// Returns what the objective of `config` needs besides log-probabilities.
-model::Extras extras_of(const config::RunConfig& config) {
+model::Extras extras_of(const config::RunConfig& config, const model::ModelConfig& model) {
   const std::int64_t carried = config.data.carry_state ? config.batch.global_batch_size : 0;
-  if (config.train.objective != "rl")
-    return {.l2wrap = config.train.l2wrap, .z_loss = config.train.z_loss, .carried = carried};
+  const double balance = balance_weight(config, model);
+  if (config.train.objective != "rl") {
+    return {
+        .l2wrap = config.train.l2wrap, .z_loss = config.train.z_loss, .balance = balance, .carried = carried};
+  }
   return {config.rl.entropy_coef > 0 ? model::Entropy::trained : model::Entropy::none,
           config.rl.algorithm == "ppo"};
 }
@@ -39,8 +67,9 @@ graph::Graph training_graph(const config::RunConfig& config, const model::ModelC
   const std::int64_t tokens = items * config::rows_per_item(config) * config::tokens_per_rank(config);
   const std::span<const optim::Group> groups = config.optimizer.groups;
   const auto frozen = [groups](std::string_view name) { return optim::settings_of(groups, name).freeze; };
+  const model::Extras extras = extras_of(config, model);
   if (model.scores) return model::build_scores(model, tokens, length, true, frozen);
-  return model::build_log_prob(model, tokens, length, true, frozen, extras_of(config));
+  return model::build_log_prob(model, tokens, length, true, frozen, extras);
 }
 
 /// Returns the formats of the blocks that hold frozen weights: those of an adapter's base, or of groups.

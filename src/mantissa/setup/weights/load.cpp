@@ -8,6 +8,7 @@
 #include "mantissa/core/base/error.h"
 #include "mantissa/engine/model/adapter.h"
 #include "mantissa/files/io/checkpoint.h"
+#include "mantissa/files/io/expert_tensors.h"
 #include "mantissa/files/io/state.h"
 #include "mantissa/setup/weights/adapted.h"
 #include "mantissa/setup/weights/model_files.h"
@@ -105,7 +106,7 @@ class SlotTensors {
   SlotTensors(const plan::Program& program, const ModelSource& source) : program_(program), source_(source) {
     if (!source.weights.empty()) files_.emplace(files_of(source));
     if (files_) check_names(program, *files_, source.config, source.weights);
-    if (source.adapter != nullptr) adapter_.emplace(source.adapter);
+    if (source.adapter != nullptr) adapter_.emplace(io::with_joined_experts(io::WeightFiles(source.adapter)));
   }
 
   /// The files that have a tensor, and the tensor; null: there is none.

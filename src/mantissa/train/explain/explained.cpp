@@ -79,7 +79,7 @@ std::optional<AdapterPlan> adapter_plan(const model::ModelConfig& model, const p
   plan.kind = model.adapter->dora ? "DoRA" : "LoRA";
   if (model.adapter->rslora) plan.kind = "rs" + plan.kind;
   plan.layers = model.adapter->layers.size();
-  plan.all_layers = model::linear_layers(model).size();
+  plan.all_layers = model::linear_layers(model).size() + model::expert_layers(model).size();
   plan.smallest_rank = std::numeric_limits<std::int64_t>::max();
   for (const auto& [scope, layer] : model.adapter->layers) {
     plan.smallest_rank = std::min(plan.smallest_rank, layer.rank);

@@ -46,12 +46,13 @@ void append_outputs(std::vector<std::byte>& all, const objective::Outputs& outpu
   append(all, &outputs.log_prob);
   append(all, pointer(outputs.entropy));
   append(all, pointer(outputs.value));
+  append(all, pointer(outputs.balance));
 }
 
 std::size_t output_bytes(const objective::Outputs& outputs, std::size_t tokens) {
   std::size_t bytes = 0;
   for (const runtime::Values* values :
-       {&outputs.log_prob, pointer(outputs.entropy), pointer(outputs.value)}) {
+       {&outputs.log_prob, pointer(outputs.entropy), pointer(outputs.value), pointer(outputs.balance)}) {
     bytes += sizeof(Header);
     if (values != nullptr && values->size() > 0) bytes += tokens * bytes_of(values->type());
   }
@@ -82,6 +83,7 @@ objective::Outputs OutputReader::next() {
   objective::Outputs outputs{*log_prob};
   outputs.entropy = values();
   outputs.value = values();
+  outputs.balance = values();
   return outputs;
 }
 

@@ -104,7 +104,7 @@ bool Trainer::run_share(const text::StepData& data, objective::Objective& of_row
   const bool shares = (together || transfers) && !ranks_.alone();
   weights_->scales().record(train);
   if (train) carried_.give(*session_);
-  objective.begin({.total_weight = data.total_weight(), .loss_scale = scale()});
+  objective.begin({.total_weight = data.total_weight(), .loss_scale = scale(), .tokens = data.tokens()});
   const std::int64_t micro = stage_config().batch.micro_batch_size, items = data.items();
   const std::int64_t shard = items / config_.batch.shards;
   const Share own = share_of(group(), groups(), items, train ? shard : micro);

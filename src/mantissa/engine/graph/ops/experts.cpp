@@ -130,7 +130,7 @@ void multiply(const Call& c, const kernels::Context& ctx, const Pairs& pairs, co
 }
 
 // Inputs x [tokens, in] or [tokens, chosen, in], weight [experts, out, in], choice [tokens, chosen]; output
-// [tokens, chosen, out].
+// [tokens, chosen, out]. "unrounded": the result is a term of a sum that is rounded once.
 void check_experts(const NodeView& n, const Shape& x, std::size_t in_axis) {
   const Shape& w = n.shape(1);
   if (w.rank() == 3 && w.dim(in_axis).size == x.last()) return;
@@ -140,7 +140,8 @@ void check_experts(const NodeView& n, const Shape& x, std::size_t in_axis) {
 
 std::vector<OutputSpec> infer_experts(const NodeView& n) {
   check_experts(n, n.shape(0), 2);
-  return {{with_more(n.shape(2), n.shape(1).dim(1).size), Role::compute}};
+  const Role role = n.attributes.flag("unrounded") ? Role::arithmetic : Role::compute;
+  return {{with_more(n.shape(2), n.shape(1).dim(1).size), role}};
 }
 
 Cost cost_experts(const NodeView& n, const Sizes&) {

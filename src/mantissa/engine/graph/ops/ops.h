@@ -18,6 +18,7 @@ extern const OpDef kRope, kRopeGrad;
 extern const OpDef kAttention, kAttentionGrad;
 extern const OpDef kRoute, kRouteGrad, kExperts, kExpertsDx, kExpertsDw;
 extern const OpDef kCombine, kCombineDx, kCombineDweights;
+extern const OpDef kExpertShares, kBalance, kBalanceDlogits;
 extern const OpDef kRecurrence, kRecurrenceGrad, kRecurrenceDecode, kRecurrenceCarry;
 extern const OpDef kTokenShift, kTokenShiftDx, kTokenShiftDmix, kTokenShiftDecode, kTokenShiftCarry;
 extern const OpDef kRwkvKeys, kRwkvKeysGrad, kRwkvOutput, kRwkvOutputGrad;
@@ -49,6 +50,7 @@ inline constexpr const OpDef* kOps[] = {
     &kRoute, &kRouteGrad,
     &kExperts, &kExpertsDx, &kExpertsDw,
     &kCombine, &kCombineDx, &kCombineDweights,
+    &kExpertShares, &kBalance, &kBalanceDlogits,
     &kRecurrence, &kRecurrenceGrad, &kRecurrenceDecode, &kRecurrenceCarry,
     &kTokenShift, &kTokenShiftDx, &kTokenShiftDmix, &kTokenShiftDecode, &kTokenShiftCarry,
     &kRwkvKeys, &kRwkvKeysGrad, &kRwkvOutput, &kRwkvOutputGrad,

@@ -17,8 +17,8 @@ std::shared_ptr<const Network> read(const FieldReader& fields, ModelConfig& c) {
                 "adds noise to the router in training, which is not supported; set it to 0");
   if (fields.has("sliding_window"))
     set_windows(s, fields.size("sliding_window"), std::vector<bool>(s.layers.size(), true));
-  s.experts =
-      read_experts(fields, "num_local_experts", 8, 2, s.intermediate_size, s.hidden_size, s.layers.size());
+  s.experts = read_experts(fields, c, {.count_key = "num_local_experts", .count = 8, .chosen = 2},
+                           s.intermediate_size);
   s.experts->normalized = true;
   s.experts->scope = "block_sparse_moe";
   s.experts->gate = "w1";

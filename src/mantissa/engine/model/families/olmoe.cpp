@@ -22,7 +22,9 @@ std::shared_ptr<const Network> read(const FieldReader& fields, ModelConfig& c) {
   s.ropes = {read_rope(fields, 10000, c.max_position_embeddings)};
   require_activation(fields, "hidden_act", "silu", "swish");
   fields.refuse("clip_qkv", "q, k and v are not clipped here");
-  s.experts = read_experts(fields, "num_experts", 64, 8, s.intermediate_size, s.hidden_size, s.layers.size());
+  s.experts =
+      read_experts(fields, c, {.count_key = "num_experts", .count = 64, .chosen = 8, .aux_loss_coef = 0.01},
+                   s.intermediate_size);
   s.experts->normalized = fields.flag("norm_topk_prob", false);
   return std::make_shared<DecoderNetwork>(std::move(s));
 }

@@ -36,8 +36,8 @@ std::shared_ptr<const Network> read(const FieldReader& fields, ModelConfig& c) {
   require_activation(fields, "hidden_act", "silu", "swish");
   if (fields.flag("use_sliding_window", false) && !fields.is_null("sliding_window"))
     set_windows(s, fields.size("sliding_window", 4096), std::vector<bool>(s.layers.size(), true));
-  s.experts = read_experts(fields, "num_experts", 128, 8, fields.size("moe_intermediate_size", 768),
-                           s.hidden_size, s.layers.size());
+  s.experts = read_experts(fields, c, {.count_key = "num_experts", .count = 128, .chosen = 8},
+                           fields.size("moe_intermediate_size", 768));
   s.experts->normalized = fields.flag("norm_topk_prob", false);
   read_sparse_layers(fields, *s.experts);
   return std::make_shared<DecoderNetwork>(std::move(s));

@@ -11,40 +11,11 @@
 #include <hwy/foreach_target.h>
 #include <hwy/highway.h>
 
-#include "mantissa/core/numeric/lanes-inl.h"
-#include "mantissa/core/numeric/math-inl.h"
-#include "mantissa/kernels/cpu/rows/rows-inl.h"
+#include "mantissa/kernels/cpu/rows/router-inl.h"
 
 HWY_BEFORE_NAMESPACE();
 namespace mantissa::kernels {
 namespace HWY_NAMESPACE {
-
-using mantissa::HWY_NAMESPACE::LaneSum;
-using mantissa::HWY_NAMESPACE::MaxRow;
-
-inline std::size_t At(const ConstMatrix& m, std::size_t row) {
-  return row * static_cast<std::size_t>(m.ld);
-}
-inline std::size_t At(const Matrix& m, std::size_t row) {
-  return row * static_cast<std::size_t>(m.ld);
-}
-
-/// Loads the logits of token t, rounded to `interior`, into `l`, and their exponentials into `e`. Returns the
-/// sum of these.
-template <class T>
-T Exponentials(ConstMatrix logits, Scalar interior, std::size_t t, std::vector<T>& l, std::vector<T>& e) {
-  LoadRow(logits.data, logits.type, At(logits, t), l.size(), l.data());
-  if (!holds(interior, std::is_same_v<T, double> ? Scalar::f64 : Scalar::f32))
-    RoundRow(l.data(), l.size(), interior);
-  const T largest = MaxRow(l.data(), l.size());
-  ForEachVector<T>(l.size(), [&](auto d, std::size_t i) HWY_ATTR {
-    hn::StoreU(mantissa::HWY_NAMESPACE::Exp(d, hn::Sub(hn::LoadU(d, l.data() + i), hn::Set(d, largest))), d,
-               e.data() + i);
-  });
-  LaneSum<T> sum;
-  sum.Add(e.data(), e.size());
-  return sum.Total();
-}
 
 /// Writes the ids of the largest logits, ascending. Valid ids also if some are NaN.
 template <class T>
