@@ -4,14 +4,18 @@
 
 #include <algorithm>
 #include <cmath>
+#include <filesystem>
 #include <map>
 #include <random>
+#include <span>
+#include <string>
 #include <vector>
 
 #include "core/numeric/round_block.h"
 #include "kernels/block_testing.h"
 #include "mantissa/core/numeric/philox.h"
 #include "mantissa/core/numeric/round.h"
+#include "mantissa/files/io/safetensors.h"
 
 namespace mantissa::kernels::block_rounding_test {
 namespace {

@@ -7,6 +7,7 @@
 
 #include "engine/plan/planned.h"
 #include "mantissa/core/base/error.h"
+#include "mantissa/engine/plan/rounding_points.h"
 
 namespace mantissa::plan::recipe_test {
 namespace {

@@ -62,6 +62,7 @@ struct Argument {
   std::optional<QuantizedMatrix> quants = {};
   const std::byte* interleaved = nullptr;  // the same weight as kernels/interleave.h stores it; null: none
   bool weight = false;                     // true for a master
+  StateCodes codes = StateCodes::none;     // of an optimizer's state in blocks, whose values are f32
   RandomUse random = RandomUse::rounding;  // outputs of updates: their random stream
 
   float unscale() const { return scale == nullptr ? 1.0F : scale->unscale; }

@@ -53,6 +53,8 @@ Shape Buffer::held_shape() const {
 }
 
 std::size_t Buffer::stored_bytes() const {
+  if (codes != StateCodes::none)
+    return BlockedState{codes, nullptr, static_cast<std::size_t>(shape.count())}.bytes();
   return quants ? quants->bytes(shape) : layout().bytes(shape);
 }
 

@@ -23,6 +23,7 @@ std::string format_name(const Buffer& b) {
 /// that is rounded before its uses follows the format of that: "q4_0>bf16".
 std::string stored_name(const Buffer& b) {
   if (b.quants) return std::string(traits(b.quants->format).name);
+  if (b.codes != StateCodes::none) return std::string(name(b.codes));
   const std::optional<Blocks> blocks = b.layout().blocks;
   const std::string held = blocks ? std::string(traits(blocks->format).name) : format_name(b);
   return b.served.format == WeightFormat::none ? held : fmt::format("{}>{}", name(b.served.format), held);

@@ -42,7 +42,8 @@ bool same(const Step& a, const Step& b) {
 }
 
 bool same(const Buffer& a, const Buffer& b) {
-  return a.type == b.type && a.home == b.home && a.scaled == b.scaled && a.served == b.served;
+  return a.type == b.type && a.home == b.home && a.scaled == b.scaled && a.served == b.served &&
+         a.codes == b.codes;
 }
 
 bool same(const ScaleSlot& a, const ScaleSlot& b) {

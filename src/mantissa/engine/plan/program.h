@@ -76,6 +76,8 @@ struct Buffer {
   /// The policy field that determines the type of a step's result, or "".
   std::string_view field = {};
   RandomUse random = RandomUse::rounding;  // the random stream for its rounding in updates
+  StateCodes codes = StateCodes::none;     // of a kept state in blocks, whose values are of `type` f32
+  bool never_negative = false;             // of a kept state
   BufferId parent = kNoBuffer;             // of a view: the buffer whose columns it is; not a view itself
   std::int64_t first_column = 0;           // of a view, in the parent
   graph::SequenceState keeps = graph::SequenceState::positions;  // of a state

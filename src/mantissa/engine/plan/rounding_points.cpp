@@ -129,7 +129,7 @@ class Finder {
     const Buffer& b = p_.buffer(step.outputs[o]);
     if (b.integer) return;
     const std::string name = result_name(p_, step, o);
-    const bool narrow = !holds(b.type, p_.arithmetic) || b.scaled;
+    const bool narrow = !holds(b.type, p_.arithmetic) || b.scaled || b.codes != StateCodes::none;
     if (step.addend != kNoBuffer && !holds(step.rounded, p_.arithmetic)) {
       add({.kind = RoundingKind::term, .step = &step, .index = o, .format = step.rounded});
       if (narrow)
@@ -147,6 +147,7 @@ class Finder {
          .index = o,
          .format = rounded,
          .blocks = blocks_of(b),
+         .codes = b.codes,
          .name = name,
          .unobserved =
              b.random == RandomUse::compensation ? "it holds what the rounding of its weight lost" : ""});
@@ -212,6 +213,7 @@ std::string RoundingPoint::format_name() const {
                                              : fmt::format("{}>{}", first, mantissa::name(format.format));
   }
   if (blocks) return std::string(traits(*blocks).name);
+  if (codes != StateCodes::none) return std::string(mantissa::name(codes));
   if (kind == RoundingKind::accumulator) return precision::accumulator_text(step->accumulator);
   const std::string plain(mantissa::name(format.format));
   return format.parts == 1 ? plain : plain + "x" + std::to_string(format.parts * (format.parts + 1) / 2);

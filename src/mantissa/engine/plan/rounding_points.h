@@ -45,6 +45,7 @@ struct RoundingPoint {
   Factor format = Scalar::f32;
   std::optional<BlockFormat> blocks = {};    // it is rounded to blocks, whose elements `format` represents
   WeightFormat served = WeightFormat::none;  // of a weight: it is rounded to this format first
+  StateCodes codes = StateCodes::none;       // of a state of the optimizer: it is rounded to these, in blocks
   std::string name = {};             // of the value at its step: "weight", "q", "P and dS", "partial sums"
   std::string_view unobserved = {};  // why no observer counts it, or ""
 
@@ -54,8 +55,8 @@ struct RoundingPoint {
   std::string_view op() const;
   std::string_view pass() const;
   std::string decided_by(const Program& program) const;
-  /// Returns the name of the format: "bf16", "mxfp4", "bf16x3", "q4_0", "q4_0>bf16"; of partial sums also
-  /// that of the card: "h100".
+  /// Returns the name of the format: "bf16", "mxfp4", "bf16x3", "q4_0", "q4_0>bf16", "dynamic8-256"; of
+  /// partial sums also that of the card: "h100".
   std::string format_name() const;
 };
 

@@ -87,6 +87,7 @@ void Executor::describe_buffers() {
     a.blocks = b.layout().blocks;
     a.weight = b.home == Home::master;
     a.random = b.random;
+    a.codes = b.codes;
     if (!b.shape.dims().empty()) a.axis = b.shape.dim(0).axis;
   }
 }

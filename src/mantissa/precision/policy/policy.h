@@ -11,6 +11,7 @@
 
 #include "mantissa/core/numeric/format.h"
 #include "mantissa/core/numeric/scaled.h"
+#include "mantissa/core/numeric/state_format.h"
 #include "mantissa/core/numeric/weight_format.h"
 #include "mantissa/precision/policy/compute.h"
 
@@ -49,7 +50,8 @@ enum class AccumulateOrder : std::uint8_t { by_factors, chain, tile };
 /// The fields that a policy line, a preset or a rule can set. A rule leaves unset fields unchanged.
 struct Fields {
   std::optional<Compute> compute;
-  std::optional<Scalar> params, residual, output, grads, reduce, optimizer, kv, state, checkpoint;
+  std::optional<Scalar> params, residual, output, grads, reduce, kv, state, checkpoint;
+  std::optional<StateFormat> optimizer;
   std::optional<Accumulator> accumulate;   // a format, or a card with its options
   std::optional<bool> output_via_compute;  // output = "compute>f32"
   std::optional<std::int64_t> accumulate_block;
@@ -110,7 +112,8 @@ struct Resolved {
   Accumulator accumulator;  // its order depends on the factors, unless set below
   AccumulateOrder accumulate_order = AccumulateOrder::by_factors;
   Scalar params = Scalar::f32, residual = Scalar::f32, output = Scalar::f32, grads = Scalar::f32,
-         optimizer = Scalar::f32, kv = Scalar::f32, state = Scalar::f32;
+         kv = Scalar::f32, state = Scalar::f32;
+  StateFormat optimizer;
   Rounding rounding = Rounding::nearest;
   bool kahan = false, saturate = false, flush_subnormals = false, output_via_compute = false;
   Scaling scaling = Scaling::delayed;  // never automatic: that of the operand's format

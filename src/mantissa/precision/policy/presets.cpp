@@ -17,7 +17,8 @@ namespace {
 Fields uniform(Scalar format) {
   Fields f;
   f.compute = format;
-  f.params = f.residual = f.output = f.grads = f.reduce = f.optimizer = f.kv = f.state = format;
+  f.params = f.residual = f.output = f.grads = f.reduce = f.kv = f.state = format;
+  f.optimizer = format;
   f.accumulate = format;
   f.checkpoint = Scalar::f32;
   f.output_via_compute = false;
