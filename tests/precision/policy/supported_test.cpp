@@ -57,7 +57,12 @@ TEST(Supported, AcceptsPresetsAndSupportedLines) {
                            "bf16-true; *: pass=update rounding=stochastic",
                            "bf16-true; *: pass=update compute=bf16 accumulate=h100",
                            "bf16-true; *: pass=update compute=bf16 accumulate_order=chain",
-                           "bf16-mixed; *: steps=0:500 compute=f32"}) {
+                           "bf16-mixed; *: steps=0:500 compute=f32",
+                           "optimizer=dynamic8-256",
+                           "bf16-true optimizer=e4m3-256 rounding=toward-zero",
+                           "16-true optimizer=f16-256 kahan=true",
+                           "32-true; lm_head: optimizer=dynamic8-256",
+                           "bf16-true norm_cast=before-gain"}) {
     EXPECT_NO_THROW(check_supported(Policy::parse(line))) << line;
   }
 }

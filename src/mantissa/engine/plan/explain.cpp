@@ -97,6 +97,8 @@ std::string kernel_of(const Program& p, const Step& s) {
     kernel = "fused";
     for (const std::string& part : s.parts) kernel += " " + part;
   }
+  if (!holds(s.normalized, p.arithmetic))
+    kernel += fmt::format(", rounded to {} before the gain", name(s.normalized));
   if (s.addend != kNoBuffer) kernel += " + add";
   if (s.rounding == Rounding::stochastic)
     kernel += ", stochastically, keyed by seed, sequence, position, feature and value";

@@ -124,6 +124,7 @@ struct Step {
   Factor compute = Scalar::f32;           // format of factors, from the policy for this use
   Accumulator accumulator = {};           // for products; attention uses only its order
   Scalar interior = Scalar::f32;          // precision of intermediate results (OpDef::interior)
+  Scalar normalized = Scalar::f64;        // of RMSNorm: rounding before the gain; f64: none
   Rounding rounding = Rounding::nearest;  // for "round" steps, and for states that updates keep
   std::uint64_t random_name = 0;          // key of stochastic rounding
   std::string_view factors = {};          // the policy's name of the format of factors

@@ -112,6 +112,8 @@ class Finder {
     if (op.kind == graph::OpKind::head && !holds(step.rounded, p_.arithmetic))
       add({.kind = RoundingKind::logits, .step = &step, .format = step.rounded, .name = "logits"});
     const bool passes = op.kind == graph::OpKind::pointwise || op.interior == "update";
+    if (!holds(step.normalized, p_.arithmetic))
+      add({.kind = RoundingKind::normalized, .step = &step, .format = step.normalized, .name = "normalized"});
     if (!holds(step.interior, p_.arithmetic)) {
       add({.kind = RoundingKind::interior,
            .step = &step,
@@ -172,9 +174,9 @@ class Finder {
 }  // namespace
 
 std::string_view name(RoundingKind kind) {
-  static constexpr std::array<std::string_view, 11> kNames = {
-      "weight",       "operand", "term",         "sum",   "result", "own factor",
-      "partial sums", "logits",  "intermediate", "fused", "reduce"};
+  static constexpr std::array<std::string_view, 12> kNames = {
+      "weight",       "operand", "term",         "sum",        "result", "own factor",
+      "partial sums", "logits",  "intermediate", "normalized", "fused",  "reduce"};
   return kNames[static_cast<std::size_t>(kind)];
 }
 
@@ -196,6 +198,10 @@ std::string RoundingPoint::decided_by(const Program& program) const {
     const Buffer& b = program.buffer(step->inputs[index].buffer);
     const std::string& weight = program.slots.at(static_cast<std::size_t>(b.slot)).name;
     return program.policy.decided_by(precision::master_use(weight), kWeights);
+  }
+  if (kind == RoundingKind::normalized) {
+    constexpr std::array<std::string_view, 1> kNormCast = {"norm_cast"};
+    return program.policy.decided_by({step->scope, step->op->op, pass_of(step->phase), 0}, kNormCast);
   }
   if (step != nullptr && kind != RoundingKind::interior) return step->decided_by;
   constexpr std::array<std::string_view, 1> kReduce = {"reduce"}, kCompute = {"compute"};

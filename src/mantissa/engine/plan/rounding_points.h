@@ -24,6 +24,7 @@ enum class RoundingKind : std::uint8_t {
   accumulator,  // partial sums of a product
   logits,       // logits of the head, rounded to the output format
   interior,     // intermediate results of an op (OpDef::interior), or of a pass of the optimizer
+  normalized,   // what RMSNorm multiplies by its gain, or a gradient by it (policy field norm_cast)
   inside,       // results between the operations of a fused step
   reduce,       // sums of a weight's gradient over the shards of a batch
 };
@@ -34,7 +35,7 @@ std::string_view name(RoundingKind kind);
 /// True if the point lies inside a step: what it loses is measured in the step's results.
 constexpr bool is_inside_step(RoundingKind kind) {
   return kind == RoundingKind::made || kind == RoundingKind::accumulator || kind == RoundingKind::logits ||
-         kind == RoundingKind::interior || kind == RoundingKind::inside;
+         kind == RoundingKind::interior || kind == RoundingKind::normalized || kind == RoundingKind::inside;
 }
 
 struct RoundingPoint {

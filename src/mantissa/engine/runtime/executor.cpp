@@ -318,6 +318,7 @@ graph::Call Executor::call_of(const plan::Step& s, const Extent& extent, const O
           .compute = s.compute,
           .accumulator = s.accumulator,
           .interior = s.interior,
+          .normalized = s.normalized,
           .rounding = s.rounding,
           .random_name = s.random_name,
           .ring = ring_};

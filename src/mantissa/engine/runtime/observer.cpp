@@ -26,6 +26,9 @@ graph::Call without(Observed kind, graph::Call call, const kernels::Expression& 
       break;
     case Observed::logits:
       break;  // UnroundedResults::compute
+    case Observed::normalized:
+      call.normalized = Scalar::f64;
+      break;
     case Observed::accumulator:
       call.accumulator.format = call.arithmetic;
       if (call.accumulator.card != Card::none) call.accumulator = call.arithmetic;

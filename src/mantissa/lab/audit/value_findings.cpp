@@ -164,6 +164,8 @@ std::optional<std::string> rule_for(const ValueSeries& v) {
       return v.scope + ": accumulate=f32";
     case plan::RoundingKind::interior:
       return runtime::interior_cure(v.scope, v.point).at(1);
+    case plan::RoundingKind::normalized:
+      return v.scope + ": norm_cast=after-gain";
     case plan::RoundingKind::reduce:
       return std::nullopt;  // a field of the whole run
     default:

@@ -8,7 +8,7 @@
 namespace mantissa::precision {
 
 std::span<const Field> field_table() {
-  static const std::array<Field, 28> table = {{
+  static const std::array<Field, 29> table = {{
       {"params",
        {"param", "param_dtype"},
        &Fields::params,
@@ -122,6 +122,13 @@ std::span<const Field> field_table() {
        true,
        "random Hadamard transform of 16 tokens of both factors of a weight gradient, in block formats",
        "none"},
+      {"norm_cast",
+       {},
+       &Fields::norm_cast,
+       true,
+       "where RMSNorm rounds: once, after the gain multiplies (Transformer Engine), or also before it, to the format "
+       "of its input (transformers)",
+       "after-gain"},
       {"loss_scale",
        {},
        &Fields::loss_scale,

@@ -50,6 +50,9 @@ constexpr std::pair<std::string_view, ActivationBlock> kActivationBlocks[] = {
 constexpr std::pair<std::string_view, Hadamard> kHadamards[] = {{"none", Hadamard::none},
                                                                 {"16", Hadamard::tokens_16}};
 
+constexpr std::pair<std::string_view, NormCast> kNormCasts[] = {{"after-gain", NormCast::after_gain},
+                                                                {"before-gain", NormCast::before_gain}};
+
 constexpr std::pair<std::string_view, AccumulateOrder> kOrders[] = {{"auto", AccumulateOrder::by_factors},
                                                                     {"chain", AccumulateOrder::chain},
                                                                     {"tile", AccumulateOrder::tile}};
@@ -80,6 +83,9 @@ std::string printed(ActivationBlock value) {
 }
 std::string printed(Hadamard value) {
   return std::string(kHadamards[static_cast<std::size_t>(value)].first);
+}
+std::string printed(NormCast value) {
+  return std::string(kNormCasts[static_cast<std::size_t>(value)].first);
 }
 std::string printed(const StateFormat& value) {
   return std::string(mantissa::name(value));
@@ -196,6 +202,10 @@ void read(std::string_view field, std::string_view text, std::optional<Hadamard>
   read_named<Hadamard>(field, text, "transform", kHadamards, out);
 }
 
+void read(std::string_view field, std::string_view text, std::optional<NormCast>& out) {
+  read_named<NormCast>(field, text, "place", kNormCasts, out);
+}
+
 void read(std::string_view field, std::string_view text, std::optional<AccumulateOrder>& out) {
   read_named<AccumulateOrder>(field, text, "order", kOrders, out);
 }
@@ -253,6 +263,7 @@ struct ValuesOf {
   using Names = std::vector<std::string>;
   Names operator()(std::optional<Scalar> Fields::*) const { return scalar_names(); }
   Names operator()(std::optional<StateFormat> Fields::*) const { return state_format_names(); }
+  Names operator()(std::optional<NormCast> Fields::*) const { return of(kNormCasts); }
   Names operator()(std::optional<Compute> Fields::*) const {
     Names names;
     for (const ComputeTraits& row : Compute::all()) names.emplace_back(row.name);

@@ -40,6 +40,10 @@ enum class WeightBlock : std::uint8_t { automatic, square_16, square_32, square_
 /// all elements along the sum: the features of a token, or the tokens of a sequence.
 enum class ActivationBlock : std::uint8_t { automatic, row_128, whole };
 
+/// Where the result of RMSNorm rounds: after the gain multiplies it, as in Transformer Engine, or also
+/// before, to the format of the norm's input, as in the modules of transformers.
+enum class NormCast : std::uint8_t { after_gain, before_gain };
+
 /// The random Hadamard transforms of the factors of weight gradients: none, or of 16 tokens each.
 enum class Hadamard : std::uint8_t { none, tokens_16 };
 
@@ -66,6 +70,7 @@ struct Fields {
   std::optional<ActivationBlock> activation_block;
   std::optional<Hadamard> hadamard;
   std::optional<WeightFormat> weights;
+  std::optional<NormCast> norm_cast;
   std::optional<LossScale> loss_scale;
   friend bool operator==(const Fields&, const Fields&) = default;
 };
@@ -124,6 +129,7 @@ struct Resolved {
   ActivationBlock activation_block = ActivationBlock::automatic;
   Hadamard hadamard = Hadamard::none;
   WeightFormat weights = WeightFormat::none;
+  NormCast norm_cast = NormCast::after_gain;
 };
 
 class Policy {

@@ -35,6 +35,7 @@ Fields uniform(Scalar format) {
   f.activation_block = ActivationBlock::automatic;
   f.hadamard = Hadamard::none;
   f.weights = WeightFormat::none;
+  f.norm_cast = NormCast::after_gain;
   f.loss_scale = LossScale{};
   return f;
 }
