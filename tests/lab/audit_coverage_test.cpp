@@ -39,6 +39,7 @@ TEST(Coverage, EveryRoundingPointOfEveryPresetIsObserved) {
                                        "bf16-mixed compute=nvfp4",
                                        "bf16-mixed compute=mxfp4",
                                        "bf16-mixed compute=mxfp8",
+                                       "bf16-mixed compute=mxfp8 scale_rounding=none",
                                        "bf16-true saturate=true",
                                        "bf16-true norm_cast=before-gain",
                                        "bf16-mixed optimizer=dynamic8-256",

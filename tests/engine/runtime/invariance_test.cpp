@@ -111,6 +111,8 @@ TEST(Steps, UnderRecipesAreTheSameOnEveryInstructionSetAndThreadCount) {
   for (const char* policy :
        {"bf16-mixed compute=mxfp8", "bf16-mixed compute=mxfp8 scale_rounding=rceil",
         "bf16-mixed compute=mxfp8 activation_block=1x128", "bf16-mixed compute=mxfp8 weight_block=128x128",
+        "bf16-mixed compute=mxfp8 scale_rounding=none",
+        "bf16-mixed compute=mxfp8 scale_rounding=none activation_block=1x128 weight_block=128x128",
         "bf16-mixed compute=mxfp8 activation_block=row",
         "bf16-mixed compute=mxfp8 gradient_rounding=stochastic", "bf16-mixed compute=mxfp8 hadamard=16",
         "bf16-mixed compute=mxfp6-e2m3", "bf16-mixed compute=mxfp6-e3m2",

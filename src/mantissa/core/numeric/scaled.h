@@ -33,8 +33,10 @@ enum class BlockFormat : std::uint8_t { mxfp8, mxfp8_e5m2, mxfp6_e2m3, mxfp6_e3m
 ///   floor: 2^(⌊log2 amax⌋ − max_exp), as the OCP text has it;
 ///   ceil:  2^(⌈log2 amax⌉ − max_exp);
 ///   even:  floor of amax after rounding to the elements' mantissa, halves away from zero;
-///   rceil: the least power of two that is at least amax · f32(1 / max_finite). Elements never saturate.
-enum class ScaleRounding : std::uint8_t { floor, ceil, even, rceil };
+///   rceil: the least power of two that is at least amax · f32(1 / max_finite). Elements never saturate;
+///   none:  amax / max_finite in f32, as DeepSeek-V3 has it. Elements round x / scale, and element × scale
+///          rounds to f32. A block whose scale is zero becomes zero.
+enum class ScaleRounding : std::uint8_t { floor, ceil, even, rceil, none };
 
 /// A length of BlockScaling: all elements along the sum share a scale.
 inline constexpr std::int32_t kWholeSum = -1;

@@ -80,8 +80,8 @@ std::string viewed(const Program& p, const Step& s) {
 
 /// Returns what a step that stores blocks does besides rounding them: ", Hadamard over 16 tokens".
 std::string blocks_text(const ScaledStorage& q) {
-  constexpr std::array<std::string_view, 4> kRoundings = {"", ", scales by ceil", ", scales by even",
-                                                          ", scales by rceil"};
+  constexpr std::array<std::string_view, 5> kRoundings = {"", ", scales by ceil", ", scales by even",
+                                                          ", scales by rceil", ", scales in f32"};
   std::string text(q.hadamard ? ", Hadamard over 16 tokens" : "");
   text += kRoundings.at(static_cast<std::size_t>(q.scaling.rounding));
   if (q.scaling.length > 0) text += fmt::format(", {} elements a scale", q.scaling.length);

@@ -38,6 +38,11 @@ enum class Home : std::uint8_t {
   gathered
 };
 
+/// True if the scales of blocks are f32 numbers. Elements times such scales are stored as f32 values.
+constexpr bool in_f32(const BlockScaling& scaling, BlockFormat format) {
+  return scaling.rounding == ScaleRounding::none && traits(format).power_of_two_scale;
+}
+
 /// How a buffer stores scaled values: with one scale, or with scales of blocks (core/numeric/scaled.h).
 /// Buffer::layout() states whether blocks are packed.
 struct ScaledStorage {

@@ -17,17 +17,16 @@ bool loses(Scalar format, const Factor& to) {
   return to.parts > 1 ? !holds(to.format, format) : !holds(to.format, format) || to.flush_subnormals;
 }
 
+std::optional<BlockFormat> blocks_of(const Buffer& b) {
+  return b.scaled ? b.scaled->blocks : std::nullopt;
+}
+
 /// Returns the master of a copy of a weight that rounding may have changed; null for other buffers.
 const Buffer* master_of(const Program& p, const Buffer& b) {
   if (b.home != Home::copy) return nullptr;
   const Buffer& master = p.buffer(p.slots.at(static_cast<std::size_t>(b.slot)).master_buffer);
-  const bool exact =
-      !b.layout().blocks && b.served.format == WeightFormat::none && holds(b.type, master.type);
+  const bool exact = !blocks_of(b) && b.served.format == WeightFormat::none && holds(b.type, master.type);
   return exact ? nullptr : &master;
-}
-
-std::optional<BlockFormat> blocks_of(const Buffer& b) {
-  return b.scaled ? b.scaled->blocks : std::nullopt;
 }
 
 std::string last_part(const std::string& name) {

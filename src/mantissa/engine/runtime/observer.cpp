@@ -314,7 +314,7 @@ void Observer::see_results(std::span<ObservedValue> values, const graph::Call& c
                            const graph::Call& repeated) {
   const plan::Step& step = *values.front().step;
   const auto exact = [&](const ObservedValue& v) {
-    return is_exact(step, call.outputs[v.index], call.arithmetic);
+    return !v.blocks && is_exact(step, call.outputs[v.index], call.arithmetic);
   };
   std::span<const graph::Argument> wide;
   const bool known = !unrounded_.empty() && repeated.addend.data == nullptr && !call.accumulate;

@@ -94,8 +94,8 @@ std::span<const Field> field_table() {
        {},
        &Fields::scale_rounding,
        true,
-       "how the power-of-two scales of mx blocks are rounded: floor (OCP), ceil, even, or rceil (NVIDIA: "
-       "elements never saturate)",
+       "how the scales of mx blocks are rounded to powers of two: floor (OCP), ceil, even, or rceil (NVIDIA: "
+       "elements never saturate); none: scales in f32",
        "floor"},
       {"gradient_rounding",
        {},

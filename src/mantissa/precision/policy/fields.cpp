@@ -34,7 +34,8 @@ constexpr std::pair<std::string_view, Scaling> kScalings[] = {{"auto", Scaling::
 constexpr std::pair<std::string_view, ScaleRounding> kScaleRoundings[] = {{"floor", ScaleRounding::floor},
                                                                           {"ceil", ScaleRounding::ceil},
                                                                           {"even", ScaleRounding::even},
-                                                                          {"rceil", ScaleRounding::rceil}};
+                                                                          {"rceil", ScaleRounding::rceil},
+                                                                          {"none", ScaleRounding::none}};
 
 constexpr std::pair<std::string_view, WeightBlock> kWeightBlocks[] = {{"auto", WeightBlock::automatic},
                                                                       {"16x16", WeightBlock::square_16},
