@@ -4,14 +4,18 @@
 
 #include <algorithm>
 #include <cmath>
+#include <filesystem>
 #include <map>
 #include <random>
+#include <span>
+#include <string>
 #include <vector>
 
 #include "core/numeric/round_block.h"
 #include "kernels/block_testing.h"
 #include "mantissa/core/numeric/philox.h"
 #include "mantissa/core/numeric/round.h"
+#include "mantissa/files/io/safetensors.h"
 
 namespace mantissa::kernels::block_rounding_test {
 namespace {
@@ -118,6 +122,29 @@ TEST_P(LongScales, AreSharedAlongTheSum) {
 
 INSTANTIATE_TEST_SUITE_P(Lengths, LongScales, ::testing::Values(128, kWholeSum),
                          [](const auto& length) { return length.param < 0 ? "All" : "Of128"; });
+
+/// Written by tools/golden_deepseek.py.
+TEST(ScalesInF32, AreThoseOfDeepSeekV3AndOfRows) {
+  const io::SafetensorsReader file(std::filesystem::path(MANTISSA_SOURCE_DIR) /
+                                   "tests/golden/deepseek.safetensors");
+  const auto golden = [&](const std::string& name) {
+    Tensor t(Scalar::f32, 131, 136);
+    file.read(*file.find(name), std::span(t.bytes));
+    return t;
+  };
+  const Tensor x = golden("x");
+  const auto how = [](std::int32_t length, bool square) {
+    return BlockRounding{.scaling = {ScaleRounding::none, length, square}};
+  };
+  for (const Context& ctx : contexts()) {
+    constexpr auto kFormat = BlockFormat::mxfp8;
+    EXPECT_TRUE(rounded(ctx, x, {kFormat, false}, 1, how(128, false)) == golden("features")) << describe(ctx);
+    EXPECT_TRUE(rounded(ctx, x, {kFormat, true}, 1, how(128, false)) == golden("tokens")) << describe(ctx);
+    EXPECT_TRUE(rounded(ctx, x, {kFormat, false}, 1, how(128, true)) == golden("weight")) << describe(ctx);
+    EXPECT_TRUE(rounded(ctx, x, {kFormat, false}, 1, how(kWholeSum, false)) == golden("rows"))
+        << describe(ctx);
+  }
+}
 
 /// Two sequences, the second of which continues at position 40.
 struct Gradients {

@@ -1,7 +1,12 @@
 // Compares the norms with PyTorch.
 #include <gtest/gtest.h>
 
+#include <filesystem>
+#include <span>
+#include <string>
+
 #include "kernels/row_testing.h"
+#include "mantissa/files/io/safetensors.h"
 #include "mantissa/kernels/layernorm.h"
 #include "mantissa/kernels/norm.h"
 #include "mantissa/kernels/token_sum.h"
@@ -66,6 +71,46 @@ TEST(RmsNorm, AgreesWithPyTorch) {
     EXPECT_NEAR(dx.get(i / 8, i % 8), kGoldenDx[i], tolerance);
   }
   for (std::int64_t c = 0; c < 8; ++c) EXPECT_NEAR(dgain.get(0, c), kGoldenDgain[c], tolerance);
+}
+
+/// LlamaRMSNorm of transformers rounds before and after the gain, Transformer Engine only after it
+/// (tools/golden_norm_cast.py wrote the file).
+TEST(RmsNorm, RoundsBeforeTheGainAsTransformersDoesOrOnlyAfterIt) {
+  constexpr std::int64_t kTokens = 24, kWidth = 64;
+  const io::SafetensorsReader file(std::filesystem::path(MANTISSA_SOURCE_DIR) /
+                                   "tests/golden/norm_cast.safetensors");
+  const auto golden = [&](const std::string& name, Scalar type, std::int64_t rows) {
+    Tensor t(type, rows, kWidth);
+    file.read(*file.find(name), std::span(t.bytes));
+    return t;
+  };
+  const Tensor x = golden("x", Scalar::bf16, kTokens), gain = golden("gain", Scalar::bf16, 1),
+               dy = golden("dy", Scalar::bf16, kTokens), want_dx = golden("before.dx", Scalar::f64, kTokens),
+               want_dgain = golden("before.dgain", Scalar::f64, 1);
+  const Batch batch({kTokens});
+  for (const Context& ctx : testing::contexts()) {
+    Tensor y(Scalar::bf16, kTokens, kWidth), rstd(Scalar::f32, 1, kTokens), dx(Scalar::f32, kTokens, kWidth),
+        dgain(Scalar::f32, 1, kWidth);
+    RmsNorm norm{kWidth, 1e-6, x, gain, y, rstd};
+    rmsnorm(ctx, kTokens, norm);
+    EXPECT_TRUE(y == golden("after.y", Scalar::bf16, kTokens)) << testing::describe(ctx);
+    norm.normalized = Scalar::bf16;
+    rmsnorm(ctx, kTokens, norm);
+    EXPECT_TRUE(y == golden("before.y", Scalar::bf16, kTokens)) << testing::describe(ctx);
+    RmsNormBackward back{kWidth, x, gain, rstd, dy, {}, dx};
+    back.normalized = Scalar::bf16;
+    rmsnorm_backward(ctx, kTokens, back);
+    RmsNormGain sum{kWidth, x, rstd, dy, dgain};
+    sum.normalized = Scalar::bf16;
+    rmsnorm_gain(ctx, batch.extent(), sum);
+    // Sums of 64 and 24 terms of order 1, in f32.
+    const double tolerance = 64 * unit_roundoff(Scalar::f32);
+    for (std::int64_t t = 0; t < kTokens; ++t) {
+      for (std::int64_t c = 0; c < kWidth; ++c) ASSERT_NEAR(dx.get(t, c), want_dx.get(t, c), tolerance);
+    }
+    for (std::int64_t c = 0; c < kWidth; ++c)
+      ASSERT_NEAR(dgain.get(0, c), want_dgain.get(0, c), 4 * tolerance);
+  }
 }
 
 // The same tokens, gain and dy with torch.nn.functional.layer_norm.

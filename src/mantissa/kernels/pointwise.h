@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "mantissa/core/numeric/format.h"
+#include "mantissa/core/numeric/state_format.h"
 #include "mantissa/core/tensor/storage.h"
 #include "mantissa/kernels/context.h"
 
@@ -71,7 +72,8 @@ struct PointwiseInput {
   const void* data = nullptr;
   Scalar type = Scalar::f32;
   Broadcast broadcast = Broadcast::none;
-  std::int64_t stride = 0;  // elements between the starts of rows; 0: the width. Not in sweeps
+  std::int64_t stride = 0;              // elements between the starts of rows; 0: the width. Not in sweeps
+  StateCodes codes = StateCodes::none;  // `data` is a state in blocks, read as f32 (sweeps only)
 };
 struct PointwiseOutput {
   void* data = nullptr;

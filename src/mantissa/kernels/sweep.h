@@ -30,12 +30,15 @@ struct SweepOutput {
   RandomUse random = RandomUse::rounding;  // the stream of stochastic rounding
   /// Copies of the stored value, rounded to nearest in their formats.
   std::span<const PointwiseOutput> copies = {};
+  /// `data` is a state in blocks (core/numeric/state_format.h), without copies. Codes round to nearest.
+  StateCodes codes = StateCodes::none;
 };
 
 /// A program over [rows, width] contiguous elements. An input that is not broadcast may share the memory of
-/// an output of the same type: an element is read before it is written. Every operand, including numbers
-/// (Broadcast::everywhere), rounds once to the arithmetic when it is read. Elements do not depend on each
-/// other.
+/// an output of the same type: an element is read before it is written. Blocks of states follow the order of
+/// the elements in memory; no operand of a sweep over them is broadcast along rows or columns. Every operand,
+/// including numbers (Broadcast::everywhere), rounds once to the arithmetic when it is read. Elements do not
+/// depend on each other.
 struct Sweep {
   const Expression& program;
   std::int64_t rows = 0;

@@ -54,6 +54,7 @@ constexpr Case kCases[] = {
     {"weights_in_f32", kWeights, ""},
     {"weights_in_bf16_mixed", kWeights, "--precision bf16-mixed"},
     {"weights_and_moments_in_bf16", kWeights, "--precision 'bf16-true optimizer=bf16 rounding=stochastic'"},
+    {"moments_in_8_bits", kWeights, "--precision 'bf16-mixed optimizer=dynamic8-256'"},
     {"weights_with_compensation", kWeights, "--precision 'bf16-true optimizer=bf16 kahan=true'"},
     {"factors_in_mxfp4", kWeights, "--precision 'bf16-mixed compute=mxfp4'"},
     {"sums_of_two_shards", kWeights, "--set batch.shards=2"},

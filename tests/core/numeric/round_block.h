@@ -39,6 +39,7 @@ inline int scale_exponent(const BlockTraits& t, float amax, ScaleRounding roundi
   --exponent;
   switch (rounding) {
     case ScaleRounding::floor:
+    case ScaleRounding::none:  // has no power of two
       break;
     case ScaleRounding::ceil:
       exponent += mantissa > 1 ? 1 : 0;
@@ -67,7 +68,9 @@ inline void round_block(BlockFormat f, float* values, std::size_t n, float tenso
     amax = std::max(amax, std::abs(values[i]));
   }
   float scale = std::numeric_limits<float>::quiet_NaN(), whole = scale;
-  if (finite && t.power_of_two_scale) {
+  if (finite && t.power_of_two_scale && rounding == ScaleRounding::none) {
+    scale = whole = amax / static_cast<float>(t.max_finite);
+  } else if (finite && t.power_of_two_scale) {
     const int exponent = scale_exponent(t, amax, rounding);
     if (exponent < 1000) scale = whole = std::ldexp(1.0F, exponent);
   } else if (finite) {

@@ -25,7 +25,7 @@ TEST(BlockFormats, ParseInAnyLetterCase) {
 
 constexpr const auto& kFormats = kBlockFormats;
 constexpr ScaleRounding kRoundings[] = {ScaleRounding::floor, ScaleRounding::ceil, ScaleRounding::even,
-                                        ScaleRounding::rceil};
+                                        ScaleRounding::rceil, ScaleRounding::none};
 constexpr unsigned kSeed = 20260301;
 
 std::vector<float> rounded(BlockFormat f, std::vector<float> values, float tensor_scale = 1,

@@ -78,7 +78,19 @@ class UpdateCase {
   std::vector<double> state(std::string_view name) const {
     for (const train::Update::State& s : update_.states()) {
       const plan::Buffer& b = program().buffer(s.buffer);
-      if (b.name == name) return load({s.data, b.type, b.shape.last()}, b.shape.count());
+      if (b.name != name) continue;
+      if (b.codes == StateCodes::none) return load({s.data, b.type, b.shape.last()}, b.shape.count());
+      std::vector<float> values(static_cast<std::size_t>(b.shape.count()));
+      decode_states({b.codes, s.data, values.size()}, 0, values.size(), values.data());
+      return {values.begin(), values.end()};
+    }
+    return {};
+  }
+  /// The memory of that state.
+  std::vector<std::byte> state_bytes(std::string_view name) const {
+    for (const train::Update::State& s : update_.states()) {
+      const plan::Buffer& b = program().buffer(s.buffer);
+      if (b.name == name) return {s.data, s.data + b.bytes};
     }
     return {};
   }

@@ -7,6 +7,7 @@
 
 #include "engine/plan/planned.h"
 #include "mantissa/core/base/error.h"
+#include "mantissa/engine/plan/rounding_points.h"
 
 namespace mantissa::plan::recipe_test {
 namespace {
@@ -38,6 +39,27 @@ TEST(Recipe, SquareScalesAreThoseOfWeightsAndLongOnesThoseOfActivations) {
     const bool weight = b.home == Home::copy;
     EXPECT_EQ(b.scaled->scaling, (BlockScaling{ScaleRounding::floor, weight ? 16 : 0, weight})) << s.op->id;
   });
+}
+
+/// Elements times scales in f32 are f32 values, whose products are summed in chain order. Both products with
+/// a weight read one copy, since its squares have one scale in both directions.
+TEST(Recipe, ScalesInF32AreThoseOfValuesInF32) {
+  const Program p =
+      plan_of("bf16-mixed compute=mxfp8 weight_block=128x128 activation_block=1x128 scale_rounding=none");
+  std::set<std::string> copies;
+  each_factor(p, [&](const Step& s, std::string_view, const Buffer& b) {
+    EXPECT_EQ(b.scaled->scaling, (BlockScaling{ScaleRounding::none, 128, b.home == Home::copy})) << s.op->id;
+    EXPECT_EQ(b.layout(), Layout{Scalar::f32}) << s.op->id;
+    EXPECT_EQ(s.accumulator.order, SumOrder::chain) << s.op->id;
+    if (b.home == Home::copy && b.name.find("layers.0.mlp.down_proj") != std::string::npos)
+      copies.insert(b.name);
+  });
+  EXPECT_EQ(copies.size(), 1U);
+  EXPECT_EQ(find_row(plan_rows(p), "model.layers.0.mlp.down_proj", "quantize").kernel,
+            "quantize, scales in f32, 128 elements a scale");
+  const std::vector<RoundingPoint> points = rounding_points(p);
+  const auto weights = std::ranges::count(points, RoundingKind::weight, &RoundingPoint::kind);
+  EXPECT_GE(weights, 7) << "a point for each linear layer";
 }
 
 TEST(Recipe, ScalesOfRowsAreThoseOfAllElementsOfASum) {

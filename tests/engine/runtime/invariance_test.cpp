@@ -73,7 +73,8 @@ TEST(MicroBatches, UnderRecipesOfBlocksToo) {
        {"bf16-mixed compute=mxfp8 scale_rounding=rceil activation_block=1x128 weight_block=128x128",
         "bf16-mixed compute=mxfp8 scale_rounding=rceil activation_block=row weight_block=row",
         "bf16-mixed compute=mxfp6-e2m3 gradient_rounding=stochastic hadamard=16",
-        "bf16-mixed compute=nvfp4 scaling=delayed weight_block=16x16 hadamard=16"}) {
+        "bf16-mixed compute=nvfp4 scaling=delayed weight_block=16x16 hadamard=16",
+        "bf16-mixed residual=bf16 norm_cast=before-gain"}) {
     SCOPED_TRACE(policy);
     const std::vector<Bytes> whole = gradients(policy, false, 150, 4, 4, 1, ctx);
     EXPECT_TRUE(gradients(policy, false, 150, 4, 1, 1, ctx) == whole);
@@ -110,11 +111,15 @@ TEST(Steps, UnderRecipesAreTheSameOnEveryInstructionSetAndThreadCount) {
   for (const char* policy :
        {"bf16-mixed compute=mxfp8", "bf16-mixed compute=mxfp8 scale_rounding=rceil",
         "bf16-mixed compute=mxfp8 activation_block=1x128", "bf16-mixed compute=mxfp8 weight_block=128x128",
+        "bf16-mixed compute=mxfp8 scale_rounding=none",
+        "bf16-mixed compute=mxfp8 scale_rounding=none activation_block=1x128 weight_block=128x128",
         "bf16-mixed compute=mxfp8 activation_block=row",
         "bf16-mixed compute=mxfp8 gradient_rounding=stochastic", "bf16-mixed compute=mxfp8 hadamard=16",
         "bf16-mixed compute=mxfp6-e2m3", "bf16-mixed compute=mxfp6-e3m2",
         "bf16-mixed compute=nvfp4 weight_block=16x16 gradient_rounding=stochastic hadamard=16",
-        "fp8-hybrid gradient_rounding=stochastic"}) {
+        "fp8-hybrid gradient_rounding=stochastic", "bf16-mixed residual=bf16",
+        "bf16-mixed residual=bf16 norm_cast=before-gain",
+        "bf16-mixed residual=bf16; *: pass=backward norm_cast=before-gain"}) {
     SCOPED_TRACE(policy);
     const std::vector<Bytes> want = gradients(policy, false, 150, 2, 2, 1, {.simd = kernels::best_simd()});
     for (const kernels::Context& ctx : kernels::testing::contexts())

@@ -38,6 +38,9 @@ TEST(Recipes, OfTransformerEngineAreCallsOrNames) {
        "bf16-mixed compute=mxfp8 scale_rounding=rceil weight_block=32x32; *: operand=gradient compute=mxfp8-e5m2"},
       {"Float8BlockScaling()",
        "bf16-mixed compute=mxfp8 scale_rounding=rceil weight_block=128x128 activation_block=1x128"},
+      {"Float8BlockScaling(fp8_format=Format.HYBRID, use_f32_scales=True)",
+       "bf16-mixed compute=mxfp8 scale_rounding=none weight_block=128x128 activation_block=1x128; *: operand=gradient "
+       "compute=mxfp8-e5m2"},
       {"NVFP4BlockScaling()",
        "bf16-mixed compute=nvfp4 weight_block=16x16 gradient_rounding=stochastic hadamard=16"},
       {"NVFP4BlockScaling(disable_rht=True, disable_stochastic_rounding=True, disable_2d_quantization=True)",
@@ -139,8 +142,6 @@ TEST(Recipes, OfMegatronAreOptions) {
 
 TEST(Recipes, WithoutAPolicyAreErrorsThatNameTheSetting) {
   const Case cases[] = {
-      {"Float8BlockScaling(use_f32_scales=True)",
-       "Float8BlockScaling: use_f32_scales=\"True\": scales of blocks"},
       {"NVFP4BlockScaling(nvfp4_4over6='all')", "NVFP4BlockScaling: nvfp4_4over6=\"all\": blocks are scaled"},
       {"DelayedScaling(fp8_dpa=True)", "DelayedScaling: fp8_dpa=\"True\": attention multiplies in 16 bits"},
       {"DelayedScaling(amax_history=16)", "DelayedScaling has no \"amax_history\"; did you mean"},

@@ -29,6 +29,9 @@ TEST(Emit, WritesEachRecipeAsItIsRead) {
       {"te", "Float8BlockScaling()",
        "from transformer_engine.common.recipe import Format, Float8BlockScaling\n\nrecipe = "
        "Float8BlockScaling(fp8_format=Format.E4M3)\n"},
+      {"te", "Float8BlockScaling(use_f32_scales=True)",
+       "from transformer_engine.common.recipe import Format, Float8BlockScaling\n\nrecipe = "
+       "Float8BlockScaling(fp8_format=Format.E4M3, use_f32_scales=True)\n"},
       {"te", "bf16-mixed compute=fp8-hybrid amax_history=16 scale_margin=2",
        "from transformer_engine.common.recipe import Format, DelayedScaling\n\nrecipe = DelayedScaling(margin=2, "
        "fp8_format=Format.HYBRID, amax_history_len=16, amax_compute_algo=\"max\")\n"},

@@ -39,6 +39,11 @@ TEST(IdleFields, AreReportedWithTheReason) {
     EXPECT_EQ(idle((std::string(preset) + " accumulate_order=tile").c_str()),
               Strings{"accumulate_order=tile" + tiles})
         << preset;
+  EXPECT_EQ(
+      idle("norm_cast=before-gain"),
+      Strings{"norm_cast=before-gain has no effect: inputs of norms are in f32, to which nothing rounds; "
+              "residual=bf16 rounds the residual stream"});
+  EXPECT_EQ(idle("bf16-true norm_cast=before-gain"), Strings{});
   const std::string none = " has no effect: no format in the policy has scales";
   EXPECT_EQ(idle("bf16-mixed scaling=current scale_margin=2 amax_history=16"),
             (Strings{"scaling=current" + none, "scale_margin=2" + none, "amax_history=16" + none}));

@@ -149,7 +149,8 @@ TEST(Policy, AnyValueSurvivesPrintingAndParsing) {
       return pick({"f32", "bf16", "h100", "ada:f16", "mi300:k=32", "b200:f16:k=128"});
     if (field.name == "accumulate_order") return pick({"auto", "chain", "tile"});
     if (field.name == "scaling") return pick({"delayed", "current", "none"});
-    for (const char* name : {"scale_rounding", "weight_block", "activation_block", "hadamard", "weights"}) {
+    for (const char* name : {"scale_rounding", "weight_block", "activation_block", "hadamard", "weights",
+                             "optimizer", "norm_cast"}) {
       if (field.name == name) return pick(field_values(field));
     }
     if (field.name.ends_with("rounding")) return pick({"nearest", "toward-zero", "stochastic"});

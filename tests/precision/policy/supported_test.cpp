@@ -57,7 +57,12 @@ TEST(Supported, AcceptsPresetsAndSupportedLines) {
                            "bf16-true; *: pass=update rounding=stochastic",
                            "bf16-true; *: pass=update compute=bf16 accumulate=h100",
                            "bf16-true; *: pass=update compute=bf16 accumulate_order=chain",
-                           "bf16-mixed; *: steps=0:500 compute=f32"}) {
+                           "bf16-mixed; *: steps=0:500 compute=f32",
+                           "optimizer=dynamic8-256",
+                           "bf16-true optimizer=e4m3-256 rounding=toward-zero",
+                           "16-true optimizer=f16-256 kahan=true",
+                           "32-true; lm_head: optimizer=dynamic8-256",
+                           "bf16-true norm_cast=before-gain"}) {
     EXPECT_NO_THROW(check_supported(Policy::parse(line))) << line;
   }
 }
@@ -77,11 +82,17 @@ TEST(Supported, RejectsOtherPoliciesByFieldAndValue) {
        "grads=f64 is not available: f64 is supported only under 64-true, where every format is f64; use "
        "grads=f32"},
       {"optimizer=f16",
-       "optimizer=f16 is not available: in f16 and 8 bits (1-beta2)*g^2 underflows for g < 8e-4, and first "
-       "moment / eps explodes; use optimizer=f32|tf32|bf16"},
+       "optimizer=f16 is not available: in f16 and 8 bits without scales (1-beta2)*g^2 underflows for g < 8e-4, and "
+       "first moment / eps explodes; use optimizer=f32|tf32|bf16|dynamic8-256|e4m3-256|f16-256"},
       {"optimizer=e4m3",
-       "optimizer=e4m3 is not available: in f16 and 8 bits (1-beta2)*g^2 underflows for g < 8e-4, and first "
-       "moment / eps explodes; use optimizer=f32|tf32|bf16"},
+       "optimizer=e4m3 is not available: in f16 and 8 bits without scales (1-beta2)*g^2 underflows for g < 8e-4, and "
+       "first moment / eps explodes; use optimizer=f32|tf32|bf16|dynamic8-256|e4m3-256|f16-256"},
+      {"64-true optimizer=dynamic8-256",
+       "optimizer=dynamic8-256 is not available: f64 is supported only under 64-true, where every format is f64; use "
+       "optimizer=f64"},
+      {"optimizer=dynamic8-256 rounding=stochastic",
+       "rounding=stochastic is not available: it applies only to weights, moments and states below f32, and "
+       "all are f32; use rounding=nearest, or params=bf16, optimizer=bf16 or, for a recurrence, state=bf16"},
       {"checkpoint=tf32",
        "checkpoint=tf32 is not available: safetensors has no such format and would store f32; "
        "use checkpoint=f32|f64|bf16|f16|e5m2|e4m3"},
@@ -143,9 +154,10 @@ TEST(Supported, ChecksAndNamesRules) {
   };
   EXPECT_EQ(
       refused("lm_head: optimizer=f16"),
-      std::string("rule \"lm_head: optimizer=f16\" (run.toml:31): optimizer=f16 is not available: in f16 and "
-                  "8 bits (1-beta2)*g^2 underflows for g < 8e-4, and first moment / eps explodes; "
-                  "use optimizer=f32|tf32|bf16") +
+      std::string(
+          "rule \"lm_head: optimizer=f16\" (run.toml:31): optimizer=f16 is not available: in f16 and "
+          "8 bits without scales (1-beta2)*g^2 underflows for g < 8e-4, and first moment / eps explodes; "
+          "use optimizer=f32|tf32|bf16|dynamic8-256|e4m3-256|f16-256") +
           offer());
   EXPECT_EQ(
       refused("*: steps=0:500 params=bf16"),

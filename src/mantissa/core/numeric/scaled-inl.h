@@ -85,6 +85,10 @@ class BlockRounder {
     const V amax = hn::BitCast(d, most);
     const auto finite = hn::RebindMask(d, hn::Lt(most, hn::Set(DU(), kInfinity)));
     const V nan = hn::BitCast(d, hn::Set(DU(), kNan));
+    if (divides_by_f32()) {
+      const V scale = hn::IfThenElse(finite, hn::Div(amax, hn::Set(d, kMaxFinite)), nan);
+      return {scale, scale};
+    }
     if constexpr (kTraits.power_of_two_scale) {
       const DU du;
       const Bits code = ScaleCode(most);
@@ -132,7 +136,7 @@ class BlockRounder {
   template <class... Random>
   HWY_INLINE V Round(V x, const Scales& s, Random... random) const {
     const V value = hn::Mul(hn::CopySignToAbs(Magnitude(x, s, random...), x), s.scale);
-    if constexpr (kTraits.power_of_two_scale) return value;
+    if (kTraits.power_of_two_scale && !divides_by_f32()) return value;
     return hn::IfThenElse(hn::Eq(s.scale, hn::Zero(D())), hn::CopySign(hn::Zero(D()), x), value);
   }
 
@@ -149,8 +153,14 @@ class BlockRounder {
     return hn::And(x, hn::BitCast(d, hn::Set(DU(), kInfinity)));
   }
 
-  static HWY_INLINE V Scaled(V x, const Scales& s) {
-    return hn::Abs(kTraits.power_of_two_scale ? hn::Mul(x, s.by) : hn::Div(x, s.by));
+  HWY_INLINE V Scaled(V x, const Scales& s) const {
+    const bool multiplies = kTraits.power_of_two_scale && !divides_by_f32();
+    return hn::Abs(multiplies ? hn::Mul(x, s.by) : hn::Div(x, s.by));
+  }
+
+  /// True if the scale of an mx block is an f32 number.
+  HWY_INLINE bool divides_by_f32() const {
+    return kTraits.power_of_two_scale && rounding_ == ScaleRounding::none;
   }
 
   /// The e8m0 codes of the scales of blocks with finite largest magnitudes `most`, by `rounding_`; 255: NaN.
@@ -163,6 +173,7 @@ class BlockRounder {
     };
     switch (rounding_) {
       case ScaleRounding::floor:
+      case ScaleRounding::none:
         break;
       case ScaleRounding::ceil:
         return exponent_of(hn::Add(most, hn::Set(du, kMantissa)));

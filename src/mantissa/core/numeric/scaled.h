@@ -28,13 +28,15 @@ struct TensorScale {
 /// Formats whose elements share a scale per block.
 enum class BlockFormat : std::uint8_t { mxfp8, mxfp8_e5m2, mxfp6_e2m3, mxfp6_e3m2, mxfp4, nvfp4 };
 
-/// The rule by which a power of two, the scale of an mx block, follows from the block's largest magnitude
-/// amax, where max_exp and max_finite are those of the elements:
+/// The rule by which the scale of an mx block, a power of two except under `none`, follows from the block's
+/// largest magnitude amax, where max_exp and max_finite are those of the elements:
 ///   floor: 2^(⌊log2 amax⌋ − max_exp), as the OCP text has it;
 ///   ceil:  2^(⌈log2 amax⌉ − max_exp);
 ///   even:  floor of amax after rounding to the elements' mantissa, halves away from zero;
-///   rceil: the least power of two that is at least amax · f32(1 / max_finite). Elements never saturate.
-enum class ScaleRounding : std::uint8_t { floor, ceil, even, rceil };
+///   rceil: the least power of two that is at least amax · f32(1 / max_finite). Elements never saturate;
+///   none:  amax / max_finite in f32, as DeepSeek-V3 has it. Elements round x / scale, and element × scale
+///          rounds to f32. A block whose scale is zero becomes zero.
+enum class ScaleRounding : std::uint8_t { floor, ceil, even, rceil, none };
 
 /// A length of BlockScaling: all elements along the sum share a scale.
 inline constexpr std::int32_t kWholeSum = -1;
@@ -42,7 +44,7 @@ inline constexpr std::int32_t kWholeSum = -1;
 /// The elements that share a scale, and how that scale is rounded. Blocks and squares start at the first row
 /// and column of a matrix; those along tokens at the first token of each row of a batch.
 struct BlockScaling {
-  ScaleRounding rounding = ScaleRounding::floor;  // of powers of two
+  ScaleRounding rounding = ScaleRounding::floor;  // of mx scales
   std::int32_t length = 0;  // elements along the sum, a multiple of the block, or kWholeSum; 0: one block
   bool square = false;      // and as many across it
   friend bool operator==(const BlockScaling&, const BlockScaling&) = default;
@@ -96,11 +98,10 @@ std::string_view formats_of_width(std::string_view text);
 
 /// Rounds row[0, n) in blocks of traits(f).block, the first of which starts at row[0], to element × scale, in
 /// place.
-/// mx: the scale is given by `rounding` (ScaleRounding), at least 2^-127. Elements round to nearest even and
-/// saturate.
-/// nvfp4: the scale is e4m3(amax / 6 / tensor_scale) × tensor_scale, and elements round the same way. The
-/// result omits the factor tensor_scale; the caller multiplies the product by it. A block with a value that
-/// is not finite becomes NaN. A block of zeros stays zero.
+/// mx: the scale is given by `rounding` (ScaleRounding), at least 2^-127 if it is a power of two. Elements
+/// round to nearest even and saturate. nvfp4: the scale is e4m3(amax / 6 / tensor_scale) × tensor_scale, and
+/// elements round the same way. The result omits the factor tensor_scale; the caller multiplies the product
+/// by it. A block with a value that is not finite becomes NaN. A block of zeros stays zero.
 void round_blocks(BlockFormat f, float* row, std::size_t n, float tensor_scale = 1,
                   SimdTarget target = kBestTarget, ScaleRounding rounding = ScaleRounding::floor);
 

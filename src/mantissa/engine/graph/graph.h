@@ -97,6 +97,7 @@ struct Value {
   ValueId alias = kNone;  // results of nodes: the value whose memory is overwritten
   SequenceState keeps = SequenceState::positions;  // states
   RandomUse random = RandomUse::rounding;          // the random stream for its rounding in updates
+  bool never_negative = false;                     // states of optimizers
   Fill fill{};                                     // constants
 };
 

@@ -62,6 +62,7 @@ struct Argument {
   std::optional<QuantizedMatrix> quants = {};
   const std::byte* interleaved = nullptr;  // the same weight as kernels/interleave.h stores it; null: none
   bool weight = false;                     // true for a master
+  StateCodes codes = StateCodes::none;     // of an optimizer's state in blocks, whose values are f32
   RandomUse random = RandomUse::rounding;  // outputs of updates: their random stream
 
   float unscale() const { return scale == nullptr ? 1.0F : scale->unscale; }
@@ -91,9 +92,10 @@ struct Call {
   const LeafPart* leaf = nullptr;                   // sums over tokens: the tokens are part of a leaf
   bool repeated = false;  // the call has run before: scales of its outputs are neither computed nor recorded
   Scalar arithmetic = Scalar::f32;
-  Factor compute = Scalar::f32;   // rounding of factors that the op computes itself (P and dS in attention)
-  Accumulator accumulator = {};   // for products; attention uses only its order
-  Scalar interior = Scalar::f64;  // precision of intermediate results; f64: that of the arithmetic
+  Factor compute = Scalar::f32;     // rounding of factors that the op computes itself (P and dS in attention)
+  Accumulator accumulator = {};     // for products; attention uses only its order
+  Scalar interior = Scalar::f64;    // precision of intermediate results; f64: that of the arithmetic
+  Scalar normalized = Scalar::f64;  // of RMSNorm: rounding before the gain; f64: none
   Rounding rounding = Rounding::nearest;
   // hash_name() of the value, the key of the random bits for stochastic rounding
   std::uint64_t random_name = 0;
@@ -204,6 +206,7 @@ struct OpDef {
   /// The name in rules of its intermediate results ("softmax"), which are f32 (f64 in 64-true) without such a
   /// rule.
   std::string_view interior = {};
+  bool normalizes = false;  // it multiplies normalized values by a gain: policy field norm_cast
   /// Not `nothing`: a row of its results depends on other tokens of the sequence, so the ranks that share
   /// rows run it together, by `Call::ring`.
   Passed passed = Passed::nothing;

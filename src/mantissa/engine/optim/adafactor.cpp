@@ -78,7 +78,7 @@ class Adafactor {
   }
 
   void keep_all() {
-    const ValueId state = p_.state("second_moment");
+    const ValueId state = p_.squares("second_moment");
     Sweep s(p_);
     const Reg g = s.gradient(), next = s.lerp(s.read(state), s.mul(g, g), s.read(share_));
     s.make(next, p_.shape(), "second_moment");

@@ -22,7 +22,7 @@ void update(ParameterUpdate& p) {
   };
   auto g = s.gradient();
   if (decay != 0) g = s.add(g, s.mul(s.weight(), fixed("weight_decay", decay)));
-  const graph::ValueId first = p.state("first_moment"), second = p.state("second_moment");
+  const graph::ValueId first = p.state("first_moment"), second = p.squares("second_moment");
   const auto m = s.add(s.mul(s.read(first), fixed("beta1", beta1)), s.mul(g, fixed("1-beta1", 1 - beta1)));
   const auto v =
       s.add(s.mul(s.read(second), fixed("beta2", beta2)), s.mul(s.mul(g, g), fixed("1-beta2", 1 - beta2)));

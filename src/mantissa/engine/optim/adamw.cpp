@@ -16,7 +16,7 @@ void update_by_adamw(ParameterUpdate& p) {
     return [beta](Now now) { return 1 - std::pow(beta, static_cast<double>(now.t)); };
   };
   const auto fixed = [](double x) { return [x](Now) { return x; }; };
-  const graph::ValueId first = p.state("first_moment"), second = p.state("second_moment");
+  const graph::ValueId first = p.state("first_moment"), second = p.squares("second_moment");
   // In the order of AdamWRow and AdamWNumber.
   std::vector<graph::ValueId> inputs = {p.weight(), p.gradient(), first, second};
   std::vector<graph::OutputSpec> outputs = {p.in_place(p.weight()), p.in_place(first), p.in_place(second)};

@@ -38,7 +38,7 @@ std::optional<graph::ValueId> ParameterUpdate::compensation() {
   return compensation_;
 }
 
-graph::ValueId ParameterUpdate::state(std::string_view kind, Shape shape) {
+graph::ValueId ParameterUpdate::add_state(std::string_view kind, Shape shape, bool never_negative) {
   static constexpr RandomUse kStreams[] = {RandomUse::first_moment, RandomUse::second_moment};
   if (states_ == std::size(kStreams)) {
     throw InternalError("{} has more states per parameter than there are random streams", label_);
@@ -48,7 +48,8 @@ graph::ValueId ParameterUpdate::state(std::string_view kind, Shape shape) {
                                .role = Role::moment,
                                .shape = std::move(shape),
                                .of = weight_,
-                               .random = kStreams[states_++]});
+                               .random = kStreams[states_++],
+                               .never_negative = never_negative});
 }
 
 graph::ValueId ParameterUpdate::number(std::string_view name, std::function<double(const Progress&)> of,

@@ -8,6 +8,7 @@
 #include <optional>
 #include <string>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 #include "mantissa/engine/graph/op.h"
@@ -47,8 +48,10 @@ class ParameterUpdate {
 
   /// Declares a moment, which starts at zero: "KIND.NAME". The order of declaration determines the random
   /// bits of stochastic rounding.
-  ValueId state(std::string_view kind, Shape shape);
+  ValueId state(std::string_view kind, Shape shape) { return add_state(kind, std::move(shape), false); }
   ValueId state(std::string_view kind) { return state(kind, shape()); }
+  /// Declares a moment of squares, which is never negative.
+  ValueId squares(std::string_view kind) { return add_state(kind, shape(), true); }
 
   /// Declares a number that is computed in double for each run. It is one input of the graph for all
   /// parameters with the same rule, learning rate scale and decay.
@@ -73,6 +76,7 @@ class ParameterUpdate {
                         bool squares, bool mean, bool root);
 
  private:
+  ValueId add_state(std::string_view kind, Shape shape, bool never_negative);
   std::vector<ValueId> add(std::string_view op, kernels::Expression program, std::vector<ValueId> inputs,
                            graph::Attributes attributes, std::vector<graph::OutputSpec> outputs);
 

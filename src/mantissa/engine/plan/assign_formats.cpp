@@ -135,6 +135,11 @@ class Lowering {
     for (Operand& o : s.inputs) {
       if (program_.buffer(o.buffer).home == Home::constant) o.buffer = copies_.constant(o.buffer, s.interior);
     }
+    // The norm's input is the first operand in both passes.
+    if (node.op->normalizes && uses_.resolve(node).norm_cast == precision::NormCast::before_gain) {
+      const Scalar input = program_.buffer(s.inputs.front().buffer).type;
+      if (!holds(input, program_.arithmetic)) s.normalized = input;
+    }
     if (node.op->kind == graph::OpKind::product && makes_logits(node))
       program_.softmax = uses_.interior_of(node, "softmax");
     check_parts(s);

@@ -126,11 +126,23 @@ class UpdateLowering {
             fmt::format("the update of \"{}\" reads a gradient that no step computes", slot.name));
       return slot.gradient = add_buffer(value, trains_.buffer(from).type, Home::bound, id);
     }
-    const Scalar type =
-        value.role == Role::moment ? resolve_update(p_.policy, slot.name).optimizer : slot.master;
-    const BufferId state = add_buffer(value, type, Home::kept, id);
+    const StateFormat format =
+        value.role == Role::moment ? state_format(value, parameter, slot.name) : StateFormat(slot.master);
+    const BufferId state = add_buffer(value, format.type, Home::kept, id);
+    p_.buffer(state).codes = format.codes;
+    p_.buffer(state).never_negative = value.never_negative;
     p_.buffer(state).slot = p_.buffer(slot.master_buffer).slot;
     return state;
+  }
+
+  /// Returns the format of a state. Blocks follow the elements of the parameter, so states of other shapes,
+  /// and small ones, stay in f32.
+  StateFormat state_format(const Value& state, const Value& parameter, std::string_view name) const {
+    const StateFormat format = resolve_update(p_.policy, name).optimizer;
+    if (!format.in_blocks()) return format;
+    if (state.shape != parameter.shape || state.shape.count() < kLeastBlockedState) return Scalar::f32;
+    const bool positive = format.codes == StateCodes::dynamic8 && state.never_negative;
+    return positive ? StateFormat(StateCodes::dynamic8_positive) : format;
   }
 
   precision::Use use_of(const Node& node) const {

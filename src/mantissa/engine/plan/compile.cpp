@@ -40,7 +40,8 @@ precision::Pass pass_of(graph::Phase phase) {
 Layout Buffer::layout() const {
   Layout l{.type = type, .integer = integer};
   const bool weight = home == Home::copy || home == Home::gathered;
-  if (scaled && scaled->blocks && (weight || !scaled->along_rows))
+  const bool values = scaled && scaled->blocks && in_f32(scaled->scaling, *scaled->blocks);
+  if (scaled && scaled->blocks && !values && (weight || !scaled->along_rows))
     l.blocks = Blocks{*scaled->blocks, scaled->along_rows};
   return l;
 }
@@ -53,6 +54,8 @@ Shape Buffer::held_shape() const {
 }
 
 std::size_t Buffer::stored_bytes() const {
+  if (codes != StateCodes::none)
+    return BlockedState{codes, nullptr, static_cast<std::size_t>(shape.count())}.bytes();
   return quants ? quants->bytes(shape) : layout().bytes(shape);
 }
 

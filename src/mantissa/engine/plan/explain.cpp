@@ -23,6 +23,7 @@ std::string format_name(const Buffer& b) {
 /// that is rounded before its uses follows the format of that: "q4_0>bf16".
 std::string stored_name(const Buffer& b) {
   if (b.quants) return std::string(traits(b.quants->format).name);
+  if (b.codes != StateCodes::none) return std::string(name(b.codes));
   const std::optional<Blocks> blocks = b.layout().blocks;
   const std::string held = blocks ? std::string(traits(blocks->format).name) : format_name(b);
   return b.served.format == WeightFormat::none ? held : fmt::format("{}>{}", name(b.served.format), held);
@@ -79,8 +80,8 @@ std::string viewed(const Program& p, const Step& s) {
 
 /// Returns what a step that stores blocks does besides rounding them: ", Hadamard over 16 tokens".
 std::string blocks_text(const ScaledStorage& q) {
-  constexpr std::array<std::string_view, 4> kRoundings = {"", ", scales by ceil", ", scales by even",
-                                                          ", scales by rceil"};
+  constexpr std::array<std::string_view, 5> kRoundings = {"", ", scales by ceil", ", scales by even",
+                                                          ", scales by rceil", ", scales in f32"};
   std::string text(q.hadamard ? ", Hadamard over 16 tokens" : "");
   text += kRoundings.at(static_cast<std::size_t>(q.scaling.rounding));
   if (q.scaling.length > 0) text += fmt::format(", {} elements a scale", q.scaling.length);
@@ -96,6 +97,8 @@ std::string kernel_of(const Program& p, const Step& s) {
     kernel = "fused";
     for (const std::string& part : s.parts) kernel += " " + part;
   }
+  if (!holds(s.normalized, p.arithmetic))
+    kernel += fmt::format(", rounded to {} before the gain", name(s.normalized));
   if (s.addend != kNoBuffer) kernel += " + add";
   if (s.rounding == Rounding::stochastic)
     kernel += ", stochastically, keyed by seed, sequence, position, feature and value";

@@ -170,8 +170,9 @@ class Table {
     const bool compensation = b.random == RandomUse::compensation;
     Row& row = compensation ? compensations_ : moments_;
     const std::string& scope = p_.slots[static_cast<std::size_t>(b.slot)].name;
-    row.stored.add(name(b.type));
-    row.written.add(name(b.type));
+    const std::string_view format = b.codes == StateCodes::none ? name(b.type) : name(b.codes);
+    row.stored.add(format);
+    row.written.add(format);
     row.by.add(compensation ? by(scope, {"kahan"}) : by(scope, {"optimizer", "rounding"}));
     for (const Step& s : p_.steps) {
       if (s.scope == scope && s.factors.empty()) row.arithmetic.add(name(s.interior));

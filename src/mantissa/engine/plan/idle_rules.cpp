@@ -36,13 +36,14 @@ bool same(const Step& a, const Step& b) {
     return x.buffer == y.buffer && x.operand == y.operand;
   };
   return a.op == b.op && a.outputs == b.outputs && a.rounded == b.rounded && same_compute(a, b) &&
-         same_accumulator(a, b) && a.interior == b.interior && a.rounding == b.rounding &&
-         a.attributes.items() == b.attributes.items() &&
+         same_accumulator(a, b) && a.interior == b.interior && a.normalized == b.normalized &&
+         a.rounding == b.rounding && a.attributes.items() == b.attributes.items() &&
          std::equal(a.inputs.begin(), a.inputs.end(), b.inputs.begin(), b.inputs.end(), same_operand);
 }
 
 bool same(const Buffer& a, const Buffer& b) {
-  return a.type == b.type && a.home == b.home && a.scaled == b.scaled && a.served == b.served;
+  return a.type == b.type && a.home == b.home && a.scaled == b.scaled && a.served == b.served &&
+         a.codes == b.codes;
 }
 
 bool same(const ScaleSlot& a, const ScaleSlot& b) {

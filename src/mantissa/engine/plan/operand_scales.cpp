@@ -53,6 +53,11 @@ std::optional<ScaledStorage> scaled_storage_of(const Node& node, std::size_t i, 
     q.scaling = scaling_of(node, weight, r, *q.blocks);
     q.along_rows = node.op->sums_across_rows != nullptr && node.op->sums_across_rows(node.attributes, i);
     element = Scalar::bf16;
+    if (in_f32(q.scaling, *q.blocks)) {
+      element = Scalar::f32;
+      // A square has one scale in both directions, and its values lie in place.
+      if (q.scaling.square) q.along_rows = false;
+    }
   } else {
     element = node.op->operands[i] == "gradient" ? r.compute->gradient : r.compute->factor.format;
   }

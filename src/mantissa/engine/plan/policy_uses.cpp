@@ -101,6 +101,7 @@ std::string PolicyUses::decided_by(const Node& node, std::vector<std::string_vie
   if (attention && policy_.resolve(whole).accumulator.card != Card::none) fields.emplace_back("accumulate");
   if (makes_logits(node)) fields.emplace_back("output");
   if (node.op->kind == graph::OpKind::recurrence) fields.emplace_back("state");
+  if (node.op->normalizes) fields.emplace_back("norm_cast");
   for (std::size_t i = 0; i < node.inputs.size(); ++i) {
     const bool weight = graph_.value(node.inputs[i]).kind == ValueKind::parameter;
     if (weight && read_of(node, i) == Read::value) fields.emplace_back("residual");

@@ -38,6 +38,11 @@ enum class Home : std::uint8_t {
   gathered
 };
 
+/// True if the scales of blocks are f32 numbers. Elements times such scales are stored as f32 values.
+constexpr bool in_f32(const BlockScaling& scaling, BlockFormat format) {
+  return scaling.rounding == ScaleRounding::none && traits(format).power_of_two_scale;
+}
+
 /// How a buffer stores scaled values: with one scale, or with scales of blocks (core/numeric/scaled.h).
 /// Buffer::layout() states whether blocks are packed.
 struct ScaledStorage {
@@ -76,6 +81,8 @@ struct Buffer {
   /// The policy field that determines the type of a step's result, or "".
   std::string_view field = {};
   RandomUse random = RandomUse::rounding;  // the random stream for its rounding in updates
+  StateCodes codes = StateCodes::none;     // of a kept state in blocks, whose values are of `type` f32
+  bool never_negative = false;             // of a kept state
   BufferId parent = kNoBuffer;             // of a view: the buffer whose columns it is; not a view itself
   std::int64_t first_column = 0;           // of a view, in the parent
   graph::SequenceState keeps = graph::SequenceState::positions;  // of a state
@@ -122,6 +129,7 @@ struct Step {
   Factor compute = Scalar::f32;           // format of factors, from the policy for this use
   Accumulator accumulator = {};           // for products; attention uses only its order
   Scalar interior = Scalar::f32;          // precision of intermediate results (OpDef::interior)
+  Scalar normalized = Scalar::f64;        // of RMSNorm: rounding before the gain; f64: none
   Rounding rounding = Rounding::nearest;  // for "round" steps, and for states that updates keep
   std::uint64_t random_name = 0;          // key of stochastic rounding
   std::string_view factors = {};          // the policy's name of the format of factors

@@ -17,17 +17,16 @@ bool loses(Scalar format, const Factor& to) {
   return to.parts > 1 ? !holds(to.format, format) : !holds(to.format, format) || to.flush_subnormals;
 }
 
+std::optional<BlockFormat> blocks_of(const Buffer& b) {
+  return b.scaled ? b.scaled->blocks : std::nullopt;
+}
+
 /// Returns the master of a copy of a weight that rounding may have changed; null for other buffers.
 const Buffer* master_of(const Program& p, const Buffer& b) {
   if (b.home != Home::copy) return nullptr;
   const Buffer& master = p.buffer(p.slots.at(static_cast<std::size_t>(b.slot)).master_buffer);
-  const bool exact =
-      !b.layout().blocks && b.served.format == WeightFormat::none && holds(b.type, master.type);
+  const bool exact = !blocks_of(b) && b.served.format == WeightFormat::none && holds(b.type, master.type);
   return exact ? nullptr : &master;
-}
-
-std::optional<BlockFormat> blocks_of(const Buffer& b) {
-  return b.scaled ? b.scaled->blocks : std::nullopt;
 }
 
 std::string last_part(const std::string& name) {
@@ -112,6 +111,8 @@ class Finder {
     if (op.kind == graph::OpKind::head && !holds(step.rounded, p_.arithmetic))
       add({.kind = RoundingKind::logits, .step = &step, .format = step.rounded, .name = "logits"});
     const bool passes = op.kind == graph::OpKind::pointwise || op.interior == "update";
+    if (!holds(step.normalized, p_.arithmetic))
+      add({.kind = RoundingKind::normalized, .step = &step, .format = step.normalized, .name = "normalized"});
     if (!holds(step.interior, p_.arithmetic)) {
       add({.kind = RoundingKind::interior,
            .step = &step,
@@ -129,7 +130,7 @@ class Finder {
     const Buffer& b = p_.buffer(step.outputs[o]);
     if (b.integer) return;
     const std::string name = result_name(p_, step, o);
-    const bool narrow = !holds(b.type, p_.arithmetic) || b.scaled;
+    const bool narrow = !holds(b.type, p_.arithmetic) || b.scaled || b.codes != StateCodes::none;
     if (step.addend != kNoBuffer && !holds(step.rounded, p_.arithmetic)) {
       add({.kind = RoundingKind::term, .step = &step, .index = o, .format = step.rounded});
       if (narrow)
@@ -147,6 +148,7 @@ class Finder {
          .index = o,
          .format = rounded,
          .blocks = blocks_of(b),
+         .codes = b.codes,
          .name = name,
          .unobserved =
              b.random == RandomUse::compensation ? "it holds what the rounding of its weight lost" : ""});
@@ -171,9 +173,9 @@ class Finder {
 }  // namespace
 
 std::string_view name(RoundingKind kind) {
-  static constexpr std::array<std::string_view, 11> kNames = {
-      "weight",       "operand", "term",         "sum",   "result", "own factor",
-      "partial sums", "logits",  "intermediate", "fused", "reduce"};
+  static constexpr std::array<std::string_view, 12> kNames = {
+      "weight",       "operand", "term",         "sum",        "result", "own factor",
+      "partial sums", "logits",  "intermediate", "normalized", "fused",  "reduce"};
   return kNames[static_cast<std::size_t>(kind)];
 }
 
@@ -196,6 +198,10 @@ std::string RoundingPoint::decided_by(const Program& program) const {
     const std::string& weight = program.slots.at(static_cast<std::size_t>(b.slot)).name;
     return program.policy.decided_by(precision::master_use(weight), kWeights);
   }
+  if (kind == RoundingKind::normalized) {
+    constexpr std::array<std::string_view, 1> kNormCast = {"norm_cast"};
+    return program.policy.decided_by({step->scope, step->op->op, pass_of(step->phase), 0}, kNormCast);
+  }
   if (step != nullptr && kind != RoundingKind::interior) return step->decided_by;
   constexpr std::array<std::string_view, 1> kReduce = {"reduce"}, kCompute = {"compute"};
   if (step == nullptr) return program.policy.decided_by({"", "", precision::Pass::backward, 0}, kReduce);
@@ -212,6 +218,7 @@ std::string RoundingPoint::format_name() const {
                                              : fmt::format("{}>{}", first, mantissa::name(format.format));
   }
   if (blocks) return std::string(traits(*blocks).name);
+  if (codes != StateCodes::none) return std::string(mantissa::name(codes));
   if (kind == RoundingKind::accumulator) return precision::accumulator_text(step->accumulator);
   const std::string plain(mantissa::name(format.format));
   return format.parts == 1 ? plain : plain + "x" + std::to_string(format.parts * (format.parts + 1) / 2);

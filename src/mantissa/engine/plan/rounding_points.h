@@ -24,6 +24,7 @@ enum class RoundingKind : std::uint8_t {
   accumulator,  // partial sums of a product
   logits,       // logits of the head, rounded to the output format
   interior,     // intermediate results of an op (OpDef::interior), or of a pass of the optimizer
+  normalized,   // what RMSNorm multiplies by its gain, or a gradient by it (policy field norm_cast)
   inside,       // results between the operations of a fused step
   reduce,       // sums of a weight's gradient over the shards of a batch
 };
@@ -34,7 +35,7 @@ std::string_view name(RoundingKind kind);
 /// True if the point lies inside a step: what it loses is measured in the step's results.
 constexpr bool is_inside_step(RoundingKind kind) {
   return kind == RoundingKind::made || kind == RoundingKind::accumulator || kind == RoundingKind::logits ||
-         kind == RoundingKind::interior || kind == RoundingKind::inside;
+         kind == RoundingKind::interior || kind == RoundingKind::normalized || kind == RoundingKind::inside;
 }
 
 struct RoundingPoint {
@@ -45,6 +46,7 @@ struct RoundingPoint {
   Factor format = Scalar::f32;
   std::optional<BlockFormat> blocks = {};    // it is rounded to blocks, whose elements `format` represents
   WeightFormat served = WeightFormat::none;  // of a weight: it is rounded to this format first
+  StateCodes codes = StateCodes::none;       // of a state of the optimizer: it is rounded to these, in blocks
   std::string name = {};             // of the value at its step: "weight", "q", "P and dS", "partial sums"
   std::string_view unobserved = {};  // why no observer counts it, or ""
 
@@ -54,8 +56,8 @@ struct RoundingPoint {
   std::string_view op() const;
   std::string_view pass() const;
   std::string decided_by(const Program& program) const;
-  /// Returns the name of the format: "bf16", "mxfp4", "bf16x3", "q4_0", "q4_0>bf16"; of partial sums also
-  /// that of the card: "h100".
+  /// Returns the name of the format: "bf16", "mxfp4", "bf16x3", "q4_0", "q4_0>bf16", "dynamic8-256"; of
+  /// partial sums also that of the card: "h100".
   std::string format_name() const;
 };
 

@@ -30,7 +30,7 @@ std::size_t elements(const graph::Argument& a) {
 /// they lie in memory like this.
 template <class T>
 const T* view(const graph::Argument& a, std::size_t from, std::size_t n, Piece<T>& piece) {
-  if (a.blocks) {
+  if (a.blocks || a.codes != StateCodes::none) {
     Piece<float> unpacked;
     unpack_elements(a, from, n, unpacked.data());
     std::copy_n(unpacked.data(), n, piece.data());

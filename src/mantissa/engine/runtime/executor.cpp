@@ -87,6 +87,7 @@ void Executor::describe_buffers() {
     a.blocks = b.layout().blocks;
     a.weight = b.home == Home::master;
     a.random = b.random;
+    a.codes = b.codes;
     if (!b.shape.dims().empty()) a.axis = b.shape.dim(0).axis;
   }
 }
@@ -317,6 +318,7 @@ graph::Call Executor::call_of(const plan::Step& s, const Extent& extent, const O
           .compute = s.compute,
           .accumulator = s.accumulator,
           .interior = s.interior,
+          .normalized = s.normalized,
           .rounding = s.rounding,
           .random_name = s.random_name,
           .ring = ring_};

@@ -14,7 +14,8 @@ namespace {
 /// True if rounding changes no value of `arithmetic`.
 bool is_exact(const plan::Step& step, const graph::Argument& out, Scalar arithmetic) {
   const bool head = step.op->kind == graph::OpKind::head;  // rounds its logits to out.rounded
-  return holds(out.type, arithmetic) && (head || holds(out.rounded, arithmetic));
+  return out.codes == StateCodes::none && holds(out.type, arithmetic) &&
+         (head || holds(out.rounded, arithmetic));
 }
 
 /// Returns the call without the rounding of a point inside its step.
@@ -25,6 +26,9 @@ graph::Call without(Observed kind, graph::Call call, const kernels::Expression& 
       break;
     case Observed::logits:
       break;  // UnroundedResults::compute
+    case Observed::normalized:
+      call.normalized = Scalar::f64;
+      break;
     case Observed::accumulator:
       call.accumulator.format = call.arithmetic;
       if (call.accumulator.card != Card::none) call.accumulator = call.arithmetic;
@@ -46,7 +50,8 @@ void add_point(const plan::Program& program, const plan::RoundingPoint& point,
                       .format = point.format.format,
                       .rounded = point.format.format,
                       .blocks = point.blocks,
-                      .served = point.served};
+                      .served = point.served,
+                      .codes = point.codes};
   value.parts = point.format.parts;
   if (!value.is_inside()) {
     if (point.kind == Observed::result) value.format = program.buffer(point.step->outputs[point.index]).type;
@@ -121,6 +126,7 @@ std::string name_of(const plan::Program& program, const ObservedValue& v) {
 std::string_view format_name(const ObservedValue& v) {
   if (!v.card.empty()) return v.card;
   if (v.served != WeightFormat::none) return name(v.served);
+  if (v.codes != StateCodes::none) return name(v.codes);
   return v.blocks ? traits(*v.blocks).name : name(v.format);
 }
 
@@ -150,7 +156,8 @@ std::vector<std::pair<std::string_view, double>> figures(const ObservedValue& va
                            {"error_mean", c.relative_bias()},
                            {"error_inward", c.relative_inward()}});
     // Each block has places of its own. Results of an op are not rounded to the format of a point inside it.
-    if (!value.blocks && value.served == WeightFormat::none && !value.is_inside())
+    if (!value.blocks && value.served == WeightFormat::none && value.codes == StateCodes::none &&
+        !value.is_inside())
       all.emplace_back("max_ulp", c.max_ulp);
   }
   if (c.sums > 0) all.emplace_back("cancelled", share(c.cancelled, c.sums));
@@ -307,7 +314,7 @@ void Observer::see_results(std::span<ObservedValue> values, const graph::Call& c
                            const graph::Call& repeated) {
   const plan::Step& step = *values.front().step;
   const auto exact = [&](const ObservedValue& v) {
-    return is_exact(step, call.outputs[v.index], call.arithmetic);
+    return !v.blocks && is_exact(step, call.outputs[v.index], call.arithmetic);
   };
   std::span<const graph::Argument> wide;
   const bool known = !unrounded_.empty() && repeated.addend.data == nullptr && !call.accumulate;
@@ -322,7 +329,7 @@ void Observer::see_results(std::span<ObservedValue> values, const graph::Call& c
     if (term && addend.rows * addend.width == out.rows * out.width) result.addend = &addend;
     count_result(call.ctx, result, value.counts);
     void* before = step.phase == graph::Phase::update ? repeated_.before(out) : nullptr;
-    if (before == nullptr || result.wide == nullptr || out.blocks) continue;
+    if (before == nullptr || result.wide == nullptr || out.blocks || out.codes != StateCodes::none) continue;
     graph::Argument was = out;
     was.data = before;
     const StuckCounts counts = count_stuck(call.ctx, out, was, *result.wide);

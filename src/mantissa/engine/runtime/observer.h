@@ -32,6 +32,7 @@ struct ObservedValue {
   Scalar rounded = Scalar::f32;  // to which it is rounded
   std::optional<BlockFormat> blocks = {};    // it is rounded to blocks, whose values `format` represents
   WeightFormat served = WeightFormat::none;  // of a weight: it is rounded to this format first
+  StateCodes codes = StateCodes::none;       // of a state of the optimizer: it is rounded to these, in blocks
   ValueCounts counts = {};
   /// Of an op with intermediate results in a lowered format: their error in the result, Σ error² and the
   /// count.

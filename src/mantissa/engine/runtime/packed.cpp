@@ -7,6 +7,10 @@
 namespace mantissa::runtime {
 
 void unpack_elements(const graph::Argument& packed, std::size_t from, std::size_t n, float* to) {
+  if (packed.codes != StateCodes::none) {
+    const auto count = static_cast<std::size_t>(packed.rows * packed.width);
+    return decode_states({packed.codes, static_cast<std::byte*>(packed.data), count}, from, n, to);
+  }
   const Layout layout{.type = packed.type, .blocks = packed.blocks};
   const auto* elements = static_cast<const std::uint8_t*>(packed.data);
   const std::uint8_t* scales = elements + layout.scales_begin(packed.rows, packed.width);

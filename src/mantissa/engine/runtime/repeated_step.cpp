@@ -1,6 +1,7 @@
 #include "mantissa/engine/runtime/repeated_step.h"
 
 #include <algorithm>
+#include <cstring>
 
 #include "mantissa/engine/runtime/packed.h"
 #include "mantissa/engine/runtime/quantized.h"
@@ -27,7 +28,7 @@ std::vector<double> widened(const graph::Argument& a, const kernels::Context& ct
     kernels::copy_columns(ctx, a.rows, a.width, {elements.data(), a.type, a.width}, to);
     return wide;
   }
-  if (a.blocks) {
+  if (a.blocks || a.codes != StateCodes::none) {
     std::vector<float> elements(wide.size());
     unpack_elements(a, 0, elements.size(), elements.data());
     std::ranges::copy(elements, wide.begin());
@@ -47,7 +48,8 @@ void RepeatedStep::keep(const graph::Call& call) {
   keep(call.addend, call);
   if (!call.accumulate) return;
   for (const graph::Argument& out : call.outputs) {
-    if (!out.integer && !out.blocks && !holds(out.type, call.arithmetic) && before(out) == nullptr)
+    if (!out.integer && !out.blocks && out.codes == StateCodes::none && !holds(out.type, call.arithmetic) &&
+        before(out) == nullptr)
       copy(out, call.ctx);
   }
 }
@@ -61,6 +63,13 @@ void RepeatedStep::copy(const graph::Argument& in, const kernels::Context& ctx) 
   if (kept_ == copies_.size()) copies_.emplace_back();
   Copy& copy = copies_[kept_++];
   copy.of = in.data;
+  if (in.codes != StateCodes::none) {
+    const std::size_t bytes =
+        BlockedState{in.codes, nullptr, static_cast<std::size_t>(in.rows * in.width)}.bytes();
+    grow(copy.memory, bytes);
+    std::memcpy(copy.memory.data(), in.data, bytes);
+    return;
+  }
   const auto elements = static_cast<std::size_t>((in.rows - 1) * in.row_stride() + in.width);
   grow(copy.memory, elements * bytes_of(in.type));
   kernels::copy_columns(ctx, in.rows, in.width, in.in(), {copy.memory.data(), in.type, in.row_stride()});
@@ -110,6 +119,7 @@ std::span<const graph::Argument> UnroundedResults::compute(graph::Call call, con
     out.data = memory_[o].data();
     out.stride = 0;
     out.blocks.reset();
+    out.codes = StateCodes::none;
     out.type = call.arithmetic;
     if (!rounds_logits_) out.rounded = call.arithmetic;
     if (out.scale == nullptr) continue;

@@ -123,6 +123,9 @@ class StateReader {
 /// The tensor file of a state, and the prefix of the names of its weights.
 inline constexpr const char* kStateTensors = "state.safetensors";
 inline constexpr std::string_view kMasterPrefix = "master.";
+/// The end of the names of the scales of an optimizer's state in blocks, "first_moment.NAME.scales": [blocks]
+/// F32. "first_moment.NAME" then holds the codes, in F8_E4M3 or F16, or as bytes (U8) of dynamic8.
+inline constexpr std::string_view kStateScales = ".scales";
 
 /// Returns the metadata entry kAmaxKey for a model with the weights of the file `state`: the largest
 /// magnitude of each history "amax.TENSOR:ELEMENT" except those of gradients, or "" without any.

@@ -68,6 +68,7 @@ struct ValueSeries {
   Scalar rounded = Scalar::f32;              // to which it is rounded: a term of a sum may be stored in f32
   std::optional<BlockFormat> blocks = {};    // it is rounded to blocks, whose values `format` represents
   WeightFormat served = WeightFormat::none;  // of a weight: it is rounded to this format first
+  StateCodes codes = StateCodes::none;       // of a state of the optimizer: it is rounded to these, in blocks
   bool factor = false;  // an operand that a product rounds while it reads it, called `name`
   plan::RoundingKind kind = plan::RoundingKind::result;
   std::string field = {};  // the policy field that decides the format, or "": compute

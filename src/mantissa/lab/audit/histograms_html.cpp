@@ -24,6 +24,7 @@ struct Tensor {
   std::string scope, what, group;  // "matmul q"; "Forward pass"
   Scalar format = Scalar::f32;
   std::optional<BlockFormat> blocks = {};
+  StateCodes codes = StateCodes::none;
   const Binades* after = nullptr;
   const Binades* before = nullptr;  // or null
   double absmax = 0;
@@ -40,6 +41,7 @@ double rank_of(const Tensor& t) {
 }
 
 std::string format_of(const Tensor& t) {
+  if (t.codes != StateCodes::none) return std::string(name(t.codes));
   return std::string(t.blocks ? traits(*t.blocks).name : name(t.format));
 }
 
@@ -59,6 +61,7 @@ std::vector<Tensor> tensors_of(const Audit& audit) {
              group_of(v.pass),
              v.format,
              v.blocks,
+             v.codes,
              &v.binades,
              v.before.total() > 0 ? &v.before : nullptr};
     for (const ValueStep& s : v.steps) {
@@ -86,6 +89,7 @@ std::vector<Tensor> tensors_of(const Audit& audit) {
                gradient ? "Weight gradients" : "Weights",
                gradient ? Scalar::f32 : p.master,
                std::nullopt,
+               StateCodes::none,
                &binades,
                nullptr};
       for (const auto& [step, health] : p.steps)

@@ -127,6 +127,7 @@ ValueSeries& Record::series_of(const plan::Program& program, const runtime::Obse
     s.rounded = value.rounded;
     s.blocks = value.blocks;
     s.served = value.served;
+    s.codes = value.codes;
     s.factor = value.is_operand();
     s.delayed = has_delayed_scale(program, value);
     s.kind = value.kind;

@@ -12,9 +12,9 @@ namespace {
 /// Return the fields that travel between ranks.
 template <class Series>
 auto fields_of_series(Series& s) {
-  return std::tie(s.scope, s.op, s.pass, s.name, s.format, s.rounded, s.blocks, s.factor, s.kind, s.field,
-                  s.rounds, s.point, s.card, s.delayed, s.flushes, s.interior, s.elements, s.decided_by,
-                  s.steps, s.binades, s.before);
+  return std::tie(s.scope, s.op, s.pass, s.name, s.format, s.rounded, s.blocks, s.served, s.codes, s.factor,
+                  s.kind, s.field, s.rounds, s.point, s.card, s.delayed, s.flushes, s.interior, s.elements,
+                  s.decided_by, s.steps, s.binades, s.before);
 }
 
 template <class Gradient>

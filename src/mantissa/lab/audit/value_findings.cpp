@@ -29,7 +29,13 @@ std::string place_of_op(const ValueSeries& v) {
 std::string_view format_of(const ValueSeries& v) {
   if (!v.card.empty()) return v.card;
   if (v.served != WeightFormat::none) return name(v.served);
+  if (v.codes != StateCodes::none) return name(v.codes);
   return v.blocks ? traits(*v.blocks).name : name(v.rounded);
+}
+
+/// True if elements of the value share scales.
+bool shares_scales(const ValueSeries& v) {
+  return v.blocks || v.served != WeightFormat::none || v.codes != StateCodes::none;
 }
 
 /// The observed steps in which a problem must occur.
@@ -158,6 +164,8 @@ std::optional<std::string> rule_for(const ValueSeries& v) {
       return v.scope + ": accumulate=f32";
     case plan::RoundingKind::interior:
       return runtime::interior_cure(v.scope, v.point).at(1);
+    case plan::RoundingKind::normalized:
+      return v.scope + ": norm_cast=after-gain";
     case plan::RoundingKind::reduce:
       return std::nullopt;  // a field of the whole run
     default:
@@ -208,7 +216,7 @@ void find_underflow(Search& search, const Thresholds& t) {
       [&](const ValueSeries& v, const ValueStep& s) -> std::optional<double> {
         // HealthWatch finds those of sums over shards, for all parameters at once.
         if (v.kind == plan::RoundingKind::reduce) return std::nullopt;
-        const bool blocks = v.blocks || v.served != WeightFormat::none;
+        const bool blocks = shares_scales(v);
         return blocks && s.flushed <= t.vanished ? std::nullopt : s.flushed;
       },
       [](Finding& f, const ValueSeries& v, const ValueStep&, double share) {
@@ -222,7 +230,7 @@ void find_underflow(Search& search, const Thresholds& t) {
                                 std::ldexp(1.0, traits(v.rounded).min_normal_exp));
         } else if (v.blocks && v.delayed) {
           f.text += fmt::format("the tensor's scale in {} does not fit its values", traits(*v.blocks).name);
-        } else if (v.blocks || v.served != WeightFormat::none) {
+        } else if (shares_scales(v)) {
           f.text +=
               fmt::format("larger values in the same block or tensor set its scale in {}", format_of(v));
         } else {

@@ -145,14 +145,15 @@ Recipe mx_blocks(Settings& s) {
 
 Recipe float8_blocks(Settings& s) {
   const bool hybrid = is_hybrid(s, false);
-  if (s.is_set("use_f32_scales"))
-    s.refuse("use_f32_scales", "True", "scales of blocks are powers of two, its default; leave it out");
+  const bool f32_scales = s.is_set("use_f32_scales");
   for (const auto& [key, usual] :
        {std::pair{"x_block_scaling_dim", 1}, {"w_block_scaling_dim", 2}, {"grad_block_scaling_dim", 1}}) {
     if (const std::int64_t said = s.whole(key, usual); said != usual)
       s.refuse(key, std::to_string(said), fmt::format("only its default, {}, is supported", usual));
   }
-  return with_backward(s, recipe_of_mxfp8(hybrid, kSquaresOf128));
+  Recipe recipe = recipe_of_mxfp8(hybrid, kSquaresOf128);
+  if (f32_scales) recipe.fields.replace(recipe.fields.find("rceil"), 5, "none");
+  return with_backward(s, std::move(recipe));
 }
 
 Recipe nvfp4_blocks(Settings& s) {

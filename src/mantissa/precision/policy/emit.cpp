@@ -66,7 +66,8 @@ std::string recipe_of(const Policy& policy) {
     return fmt::format("DelayedScaling(margin={}, {}, amax_history_len={}, amax_compute_algo=\"max\")",
                        *f.scale_margin, format, *f.amax_history);
   if (is_mxfp8(policy) && f.weight_block == WeightBlock::square_128)
-    return fmt::format("Float8BlockScaling({})", format);
+    return fmt::format("Float8BlockScaling({}{})", format,
+                       f.scale_rounding == ScaleRounding::none ? ", use_f32_scales=True" : "");
   if (is_mxfp8(policy))
     return fmt::format("MXFP8BlockScaling({}{})", format,
                        f.weight_block == WeightBlock::square_32 ? ", enable_2d_quantization=True" : "");

@@ -8,7 +8,7 @@
 namespace mantissa::precision {
 
 std::span<const Field> field_table() {
-  static const std::array<Field, 28> table = {{
+  static const std::array<Field, 29> table = {{
       {"params",
        {"param", "param_dtype"},
        &Fields::params,
@@ -55,7 +55,11 @@ std::span<const Field> field_table() {
        false,
        "format of sums over shards of the batch, which ranks communicate"},
       {"reduce_rounding", {}, &Fields::reduce_rounding, false, "how sums over shards are rounded", "nearest"},
-      {"optimizer", {}, &Fields::optimizer, true, "format of the optimizer's moments"},
+      {"optimizer",
+       {},
+       &Fields::optimizer,
+       true,
+       "format of the optimizer's moments; NAME-256: codes in blocks of 256 with a scale"},
       {"kv", {"kv_cache"}, &Fields::kv, true, "format of keys and values, also in training"},
       {"state", {}, &Fields::state, true, "format of recurrent states, rounded after every token", "f32"},
       {"checkpoint", {}, &Fields::checkpoint, false, "format of the weights in model/"},
@@ -90,8 +94,8 @@ std::span<const Field> field_table() {
        {},
        &Fields::scale_rounding,
        true,
-       "how the power-of-two scales of mx blocks are rounded: floor (OCP), ceil, even, or rceil (NVIDIA: "
-       "elements never saturate)",
+       "how the scales of mx blocks are rounded to powers of two: floor (OCP), ceil, even, or rceil (NVIDIA: "
+       "elements never saturate); none: scales in f32",
        "floor"},
       {"gradient_rounding",
        {},
@@ -118,6 +122,13 @@ std::span<const Field> field_table() {
        true,
        "random Hadamard transform of 16 tokens of both factors of a weight gradient, in block formats",
        "none"},
+      {"norm_cast",
+       {},
+       &Fields::norm_cast,
+       true,
+       "where RMSNorm rounds: once, after the gain multiplies (Transformer Engine), or also before it, to the format "
+       "of its input (transformers)",
+       "after-gain"},
       {"loss_scale",
        {},
        &Fields::loss_scale,

@@ -34,7 +34,8 @@ constexpr std::pair<std::string_view, Scaling> kScalings[] = {{"auto", Scaling::
 constexpr std::pair<std::string_view, ScaleRounding> kScaleRoundings[] = {{"floor", ScaleRounding::floor},
                                                                           {"ceil", ScaleRounding::ceil},
                                                                           {"even", ScaleRounding::even},
-                                                                          {"rceil", ScaleRounding::rceil}};
+                                                                          {"rceil", ScaleRounding::rceil},
+                                                                          {"none", ScaleRounding::none}};
 
 constexpr std::pair<std::string_view, WeightBlock> kWeightBlocks[] = {{"auto", WeightBlock::automatic},
                                                                       {"16x16", WeightBlock::square_16},
@@ -49,6 +50,9 @@ constexpr std::pair<std::string_view, ActivationBlock> kActivationBlocks[] = {
 
 constexpr std::pair<std::string_view, Hadamard> kHadamards[] = {{"none", Hadamard::none},
                                                                 {"16", Hadamard::tokens_16}};
+
+constexpr std::pair<std::string_view, NormCast> kNormCasts[] = {{"after-gain", NormCast::after_gain},
+                                                                {"before-gain", NormCast::before_gain}};
 
 constexpr std::pair<std::string_view, AccumulateOrder> kOrders[] = {{"auto", AccumulateOrder::by_factors},
                                                                     {"chain", AccumulateOrder::chain},
@@ -81,6 +85,12 @@ std::string printed(ActivationBlock value) {
 std::string printed(Hadamard value) {
   return std::string(kHadamards[static_cast<std::size_t>(value)].first);
 }
+std::string printed(NormCast value) {
+  return std::string(kNormCasts[static_cast<std::size_t>(value)].first);
+}
+std::string printed(const StateFormat& value) {
+  return std::string(mantissa::name(value));
+}
 std::string printed(WeightFormat value) {
   return std::string(mantissa::name(value));
 }
@@ -106,9 +116,9 @@ std::string meant_format(std::string_view text, std::span<const std::string> nam
   return several.empty() ? did_you_mean(text, names) : fmt::format("; did you mean {}?", several);
 }
 
-void read(std::string_view field, std::string_view text, std::optional<Scalar>& out) {
-  out = parse_scalar(text);
-  if (out) return;
+/// Throws the error for a word that names no number format; `names` are those that the field has.
+[[noreturn]] void throw_no_format(std::string_view field, std::string_view text,
+                                  const std::vector<std::string>& names) {
   if (const std::string_view several = formats_of_width(lowered(text)); several.starts_with("nvfp4")) {
     throw ConfigError(
         "{}={}: 4-bit formats are for product operands only; write compute=nvfp4 or "
@@ -121,9 +131,28 @@ void read(std::string_view field, std::string_view text, std::optional<Scalar>& 
         "for {} a number format such as bf16",
         field, text, text, text, field);
   }
-  const std::vector<std::string> names = names_of(kScalars, [](Scalar s) { return mantissa::name(s); });
   throw ConfigError("{}={}: unknown number format{} (formats: {})", field, in_quotes(text),
                     meant_format(text, names), list_of(names));
+}
+
+std::vector<std::string> scalar_names() {
+  return names_of(kScalars, [](Scalar s) { return mantissa::name(s); });
+}
+
+void read(std::string_view field, std::string_view text, std::optional<Scalar>& out) {
+  out = parse_scalar(text);
+  if (!out) throw_no_format(field, text, scalar_names());
+}
+
+std::vector<std::string> state_format_names() {
+  std::vector<std::string> names = scalar_names();
+  for (const StateFormat& f : kBlockedStates) names.emplace_back(mantissa::name(f));
+  return names;
+}
+
+void read(std::string_view field, std::string_view text, std::optional<StateFormat>& out) {
+  out = parse_state_format(text);
+  if (!out) throw_no_format(field, text, state_format_names());
 }
 
 void read(std::string_view, std::string_view text, std::optional<Accumulator>& out) {
@@ -172,6 +201,10 @@ void read(std::string_view field, std::string_view text, std::optional<Activatio
 
 void read(std::string_view field, std::string_view text, std::optional<Hadamard>& out) {
   read_named<Hadamard>(field, text, "transform", kHadamards, out);
+}
+
+void read(std::string_view field, std::string_view text, std::optional<NormCast>& out) {
+  read_named<NormCast>(field, text, "place", kNormCasts, out);
 }
 
 void read(std::string_view field, std::string_view text, std::optional<AccumulateOrder>& out) {
@@ -229,11 +262,9 @@ void read(std::string_view, std::string_view text, std::optional<LossScale>& out
 /// The values of a field by its type.
 struct ValuesOf {
   using Names = std::vector<std::string>;
-  Names operator()(std::optional<Scalar> Fields::*) const {
-    Names names;
-    for (const Scalar s : kScalars) names.emplace_back(mantissa::name(s));
-    return names;
-  }
+  Names operator()(std::optional<Scalar> Fields::*) const { return scalar_names(); }
+  Names operator()(std::optional<StateFormat> Fields::*) const { return state_format_names(); }
+  Names operator()(std::optional<NormCast> Fields::*) const { return of(kNormCasts); }
   Names operator()(std::optional<Compute> Fields::*) const {
     Names names;
     for (const ComputeTraits& row : Compute::all()) names.emplace_back(row.name);

@@ -22,7 +22,8 @@ struct Field {
                               std::optional<Rounding> Fields::*, std::optional<bool> Fields::*,
                               std::optional<LossScale> Fields::*, std::optional<ScaleRounding> Fields::*,
                               std::optional<WeightBlock> Fields::*, std::optional<ActivationBlock> Fields::*,
-                              std::optional<Hadamard> Fields::*, std::optional<WeightFormat> Fields::*>;
+                              std::optional<Hadamard> Fields::*, std::optional<WeightFormat> Fields::*,
+                              std::optional<StateFormat> Fields::*, std::optional<NormCast> Fields::*>;
   std::string_view name;
   std::vector<std::string_view> aliases;  // foreign spellings; printing uses `name`
   Member member;

@@ -38,6 +38,12 @@ bool has_mx_blocks(const Fields& f) {
   return has_blocks(f) && !is_nvfp4(*f.compute);
 }
 
+/// True if a norm may have an input below f32.
+bool stores_below_f32(const Fields& f) {
+  const auto is_narrow = [](Scalar s) { return !holds(s, Scalar::f32); };
+  return (f.residual && is_narrow(*f.residual)) || (f.compute && is_narrow((*f.compute)->stored));
+}
+
 /// True if a product of factors in this format is summed in tile order: in Linear ops, and elsewhere, where
 /// factors under a format with scales have that of stored results (docs/numerics.md, "Policy").
 bool tiles_in_linear(const Compute& c) {
@@ -114,6 +120,9 @@ std::vector<std::string> idle_fields(const Policy& policy) {
     say("scale_rounding", "no format in the policy has scales that are powers of two, as mx formats have");
   if (changed("gradient_rounding") && !scales && !blocks)
     say("gradient_rounding", "no format in the policy has scales");
+  if (changed("norm_cast") && !any(policy, stores_below_f32))
+    say("norm_cast",
+        "inputs of norms are in f32, to which nothing rounds; residual=bf16 rounds the residual stream");
   for (const std::string_view field : {"weight_block", "activation_block", "hadamard"}) {
     if (changed(field) && !blocks)
       say(field, "no format in the policy has blocks, as mx formats and nvfp4 have");

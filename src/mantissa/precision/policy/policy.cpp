@@ -230,6 +230,7 @@ Resolved Policy::resolve(const Use& use) const {
   out.activation_block = *fields.activation_block;
   out.hadamard = *fields.hadamard;
   out.weights = *fields.weights;
+  out.norm_cast = *fields.norm_cast;
   return out;
 }
 

@@ -11,6 +11,7 @@
 
 #include "mantissa/core/numeric/format.h"
 #include "mantissa/core/numeric/scaled.h"
+#include "mantissa/core/numeric/state_format.h"
 #include "mantissa/core/numeric/weight_format.h"
 #include "mantissa/precision/policy/compute.h"
 
@@ -39,6 +40,10 @@ enum class WeightBlock : std::uint8_t { automatic, square_16, square_32, square_
 /// all elements along the sum: the features of a token, or the tokens of a sequence.
 enum class ActivationBlock : std::uint8_t { automatic, row_128, whole };
 
+/// Where the result of RMSNorm rounds: after the gain multiplies it, as in Transformer Engine, or also
+/// before, to the format of the norm's input, as in the modules of transformers.
+enum class NormCast : std::uint8_t { after_gain, before_gain };
+
 /// The random Hadamard transforms of the factors of weight gradients: none, or of 16 tokens each.
 enum class Hadamard : std::uint8_t { none, tokens_16 };
 
@@ -49,7 +54,8 @@ enum class AccumulateOrder : std::uint8_t { by_factors, chain, tile };
 /// The fields that a policy line, a preset or a rule can set. A rule leaves unset fields unchanged.
 struct Fields {
   std::optional<Compute> compute;
-  std::optional<Scalar> params, residual, output, grads, reduce, optimizer, kv, state, checkpoint;
+  std::optional<Scalar> params, residual, output, grads, reduce, kv, state, checkpoint;
+  std::optional<StateFormat> optimizer;
   std::optional<Accumulator> accumulate;   // a format, or a card with its options
   std::optional<bool> output_via_compute;  // output = "compute>f32"
   std::optional<std::int64_t> accumulate_block;
@@ -64,6 +70,7 @@ struct Fields {
   std::optional<ActivationBlock> activation_block;
   std::optional<Hadamard> hadamard;
   std::optional<WeightFormat> weights;
+  std::optional<NormCast> norm_cast;
   std::optional<LossScale> loss_scale;
   friend bool operator==(const Fields&, const Fields&) = default;
 };
@@ -110,7 +117,8 @@ struct Resolved {
   Accumulator accumulator;  // its order depends on the factors, unless set below
   AccumulateOrder accumulate_order = AccumulateOrder::by_factors;
   Scalar params = Scalar::f32, residual = Scalar::f32, output = Scalar::f32, grads = Scalar::f32,
-         optimizer = Scalar::f32, kv = Scalar::f32, state = Scalar::f32;
+         kv = Scalar::f32, state = Scalar::f32;
+  StateFormat optimizer;
   Rounding rounding = Rounding::nearest;
   bool kahan = false, saturate = false, flush_subnormals = false, output_via_compute = false;
   Scaling scaling = Scaling::delayed;  // never automatic: that of the operand's format
@@ -121,6 +129,7 @@ struct Resolved {
   ActivationBlock activation_block = ActivationBlock::automatic;
   Hadamard hadamard = Hadamard::none;
   WeightFormat weights = WeightFormat::none;
+  NormCast norm_cast = NormCast::after_gain;
 };
 
 class Policy {

@@ -17,7 +17,8 @@ namespace {
 Fields uniform(Scalar format) {
   Fields f;
   f.compute = format;
-  f.params = f.residual = f.output = f.grads = f.reduce = f.optimizer = f.kv = f.state = format;
+  f.params = f.residual = f.output = f.grads = f.reduce = f.kv = f.state = format;
+  f.optimizer = format;
   f.accumulate = format;
   f.checkpoint = Scalar::f32;
   f.output_via_compute = false;
@@ -34,6 +35,7 @@ Fields uniform(Scalar format) {
   f.activation_block = ActivationBlock::automatic;
   f.hadamard = Hadamard::none;
   f.weights = WeightFormat::none;
+  f.norm_cast = NormCast::after_gain;
   f.loss_scale = LossScale{};
   return f;
 }

@@ -23,8 +23,8 @@ struct Allowed {
 const std::vector<Allowed>& allowed_in_f32() {
   static const std::vector<Allowed> table = {
       {"optimizer",
-       {"f32", "tf32", "bf16"},
-       "in f16 and 8 bits (1-beta2)*g^2 underflows for g < 8e-4, and first moment / eps explodes"},
+       {"f32", "tf32", "bf16", "dynamic8-256", "e4m3-256", "f16-256"},
+       "in f16 and 8 bits without scales (1-beta2)*g^2 underflows for g < 8e-4, and first moment / eps explodes"},
       {"checkpoint",
        {"f32", "f64", "bf16", "f16", "e5m2", "e4m3"},
        "safetensors has no such format and would store f32"},
@@ -35,7 +35,8 @@ const std::vector<Allowed>& allowed_in_f32() {
 bool is_format(const Field& field) {
   return std::holds_alternative<std::optional<Scalar> Fields::*>(field.member) ||
          std::holds_alternative<std::optional<Accumulator> Fields::*>(field.member) ||
-         std::holds_alternative<std::optional<Compute> Fields::*>(field.member);
+         std::holds_alternative<std::optional<Compute> Fields::*>(field.member) ||
+         std::holds_alternative<std::optional<StateFormat> Fields::*>(field.member);
 }
 
 /// Rejects f64 unless the whole run uses it.
@@ -150,9 +151,20 @@ void check_rule_supported(const Rule& rule, bool f64) {
   check_fields(rule.fields, f64);
 }
 
-/// True if the policy or one of its rules gives a format below f32 to `member`.
-bool narrows(const Policy& policy, std::optional<Scalar> Fields::*member) {
-  const auto narrow = [member](const Fields& f) { return f.*member && is_below_f32(*(f.*member)); };
+Scalar scalar_of(Scalar s) {
+  return s;
+}
+/// States in blocks have a rounding of their own.
+Scalar scalar_of(const StateFormat& f) {
+  return f.type;
+}
+
+/// True if the policy or one of its rules gives a number format below f32 to `member`.
+template <class Format>
+bool narrows(const Policy& policy, std::optional<Format> Fields::*member) {
+  const auto narrow = [member](const Fields& f) {
+    return f.*member && is_below_f32(scalar_of(*(f.*member)));
+  };
   return narrow(policy.fields()) ||
          std::ranges::any_of(policy.rules(), [&](const Rule& r) { return narrow(r.fields); });
 }
@@ -182,8 +194,8 @@ void check_update_fields(const Policy& policy, const Fields& fields, bool only_u
 void check_update(const Resolved& parameter) {
   const bool compensated = parameter.kahan && is_below_f32(parameter.params);
   const bool fine =
-      parameter.optimizer == Scalar::tf32;  // sufficient for betas up to 0.9995 with rounding to nearest
-  if (!is_below_f32(parameter.optimizer) || parameter.rounding == Rounding::stochastic ||
+      parameter.optimizer.type == Scalar::tf32;  // sufficient for betas up to 0.9995 with rounding to nearest
+  if (!is_below_f32(parameter.optimizer.type) || parameter.rounding == Rounding::stochastic ||
       (parameter.rounding == Rounding::nearest && (compensated || fine))) {
     return;
   }

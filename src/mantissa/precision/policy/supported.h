@@ -8,8 +8,8 @@ namespace mantissa::precision {
 /// Throws ConfigError if `policy` asks for anything that would not be carried out exactly. The message names
 /// the field, its value, and a replacement. Accepted values:
 ///   under params=f64: f64 in every format except checkpoint;
-///   otherwise: no f64 except for checkpoint; optimizer f32, or tf32 or bf16 subject to check_update; for
-///   checkpoint, every safetensors format; any other format.
+///   otherwise: no f64 except for checkpoint; optimizer f32, a format in blocks, or tf32 or bf16 subject to
+///   check_update; for checkpoint, every safetensors format; any other format.
 /// A rounding other than nearest, and kahan, need something to round. amax_history is 1 to 65536 steps. Rules
 /// of the update set only optimizer, rounding, kahan and compute. Rules with steps do not set state kept
 /// between steps.

@@ -57,7 +57,7 @@ precision::Policy of_adapter(const precision::Policy& policy, Scalar params) {
   rule.origin = "adapter";
   rule.fields.params = at_least_f32(params).value_or(params);
   rule.fields.grads = at_least_f32(*fields.grads);
-  rule.fields.optimizer = at_least_f32(*fields.optimizer);
+  rule.fields.optimizer = at_least_f32(fields.optimizer->type);  // states in blocks stay
   return policy.with_default(std::move(rule));
 }
 

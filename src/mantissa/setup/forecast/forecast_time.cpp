@@ -34,6 +34,7 @@ struct Work {
   double rounded_sum = 20;       // of a sum that is rounded after a number of terms
   double call = 2.4e6;
   double random_value = 117;  // stochastic rounding of a weight or moment
+  double state_code = 100;    // of a moment in blocks
   double interpreted = 8;     // one operation on one element, in an update that is not compiled
 };
 
@@ -129,7 +130,10 @@ double update_flops(const plan::Program& program, const plan::Step& s) {
     if (kept && s.rounding == Rounding::stochastic && !holds(b.type, program.arithmetic))
       flops += elements(program, o) * kWork.random_value;
   }
-  if (!kernels::runs_compiled(s.expression))
+  const auto blocked = [&](plan::BufferId o) { return program.buffer(o).codes != StateCodes::none; };
+  const auto codes = std::ranges::count_if(s.outputs, blocked);
+  flops += elements(program, s.inputs.front().buffer) * static_cast<double>(codes) * kWork.state_code;
+  if (codes > 0 || !kernels::runs_compiled(s.expression))
     flops += elements(program, s.inputs.front().buffer) * static_cast<double>(s.expression.code.size()) *
              kWork.interpreted;
   return flops;

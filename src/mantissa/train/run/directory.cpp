@@ -10,6 +10,7 @@
 #include "mantissa/kernels/update.h"
 #include "mantissa/setup/config/stages.h"
 #include "mantissa/setup/weights/frozen_hash.h"
+#include "mantissa/train/run/blocked_states.h"
 #include "mantissa/train/run/data_hash.h"
 #include "mantissa/train/run/shared_state.h"
 
@@ -106,8 +107,10 @@ void check_inputs(train::Trainer& trainer, const io::StateHeader& header,
       folder.string(), trainer.task().name(), now, header.data_xxh64));
 }
 
-/// Reads masters, moments and compensations. Rounds or widens them if the precision has changed.
-void read_memory(const Saved& from, const train::Trainer::NamedMemory& m) {
+/// Reads masters, moments and compensations. Rounds or widens them if the precision has changed. `scales` is
+/// the memory of the scales of a state in blocks, or null.
+void read_memory(const Saved& from, const train::Trainer::NamedMemory& m,
+                 const train::Trainer::NamedMemory* scales) {
   const io::TensorInfo* info = from.state.tensors().find(m.name);
   if (info == nullptr && m.begins_at_zero) return;  // keeps its initial zeros
   if (info != nullptr && m.newest_first && info->dtype == io::dtype_of(m.type) && info->shape.size() == 1) {
@@ -122,6 +125,8 @@ void read_memory(const Saved& from, const train::Trainer::NamedMemory& m) {
                     "with the run's own config.toml",
                     from.folder.string(), m.name));
   }
+  if (scales != nullptr || holds_blocks(from.state, m.name))
+    return read_blocked_state(from.trainer, from.state, m, scales);
   // A value saved as F32 can be outside the range of tf32.
   if (io::scalar_of(info->dtype) == m.type) return read_bytes(from, m);
   if (!io::scalar_of(info->dtype)) {
@@ -202,8 +207,11 @@ std::optional<io::FoundState> choose_state(const DirectoryOptions& o) {
 void restore(train::Trainer& trainer, const io::StateReader& state, const std::filesystem::path& folder) {
   check_frozen(trainer, state.header(), folder);
   check_inputs(trainer, state.header(), folder);
-  for (const train::Trainer::NamedMemory& m : trainer.state_memory()) {
-    if (m.here()) read_memory({trainer, state, folder}, m);
+  const train::Trainer::NamedMemory* scales = nullptr;
+  const std::vector<train::Trainer::NamedMemory> memory = trainer.state_memory();
+  for (const train::Trainer::NamedMemory& m : memory) {
+    if (m.here() && !m.scales) read_memory({trainer, state, folder}, m, scales);
+    scales = m.scales ? &m : nullptr;
   }
   const io::StateHeader& header = state.header();
   // Another policy may cure the overflows of the forward pass, so it starts a new count.

@@ -124,8 +124,13 @@ void write_for_others(train::Trainer& trainer, const Memory& memory, const Place
 
 }  // namespace
 
+io::Dtype dtype_of(const train::Trainer::NamedMemory& m) {
+  const bool dynamic = m.codes == StateCodes::dynamic8 || m.codes == StateCodes::dynamic8_positive;
+  return dynamic ? io::Dtype::u8 : io::dtype_of(m.type);
+}
+
 io::TensorToWrite tensor_of(const train::Trainer::NamedMemory& m) {
-  io::TensorToWrite t{.name = m.name, .dtype = io::dtype_of(m.type), .shape = m.shape};
+  io::TensorToWrite t{.name = m.name, .dtype = dtype_of(m), .shape = m.shape};
   if (m.here() && m.device == nullptr) {
     t.bytes = m.bytes;
   } else {

@@ -187,7 +187,12 @@ class Trainer {
     std::function<void(std::size_t offset, std::span<std::byte> out)> remote = {};  // reads those
     int owner = plan::kEveryRank;  // the rank that updates them, if ranks share the weights
     bool begins_at_zero = false;   // optional in a state saved under another policy
-    bool newest_first = false;     // of any length in a state: the first elements are read
+    /// Of the codes of an optimizer's state in blocks, which follow the entry with its scales, [blocks] f32,
+    /// called NAME + io::kStateScales.
+    StateCodes codes = StateCodes::none;
+    bool scales = false;          // it is such an entry
+    bool never_negative = false;  // of an optimizer's state
+    bool newest_first = false;    // of any length in a state: the first elements are read
 
     bool here() const { return !remote; }
     /// Copies from or to the bytes from `offset` on. Only those that are here can be written.

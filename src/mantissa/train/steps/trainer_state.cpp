@@ -1,6 +1,7 @@
 // The memory of a trainer that a resumable state holds.
 #include <algorithm>
 
+#include "mantissa/files/io/state.h"
 #include "mantissa/train/steps/trainer.h"
 
 namespace mantissa::train {
@@ -26,10 +27,9 @@ std::byte* Trainer::kept_memory(const plan::Buffer& state) const {
 
 std::vector<Trainer::NamedMemory> Trainer::state_memory() {
   std::vector<NamedMemory> all;
-  const auto add = [&](std::string name, const plan::Buffer& b, std::byte* data) {
-    NamedMemory& m = all.emplace_back(NamedMemory{.name = std::move(name), .type = b.type});
-    m.shape = b.shape.sizes();
-    m.begins_at_zero = b.random == RandomUse::compensation;
+  const auto add_part = [&](NamedMemory part, const plan::Buffer& b, std::byte* data, std::size_t bytes) {
+    NamedMemory& m = all.emplace_back(std::move(part));
+    m.never_negative = b.never_negative;
     m.owner = sharing().owner(static_cast<std::size_t>(b.slot));
     if (data == nullptr) {
       m.remote = [this, index = all.size() - 1, owner = m.owner](std::size_t offset,
@@ -38,8 +38,29 @@ std::vector<Trainer::NamedMemory> Trainer::state_memory() {
       };
       return;
     }
-    m.bytes = {data, static_cast<std::size_t>(b.shape.count()) * bytes_of(b.type)};
+    m.bytes = {data, bytes};
     if (device_.host_pointer(data) == nullptr) m.device = &device_;
+  };
+  const auto add = [&](std::string name, const plan::Buffer& b, std::byte* data) {
+    const auto count = static_cast<std::size_t>(b.shape.count());
+    const BlockedState blocks{b.codes, data, count};
+    if (b.codes == StateCodes::none) {
+      add_part({.name = std::move(name),
+                .type = b.type,
+                .shape = b.shape.sizes(),
+                .begins_at_zero = b.random == RandomUse::compensation},
+               b, data, count * bytes_of(b.type));
+      return;
+    }
+    add_part({.name = name + std::string(io::kStateScales),
+              .shape = {static_cast<std::int64_t>(blocks.blocks())},
+              .scales = true},
+             b, data, blocks.codes_begin());
+    add_part({.name = std::move(name),
+              .type = b.codes == StateCodes::f16 ? Scalar::f16 : Scalar::e4m3,
+              .shape = b.shape.sizes(),
+              .codes = b.codes},
+             b, data == nullptr ? nullptr : data + blocks.codes_begin(), count * bytes_of(b.codes));
   };
   const plan::Program& update = *parts_[part_].whole->update;
   for (std::size_t i = 0; i < program().slots.size(); ++i) {

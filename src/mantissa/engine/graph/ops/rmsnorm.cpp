@@ -45,6 +45,7 @@ void run_forward(const Call& c) {
   n.y = c.outputs[0].out();
   n.rstd = c.outputs[1].out();
   n.statistics = c.interior;
+  n.normalized = c.normalized;
   kernels::rmsnorm(c.ctx, c.outputs[0].rows, n);
 }
 
@@ -74,6 +75,7 @@ void run_dx(const Call& c) {
   if (c.addend.data != nullptr) n.addend = c.addend.in();
   n.dx = c.outputs[0].out();
   n.statistics = c.interior;
+  n.normalized = c.normalized;
   kernels::rmsnorm_backward(c.ctx, c.outputs[0].rows, n);
 }
 
@@ -90,6 +92,7 @@ void run_dgain(const Call& c) {
   n.x = c.inputs[0].in();
   n.rstd = c.inputs[1].in();
   n.dy = c.inputs[2].in();
+  n.normalized = c.normalized;
   sum_leaves(c, [&](const Extent& extent, const Argument& sum, bool accumulate) {
     n.dgain = sum.out();
     n.accumulate = accumulate;
@@ -103,11 +106,13 @@ const OpDef kRmsNorm = {
     .id = "rmsnorm",
     .op = "rmsnorm",
     .doc =
-        "y = x·rsqrt(mean(x²) + ε)·(offset + gain) in f32, over a token or each of its heads, rounded once",
+        "y = x·rsqrt(mean(x²) + ε)·(offset + gain) in f32, over a token or each of its heads, rounded once, and under "
+        "norm_cast=before-gain also before the gain",
     .kind = OpKind::rows,
     .strided = {.inputs = 0b1, .outputs = 0b1},
     .per_token = true,
     .interior = "statistics",
+    .normalizes = true,
     .infer = infer_forward,
     .gradient = gradient_forward,
     .cost = cost_row,
@@ -123,6 +128,7 @@ const OpDef kRmsNormDx = {
     .takes_addend = true,
     .per_token = true,
     .interior = "statistics",
+    .normalizes = true,
     .infer = infer_dx,
     .cost = cost_row,
     .run = run_dx,
@@ -135,6 +141,7 @@ const OpDef kRmsNormDgain = {
     .kind = OpKind::rows,
     .strided = {.inputs = 0b101},
     .sums_tokens = true,
+    .normalizes = true,
     .infer = infer_dgain,
     .cost = cost_row,
     .run = run_dgain,

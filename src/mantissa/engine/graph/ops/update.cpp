@@ -28,7 +28,7 @@ Broadcast broadcast(std::int64_t rows, std::int64_t width, std::int64_t over_row
 std::vector<kernels::PointwiseInput> operands(const Call& c, std::int64_t rows, std::int64_t width) {
   std::vector<kernels::PointwiseInput> all;
   for (const Argument& in : c.inputs)
-    all.push_back({in.data, in.type, broadcast(in.rows, in.width, rows, width)});
+    all.push_back({in.data, in.type, broadcast(in.rows, in.width, rows, width), 0, in.codes});
   return all;
 }
 
@@ -48,7 +48,7 @@ void run_update(const Call& c) {
   std::vector<kernels::SweepOutput> outputs;
   for (const Argument& out : c.outputs.first(c.expression->outputs)) {
     const Rounding rounding = is_kept(c, out) ? c.rounding : Rounding::nearest;
-    outputs.push_back({out.data, out.type, rounding, out.random, {}});
+    outputs.push_back({out.data, out.type, rounding, out.random, {}, out.codes});
     if (out.weight) outputs.back().copies = copies;
   }
   const kernels::Sweep sweep{*c.expression,

@@ -31,6 +31,23 @@ HWY_INLINE std::size_t RowOf(const Norm& n, ConstMatrix matrix, std::size_t t, s
   return t * static_cast<std::size_t>(matrix.ld) + group * static_cast<std::size_t>(n.channels);
 }
 
+/// to[i] *= by[i].
+template <class T>
+void MultiplyRow(const T* by, std::size_t n, T* to) {
+  ForEachVector<T>(n, [&](auto d, std::size_t i) HWY_ATTR {
+    hn::StoreU(hn::Mul(hn::LoadU(d, to + i), hn::LoadU(d, by + i)), d, to + i);
+  });
+}
+
+/// Computes x · rstd, rounded to `format`.
+template <class T>
+void RoundedNormals(const T* x, T rstd, std::size_t n, Scalar format, T* to) {
+  ForEachVector<T>(n, [&](auto d, std::size_t i) HWY_ATTR {
+    hn::StoreU(hn::Mul(hn::LoadU(d, x + i), hn::Set(d, rstd)), d, to + i);
+  });
+  RoundRow<T>(to, n, format);
+}
+
 template <class T>
 void NormalizeRow(const RmsNorm& n, std::size_t t, std::size_t group) {
   alignas(64) T x_buffer[kLongPiece], gain_buffer[kLongPiece], y_buffer[kLongPiece];
@@ -55,10 +72,15 @@ void NormalizeRow(const RmsNorm& n, std::size_t t, std::size_t group) {
     const T* gain = ViewRow<T>(n.gain.data, n.gain.type, c, count, gain_buffer);
     const OutRow<T> y(n.y.data, n.y.type, y_row + c, count, y_buffer);
     T* out = y.data();
-    ForEachVector<T>(count, [&](auto d, std::size_t i) HWY_ATTR {
-      const auto normal = hn::Mul(hn::LoadU(d, x + i), hn::Set(d, rstd));
-      hn::StoreU(hn::Mul(normal, hn::LoadU(d, gain + i)), d, out + i);
-    });
+    if (n.normalized != Scalar::f64) {
+      RoundedNormals(x, rstd, count, n.normalized, out);
+      MultiplyRow(gain, count, out);
+    } else {
+      ForEachVector<T>(count, [&](auto d, std::size_t i) HWY_ATTR {
+        const auto normal = hn::Mul(hn::LoadU(d, x + i), hn::Set(d, rstd));
+        hn::StoreU(hn::Mul(normal, hn::LoadU(d, gain + i)), d, out + i);
+      });
+    }
     y.Store();
   }
 }
@@ -75,6 +97,7 @@ void NormalAndGradient(const RmsNormBackward& n, std::size_t t, std::size_t grou
     hn::StoreU(hn::Mul(hn::LoadU(d, dy + i), hn::LoadU(d, gain + i)), d, g + i);
     hn::StoreU(hn::Mul(hn::LoadU(d, x + i), hn::Set(d, rstd)), d, normal + i);
   });
+  RoundRow<T>(g, count, n.normalized);
 }
 
 template <class T>
@@ -115,7 +138,7 @@ void BackwardRow(const RmsNormBackward& n, std::size_t t, std::size_t group) {
 template <class T>
 void GainChains(const RmsNormGain& n, std::size_t begin, std::size_t end, std::size_t c, std::size_t width,
                 std::size_t first, std::size_t groups, T* chains) {
-  alignas(64) T x_buffer[kSumColumns], dy_buffer[kSumColumns];
+  alignas(64) T x_buffer[kSumColumns], dy_buffer[kSumColumns], normal[kSumColumns];
   std::fill_n(chains, groups * width, T{0});
   for (std::size_t t = begin; t < end; ++t) {
     const T* rstd = static_cast<const T*>(n.rstd.data) + t * static_cast<std::size_t>(n.groups) + first;
@@ -123,6 +146,14 @@ void GainChains(const RmsNormGain& n, std::size_t begin, std::size_t end, std::s
       const T* x = ViewRow<T>(n.x.data, n.x.type, RowOf(n, n.x, t, first + g) + c, width, x_buffer);
       const T* dy = ViewRow<T>(n.dy.data, n.dy.type, RowOf(n, n.dy, t, first + g) + c, width, dy_buffer);
       T* chain = chains + g * width;
+      if (n.normalized != Scalar::f64) {
+        RoundedNormals(x, rstd[g], width, n.normalized, normal);
+        ForEachVector<T>(width, [&](auto d, std::size_t i) HWY_ATTR {
+          const auto product = hn::LoadU(d, dy + i);
+          hn::StoreU(hn::MulAdd(product, hn::LoadU(d, normal + i), hn::LoadU(d, chain + i)), d, chain + i);
+        });
+        continue;
+      }
       ForEachVector<T>(width, [&](auto d, std::size_t i) HWY_ATTR {
         const auto normal = hn::Mul(hn::LoadU(d, x + i), hn::Set(d, rstd[g]));
         hn::StoreU(hn::MulAdd(hn::LoadU(d, dy + i), normal, hn::LoadU(d, chain + i)), d, chain + i);

@@ -26,13 +26,15 @@ namespace HWY_NAMESPACE {
 template <class T>
 class StoreSink {
  public:
-  explicit StoreSink(const Sweep& s) : outputs_(s.outputs) {
+  explicit StoreSink(const Sweep& s)
+      : outputs_(s.outputs), count_(static_cast<std::size_t>(s.rows * s.width)) {
     for (const SweepOutput& output : outputs_) streams_.push_back(StreamOf(s, output));
   }
 
   void Take(std::size_t o, const T* row, const Tile& tile) {
     const SweepOutput& output = outputs_[o];
     if (output.data == nullptr) return;
+    if (output.codes != StateCodes::none) return Encode(output, row, tile);
     if (IsStoredAs<T>(output.type)) {
       StoreRow(row, tile.n, output.data, output.type, tile.offset);
     } else {
@@ -54,7 +56,14 @@ class StoreSink {
   }
 
  private:
+  void Encode(const SweepOutput& output, const T* row, const Tile& tile) const {
+    float values[kSweepTileBytes / sizeof(T)];
+    for (std::size_t i = 0; i < tile.n; ++i) values[i] = static_cast<float>(row[i]);
+    EncodeStates(StateOf(output.codes, output.data, count_), tile.offset, values, tile.n);
+  }
+
   std::span<const SweepOutput> outputs_;
+  const std::size_t count_;  // elements of the sweep
   std::vector<RandomStream> streams_;
   alignas(64) T stored_[kSweepTileBytes / sizeof(T)];
 };
@@ -128,9 +137,15 @@ HWY_EXPORT(CheckSweepTiles);
 
 namespace {
 
+[[maybe_unused]] bool has_blocks(const Sweep& s) {
+  const auto blocked = [](const auto& operand) { return operand.codes != StateCodes::none; };
+  return std::ranges::any_of(s.inputs, blocked) || std::ranges::any_of(s.outputs, blocked);
+}
+
 SweepTiling tiling_of(const Sweep& s) {
   assert(s.inputs.size() == s.program.inputs && s.inputs.size() <= kSweepInputs);
   assert(s.outputs.size() == s.program.outputs && s.outputs.size() <= kSweepOutputs);
+  assert(!goes_by_rows(s.inputs) || !has_blocks(s));
   return sweep_tiling(s.rows, s.width, !goes_by_rows(s.inputs), s.arithmetic);
 }
 

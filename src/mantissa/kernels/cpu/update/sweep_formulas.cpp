@@ -175,14 +175,18 @@ HWY_EXPORT(AdamWRange);
 HWY_EXPORT(CompensatedAdamWRange);
 
 CompiledSweep compiled_sweep(const Sweep& s, std::size_t target) {
-  // The compiled code expects rows first, then numbers, and stores every output.
+  // The compiled code expects rows first, then numbers, stores every output, and knows no blocks.
   const auto number = std::ranges::find(s.inputs, Broadcast::everywhere, &PointwiseInput::broadcast);
   const bool expected =
       std::all_of(s.inputs.begin(), number,
-                  [](const PointwiseInput& in) { return in.broadcast == Broadcast::none; }) &&
+                  [](const PointwiseInput& in) {
+                    return in.broadcast == Broadcast::none && in.codes == StateCodes::none;
+                  }) &&
       std::all_of(number, s.inputs.end(),
                   [](const PointwiseInput& in) { return in.broadcast == Broadcast::everywhere; }) &&
-      std::ranges::all_of(s.outputs, [](const SweepOutput& out) { return out.data != nullptr; });
+      std::ranges::all_of(s.outputs, [](const SweepOutput& out) {
+        return out.data != nullptr && out.codes == StateCodes::none;
+      });
   if (!expected) return nullptr;
   if (s.program == adamw_program(false)) return HWY_DISPATCH_TABLE(AdamWRange)[target];
   if (s.program == adamw_program(true)) return HWY_DISPATCH_TABLE(CompensatedAdamWRange)[target];

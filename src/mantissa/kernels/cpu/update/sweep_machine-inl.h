@@ -13,6 +13,7 @@
 #include <cstddef>
 #include <span>
 
+#include "mantissa/core/numeric/state_blocks-inl.h"
 #include "mantissa/kernels/cpu/instruction-inl.h"
 #include "mantissa/kernels/cpu/rows/rows-inl.h"
 #include "mantissa/kernels/cpu/update/sweep_tiling.h"
@@ -21,6 +22,13 @@
 HWY_BEFORE_NAMESPACE();
 namespace mantissa::kernels {
 namespace HWY_NAMESPACE {
+
+using mantissa::HWY_NAMESPACE::DecodeStates;
+using mantissa::HWY_NAMESPACE::EncodeStates;
+
+inline BlockedState StateOf(StateCodes codes, const void* data, std::size_t count) {
+  return {codes, const_cast<std::byte*>(static_cast<const std::byte*>(data)), count};
+}
 
 /// The position of a tile: `n` elements from (row, column), which is element `offset`. Register rows have
 /// `padded` elements.
@@ -97,6 +105,7 @@ class SweepMachine {
     const PointwiseInput& input = operands_[k];
     if (input.broadcast == Broadcast::everywhere) return;
     if (input.broadcast == Broadcast::over_columns) return Fill(k, tile_.row);
+    if (input.codes != StateCodes::none) return Decode(k);
     const std::size_t at = input.broadcast == Broadcast::over_rows ? tile_.column : tile_.offset;
     const std::size_t size = bytes_of(input.type);
     // Prefetch the next tile: the hardware does not predict reads that alternate between operands.
@@ -107,6 +116,17 @@ class SweepMachine {
       return;
     }
     LoadRow(input.data, input.type, at, tile_.n, loaded_[k]);
+    std::fill(loaded_[k] + tile_.n, loaded_[k] + tile_.padded, T{0});
+    inputs_[k] = {loaded_[k], 1};
+  }
+
+  /// Reads a tile of a state in blocks. Tiles are those of one long row, and begin with a block.
+  void Decode(std::size_t k) {
+    static_assert(kTile % kStateBlock == 0);
+    float decoded[kTile];
+    DecodeStates(StateOf(operands_[k].codes, operands_[k].data, tiling_.width), tile_.offset, tile_.n,
+                 decoded);
+    std::copy_n(decoded, tile_.n, loaded_[k]);
     std::fill(loaded_[k] + tile_.n, loaded_[k] + tile_.padded, T{0});
     inputs_[k] = {loaded_[k], 1};
   }
