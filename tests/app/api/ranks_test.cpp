@@ -192,7 +192,8 @@ TEST(Ranks, BalanceExperts) {
   for (const int stage : {1, 3}) {
     const std::string out = "3, stage " + std::to_string(stage);
     EXPECT_EQ(train_on(3, text + zero(stage), folder / out).weights_xxh64, alone.weights_xxh64) << out;
-    EXPECT_EQ(timeless(read_all(folder / (out + "/metrics.jsonl"))), timeless(read_all(folder / "1/metrics.jsonl")));
+    EXPECT_EQ(timeless(read_all(folder / (out + "/metrics.jsonl"))),
+              timeless(read_all(folder / "1/metrics.jsonl")));
   }
 }
 

@@ -203,8 +203,19 @@ TEST(SumOrder, NamesFactorsThatACardDoesNotMultiply) {
       "b200 multiplies tf32, bf16, f16, e5m2, e4m3, and blocks of mxfp8, mxfp8-e5m2, mxfp6-e2m3, mxfp6-e3m2, mxfp4, "
       "nvfp4 (in part with f16 accumulators), and the factors here are blocks of mxfp8.");
   for (const char* blocks :
-       {"mxfp8", "mxfp6-e2m3", "mxfp4", "nvfp4", "mxfp8; *: operand=gradient compute=mxfp8-e5m2"})
-    EXPECT_EQ(refused(std::string("bf16-mixed accumulate=b200 compute=") + blocks), "") << blocks;
+       {"mxfp8", "mxfp6-e2m3", "mxfp4", "nvfp4", "mxfp8; *: operand=gradient compute=mxfp8-e5m2"}) {
+    const std::string policy = std::string("bf16-mixed accumulate=b200 compute=") + blocks;
+    EXPECT_EQ(refused(policy + "; *: op=matmul.dw accumulate=f32"), "") << blocks;
+    // Blocks along the tokens are stored as values.
+    says(policy,
+         "blocks along the tokens are stored as values, not as elements and scales. Fix: the rule \"*: "
+         "op=matmul.dw accumulate=f32\"");
+  }
+  says("bf16-mixed accumulate=b200 compute=mxfp8 scale_rounding=none",
+       "blocks with f32 scales are stored as values");
+  EXPECT_EQ(
+      refused("bf16-mixed accumulate=b200 compute=mxfp8 scale_rounding=none; *: op=matmul accumulate=f32"),
+      "");
   says("bf16-mixed accumulate=h100:f16",
        "(in part with f16 accumulators), and the factors here are bf16. Fix: accumulate=h100, or");
   says("fp8-hybrid accumulate=h100:k=16",

@@ -44,10 +44,10 @@ Experts read_experts(const FieldReader& fields, ModelConfig& config, const Exper
   const double coefficient = fields.number("router_aux_loss_coef", defaults.aux_loss_coef, true);
   config.router_aux_loss_coef = fields.flag("output_router_logits", false) ? coefficient : 0;
   if (config.router_aux_loss_coef != 0.0) {
-    config.notes.push_back(fmt::format(
-        "output_router_logits: pretrain and sft add the load-balancing loss of weight {}; "
-        "train.router_aux_loss_coef = 0 trains without it",
-        coefficient));
+    config.notes.push_back(
+        fmt::format("output_router_logits: pretrain and sft add the load-balancing loss of weight {}; "
+                    "train.router_aux_loss_coef = 0 trains without it",
+                    coefficient));
   }
   return e;
 }

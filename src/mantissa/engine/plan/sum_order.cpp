@@ -101,6 +101,22 @@ std::string cure(const Accumulator& accumulator, const std::optional<std::pair<S
   return "accumulate=" + precision::accumulator_text(usual);
 }
 
+/// Throws ConfigError if blocks are stored as values (Buffer::layout()), from which no card's sum follows.
+void check_packed(const Program& program, const precision::Use& use, const Step& step,
+                  const std::vector<Operand>& factors) {
+  for (const Operand& o : factors) {
+    const Buffer& b = program.buffer(o.buffer);
+    if (b.layout().blocks) continue;
+    const bool f32 = in_f32(b.scaled->scaling, *b.scaled->blocks);
+    throw ConfigError(
+        "{} {}: accumulate={} ({}): {} are stored as values, not as elements and scales. Fix: the rule "
+        "\"*: op={} accumulate=f32\"{}",
+        step.scope, step.op->op, precision::accumulator_text(step.accumulator),
+        origin_of(program, use, "accumulate"), f32 ? "blocks with f32 scales" : "blocks along the tokens",
+        f32 ? "matmul" : "matmul.dw", f32 ? ", or another scale_rounding" : "");
+  }
+}
+
 /// Throws ConfigError if the card does not multiply the step's factors.
 void check_card(const Program& program, const precision::Use& use, const Step& step) {
   const Accumulator& accumulator = step.accumulator;
@@ -124,7 +140,7 @@ void check_card(const Program& program, const precision::Use& use, const Step& s
       std::ranges::find_if(factors, [&](const Operand& o) { return blocks_of(o).has_value(); });
   if (blocks != factors.end()) {
     const std::optional<BlockFormat> a = blocks_of(factors.front()), b = blocks_of(factors.back());
-    if (a && b && find_card_sum(accumulator, *a, *b)) return;
+    if (a && b && find_card_sum(accumulator, *a, *b)) return check_packed(program, use, step, factors);
     refuse(fmt::format("blocks of {}", traits(*blocks_of(*blocks)).name));
   }
   for (const auto& [a, b] : products_of(program, step)) {
