@@ -52,9 +52,8 @@ struct Spans {
     for (const Block& queries : blocks) {
       for (const Block& keys : blocks) {
         if (keys.begin > queries.begin) break;
-        Attention a{c.sizes.shape(), c.q.view(), rows_from(c.k, keys.begin), rows_from(c.v, keys.begin)};
-        a.out = out.view();
-        a.lse = c.lse.view();
+        Attention a{c.sizes.shape(), c.q.view(),  rows_from(c.k, keys.begin), rows_from(c.v, keys.begin),
+                    out.view(),      c.lse.view()};
         a.operand = c.factor;
         a.accumulator = c.formats.order;
         a.span = between(keys, queries);

@@ -25,7 +25,9 @@ auto on_ranks(int size, const Body& body) {
       if (ranks.leads()) failure = std::current_exception();
       ranks.leave(comm::Ending::failed);
     }
-    if (size > 1) EXPECT_GT(ranks.sent_bytes(), 0U) << "the ranks share nothing";
+    if (size > 1) {
+      EXPECT_GT(ranks.sent_bytes(), 0U) << "the ranks share nothing";
+    }
   });
   if (failure) std::rethrow_exception(failure);
   return all;

@@ -123,7 +123,8 @@ TEST(ScaleRounding, OfAllSpecialValuesEqualsTheDefinitionOnEveryInstructionSet) 
   for (int exponent = -140; exponent < 128; ++exponent) {
     for (const double factor : {1.0, 1.25, 1.5, 1.75, 1.875, 1.9375, 1.96875}) {
       const auto x = static_cast<float>(std::ldexp(factor, exponent));
-      special.insert(special.end(), {x, std::nextafter(x, 0.0F), std::nextafter(x, 1e39F)});
+      special.insert(special.end(),
+                     {x, std::nextafter(x, 0.0F), std::nextafter(x, std::numeric_limits<float>::infinity())});
     }
   }
   for (const BlockFormat f : kFormats) {
