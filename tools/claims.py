@@ -25,6 +25,8 @@ POLICIES = {
     "16-mixed": "fp16 mixed",
     "bf16-true": "bf16 true, f32 moments",
     "bf16-true optimizer=bf16 rounding=stochastic": "bf16 true, bf16 moments",
+    "bf16-mixed optimizer=dynamic8-256": "bf16 mixed, moments in 8 bits",
+    "bf16-true optimizer=dynamic8-256 rounding=stochastic": "bf16 true, moments in 8 bits",
     "16-true": "fp16 true",
     "tf32": "tf32 products",
     "bf16-matmul": "f32, bf16 products",

@@ -33,9 +33,10 @@ struct Work {
   double block_element = 52;     // rounded with its block's scale
   double rounded_sum = 20;       // of a sum that is rounded after a number of terms
   double call = 2.4e6;
-  double random_value = 117;  // stochastic rounding of a weight or moment
-  double state_code = 100;    // of a moment in blocks
-  double interpreted = 8;     // one operation on one element, in an update that is not compiled
+  double random_value = 117;   // stochastic rounding of a weight or moment
+  double scaled_state = 90;    // a moment in blocks of e4m3 or f16, decoded and encoded
+  double dynamic_state = 900;  // the same of dynamic8, whose codes are searched for
+  double interpreted = 8;      // one operation on one element, in an update that is not compiled
 };
 
 /// The speed of a typical step, relative to a step in which every op runs at its best speed.
@@ -130,10 +131,15 @@ double update_flops(const plan::Program& program, const plan::Step& s) {
     if (kept && s.rounding == Rounding::stochastic && !holds(b.type, program.arithmetic))
       flops += elements(program, o) * kWork.random_value;
   }
-  const auto blocked = [&](plan::BufferId o) { return program.buffer(o).codes != StateCodes::none; };
-  const auto codes = std::ranges::count_if(s.outputs, blocked);
-  flops += elements(program, s.inputs.front().buffer) * static_cast<double>(codes) * kWork.state_code;
-  if (codes > 0 || !kernels::runs_compiled(s.expression))
+  bool blocked = false;
+  for (const plan::BufferId o : s.outputs) {
+    const StateCodes codes = program.buffer(o).codes;
+    if (codes == StateCodes::none) continue;
+    blocked = true;
+    const bool plain = codes == StateCodes::e4m3 || codes == StateCodes::f16;
+    flops += elements(program, o) * (plain ? kWork.scaled_state : kWork.dynamic_state);
+  }
+  if (blocked || !kernels::runs_compiled(s.expression))
     flops += elements(program, s.inputs.front().buffer) * static_cast<double>(s.expression.code.size()) *
              kWork.interpreted;
   return flops;
