@@ -57,6 +57,27 @@ TEST(Findings, AreReportedOnceForValuesAndTheirParameters) {
   EXPECT_EQ(find_problems(audit, s.config, 256).size(), 2U);
 }
 
+/// A token that has other experts than in f32 moves gradients by more than operands explain.
+TEST(Findings, OfGradientsNameTheRoutersThatChoseOtherExperts) {
+  Audit audit;
+  audit.points.push_back({.step = 1, .loss = 1, .grad_norm = 1, .lr = 1e-3});
+  audit.weights.push_back({.name = kQuery + ".weight", .steps = {}});
+  audit.weights.back().gradient_steps.push_back(
+      {.step = 1, .error = 0.9, .cosine = 0.5, .rms = 1, .expected = 0.01, .coarsest = "bf16"});
+  const SmallRun s("32-true");
+  const auto text = [&] {
+    const std::vector<Finding> found = find_problems(audit, s.config, 256);
+    return found.empty() ? std::string() : found.front().text;
+  };
+  EXPECT_NE(text().find("explain about"), std::string::npos) << text();
+  EXPECT_EQ(text().find("routers"), std::string::npos) << text();
+  audit.routers = {{"model.layers.0.mlp.gate", {{.step = 1, .chosen = 2, .tokens = 100, .changed = 3}}},
+                   {"model.layers.1.mlp.gate", {{.step = 2, .chosen = 2, .tokens = 100, .changed = 50}}}};
+  EXPECT_NE(text().find("routers chose other experts than in f32 for 3.0 % of the tokens of that step"),
+            std::string::npos)
+      << text();
+}
+
 TEST(Findings, TheirRuleHoldsAtTheirScope) {
   Cure cure{{"--overwrite", "--rule", "model.norm: params=f32", "--rule", "model.layers.*.mlp: params=f32"}};
   EXPECT_EQ(rule_at(cure, "model.norm"), "model.norm: params=f32");

@@ -84,16 +84,19 @@ TEST(ForwardOnly, CommandsLeaveRulesOfTrainingOutAndNoteThem) {
                         {"*: pass=backward compute=f32", "*: op=update compute=bf16",
                          "*: pass=update optimizer=bf16 "
                          "rounding=stochastic",
-                         "*: operand=gradient compute=f32", "lm_head: compute=f32"}};
+                         "*: operand=gradient compute=f32", "lm_head: compute=f32",
+                         "*: op=matmul.dw accumulate=f32", "*: op=matmul.dx accumulate=f32"}};
   const Reading forward = read_precision(rules), with_backward = read_precision(rules, true);
   ASSERT_EQ(forward.notes.size(), 1U);
   EXPECT_EQ(forward.notes[0].find("left out: --rule 1 \""), 0U) << forward.notes[0];
-  for (const char* named : {"--rule 2", "--rule 3", "--rule 4", "this command runs only a forward pass"})
+  for (const char* named :
+       {"--rule 2", "--rule 3", "--rule 4", "--rule 6", "--rule 7", "this command runs only a forward pass"})
     EXPECT_TRUE(has(forward.notes[0], named)) << forward.notes[0];
   EXPECT_FALSE(has(forward.notes[0], "--rule 5")) << forward.notes[0];
   ASSERT_EQ(with_backward.notes.size(), 1U);
   EXPECT_EQ(with_backward.notes[0].find("left out: --rule 2 \""), 0U) << with_backward.notes[0];
   EXPECT_FALSE(has(with_backward.notes[0], "--rule 4")) << with_backward.notes[0];
+  EXPECT_FALSE(has(with_backward.notes[0], "--rule 6")) << with_backward.notes[0];
 
   const Precision only_head{"bf16-mixed", {"lm_head: compute=f32"}};
   GenerateOptions options;

@@ -73,6 +73,24 @@ bool most_unexplained(const Audit& audit, double factor) {
   return std::ranges::any_of(counts, [](const auto& c) { return 2 * c.second.first > c.second.second; });
 }
 
+/// Returns what the routers of a mixture of experts may have to do with the gradients of a step, or "": no
+/// bound of operands covers a token that has other experts.
+std::string changed_experts(const Audit& audit, std::int64_t step) {
+  std::int64_t tokens = 0, changed = 0;
+  for (const RouterSeries& r : audit.routers) {
+    for (const RouterStep& s : r.steps) {
+      if (s.step != step) continue;
+      tokens += s.tokens;
+      changed += s.changed;
+    }
+  }
+  if (changed == 0) return "";
+  return fmt::format(
+      "; routers chose other experts than in f32 for {} of the tokens of that step, which operands do not explain and may "
+      "be the cause",
+      percent_text(static_cast<double>(changed) / static_cast<double>(tokens)));
+}
+
 }  // namespace
 
 void find_in_gradients(const Audit& audit, const Thresholds& t, std::vector<Finding>& found) {
@@ -103,7 +121,8 @@ void find_in_gradients(const Audit& audit, const Thresholds& t, std::vector<Find
                      "parameters is {}",
                      wrong.parameter->name, percent_text(wrong.step->error), wrong.step->step,
                      wrong.step->coarsest, percent_text(std::min(1.0, wrong.step->expected)),
-                     percent_text(audit.median_gradient_error)),
+                     percent_text(audit.median_gradient_error)) +
+             changed_experts(audit, wrong.step->step),
          0, found);
 }
 

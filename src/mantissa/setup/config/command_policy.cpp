@@ -65,8 +65,10 @@ precision::Policy without_steps(const precision::Policy& policy, Told& told) {
 
 /// Returns true if the rule applies neither to a forward pass nor, with `backward`, to a backward pass.
 bool is_of_training(const precision::Rule& rule, bool backward) {
-  return rule.names_update() ||
-         (!backward && (rule.pass == precision::Pass::backward || rule.operand == "gradient"));
+  const bool of_gradients =
+      rule.op.ends_with(".dx") || rule.op.ends_with(".dw");  // products of a backward pass
+  return rule.names_update() || (!backward && (rule.pass == precision::Pass::backward ||
+                                               rule.operand == "gradient" || of_gradients));
 }
 
 }  // namespace
