@@ -6,7 +6,6 @@
 
 #include "mantissa/core/base/quantities.h"
 #include "mantissa/core/numeric/card.h"
-#include "mantissa/precision/policy/accumulate.h"
 #include "mantissa/setup/forecast/doctor.h"
 
 namespace mantissa::forecast {
@@ -89,7 +88,7 @@ constexpr std::string_view kCardSource = "Xie et al., MMA-Sim, arXiv:2511.10909"
 std::string card_table() {
   std::string text = fmt::format("{:<15}{:<37}{}\n", "accumulate", "sums of", "factors");
   for (const CardTraits& c : cards())
-    text += fmt::format("{:<15}{:<37}{}\n", c.name, c.title, precision::factors_of(c.card));
+    text += fmt::format("{:<15}{:<37}{}\n", c.name, c.title, factors_of(c.card));
   return text + fmt::format("rules from {}\n", kCardSource);
 }
 

@@ -204,14 +204,14 @@ RanksForecast forecast_ranks(const config::RunConfig& config, const model::Model
   config::RunConfig own = config::stage_config(config, 0);
   config::RunConfig share = own;
   share.batch.global_batch_size /= ranks / config.distributed.sequence_shards;
-  double training = 0;  // seconds of a rank
+  const std::size_t process = alone.process - process_bytes(passes);  // add_memory() adds them
+  double training = 0;                                                // seconds of a rank
   const auto add = [&](int rank) {
     const std::vector<programs::RunPart> parts =
         programs::compile_parts(config, model, device, {rank, ranks});
-    RankForecast& r = f.of.emplace_back(RankForecast{rank, forecast_memory(parts, 0, alone.process + kMpi)});
+    RankForecast& r = f.of.emplace_back(RankForecast{rank, forecast_memory(parts, 0, process + kMpi)});
     r.memory.data = alone.data;
     add_memory(r.memory, passes, programs::largest_arena(parts));
-    r.memory.process = alone.process + kMpi;  // which has that of the passes
     r.sent = sent_bytes(parts.front(), own);
     if (rank > 0) return parts;
     f.streams = !parts.front().program->reductions.empty();

@@ -52,8 +52,8 @@ struct RanksForecast {
   int ranks = 1, nodes = 1;
   std::int64_t stage = 0;  // of ZeRO
   bool streams = false;    // gradients leave while others are computed
-  std::vector<RankForecast> of =
-      {};                // all of at most 16 ranks; of more the first, and the one that owns most
+  /// All of at most 16 ranks; of more the first, and the one that owns most.
+  std::vector<RankForecast> of = {};
   double computing = 0;  // seconds of a rank
   // Seconds of a step, of its transfers, and in which a rank waits for these; null: no network is known
   // (step_timeline.h)
@@ -64,9 +64,9 @@ struct RanksForecast {
   std::optional<double> hidden() const;
 };
 
-/// Forecasts them. `alone` is the memory of one process, of which data and process are the same. Each rank
-/// runs `passes` over its rows, and holds their weights. Throws ConfigError if the ranks cannot share the
-/// run.
+/// Forecasts them. `alone` is the memory of one process with `passes`, of which data and process are the
+/// same. Each rank runs `passes` over its rows, and holds their weights. Throws ConfigError if the ranks
+/// cannot share the run.
 RanksForecast forecast_ranks(const config::RunConfig& config, const model::ModelConfig& model,
                              const runtime::Device& device, int ranks, int nodes,
                              const std::optional<Network>& network, const Machine& machine,
