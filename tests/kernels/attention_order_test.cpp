@@ -327,12 +327,14 @@ INSTANTIATE_TEST_SUITE_P(Every, AttentionOrder,
 const auto kCardSizes = ::testing::ValuesIn(mantissa::testing::cases<Sizes>(
     {{4, 2, 34, {140}, 0, 2}, {1, 1, 8, {530}, 300, 3}, {2, 1, 70, {77}}}, 1));
 
+const auto kCards =
+    ::testing::Values(Accumulator(Card::a100, Scalar::f32, 0), Accumulator(Card::h100, Scalar::f32, 0),
+                      Accumulator(Card::mi250, Scalar::f32, 0), Accumulator(Card::mi300, Scalar::f32, 0));
 INSTANTIATE_TEST_SUITE_P(Cards, AttentionOrder,
-                         ::testing::Combine(::testing::Values(Accumulator(Card::a100, Scalar::f32, 0),
-                                                              Accumulator(Card::h100, Scalar::f32, 0),
-                                                              Accumulator(Card::mi250, Scalar::f32, 0),
-                                                              Accumulator(Card::mi300, Scalar::f32, 0)),
-                                            ::testing::Values(Scalar::bf16), kCardSizes),
+                         ::testing::Combine(kCards, ::testing::Values(Scalar::bf16), kCardSizes),
+                         order_case_name);
+INSTANTIATE_TEST_SUITE_P(SlowCards, AttentionOrder,
+                         ::testing::Combine(kCards, ::testing::Values(Scalar::bf16), kOrderSizes),
                          order_case_name);
 
 INSTANTIATE_TEST_SUITE_P(

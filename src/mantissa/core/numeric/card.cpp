@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <array>
 
+#include "mantissa/core/numeric/same_name.h"
+
 namespace mantissa {
 namespace {
 
@@ -104,6 +106,13 @@ constexpr std::array kInstructions = {
     Instruction{mi300, kF32, "v_mfma_f32_32x32x2_f32", 2, 1, GroupSum::fma},
 };
 
+constexpr BlockInstruction kBlockInstructions[] = {
+    {b200, "tcgen05.mma.mxf8f6f4.k32", 32, 25, false},
+    {b200, "tcgen05.mma.mxf4nvf4.k64", 64, 35, true},
+    {rtx_blackwell, "mma.mxf8f6f4.m16n8k32", 32, 25, false},
+    {rtx_blackwell, "mma.mxf4nvf4.m16n8k64", 64, 35, true},
+};
+
 constexpr bool in_8_bits(Scalar s) {
   return bytes_of(s) == 1;
 }
@@ -119,8 +128,7 @@ std::string_view name(Card card) {
 }
 
 std::optional<Card> parse_card(std::string_view name) {
-  const auto same = [](char a, char b) { return (b >= 'A' && b <= 'Z' ? b - 'A' + 'a' : b) == a; };
-  const auto is_named = [&](const auto& card) { return std::ranges::equal(card.name, name, same); };
+  const auto is_named = [&](const auto& card) { return is_same_name(name, card.name); };
   if (const auto* found = std::ranges::find_if(kCards, is_named); found != kCards.end()) return found->card;
   const auto* other = std::ranges::find_if(kSameUnits, is_named);
   return other == std::end(kSameUnits) ? std::nullopt : std::optional(other->card);
@@ -143,12 +151,32 @@ const Instruction* find_instruction(Card card, Scalar factor, std::int64_t k) {
   return found == kInstructions.end() ? nullptr : found;
 }
 
+std::span<const BlockInstruction> block_instructions() {
+  return kBlockInstructions;
+}
+
+const BlockInstruction* find_block_instruction(Card card, BlockFormat a, BlockFormat b) {
+  const bool fours = a == b && traits(a).element_bits == 4;
+  // Scales in e4m3 are of nvfp4 alone.
+  if (!fours && (!traits(a).power_of_two_scale || !traits(b).power_of_two_scale)) return nullptr;
+  const auto* found = std::ranges::find_if(
+      kBlockInstructions, [&](const BlockInstruction& i) { return i.card == card && i.fours == fours; });
+  return found == std::end(kBlockInstructions) ? nullptr : found;
+}
+
 std::string factors_of(Card card) {
   std::string text;
   for (const Scalar s : kScalars) {
     if (find_instruction(card, s) == nullptr) continue;
     if (!text.empty()) text += ", ";
     text += name(s);
+  }
+  bool first = true;
+  for (const BlockFormat f : kBlockFormats) {
+    if (find_block_instruction(card, f, f) == nullptr) continue;
+    text += first ? ", and blocks of " : ", ";
+    text += traits(f).name;
+    first = false;
   }
   return text;
 }

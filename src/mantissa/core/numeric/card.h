@@ -9,6 +9,7 @@
 #include <string_view>
 
 #include "mantissa/core/numeric/format.h"
+#include "mantissa/core/numeric/scaled.h"
 
 namespace mantissa {
 
@@ -72,7 +73,20 @@ std::optional<Scalar> factor_on(Card card, Scalar a, Scalar b);
 /// none.
 const Instruction* find_instruction(Card card, Scalar factor, std::int64_t k = 0);
 
-/// Returns the formats that `card` multiplies: "f16, bf16, tf32".
+/// An instruction that multiplies blocks with scales. Its accumulator is f32; a group is an instruction.
+struct BlockInstruction {
+  Card card;
+  std::string_view name;
+  std::int64_t k;
+  int bits;    // fraction bits of aligned products, or of sums of 16
+  bool fours;  // multiplies elements of 4 bits alone: mxfp4 by mxfp4, nvfp4 by nvfp4
+};
+std::span<const BlockInstruction> block_instructions();
+
+/// Returns the instruction of `card` that multiplies blocks in formats `a` and `b`, or null.
+const BlockInstruction* find_block_instruction(Card card, BlockFormat a, BlockFormat b);
+
+/// Returns what `card` multiplies: "f16, bf16, tf32, and blocks of mxfp8, nvfp4".
 std::string factors_of(Card card);
 
 }  // namespace mantissa

@@ -66,18 +66,18 @@ struct Products {
   std::vector<int> exponents;
 
   Products(const CardSum& sum, std::span<const float> a, std::span<const float> b) {
-    const bool of_sums = sum.scales == CardScales::e8m0_of_sums || sum.scales == CardScales::e4m3_of_sums;
+    const bool sums = of_sums(sum.scales);
     for (std::size_t i = 0; i < a.size(); ++i) {
       const Element x(sum.scales, a[i]), y(sum.scales, b[i]);
       const int scale = x.exponent + y.exponent;
       const double product = std::ldexp(x.value * y.value * (x.significand * y.significand), scale);
-      if (of_sums && i % 16 != 0) {
+      if (sums && i % 16 != 0) {
         values.back() += product;
         continue;
       }
       values.push_back(product);
       exponents.push_back(
-          of_sums ? scale : exponent_of(x.value, sum.least_a) + exponent_of(y.value, sum.least_b) + scale);
+          sums ? scale : exponent_of(x.value, sum.least_a) + exponent_of(y.value, sum.least_b) + scale);
     }
   }
   double total(double c) const {
@@ -174,13 +174,6 @@ int least_of(Scalar s) {
   return traits(s).min_normal_exp;
 }
 
-constexpr BlockInstruction kBlockInstructions[] = {
-    {Card::b200, "tcgen05.mma.mxf8f6f4.k32", 32, 25, false},
-    {Card::b200, "tcgen05.mma.mxf4nvf4.k64", 64, 35, true},
-    {Card::rtx_blackwell, "mma.mxf8f6f4.m16n8k32", 32, 25, false},
-    {Card::rtx_blackwell, "mma.mxf4nvf4.m16n8k64", 64, 35, true},
-};
-
 /// Sets what accumulator.block says if it is not the instruction's k. Returns false if it says nothing.
 bool set_promotion(const Accumulator& accumulator, CardSum& sum) {
   if (accumulator.block < sum.k || kMostPromoted % accumulator.block != 0) return false;
@@ -192,19 +185,6 @@ bool set_promotion(const Accumulator& accumulator, CardSum& sum) {
 
 float coded_element(float element, std::uint8_t scale) {
   return std::bit_cast<float>((std::bit_cast<std::uint32_t>(element) & ~kScaleBits) | scale);
-}
-
-std::span<const BlockInstruction> block_instructions() {
-  return kBlockInstructions;
-}
-
-const BlockInstruction* find_block_instruction(Card card, BlockFormat a, BlockFormat b) {
-  const bool fours = a == b && traits(a).element_bits == 4;
-  // Scales in e4m3 are of nvfp4 alone.
-  if (!fours && (!traits(a).power_of_two_scale || !traits(b).power_of_two_scale)) return nullptr;
-  const auto* found = std::ranges::find_if(
-      kBlockInstructions, [&](const BlockInstruction& i) { return i.card == card && i.fours == fours; });
-  return found == std::end(kBlockInstructions) ? nullptr : found;
 }
 
 std::optional<CardSum> find_card_sum(const Accumulator& accumulator, BlockFormat a, BlockFormat b) {

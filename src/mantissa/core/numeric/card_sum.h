@@ -7,7 +7,6 @@
 
 #include "mantissa/core/numeric/card.h"
 #include "mantissa/core/numeric/factor.h"
-#include "mantissa/core/numeric/scaled.h"
 
 namespace mantissa {
 
@@ -21,6 +20,10 @@ enum class CardScales : std::uint8_t {
   e8m0_of_sums,
   e4m3_of_sums,
 };
+/// True for the scales of sums of 16 products.
+constexpr bool of_sums(CardScales s) {
+  return s == CardScales::e8m0_of_sums || s == CardScales::e4m3_of_sums;
+}
 
 /// Returns an element of a block and the code of its scale in one f32: the lowest eight bits are the code.
 /// Elements have at most 4 significant bits.
@@ -50,19 +53,6 @@ inline constexpr std::int64_t kMostPromoted = 128;
 /// no such instruction. accumulator.block is the k of an instruction, or else the terms of a promotion:
 /// a power of two, at least the usual instruction's k and at most kMostPromoted.
 std::optional<CardSum> find_card_sum(const Accumulator& accumulator, Scalar a, Scalar b);
-
-/// An instruction that multiplies blocks with scales. Its accumulator is f32; a group is an instruction.
-struct BlockInstruction {
-  Card card;
-  std::string_view name;
-  std::int64_t k;
-  int bits;    // fraction bits of aligned products, or sums of 16
-  bool fours;  // multiplies elements of 4 bits alone: mxfp4 by mxfp4, nvfp4 by nvfp4
-};
-std::span<const BlockInstruction> block_instructions();
-
-/// Returns the instruction of `card` that multiplies blocks in formats `a` and `b`, or null.
-const BlockInstruction* find_block_instruction(Card card, BlockFormat a, BlockFormat b);
 
 /// The same for blocks in formats `a` and `b`, whose factors are coded elements. Terms of a sum begin where
 /// blocks do.

@@ -71,9 +71,8 @@ constexpr std::array<float, 256> dynamic_codes() {
 }
 inline constexpr std::array<float, 256> kDynamicCodes = dynamic_codes();
 
-/// The 256 numbers of the data type for values that are never negative, ascending: 0, 1, and 10^(e − 6) ·
-/// (0.1
-/// + 0.9 (k + ½) / 2^(e + 1)) for e in [0, 6] and k in [0, 2^(e + 1)), evaluated in the same way
+/// The 256 numbers of the same data type for values that are never negative, ascending: 0, 1, and
+/// 10^(e − 6) · (0.1 + 0.9 (k + ½) / 2^(e + 1)) for e in [0, 6] and k in [0, 2^(e + 1)), evaluated as above
 /// (create_dynamic_map(signed=False)).
 inline constexpr std::array<float, 256> kPositiveDynamicCodes = {
     0.0F,           3.2500003e-07F, 7.75e-07F,      2.1249998e-06F,

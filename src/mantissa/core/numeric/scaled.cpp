@@ -4,6 +4,8 @@
 #include <cmath>
 #include <limits>
 
+#include "mantissa/core/numeric/same_name.h"
+
 #undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "mantissa/core/numeric/scaled.cpp"
 #include <hwy/foreach_target.h>
@@ -32,9 +34,8 @@ HWY_EXPORT(RoundBlocksImpl);
 }  // namespace
 
 std::optional<BlockFormat> parse_block_format(std::string_view text) {
-  const auto same = [](char a, char b) { return (b >= 'A' && b <= 'Z' ? b - 'A' + 'a' : b) == a; };
-  const auto* found = std::ranges::find_if(
-      kBlockFormats, [&](BlockFormat f) { return std::ranges::equal(traits(f).name, text, same); });
+  const auto* found =
+      std::ranges::find_if(kBlockFormats, [&](BlockFormat f) { return is_same_name(text, traits(f).name); });
   return found == std::end(kBlockFormats) ? std::nullopt : std::optional(*found);
 }
 

@@ -2,6 +2,8 @@
 
 #include <algorithm>
 
+#include "mantissa/core/numeric/same_name.h"
+
 #undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "mantissa/core/numeric/state_format.cpp"
 #include <hwy/foreach_target.h>
@@ -54,9 +56,8 @@ std::string_view name(const StateFormat& format) {
 }
 
 std::optional<StateFormat> parse_state_format(std::string_view text) {
-  const auto same = [](char a, char b) { return (b >= 'A' && b <= 'Z' ? b - 'A' + 'a' : b) == a; };
   const auto* found = std::ranges::find_if(
-      kBlockedStates, [&](const StateFormat& f) { return std::ranges::equal(name(f.codes), text, same); });
+      kBlockedStates, [&](const StateFormat& f) { return is_same_name(text, name(f.codes)); });
   if (found != std::end(kBlockedStates)) return *found;
   const std::optional<Scalar> scalar = parse_scalar(text);
   return scalar ? std::optional(StateFormat(*scalar)) : std::nullopt;

@@ -7,6 +7,7 @@
 #include "mantissa/core/numeric/convert.h"
 #include "mantissa/core/numeric/quantize_blocks.h"
 #include "mantissa/core/numeric/quantize_rows.h"
+#include "mantissa/core/numeric/same_name.h"
 #include "mantissa/core/numeric/scaled.h"
 
 namespace mantissa {
@@ -109,9 +110,8 @@ std::string_view name(WeightFormat f) {
 }
 
 std::optional<WeightFormat> parse_weight_format(std::string_view text) {
-  const auto same = [](char a, char b) { return (b >= 'A' && b <= 'Z' ? b - 'A' + 'a' : b) == a; };
   const auto* found = std::ranges::find_if(
-      kWeightFormats, [&](WeightFormat f) { return std::ranges::equal(traits(f).name, text, same); });
+      kWeightFormats, [&](WeightFormat f) { return is_same_name(text, traits(f).name); });
   return found == std::end(kWeightFormats) ? std::nullopt : std::optional(*found);
 }
 

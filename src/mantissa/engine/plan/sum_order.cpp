@@ -126,7 +126,7 @@ void check_card(const Program& program, const precision::Use& use, const Step& s
         "{} {}: accumulate={} ({}): {} multiplies {}{}{}, and the factors here are {}. Fix: {}, or the "
         "rule \"{}: accumulate=f32\"",
         step.scope, step.op->op, text, origin_of(program, use, "accumulate"), name(accumulator.card),
-        precision::factors_of(accumulator.card),
+        factors_of(accumulator.card),
         accumulator.format == Scalar::f16 ? " (in part with f16 accumulators)" : "",
         accumulator.block > 0 ? fmt::format(" (in part with k={})", accumulator.block) : "", factors,
         cure(accumulator, of), step.scope);

@@ -78,13 +78,4 @@ std::vector<std::string> accumulator_values() {
   return names;
 }
 
-std::string factors_of(Card card) {
-  std::string blocks;
-  for (const BlockFormat format : kBlockFormats) {
-    if (find_block_instruction(card, format, format) == nullptr) continue;
-    blocks += fmt::format("{}{}", blocks.empty() ? ", and blocks of " : ", ", traits(format).name);
-  }
-  return mantissa::factors_of(card) + blocks;
-}
-
 }  // namespace mantissa::precision

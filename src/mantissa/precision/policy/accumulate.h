@@ -19,7 +19,4 @@ std::string accumulator_text(const Accumulator& value);
 /// Returns the values without options: the names of formats, then those of cards.
 std::vector<std::string> accumulator_values();
 
-/// Returns the factors that `card` multiplies: "bf16, f16, and blocks of mxfp8, mxfp4".
-std::string factors_of(Card card);
-
 }  // namespace mantissa::precision

@@ -86,8 +86,7 @@ inline void AddColumns(const CardSum& sum, std::size_t rows, std::size_t first, 
   using enum GroupLoop;
   switch (sum.sum) {
     case GroupSum::truncated:
-      if (sum.scales == CardScales::e8m0_of_sums || sum.scales == CardScales::e4m3_of_sums)
-        return AddRows<GroupSum::truncated, sums>(sum, rows, first, depth, t, c, ldc);
+      if (of_sums(sum.scales)) return AddRows<GroupSum::truncated, sums>(sum, rows, first, depth, t, c, ldc);
       if (!usual_scales) return AddRows<GroupSum::truncated, definition>(sum, rows, first, depth, t, c, ldc);
       return sum.group > 8 && sum.bits > 20
                  ? AddRows<GroupSum::truncated, wide>(sum, rows, first, depth, t, c, ldc)
@@ -130,7 +129,7 @@ HWY_NOINLINE inline void AddProduct(const CardSum& sum, std::size_t rows, LeftRo
   const Floats d;
   HWY_ALIGN float gathered[kSegment * kMr], left_values[kSegment * kMr], right_values[kSegment * kLanes];
   HWY_ALIGN std::int32_t of_left[kSegment * kMr], of_right[kSegment * kLanes];
-  const bool scaled = sum.scales == CardScales::e8m0, of_sums = !scaled && sum.scales != CardScales::none;
+  const bool scaled = sum.scales == CardScales::e8m0, reads_codes = of_sums(sum.scales);
   const bool in_panel = a.row == 1 && a.term == kMr;
   for (std::size_t k = 0; k < depth;) {
     const std::size_t number = first + k, count = std::min(depth - k, kSegment - number % kSegment);
@@ -145,7 +144,7 @@ HWY_NOINLINE inline void AddProduct(const CardSum& sum, std::size_t rows, LeftRo
     for (std::size_t j = 0; j < columns; j += kLanes) {
       const float* right = b + k * b_term + j;
       bool usual = usual_left;
-      for (std::size_t i = 0; !of_sums && i < count; ++i) {
+      for (std::size_t i = 0; !reads_codes && i < count; ++i) {
         const float* row = right + i * b_term;
         std::int32_t* exponents = of_right + i * kLanes;
         if (scaled) {
