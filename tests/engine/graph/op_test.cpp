@@ -142,6 +142,16 @@ INSTANTIATE_TEST_SUITE_P(Registry, Op, ::testing::Range(std::size_t{0}, rows().s
   return text;
 });
 
+TEST(Registry, OpsOfGradientsAreKnownByTheirIds) {
+  for (const char* id : {"matmul.dx", "matmul.dw", "attention.grad", "rmsnorm.dgain", "combine.dweights"})
+    EXPECT_TRUE(is_of_gradients(id)) << id;
+  for (const char* id : {"", "matmul", "decay", "matmul.product", "recurrence.decode", "token_shift.carry"})
+    EXPECT_FALSE(is_of_gradients(id)) << id;
+  for (const OpDef* op : all_ops()) {
+    EXPECT_TRUE(op->gradient == nullptr || !is_of_gradients(op->id)) << op->id;
+  }
+}
+
 TEST(Registry, EveryOpHasARowAndAReference) {
   for (const OpDef* op : all_ops()) {
     const bool found =

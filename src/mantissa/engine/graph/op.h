@@ -87,7 +87,7 @@ struct Call {
   std::span<const Argument> outputs;
   const Attributes& attributes;
   const kernels::Expression* expression = nullptr;  // for pointwise ops
-  Argument addend;                                  // data == nullptr: none
+  Argument addend = {};                             // data == nullptr: none
   bool accumulate = false;                          // weight gradients: add to the existing values
   const LeafPart* leaf = nullptr;                   // sums over tokens: the tokens are part of a leaf
   bool repeated = false;  // the call has run before: scales of its outputs are neither computed nor recorded
@@ -207,6 +207,7 @@ struct OpDef {
   /// rule.
   std::string_view interior = {};
   bool normalizes = false;  // it multiplies normalized values by a gain: policy field norm_cast
+  bool routes = false;      // its second output is the experts of each token
   /// Not `nothing`: a row of its results depends on other tokens of the sequence, so the ranks that share
   /// rows run it together, by `Call::ring`.
   Passed passed = Passed::nothing;
@@ -237,6 +238,9 @@ struct OpDef {
 std::span<const OpDef* const> all_ops();
 /// Returns the op with this id. Throws InternalError if none is registered.
 const OpDef& find_op(std::string_view id);
+
+/// True for the id of an op that only backward passes have: "matmul.dx", "attention.grad".
+bool is_of_gradients(std::string_view id);
 
 /// The interface of a gradient rule: the node to differentiate, the gradients of its outputs, and the
 /// destination of contributions.

@@ -7,10 +7,7 @@ namespace mantissa::runtime {
 
 RouterRecord::RouterRecord(Executor& executor) : executor_(executor) {
   executor.after_step = [this](const plan::Step& step, const graph::Call& call) {
-    // Only a router has whole numbers beside its result.
-    const bool routes = step.phase == graph::Phase::forward && step.op->kind == graph::OpKind::rows &&
-                        call.outputs.size() == 2 && call.outputs[1].integer;
-    if (!routes) return;
+    if (step.phase != graph::Phase::forward || !step.op->routes) return;
     const graph::Argument& choice = call.outputs[1];
     Choices& of = choices_[step.scope];
     of.chosen = choice.width;

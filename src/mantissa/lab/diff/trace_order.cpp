@@ -33,11 +33,8 @@ const graph::OpDef* op_of(std::string_view name) {
 
 /// Returns true if the backward pass computes the value: "…matmul.dx", "…attention.grad.q".
 bool is_backward(std::string_view name) {
-  const std::string op = traced_op(name).op;
-  for (const std::string_view word : split_words(op, ".")) {
-    if (word == "grad" || word == "dx" || word == "dw") return true;
-  }
-  return false;
+  const graph::OpDef* op = op_of(traced_op(name).op);
+  return op != nullptr && graph::is_of_gradients(op->id);
 }
 
 /// Returns the place of a tensor's group in the order.

@@ -6,6 +6,7 @@
 #include <algorithm>
 
 #include "mantissa/core/base/error.h"
+#include "mantissa/engine/graph/op.h"
 #include "mantissa/precision/compat/deepspeed.h"
 #include "mantissa/precision/policy/idle_fields.h"
 #include "mantissa/precision/policy/supported.h"
@@ -65,10 +66,9 @@ precision::Policy without_steps(const precision::Policy& policy, Told& told) {
 
 /// Returns true if the rule applies neither to a forward pass nor, with `backward`, to a backward pass.
 bool is_of_training(const precision::Rule& rule, bool backward) {
-  const bool of_gradients =
-      rule.op.ends_with(".dx") || rule.op.ends_with(".dw");  // products of a backward pass
-  return rule.names_update() || (!backward && (rule.pass == precision::Pass::backward ||
-                                               rule.operand == "gradient" || of_gradients));
+  return rule.names_update() ||
+         (!backward && (rule.pass == precision::Pass::backward || rule.operand == "gradient" ||
+                        graph::is_of_gradients(rule.op)));
 }
 
 }  // namespace

@@ -117,6 +117,7 @@ const OpDef kRoute = {
     .kind = OpKind::rows,
     .per_token = true,
     .interior = "softmax",
+    .routes = true,
     .infer = infer_route,
     .gradient = gradient_route,
     .run = run_route,
