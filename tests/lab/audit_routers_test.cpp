@@ -7,6 +7,7 @@
 
 #include "engine/comm/run_ranks.h"
 #include "lab/small_run.h"
+#include "mantissa/lab/audit/verdict.h"
 
 namespace mantissa::lab {
 namespace {
@@ -17,11 +18,21 @@ const std::vector<std::string> kExperts = {"model.model_type=mixtral", "model.nu
 TEST(AuditRouters, CountTokensWithAnotherSetOfExperts) {
   const runtime::Choices exact{2, {0, 1, 2, 5, 3, 4}}, seen{2, {0, 1, 1, 5, 3, 4}};
   const auto counts = compare({{"gate", seen}, {"other", seen}}, {{"gate", exact}});
-  ASSERT_EQ(counts.size(), 1U);
+  ASSERT_EQ(counts.size(), 2U);
+  EXPECT_EQ(counts.at("other").tokens, 0) << "there are none to compare with";
   EXPECT_EQ(counts.at("gate").tokens, 3);
   EXPECT_EQ(counts.at("gate").changed, 1);
   const runtime::Choices repeated{2, {0, 1, 2, 5, 3, 4, 0, 1, 2, 5, 3, 4}};
-  EXPECT_TRUE(compare({{"gate", repeated}}, {{"gate", exact}}).empty()) << "a pass that ran again";
+  EXPECT_EQ(compare({{"gate", repeated}}, {{"gate", exact}}).at("gate").tokens, 0) << "a pass that ran again";
+}
+
+TEST(AuditRouters, SayWhatWasNotCompared) {
+  Audit audit = SmallRun("32-true", {"model.norm: compute=bf16"}, kExperts).audit(1);
+  audit.routers.front().steps.push_back({.step = 2, .chosen = 2});
+  const std::string verdict = verdict_of(audit);
+  EXPECT_NE(verdict.find("Every token that was compared had"), std::string::npos) << verdict;
+  EXPECT_NE(verdict.find("The experts of 1 step of a router were not compared"), std::string::npos)
+      << verdict;
 }
 
 /// The second router alone is in a narrow format.

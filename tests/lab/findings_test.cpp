@@ -53,7 +53,7 @@ TEST(Findings, AreReportedOnceForValuesAndTheirParameters) {
   // A value without health is a finding of its own.
   audit.weights.erase(audit.weights.begin());
   EXPECT_EQ(find_problems(audit, s.config, 256).size(), 1U) << "a tied weight has another scope";
-  audit.weights.push_back({.name = kQuery + ".weight"});
+  audit.weights.push_back({.name = kQuery + ".weight", .steps = {}});
   EXPECT_EQ(find_problems(audit, s.config, 256).size(), 2U);
 }
 

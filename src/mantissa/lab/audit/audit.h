@@ -109,7 +109,7 @@ struct GradientStep {
 struct RouterStep {
   std::int64_t step = 0;
   std::int64_t chosen = 0;   // experts of a token
-  std::int64_t tokens = 0;   // that it routed
+  std::int64_t tokens = 0;   // that it routed; 0: they were not compared
   std::int64_t changed = 0;  // of them: those with another set of experts than in f32
 
   double share() const {

@@ -8,10 +8,10 @@ std::map<std::string, RouterStep> compare(const std::map<std::string, runtime::C
                                           const std::map<std::string, runtime::Choices>& exact) {
   std::map<std::string, RouterStep> all;
   for (const auto& [scope, choices] : seen) {
-    const auto other = exact.find(scope);
-    if (other == exact.end() || other->second.experts.size() != choices.experts.size()) continue;
     RouterStep& step = all[scope];
     step.chosen = choices.chosen;
+    const auto other = exact.find(scope);
+    if (other == exact.end() || other->second.experts.size() != choices.experts.size()) continue;
     step.tokens = std::ssize(choices.experts) / choices.chosen;
     for (std::int64_t t = 0; t < step.tokens; ++t) {
       const auto begin = choices.experts.begin() + t * choices.chosen;

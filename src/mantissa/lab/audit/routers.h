@@ -10,7 +10,7 @@
 namespace mantissa::lab {
 
 /// Counts, for each router, the tokens that have other experts in `seen` than in `exact`. A router that did
-/// not see the same tokens in both is left out: a step that failed ran a forward pass again.
+/// not see the same tokens in both has none: a step that failed ran a forward pass again.
 std::map<std::string, RouterStep> compare(const std::map<std::string, runtime::Choices>& seen,
                                           const std::map<std::string, runtime::Choices>& exact);
 

@@ -24,17 +24,26 @@ std::string unreached_of(const Audit& audit) {
 
 /// Returns how many tokens had other experts than in f32, or "".
 std::string routing_of(const Audit& audit) {
-  std::int64_t tokens = 0, changed = 0;
+  std::int64_t tokens = 0, changed = 0, unknown = 0;
   const RouterSeries* worst = nullptr;
   for (const RouterSeries& r : audit.routers) {
     const RouterStep all = r.total();
     tokens += all.tokens;
     changed += all.changed;
+    unknown += std::ranges::count(r.steps, 0, &RouterStep::tokens);
     if (worst == nullptr || all.share() > worst->total().share()) worst = &r;
   }
-  if (tokens == 0) return "";
-  if (changed == 0) return " Every token had the experts that it has in f32.";
-  return fmt::format(" Routers chose other experts than in f32 for {} of the tokens, {} most often ({}).",
+  if (audit.routers.empty()) return "";
+  const std::string left_out =
+      unknown == 0 ? ""
+                   : fmt::format(" The experts of {} of a router were not compared with those in f32.",
+                                 counted(unknown, "step"));
+  if (tokens == 0) return left_out;
+  if (changed == 0)
+    return " Every token" + std::string(unknown == 0 ? "" : " that was compared") +
+           " had the experts that it has in f32." + left_out;
+  return left_out +
+         fmt::format(" Routers chose other experts than in f32 for {} of the tokens, {} most often ({}).",
                      percent_text(static_cast<double>(changed) / static_cast<double>(tokens)), worst->scope,
                      percent_text(worst->total().share()));
 }
