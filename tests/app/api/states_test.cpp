@@ -5,6 +5,7 @@
 #include "mantissa/app/api/error.h"
 #include "mantissa/app/api/mantissa.h"
 #include "mantissa/files/io/safetensors.h"
+#include "mantissa/files/io/state.h"
 
 namespace mantissa::api {
 namespace {
@@ -76,6 +77,46 @@ TEST_P(StatesIn, LieInFilesAsCodesWithScales) {
   EXPECT_EQ(scales->dtype, io::Dtype::f32);
   EXPECT_EQ(scales->shape, (std::vector<std::int64_t>{32}));
   EXPECT_EQ(file.find("second_moment.model.norm.weight.scales"), nullptr) << "it has 32 elements";
+}
+
+/// A state whose checksums are right may still hold tensors that do not belong together.
+TEST_P(StatesIn, WithOtherScalesAreRefused) {
+  const TemporaryFolder folder;
+  train(Config::parse(config(policy(), 3)), into(folder / "run"));
+  const io::FoundState found = io::find_states(folder / "run").back();
+  const std::string name = "first_moment.model.embed_tokens.weight.scales";
+  std::vector<std::vector<std::byte>> bytes;
+  std::vector<io::TensorToWrite> tensors;
+  io::StateHeader header;
+  {
+    const io::StateReader state(found.path);
+    header = state.header();
+    for (const io::TensorInfo& t : state.tensors().tensors()) {
+      state.tensors().read(t.name, bytes.emplace_back(t.end - t.begin));
+      if (t.name == name) bytes.back().resize(bytes.back().size() / 2);
+    }
+    for (std::size_t i = 0; i < bytes.size(); ++i) {
+      const io::TensorInfo& t = state.tensors().tensors()[i];
+      tensors.push_back({t.name, t.dtype, t.shape, bytes[i], nullptr});
+      if (t.name == name) tensors.back().shape.front() /= 2;
+    }
+  }
+  io::write_state(folder / "run", header, tensors, 3);
+  TrainOptions again = into(folder / "run");
+  again.resume = 3;
+  for (const std::string& to : {policy(), std::string("bf16-mixed")}) {
+    try {
+      train(Config::parse(config(to, 6)), again);
+      FAIL() << "the state was not refused";
+    } catch (const ShapeError& e) {
+      EXPECT_NE(
+          std::string(e.what()).find("tensor \"" + name +
+                                     "\" is F32 [16], but first_moment.model.embed_tokens.weight has 32 "
+                                     "blocks, each with a scale in F32"),
+          std::string::npos)
+          << e.what();
+    }
+  }
 }
 
 /// From one format of blocks to another, through f32 or at once, the values are the same.

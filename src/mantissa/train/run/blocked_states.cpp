@@ -1,9 +1,12 @@
 #include "mantissa/train/run/blocked_states.h"
 
+#include <fmt/ranges.h>
+
 #include <algorithm>
 #include <vector>
 
 #include "mantissa/core/base/error_text.h"
+#include "mantissa/core/base/printable.h"
 #include "mantissa/kernels/update.h"
 #include "mantissa/train/run/shared_state.h"
 
@@ -19,10 +22,11 @@ class SavedState {
  public:
   SavedState(const runtime::Device& device, const io::StateReader& state, const StateMemory& like)
       : device_(device), tensors_(state.tensors()), name_(like.name), dtype_(tensors_.find(name_)->dtype) {
-    if (holds_blocks(state, name_)) codes_ = codes_of(like.never_negative);
-    if (codes_ != StateCodes::none || io::scalar_of(dtype_)) return;
-    throw DtypeError("{}: a state in {} has no meaning without the scales {}{}; resume from another state",
-                     name_, io::safetensors_name(dtype_), name_, io::kStateScales);
+    const bool blocks = holds_blocks(state, name_);
+    if (blocks) codes_ = codes_of(like.never_negative);
+    if (blocks ? codes_ != StateCodes::none : io::scalar_of(dtype_).has_value()) return;
+    throw DtypeError("{}: a state in {} {} the scales {}{} has no meaning; resume from another state", name_,
+                     io::safetensors_name(dtype_), blocks ? "with" : "without", name_, io::kStateScales);
   }
 
   /// Returns elements [first, first + n); `first` is a multiple of kStateBlock.
@@ -67,6 +71,18 @@ class SavedState {
   StateCodes codes_ = StateCodes::none;
 };
 
+/// Throws ShapeError unless the scales of a state in blocks are one f32 for each block of its elements.
+void check_scales(const io::WeightFiles& tensors, const io::TensorInfo& codes) {
+  const io::TensorInfo& scales = *tensors.find(codes.name + std::string(io::kStateScales));
+  const std::size_t blocks = BlockedState{.count = static_cast<std::size_t>(codes.count())}.blocks();
+  if (scales.dtype == io::Dtype::f32 && scales.shape == std::vector{static_cast<std::int64_t>(blocks)})
+    return;
+  throw ShapeError(
+      "{}: tensor {} is {} [{}], but {} has {} blocks, each with a scale in F32; resume from another state",
+      tensors.path_of(scales.name).string(), name_in_quotes(scales.name), io::safetensors_name(scales.dtype),
+      fmt::join(scales.shape, ", "), codes.name, blocks);
+}
+
 void copy(const io::WeightFiles& from, const StateMemory& to) {
   std::vector<std::byte> saved(to.bytes.size());
   from.read(to.name, saved);
@@ -83,6 +99,7 @@ void read_blocked_state(const train::Trainer& trainer, const io::StateReader& st
                         const StateMemory* scales) {
   const runtime::Device& device = trainer.device();
   const io::TensorInfo& info = *state.tensors().find(to.name);
+  if (holds_blocks(state, to.name)) check_scales(state.tensors(), info);
   if (scales != nullptr && holds_blocks(state, to.name) && info.dtype == dtype_of(to)) {
     copy(state.tensors(), *scales);
     return copy(state.tensors(), to);

@@ -12,7 +12,8 @@ namespace mantissa::run {
 
 /// Returns a tensor to write with the contents of `memory`, which must outlive it.
 io::TensorToWrite tensor_of(const train::Trainer::NamedMemory& memory);
-/// Returns the type in which a state stores it: U8 for codes that are no numbers.
+/// Returns the dtype of its tensor in a state: U8 for the codes of dynamic8, which number the values of a
+/// table.
 io::Dtype dtype_of(const train::Trainer::NamedMemory& memory);
 
 /// Writes a state into run directory `out`. `tensors` begin with those of trainer.state_memory(); the first
