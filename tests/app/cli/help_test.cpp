@@ -70,7 +70,7 @@ TEST(Help, OfTrainHasEveryKeyOnceUnderATask) {
     EXPECT_EQ(found, 1U) << key.name();
   }
   EXPECT_TRUE(has(keys, "\n  train an adapter\n    adapter.kind = \"none\", adapter.rank = 8,")) << keys;
-  EXPECT_LE(std::count(text.begin(), text.end(), '\n'), 160);
+  EXPECT_LE(std::count(text.begin(), text.end(), '\n'), 150);
 }
 
 TEST(Help, OfAnAliasNamesAllOfItsKeys) {

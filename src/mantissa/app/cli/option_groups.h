@@ -7,9 +7,9 @@ namespace mantissa::cli {
 
 // The policy (precision_of).
 inline constexpr Option kPrecision = {"--precision", one, "NAME|LINE",
-                                      "policy: a preset (bf16-mixed), an alias, or a line of fields"};
+                                      "policy: a preset (bf16-mixed), an alias, or fields"};
 inline constexpr Option kRules[] = {
-    {"--rule", list, "RULE", "'SCOPE: field=value …' for a part of the model; repeatable, later rules win"},
+    {"--rule", list, "RULE", "'SCOPE: field=value …', repeatable; later ones win"},
     {"--deepspeed", one, "FILE", "DeepSpeed JSON: policy, loss scale, batch, clipping, optimizer, schedule"},
 };
 
