@@ -71,8 +71,11 @@ struct Spans {
       for (const Block& queries : blocks) {
         if (keys.begin > queries.begin) continue;
         Tensor dk_part(dk.type, keys.length, dk.columns), dv_part(dv.type, keys.length, dv.columns);
-        AttentionBackward a{c.sizes.shape(), c.q.view(), rows_from(c.k, keys.begin),
-                            rows_from(c.v, keys.begin)};
+        AttentionBackward a;
+        a.shape = c.sizes.shape();
+        a.q = c.q.view();
+        a.k = rows_from(c.k, keys.begin);
+        a.v = rows_from(c.v, keys.begin);
         a.out = c.out.view();
         a.lse = c.lse.view();
         a.dout = c.dout.view();

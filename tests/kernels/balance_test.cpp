@@ -1,5 +1,5 @@
-// The kernels of the loss of balance: the same bits on every instruction set and number of threads, and in
-// any split into rows' micro-batches.
+// The kernels of the load-balancing loss: the same bits on every instruction set and number of threads, and
+// in any split into rows' micro-batches.
 #include "mantissa/kernels/balance.h"
 
 #include <gtest/gtest.h>

@@ -1,5 +1,5 @@
-// The loss of balance of a mixture of experts (Fedus et al., arXiv 2101.03961, equations 4 to 6), over each
-// row of the batch.
+// The load-balancing loss of a mixture of experts (Fedus et al., arXiv 2101.03961, equations 4 to 6), over
+// each row of the batch.
 #pragma once
 
 #include <cstdint>

@@ -1,4 +1,4 @@
-// The loss of balance: the rows, references and gradients of its ops.
+// The load-balancing loss: the rows, references and gradients of its ops.
 #include <gtest/gtest.h>
 
 #include <cmath>

@@ -105,6 +105,20 @@ TEST(Steps, AreTheSameOnEveryInstructionSetAndThreadCount) {
   }
 }
 
+/// Gains are 1 at first, so rounding before them changes no result, but the gradients of both.
+TEST(Steps, RoundBeforeGainsOfOneInTheBackwardPassAlone) {
+  const kernels::Context best{.simd = kernels::best_simd()};
+  const auto under = [](const char* policy, const kernels::Context& ctx) {
+    return gradients(policy, false, 150, 2, 2, 1, ctx);
+  };
+  const char* const kBackward = "bf16-mixed residual=bf16; *: pass=backward norm_cast=before-gain";
+  const std::vector<Bytes> want = under("bf16-mixed residual=bf16 norm_cast=before-gain", best);
+  EXPECT_FALSE(want == under("bf16-mixed residual=bf16", best));
+  EXPECT_TRUE(want != under("bf16-mixed residual=bf16; *: pass=forward norm_cast=before-gain", best));
+  for (const kernels::Context& ctx : kernels::testing::contexts())
+    EXPECT_TRUE(under(kBackward, ctx) == want) << kernels::testing::describe(ctx);
+}
+
 /// Each field of a recipe changes the gradients, by the same bytes everywhere.
 TEST(Steps, UnderRecipesAreTheSameOnEveryInstructionSetAndThreadCount) {
   std::vector<std::vector<Bytes>> seen;

@@ -59,8 +59,9 @@ TEST_F(RlOnRanks, HasTheBytesOfOneProcess) {
       EXPECT_EQ(model("r"), model("alone")) << "resumed on " << 6 - ranks;
       EXPECT_EQ(read_all(folder / "r/samples.jsonl"), read_all(folder / "alone/samples.jsonl"));
     }
-    if (*reward != '\0')
+    if (*reward != '\0') {
       EXPECT_EQ(read_all(folder / "starts"), "start\nstart\nstart\nstart\n") << "one in each run";
+    }
   }
 }
 

@@ -67,9 +67,9 @@ TEST_F(TurnEnd, EndsAResponseAndIsNotScored) {
   EXPECT_GT(right, std::ssize(all) / 2) << "the model has learnt the answer";
   EXPECT_GT(truncated, 0);
   const std::vector<json> lines = metrics("r");
-  EXPECT_EQ(lines[1]["truncated_share"], std::count_if(all.begin(), all.begin() + 8, [](const json& s) {
-                                           return s["truncated"] == true;
-                                         }) / 8.0);
+  const auto of_eight =
+      std::count_if(all.begin(), all.begin() + 8, [](const json& s) { return s["truncated"] == true; });
+  EXPECT_EQ(lines[1]["truncated_share"], static_cast<double>(of_eight) / 8.0);
   for (const json& m : lines) {
     if (m.contains("rollout_difference")) {
       EXPECT_EQ(m["rollout_difference"], 0.0) << "the text that ends it is trained as it was sampled";

@@ -32,7 +32,7 @@ struct ModelConfig {
   double initializer_range = 0.02;
   /// A reward model: its head gives a score (engine/model/graphs.h, kScoreHead) in place of logits.
   bool scores = false;
-  /// The weight of the loss of balance that config.json asks for (output_router_logits,
+  /// The weight of the load-balancing loss that config.json asks for (output_router_logits,
   /// router_aux_loss_coef); 0: none. Null: the model has no experts.
   std::optional<double> router_aux_loss_coef;
 

@@ -62,7 +62,7 @@ std::vector<Field> expert_fields(std::string_view count_key) {
   return {{count_key, Kind::whole, "experts of a layer"},
           {other_key(count_key), Kind::whole, "the same"},
           {"num_experts_per_tok", Kind::whole, "experts that a token passes through"},
-          {"output_router_logits", Kind::flag, "training adds the loss of balance"},
+          {"output_router_logits", Kind::flag, "training adds the load-balancing loss"},
           {"router_aux_loss_coef", Kind::number, "its weight"}};
 }
 

@@ -29,8 +29,8 @@ struct ExpertDefaults {
 };
 
 /// Reads the number of experts of a layer and num_experts_per_tok, for a model whose layers all have experts
-/// of hidden size `width`, and into `config` the weight of the loss of balance. Throws ConfigError for fields
-/// that would change the result.
+/// of hidden size `width`, and into `config` the weight of the load-balancing loss. Throws ConfigError for
+/// fields that would change the result.
 Experts read_experts(const FieldReader& fields, ModelConfig& config, const ExpertDefaults& defaults,
                      std::int64_t width);
 

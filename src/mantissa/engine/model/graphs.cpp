@@ -69,7 +69,7 @@ class Seeds {
   std::vector<graph::Seed> seeds_;
 };
 
-/// Returns the part of each token in the loss of balance [tokens].
+/// Returns the part of each token in the load-balancing loss [tokens].
 ValueId balance_of(NetworkBuilder& b, double weight) {
   std::vector<ValueId> choices, inputs;
   for (const NetworkBuilder::Router& router : b.routers) choices.push_back(router.choice);

@@ -15,7 +15,10 @@ namespace {
 void multiply(const kernels::Context& ctx, std::int64_t m, std::int64_t n, std::int64_t k,
               const std::vector<double>& a, bool transposed, const std::vector<double>& b,
               std::vector<double>& c) {
-  kernels::Gemm g{.m = m, .n = n, .k = k};
+  kernels::Gemm g;
+  g.m = m;
+  g.n = n;
+  g.k = k;
   g.a = {.matrix = {a.data(), Scalar::f64, transposed ? m : k},
          .operand = Scalar::f64,
          .transposed = transposed};

@@ -56,6 +56,7 @@ class JoinedExperts final : public TensorSource {
       offset += size;
     }
   }
+  std::vector<std::string> notes() const override { return files_.notes(); }
   /// Of experts that follow each other in memory too, as in GGUF files.
   std::span<const std::byte> in_memory(const TensorInfo& tensor) const override {
     const TensorSource* source = files_.source();

@@ -21,8 +21,8 @@ Recipe recipe_of_tensors(bool hybrid, std::string_view scaling) {
   return {fmt::format("compute={}{}", hybrid ? "fp8-hybrid" : "e4m3", scaling)};
 }
 
-Recipe recipe_of_mxfp8(bool hybrid, std::string_view shared) {
-  Recipe recipe{"compute=mxfp8 scale_rounding=rceil"};
+Recipe recipe_of_mxfp8(bool hybrid, std::string_view shared, std::string_view rule) {
+  Recipe recipe{fmt::format("compute=mxfp8 scale_rounding={}", rule)};
   if (!shared.empty()) recipe.fields += fmt::format(" {}", shared);
   if (hybrid) recipe.rules.emplace_back("*: operand=gradient compute=mxfp8-e5m2");
   return recipe;
@@ -151,9 +151,7 @@ Recipe float8_blocks(Settings& s) {
     if (const std::int64_t said = s.whole(key, usual); said != usual)
       s.refuse(key, std::to_string(said), fmt::format("only its default, {}, is supported", usual));
   }
-  Recipe recipe = recipe_of_mxfp8(hybrid, kSquaresOf128);
-  if (f32_scales) recipe.fields.replace(recipe.fields.find("rceil"), 5, "none");
-  return with_backward(s, std::move(recipe));
+  return with_backward(s, recipe_of_mxfp8(hybrid, kSquaresOf128, f32_scales ? "none" : "rceil"));
 }
 
 Recipe nvfp4_blocks(Settings& s) {
@@ -194,9 +192,8 @@ Recipe mxfp8_op(Settings& s) {
   s.text("kernel_preference");
   s.is_set("pad_token_groups_for_grouped_mm");
   s.word("out_dtype", "bfloat16", {"bfloat16"});
-  Recipe recipe = recipe_of_mxfp8(false);
   const std::string rule = s.word("scale_calculation_mode", "rceil", {"floor", "ceil", "even", "rceil"});
-  recipe.fields = "compute=mxfp8 scale_rounding=" + rule;
+  Recipe recipe = recipe_of_mxfp8(false, {}, rule);
   if (s.is_set("wgrad_with_hp")) recipe.rules.emplace_back(kWeightGradientsInBf16);
   return recipe;
 }

@@ -30,8 +30,9 @@ Foreign on(std::string base, Recipe recipe);
 
 /// e4m3, with gradients in e5m2 if `hybrid`, under tensor scales; `scaling` is empty or fields that follow.
 Recipe recipe_of_tensors(bool hybrid, std::string_view scaling);
-/// mxfp8 with NVIDIA's rounding of scales; `shared` is empty or the fields that say what shares them.
-Recipe recipe_of_mxfp8(bool hybrid, std::string_view shared = {});
+/// mxfp8 whose scales round by `rule`, NVIDIA's unless given; `shared` is empty or the fields that say what
+/// shares them.
+Recipe recipe_of_mxfp8(bool hybrid, std::string_view shared = {}, std::string_view rule = "rceil");
 Recipe recipe_of_nvfp4(bool squares, bool stochastic, bool hadamard);
 /// Throws ConfigError for a name that torchao does not have.
 Recipe recipe_of_torchao(std::string_view name);

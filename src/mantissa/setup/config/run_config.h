@@ -100,7 +100,7 @@ struct TrainSection {
   std::string objective = "pretrain";
   double l2wrap = 0;  // of pretrain and sft: share of the largest logit in its gradient
   double z_loss = 0;  // of pretrain and sft: weight of the square of the log-sum-exp of a token's logits
-  double router_aux_loss_coef = -1;  // the same: weight of the loss of balance; -1: as config.json asks
+  double router_aux_loss_coef = -1;  // the same: weight of the load-balancing loss; -1: as config.json asks
   friend bool operator==(const TrainSection&, const TrainSection&) = default;
 };
 

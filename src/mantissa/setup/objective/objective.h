@@ -26,7 +26,7 @@ struct Outputs {
   runtime::Values log_prob;                     // of the token's target; empty if the program has none
   std::optional<runtime::Values> entropy = {};  // of its distribution, if the program has this output
   std::optional<runtime::Values> value = {};    // of a value head, if the program has this output
-  std::optional<runtime::Values> balance = {};  // the token's part of the loss of balance, likewise
+  std::optional<runtime::Values> balance = {};  // the token's part of the load-balancing loss, likewise
 };
 
 /// Memory for the seeds of the backward pass: d loss / d output for each token. Initially zero. Empty if the

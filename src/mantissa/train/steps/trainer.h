@@ -181,8 +181,8 @@ class Trainer {
     std::string name;
     Scalar type = Scalar::f32;
     std::vector<std::int64_t> shape = {};
-    std::span<std::byte> bytes =
-        {};  // in the host's memory if `device` is null; empty: another rank has them
+    /// In the host's memory if `device` is null; empty: another rank has them.
+    std::span<std::byte> bytes = {};
     const runtime::Device* device = nullptr;
     std::function<void(std::size_t offset, std::span<std::byte> out)> remote = {};  // reads those
     int owner = plan::kEveryRank;  // the rank that updates them, if ranks share the weights

@@ -1,4 +1,4 @@
-// The loss of balance of a mixture of experts (Fedus et al., arXiv 2101.03961), which keeps a router from
+// The load-balancing loss of a mixture of experts (Fedus et al., arXiv 2101.03961), which keeps a router from
 // sending most tokens to a few experts. It is a mean over the tokens and layers of each row of the batch, so
 // that no bit depends on how rows are split into micro-batches.
 #include <vector>
