@@ -16,7 +16,7 @@ namespace {
 
 SimdTarget widest_target() {
   for (const SimdTarget target : {HWY_AVX3, HWY_AVX2, HWY_NEON}) {
-    if ((hwy::SupportedTargets() & target) != 0) return target;
+    if ((hwy::SupportedTargets() & HWY_TARGETS & target) != 0) return target;
   }
   return kBestTarget;
 }
@@ -57,11 +57,15 @@ std::string_view name(Simd simd) {
   return "?";
 }
 
+bool is_compiled(Simd simd) {
+  return (HWY_TARGETS & simd_target(simd)) != 0;
+}
+
 bool is_supported(Simd simd) {
-  const bool compiled = (hwy::SupportedTargets() & simd_target(simd)) != 0;
-  if (simd == Simd::avx512_bf16) return compiled && has_bf16_pairs();
-  if (simd == Simd::amx) return compiled && has_amx_tiles();
-  return compiled;
+  if (!is_compiled(simd) || (hwy::SupportedTargets() & simd_target(simd)) == 0) return false;
+  if (simd == Simd::avx512_bf16) return has_bf16_pairs();
+  if (simd == Simd::amx) return has_amx_tiles();
+  return true;
 }
 
 Simd best_simd() {
@@ -82,6 +86,11 @@ Simd parse_simd(std::string_view text) {
     if (!is_supported(simd)) {
       const std::string_view model =
           simd == Simd::amx ? ". amx-model runs the same kernels on a slow model of its tiles" : "";
+      if (!is_compiled(simd))
+        throw ConfigError(
+            "--simd {}: this build has no code for it, because the machine that built it does not support it; "
+            "the best set here is {}{}. Fix: build it where it runs, or with cmake -DMANTISSA_NATIVE=OFF",
+            text, name(best_simd()), model);
       throw ConfigError("--simd {}: this processor does not support it; the best set here is {}{}", text,
                         name(best_simd()), model);
     }

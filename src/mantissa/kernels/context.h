@@ -27,7 +27,11 @@ inline constexpr Simd kSimds[] = {Simd::avx2, Simd::avx512,    Simd::avx512_bf16
 
 std::string_view name(Simd simd);
 
-/// Returns true if this machine can run kernels of the set.
+/// Returns true if this build has kernels of the set: those of all sets, or of the machine that built it
+/// (MANTISSA_NATIVE).
+bool is_compiled(Simd simd);
+
+/// Returns true if this machine can run kernels of the set, and this build has them.
 bool is_supported(Simd simd);
 
 /// Returns the fastest instruction set of this machine; avx512_bf16 only where its products are faster than

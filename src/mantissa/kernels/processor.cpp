@@ -128,7 +128,10 @@ std::vector<ProcessorFeature> processor_features(Simd simd) {
       {"f16c", ymm && bit(basic.c, 29), true, "f16 to f32 and back, rounded to nearest"},
       {"avx512f", zmm && bit(wide.b, 16), avx512,
        avx512 ? "f32 and f64 arithmetic"
-              : "--simd selects a smaller set, or the system does not save its registers"},
+       : !is_compiled(Simd::avx512)
+           ? "this build has no code for it: build it on this machine, or with "
+             "cmake -DMANTISSA_NATIVE=OFF"
+           : "--simd selects a smaller set, or the system does not save its registers"},
       {"avx512_bf16", zmm && bit(more.a, 5), pairs, why(unit(UnitId::vdpbf16ps), simd)},
       {"avx512_fp16", zmm && bit(wide.d, 23), false,
        "sums in f16 would round every product; f16 is widened to f32 instead"},
