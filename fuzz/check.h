@@ -27,6 +27,3 @@ void expect_only_errors(F f) noexcept {
 }
 
 }  // namespace mantissa::fuzz
-
-/// The entry point of a target, under libFuzzer and in replay.cpp.
-extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size);

@@ -4,15 +4,13 @@
 #include "check.h"
 #include "mantissa/files/peft/config.h"
 #include "mantissa/files/peft/reader.h"
-#include "mutate.h"
 #include "read_tensors.h"
 #include "small_model.h"
+#include "target.h"
 
 using namespace mantissa;
 
-MANTISSA_MUTATES_BY(fuzz::mutate_bundle);
-
-extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
+MANTISSA_FUZZ_TARGET(adapter, fuzz::mutate_bundle) {
   const std::string_view input(reinterpret_cast<const char*>(data), size);
   peft::glob_of_regex(input);
   const auto files = fuzz::parse_bundle(input);

@@ -4,13 +4,11 @@
 #include "check.h"
 #include "mantissa/text/rows/corpus.h"
 #include "memory_file.h"
-#include "mutate.h"
+#include "target.h"
 
 using namespace mantissa;
 
-MANTISSA_MUTATES_BY(fuzz::mutate_binidx);
-
-extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
+MANTISSA_FUZZ_TARGET(binidx, fuzz::mutate_binidx) {
   std::string_view input(reinterpret_cast<const char*>(data), size);
   const auto length = fuzz::take<std::uint32_t>(input);
   if (!length || *length > input.size()) return 0;

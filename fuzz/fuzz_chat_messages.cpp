@@ -7,7 +7,7 @@
 #include "check.h"
 #include "mantissa/text/chat/template.h"
 #include "mantissa/text/chat/templates.h"
-#include "mutate.h"
+#include "target.h"
 
 using namespace mantissa;
 
@@ -26,9 +26,7 @@ std::vector<chat::Template> templates() {
 
 }  // namespace
 
-MANTISSA_MUTATES_BY(fuzz::mutate_json);
-
-extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
+MANTISSA_FUZZ_TARGET(chat_messages, fuzz::mutate_json) {
   static const std::vector<chat::Template> all = templates();
   const auto messages = nlohmann::ordered_json::parse(data, data + size, nullptr, false);
   if (messages.is_discarded()) return 0;

@@ -6,10 +6,11 @@
 
 #include "check.h"
 #include "mantissa/text/chat/template.h"
+#include "target.h"
 
 using namespace mantissa;
 
-extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
+MANTISSA_FUZZ_TARGET(chat_template, nullptr) {
   static const auto messages = nlohmann::ordered_json::parse(R"([
       {"role": "system", "content": "Be brief."}, {"role": "user", "content": " Wie groß? 🎉\n"},
       {"role": "assistant", "content": null, "tool_calls": [{"function": {"name": "f", "arguments": {"a": [1, 2.5]}}}]},

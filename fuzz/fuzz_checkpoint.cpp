@@ -2,14 +2,12 @@
 #include "bundle.h"
 #include "check.h"
 #include "mantissa/files/io/model_path.h"
-#include "mutate.h"
 #include "read_tensors.h"
+#include "target.h"
 
 using namespace mantissa;
 
-MANTISSA_MUTATES_BY(fuzz::mutate_bundle);
-
-extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
+MANTISSA_FUZZ_TARGET(checkpoint, fuzz::mutate_bundle) {
   const auto files = fuzz::parse_bundle({reinterpret_cast<const char*>(data), size});
   if (!files) return 0;
   const fuzz::Folder folder(*files);

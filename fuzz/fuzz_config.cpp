@@ -5,10 +5,11 @@
 
 #include "check.h"
 #include "mantissa/setup/config/run_config.h"
+#include "target.h"
 
 using namespace mantissa;
 
-extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
+MANTISSA_FUZZ_TARGET(config, nullptr) {
   const std::string_view text(reinterpret_cast<const char*>(data), size);
   std::optional<config::RunConfig> config;
   fuzz::expect_only_errors([&] { config = config::parse_config(text, "/folder/run.toml"); });

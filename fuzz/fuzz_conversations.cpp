@@ -1,13 +1,11 @@
 // A file of conversations as rows of bytes.
 #include "byte_rows.h"
 #include "check.h"
-#include "mutate.h"
+#include "target.h"
 
 using namespace mantissa;
 
-MANTISSA_MUTATES_BY(fuzz::mutate_json_lines);
-
-extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
+MANTISSA_FUZZ_TARGET(conversations, fuzz::mutate_json_lines) {
   const fuzz::ByteRows in(data, size);
   for (const data::ChatFormat* format : in.formats) {
     data::SftEncoder encoder(in.rules, format, *in.tokenizer, in.kVocabulary);

@@ -5,13 +5,11 @@
 
 #include "check.h"
 #include "mantissa/setup/config/run_config.h"
-#include "mutate.h"
+#include "target.h"
 
 using namespace mantissa;
 
-MANTISSA_MUTATES_BY(fuzz::mutate_json);
-
-extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
+MANTISSA_FUZZ_TARGET(deepspeed, fuzz::mutate_json) {
   const std::string_view text(reinterpret_cast<const char*>(data), size);
   constexpr std::string_view kRun = "[run]\nsteps = 3\n[model]\nhidden_size = 8\n[data]\nsource = \"kk\"\n";
   std::optional<config::RunConfig> config;

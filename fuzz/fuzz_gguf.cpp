@@ -6,13 +6,11 @@
 #include "mantissa/files/gguf/file_tensors.h"
 #include "mantissa/files/gguf/foreign_model.h"
 #include "memory_file.h"
-#include "mutate.h"
+#include "target.h"
 
 using namespace mantissa;
 
-MANTISSA_MUTATES_BY(fuzz::mutate_gguf);
-
-extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
+MANTISSA_FUZZ_TARGET(gguf, fuzz::mutate_gguf) {
   constexpr std::uint64_t kSmall = 1 << 16;
   const fuzz::MemoryFile memory(data, size);
   const auto read_all = [&](const io::TensorSource& source) {

@@ -4,13 +4,11 @@
 #include "check.h"
 #include "mantissa/text/rows/readers.h"
 #include "memory_file.h"
-#include "mutate.h"
+#include "target.h"
 
 using namespace mantissa;
 
-MANTISSA_MUTATES_BY(fuzz::mutate_json_lines);
-
-extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
+MANTISSA_FUZZ_TARGET(jsonl, fuzz::mutate_json_lines) {
   constexpr std::int64_t kVocabulary = 256;
   const fuzz::MemoryFile file(data, size);
   const auto tokenizer = tokenizer::make_tokenizer("byte");

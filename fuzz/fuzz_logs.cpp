@@ -5,11 +5,9 @@
 #include "mantissa/lab/diff/metrics_differences.h"
 #include "mantissa/lab/metrics_file.h"
 #include "mantissa/report/metrics.h"
-#include "mutate.h"
+#include "target.h"
 
 using namespace mantissa;
-
-MANTISSA_MUTATES_BY(fuzz::mutate_bundle);
 
 namespace {
 
@@ -28,7 +26,7 @@ std::size_t count_steps(lab::MetricsFile&& file) {
 
 }  // namespace
 
-extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
+MANTISSA_FUZZ_TARGET(logs, fuzz::mutate_bundle) {
   const auto files = fuzz::parse_bundle({reinterpret_cast<const char*>(data), size});
   if (!files) return 0;
   const fuzz::Folder folder(*files);

@@ -4,10 +4,11 @@
 
 #include "check.h"
 #include "mantissa/setup/forecast/target.h"
+#include "target.h"
 
 using namespace mantissa;
 
-extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
+MANTISSA_FUZZ_TARGET(machine, nullptr) {
   const std::string_view text(reinterpret_cast<const char*>(data), size);
   fuzz::expect_only_errors([&] {
     const forecast::Target target = forecast::parse_target(text, "target.toml");

@@ -6,13 +6,11 @@
 #include "check.h"
 #include "mantissa/engine/model/config.h"
 #include "mantissa/files/io/json.h"
-#include "mutate.h"
+#include "target.h"
 
 using namespace mantissa;
 
-MANTISSA_MUTATES_BY(fuzz::mutate_json);
-
-extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
+MANTISSA_FUZZ_TARGET(model_config, fuzz::mutate_json) {
   const std::string_view text(reinterpret_cast<const char*>(data), size);
   std::optional<model::ModelConfig> config;
   fuzz::expect_only_errors(

@@ -7,14 +7,12 @@
 #include "mantissa/setup/data/tokenizer.h"
 #include "mantissa/text/chat/templates.h"
 #include "mantissa/text/tokenizer/kinds.h"
-#include "mutate.h"
 #include "streams.h"
+#include "target.h"
 
 using namespace mantissa;
 
-MANTISSA_MUTATES_BY(fuzz::mutate_bundle);
-
-extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
+MANTISSA_FUZZ_TARGET(model_directory, fuzz::mutate_bundle) {
   const auto files = fuzz::parse_bundle({reinterpret_cast<const char*>(data), size});
   if (!files) return 0;
   const fuzz::Folder folder(*files);

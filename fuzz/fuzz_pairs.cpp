@@ -5,13 +5,11 @@
 #include "check.h"
 #include "mantissa/setup/data/pair_rows.h"
 #include "mantissa/text/rows/readers.h"
-#include "mutate.h"
+#include "target.h"
 
 using namespace mantissa;
 
-MANTISSA_MUTATES_BY(fuzz::mutate_json_lines);
-
-extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
+MANTISSA_FUZZ_TARGET(pairs, fuzz::mutate_json_lines) {
   const fuzz::ByteRows in(data, size);
   for (const data::ChatFormat* format : in.formats) {
     for (const bool scores : {false, true}) {

@@ -9,6 +9,7 @@
 #include "mantissa/precision/policy/loss_scale.h"
 #include "mantissa/precision/policy/policy.h"
 #include "mantissa/precision/policy/rule.h"
+#include "target.h"
 
 using namespace mantissa;
 using precision::Policy;
@@ -36,7 +37,7 @@ void check_rule(std::string_view line) {
 
 }  // namespace
 
-extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
+MANTISSA_FUZZ_TARGET(policy, nullptr) {
   std::string_view text(reinterpret_cast<const char*>(data), size);
   const std::string_view line = take_line(text);
   precision::Compute::parse(line);

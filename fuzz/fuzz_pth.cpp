@@ -7,13 +7,11 @@
 #include "mantissa/files/io/pth/torch_file.h"
 #include "mantissa/files/rwkv/checkpoint.h"
 #include "memory_file.h"
-#include "mutate.h"
+#include "target.h"
 
 using namespace mantissa;
 
-MANTISSA_MUTATES_BY(fuzz::mutate_pth);
-
-extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
+MANTISSA_FUZZ_TARGET(pth, fuzz::mutate_pth) {
   constexpr std::uint64_t kSmall = 1 << 16;
   fuzz::expect_only_errors([&] {
     const io::pth::Pickle pickle = io::pth::parse_pickle(std::as_bytes(std::span(data, size)), "input");

@@ -8,12 +8,10 @@
 #include "mantissa/setup/data/stored_rows.h"
 #include "mantissa/text/reward/responses.h"
 #include "mantissa/text/reward/rules.h"
-#include "mutate.h"
 #include "small_model.h"
+#include "target.h"
 
 using namespace mantissa;
-
-MANTISSA_MUTATES_BY(fuzz::mutate_json_lines);
 
 namespace {
 
@@ -24,7 +22,7 @@ void check_passage(const eval::Passage& passage) {
 
 }  // namespace
 
-extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
+MANTISSA_FUZZ_TARGET(questions, fuzz::mutate_json_lines) {
   const fuzz::Folder folder({{"rows.jsonl", std::string(reinterpret_cast<const char*>(data), size)},
                              {"rows.txt", std::string(reinterpret_cast<const char*>(data), size)}});
   const std::string rows = folder.path() / "rows.jsonl";

@@ -5,6 +5,7 @@
 #include "check.h"
 #include "mantissa/text/reward/reply.h"
 #include "mantissa/text/reward/rules.h"
+#include "target.h"
 
 using namespace mantissa;
 
@@ -24,7 +25,7 @@ bool is_f32(double value) {
 
 }  // namespace
 
-extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
+MANTISSA_FUZZ_TARGET(reward, nullptr) {
   std::string text(reinterpret_cast<const char*>(data), size);
   fuzz::expect_only_errors([&] {
     const reward::Score score = reward::parse_reply(text);

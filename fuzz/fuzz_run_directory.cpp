@@ -7,13 +7,11 @@
 #include "mantissa/lab/compare/directories.h"
 #include "mantissa/lab/diff/diff.h"
 #include "mantissa/report/summary.h"
-#include "mutate.h"
+#include "target.h"
 
 using namespace mantissa;
 
-MANTISSA_MUTATES_BY(fuzz::mutate_bundle);
-
-extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
+MANTISSA_FUZZ_TARGET(run_directory, fuzz::mutate_bundle) {
   static const auto device = runtime::open_device({.threads = 1});
   const auto files = fuzz::parse_bundle({reinterpret_cast<const char*>(data), size});
   if (!files) return 0;

@@ -7,6 +7,7 @@
 #include "mantissa/text/tokenizer/kinds.h"
 #include "memory_file.h"
 #include "streams.h"
+#include "target.h"
 
 using namespace mantissa;
 
@@ -24,7 +25,7 @@ void read(std::string_view vocabulary) {
 
 }  // namespace
 
-extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
+MANTISSA_FUZZ_TARGET(rwkv, nullptr) {
   static const std::string bytes = [] {
     std::string lines;
     for (int byte = 0; byte < 256; ++byte) lines += fmt::format("{} b'\\x{:02x}' 1\n", byte + 1, byte);

@@ -4,13 +4,11 @@
 #include "check.h"
 #include "mantissa/files/io/safetensors.h"
 #include "memory_file.h"
-#include "mutate.h"
+#include "target.h"
 
 using namespace mantissa;
 
-MANTISSA_MUTATES_BY(fuzz::mutate_safetensors);
-
-extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
+MANTISSA_FUZZ_TARGET(safetensors, fuzz::mutate_safetensors) {
   constexpr std::uint64_t kSmall = 1 << 16;
   const fuzz::MemoryFile file(data, size);
   fuzz::expect_only_errors([&] {

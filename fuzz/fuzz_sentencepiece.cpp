@@ -3,14 +3,12 @@
 
 #include "mantissa/text/tokenizer/kinds.h"
 #include "memory_file.h"
-#include "mutate.h"
 #include "streams.h"
+#include "target.h"
 
 using namespace mantissa;
 
-MANTISSA_MUTATES_BY(fuzz::mutate_protobuf);
-
-extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
+MANTISSA_FUZZ_TARGET(sentencepiece, fuzz::mutate_protobuf) {
   const fuzz::MemoryFile file(data, size);
   std::unique_ptr<tokenizer::Tokenizer> tokenizer;
   fuzz::expect_only_errors([&] { tokenizer = tokenizer::read_sentencepiece_tokenizer(file.path()); });

@@ -6,12 +6,10 @@
 #include "mantissa/files/io/hash.h"
 #include "mantissa/files/io/state.h"
 #include "mantissa/files/io/state_header.h"
-#include "mutate.h"
 #include "read_tensors.h"
+#include "target.h"
 
 using namespace mantissa;
-
-MANTISSA_MUTATES_BY(fuzz::mutate_bundle);
 
 namespace {
 
@@ -60,7 +58,7 @@ void read(const std::vector<fuzz::BundledFile>& files) {
 
 }  // namespace
 
-extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
+MANTISSA_FUZZ_TARGET(state, fuzz::mutate_bundle) {
   auto files = fuzz::parse_bundle({reinterpret_cast<const char*>(data), size});
   if (!files) return 0;
   read(*files);

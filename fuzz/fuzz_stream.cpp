@@ -7,11 +7,9 @@
 #include "check.h"
 #include "mantissa/text/rows/byte_reader.h"
 #include "mantissa/text/rows/readers.h"
-#include "mutate.h"
+#include "target.h"
 
 using namespace mantissa;
-
-MANTISSA_MUTATES_BY(fuzz::mutate_stream);
 
 namespace {
 
@@ -34,7 +32,7 @@ void read(const std::string& name, std::string_view bytes) {
 
 }  // namespace
 
-extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
+MANTISSA_FUZZ_TARGET(stream, fuzz::mutate_stream) {
   const std::string_view input(reinterpret_cast<const char*>(data), size);
   if (!input.starts_with("\x28\xb5")) read("rows.jsonl.gz", input);
   if (!input.starts_with("\x1f\x8b")) read("rows.jsonl.zst", input);

@@ -5,13 +5,11 @@
 #include "mantissa/text/rows/readers.h"
 #include "mantissa/text/rows/shard_header.h"
 #include "memory_file.h"
-#include "mutate.h"
+#include "target.h"
 
 using namespace mantissa;
 
-MANTISSA_MUTATES_BY(fuzz::mutate_tokens);
-
-extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
+MANTISSA_FUZZ_TARGET(tokens, fuzz::mutate_tokens) {
   const fuzz::MemoryFile file(data, size);
   if (const auto origin = text::shard_origin(file.path()))
     fuzz::require(origin->separator >= 0 && origin->vocabulary > 0, "a shard's header is consistent");

@@ -3,13 +3,11 @@
 #include "check.h"
 #include "mantissa/engine/runtime/device.h"
 #include "mantissa/lab/diff/diff.h"
-#include "mutate.h"
+#include "target.h"
 
 using namespace mantissa;
 
-MANTISSA_MUTATES_BY(fuzz::mutate_bundle);
-
-extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
+MANTISSA_FUZZ_TARGET(trace, fuzz::mutate_bundle) {
   static const auto device = runtime::open_device({.threads = 1});
   const auto files = fuzz::parse_bundle({reinterpret_cast<const char*>(data), size});
   if (!files) return 0;

@@ -29,7 +29,7 @@ std::optional<std::string> take_bytes(std::string_view& bytes, std::uint64_t siz
 std::size_t mutate_input(std::uint8_t* data, std::size_t size, std::size_t most, unsigned seed,
                          Mutator mutator) {
   Random random(seed);
-  if (!random.one_in(8)) {
+  if (mutator != nullptr && !random.one_in(8)) {
     const auto mutant = mutator({reinterpret_cast<const char*>(data), size}, random);
     if (mutant && !mutant->empty() && mutant->size() <= most) {
       std::memcpy(data, mutant->data(), mutant->size());

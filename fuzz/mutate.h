@@ -15,9 +15,6 @@
 /// Changes `size` bytes in place, to at most `most`, and returns their number: of libFuzzer, or of
 /// replay.cpp.
 extern "C" std::size_t LLVMFuzzerMutate(std::uint8_t* data, std::size_t size, std::size_t most);
-/// The mutator of a target that has one, under libFuzzer and in replay.cpp.
-extern "C" std::size_t LLVMFuzzerCustomMutator(std::uint8_t* data, std::size_t size, std::size_t most,
-                                               unsigned seed);
 
 namespace mantissa::fuzz {
 
@@ -93,16 +90,9 @@ std::optional<std::string> mutate_binidx(std::string_view input, Random& random)
 std::optional<std::string> mutate_stream(std::string_view input, Random& random);
 std::optional<std::string> mutate_bundle(std::string_view input, Random& random);
 
-/// LLVMFuzzerCustomMutator() for a format. One mutant of eight, and those of other inputs, ignore the format.
+/// Changes the `size` bytes of `data` as `mutator` does, to at most `most`, and returns their number. One
+/// mutant of eight, those of inputs in other formats, and all if `mutator` is null, ignore the format.
 std::size_t mutate_input(std::uint8_t* data, std::size_t size, std::size_t most, unsigned seed,
                          Mutator mutator);
 
 }  // namespace mantissa::fuzz
-
-/// Makes `mutator` that of the target whose file contains this line.
-#define MANTISSA_MUTATES_BY(mutator)                                                          \
-  std::size_t LLVMFuzzerCustomMutator(std::uint8_t* data, std::size_t size, std::size_t most, \
-                                      unsigned seed) {                                        \
-    return mantissa::fuzz::mutate_input(data, size, most, seed, mutator);                     \
-  }                                                                                           \
-  static_assert(true)

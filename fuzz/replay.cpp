@@ -12,12 +12,10 @@
 #include <string_view>
 #include <vector>
 
-#include "check.h"
+#include "target.h"
 
 namespace fs = std::filesystem;
-
-extern "C" __attribute__((weak)) std::size_t LLVMFuzzerCustomMutator(std::uint8_t* data, std::size_t size,
-                                                                     std::size_t most, unsigned seed);
+using mantissa::fuzz::Target;
 
 /// Changes, removes or adds one byte. libFuzzer does more.
 extern "C" std::size_t LLVMFuzzerMutate(std::uint8_t* data, std::size_t size, std::size_t most) {
@@ -51,34 +49,47 @@ std::vector<fs::path> inputs(const fs::path& path) {
   return files;
 }
 
-void run(const std::string& bytes) {
-  LLVMFuzzerTestOneInput(reinterpret_cast<const std::uint8_t*>(bytes.data()), bytes.size());
+void run(const Target& target, const std::string& bytes) {
+  target.test(reinterpret_cast<const std::uint8_t*>(bytes.data()), bytes.size());
 }
 
-void run_mutants(const fs::path& path, const std::string& bytes, unsigned mutants) {
+void run_mutants(const Target& target, const fs::path& path, const std::string& bytes, unsigned mutants) {
   for (unsigned seed = 1; seed <= mutants; ++seed) {
     std::string mutant = bytes;
     mutant.resize(std::max(kMost, bytes.size()));
-    mutant.resize(LLVMFuzzerCustomMutator(reinterpret_cast<std::uint8_t*>(mutant.data()), bytes.size(),
-                                          mutant.size(), seed));
+    mutant.resize(mantissa::fuzz::mutate_input(reinterpret_cast<std::uint8_t*>(mutant.data()), bytes.size(),
+                                               mutant.size(), seed, target.mutator));
     std::printf("%s, mutant %u\n", path.c_str(), seed);
     std::fflush(stdout);
-    run(mutant);
+    run(target, mutant);
   }
 }
 
 }  // namespace
 
+std::vector<Target>& mantissa::fuzz::targets() {
+  static std::vector<Target> all;
+  return all;
+}
+
 int main(int count, char** arguments) {
-  std::size_t runs = 0;
+  std::vector<std::string> words(arguments + 1, arguments + count);
   unsigned mutants = 8;
-  int first = 1;
-  if (count > 2 && std::string_view(arguments[1]) == "--mutants") {
-    mutants = static_cast<unsigned>(std::strtoul(arguments[2], nullptr, 10));
-    first = 3;
+  if (words.size() > 1 && words[0] == "--mutants") {
+    mutants = static_cast<unsigned>(std::strtoul(words[1].c_str(), nullptr, 10));
+    words.erase(words.begin(), words.begin() + 2);
   }
-  for (int i = first; i < count; ++i) {
-    for (const fs::path& path : inputs(arguments[i])) {
+  const std::vector<Target>& all = mantissa::fuzz::targets();
+  const auto target = words.empty() ? all.end() : std::ranges::find(all, words[0], &Target::name);
+  if (target == all.end()) {
+    std::fprintf(stderr, "usage: fuzz_replay [--mutants N] TARGET INPUT…\ntargets:");
+    for (const Target& t : all) std::fprintf(stderr, " %s", std::string(t.name).c_str());
+    std::fprintf(stderr, "\n");
+    return 2;
+  }
+  std::size_t runs = 0;
+  for (std::size_t i = 1; i < words.size(); ++i) {
+    for (const fs::path& path : inputs(words[i])) {
       std::ifstream file(path, std::ios::binary);
       if (!file) {
         std::fprintf(stderr, "%s: cannot be read\n", path.c_str());
@@ -87,8 +98,8 @@ int main(int count, char** arguments) {
       const std::string bytes{std::istreambuf_iterator<char>(file), {}};
       std::printf("%s\n", path.c_str());
       std::fflush(stdout);  // the last line then names the input of a crash
-      run(bytes);
-      if (LLVMFuzzerCustomMutator != nullptr) run_mutants(path, bytes, mutants);
+      run(*target, bytes);
+      if (target->mutator != nullptr) run_mutants(*target, path, bytes, mutants);
       ++runs;
     }
   }
