@@ -26,9 +26,14 @@ inline void add_pointwise_nets(std::map<std::string_view, Graph>& all) {
   };
   binary("add", &Builder::add);
   binary("mul", &Builder::mul);
-  binary("swiglu", &Builder::swiglu);
   binary("geglu_tanh", &Builder::geglu_tanh);
 
+  for (const double limit : {0.0, 0.5}) {
+    Net n;
+    const ValueId x = n.trained("x");
+    all[limit == 0 ? "swiglu" : "swiglu, limited"] =
+        n.finish(n.b.add("add", x, n.b.swiglu("act", x, n.trained("y"), limit)));
+  }
   {
     Net n;
     all["add, broadcast"] = n.finish(n.b.add("add", n.trained("x"), n.weight("bias", {kNetWidth})));

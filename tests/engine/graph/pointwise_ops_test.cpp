@@ -32,6 +32,8 @@ TEST(PointwiseOps, AreTheirFormulas) {
   EXPECT_EQ(program("swiglu", 2), "out0 = in0 * sigmoid(in0) * in1");
   EXPECT_EQ(program("swiglu.grad", 3),
             "t0 = sigmoid(in0); out0 = fma(in0, 1 - t0, 1) * t0 * in1 * in2; out1 = in0 * t0 * in2");
+  EXPECT_EQ(program("swiglu", 2, {{"limit", 7.0}}),
+            "t0 = min(in0, 7); out0 = t0 * sigmoid(t0) * max(min(in1, 7), -7)");
   EXPECT_EQ(program("gelu_tanh", 1),
             "out0 = in0 * sigmoid(in0 * fma(in0 * in0, 0.07135481627260025, 1.5957691216057308))");
   EXPECT_EQ(program("gelu_erf", 1), "out0 = in0 * normal_cdf(in0)");

@@ -56,6 +56,8 @@ inline const std::vector<FamilyFacts>& family_facts() {
                 {R"({"head_dim": null, "rope_scaling": null, "rope_parameters": null})", "{}"}},
        .refusals = {{R"({"rope_scaling": {"rope_type": "llama3", "factor": 4.0}})", "low_freq_factor",
                      "is missing"},
+                    {R"({"swiglu_limit": -7.0})", "swiglu_limit", "must be positive"},
+                    {R"({"swiglu_limit": 0})", "swiglu_limit", "must be positive"},
                     {R"({"original_max_position_embeddings": 16})", "original_max_position_embeddings",
                      "differs from the 8 of rope_scaling"},
                     {R"({"rope_scaling": null, "rope_parameters": {"full_attention": {}}})", "full_attention",

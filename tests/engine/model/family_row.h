@@ -78,6 +78,7 @@ inline std::vector<DefaultField> decoder_defaults(std::vector<DefaultField> own)
                                         {"rms_norm_eps", "1e-6", "1e-4"},
                                         {"rope_theta", "10000.0", "500.0"},
                                         {"hidden_act", R"("silu")"},
+                                        {"swiglu_limit", "null", "0.5"},
                                         {"pad_token_id", "null", "0"},
                                         {"head_dim", "8", "6"}});
 }

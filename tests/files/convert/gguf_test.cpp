@@ -228,6 +228,7 @@ TEST_P(GgufRefused, IsOneMessage) {
 
 const Refused kRefused[] = {
     {"DynamicRope", "llama", {{"rope_scaling", {{"rope_type", "dynamic"}, {"factor", 2.0}}}}, "dynamic RoPE"},
+    {"LimitOfSwiglu", "llama", {{"swiglu_limit", 7.0}}, "without swiglu_limit"},
     {"UnnormalizedExperts",
      "qwen3_moe",
      {{"num_experts", 4}, {"num_experts_per_tok", 2}},

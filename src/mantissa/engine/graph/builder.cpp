@@ -248,8 +248,9 @@ ValueId Builder::quick_gelu(const std::string& scope, ValueId x) {
   return one("quick_gelu", scope, {x});
 }
 
-ValueId Builder::swiglu(const std::string& scope, ValueId gate, ValueId up) {
-  return one("swiglu", scope, {gate, up});
+ValueId Builder::swiglu(const std::string& scope, ValueId gate, ValueId up, double limit) {
+  if (limit == 0) return one("swiglu", scope, {gate, up});
+  return one("swiglu", scope, {gate, up}, {{"limit", limit}});
 }
 
 ValueId Builder::geglu_tanh(const std::string& scope, ValueId gate, ValueId up) {

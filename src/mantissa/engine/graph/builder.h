@@ -137,8 +137,9 @@ class Builder {
   ValueId gelu_erf(const std::string& scope, ValueId x);
   /// x·sigmoid(1.702·x), the approximation of GELU in CLIP.
   ValueId quick_gelu(const std::string& scope, ValueId x);
-  /// silu(gate)·up and gelu_tanh(gate)·up.
-  ValueId swiglu(const std::string& scope, ValueId gate, ValueId up);
+  /// silu(gate)·up and gelu_tanh(gate)·up. limit > 0: silu(min(gate, limit)) · the nearest to up within
+  /// ±limit.
+  ValueId swiglu(const std::string& scope, ValueId gate, ValueId up, double limit = 0);
   ValueId geglu_tanh(const std::string& scope, ValueId gate, ValueId up);
 
   /// residual + branch. `branch` may be a parameter [width], added to every token.

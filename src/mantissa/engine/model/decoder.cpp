@@ -156,7 +156,7 @@ ValueId DecoderNetwork::mlp(NetworkBuilder& b, const std::string& scope, ValueId
       s_.merged_gate_up
           ? b.ops.split(scope + ".gate_up_proj", projected(".gate_up_proj", 2 * width), {width, width})
           : std::vector{projected(".gate_proj", width), projected(".up_proj", width)};
-  const ValueId inner = s_.gate == Gate::silu ? b.ops.swiglu(scope, parts[0], parts[1])
+  const ValueId inner = s_.gate == Gate::silu ? b.ops.swiglu(scope, parts[0], parts[1], s_.swiglu_limit)
                                               : b.ops.geglu_tanh(scope, parts[0], parts[1]);
   return linear(b, scope + ".down_proj", inner, s_.hidden_size, s_.mlp_bias, residual_scale());
 }
@@ -179,7 +179,7 @@ ValueId DecoderNetwork::sparse_mlp(NetworkBuilder& b, const std::string& scope, 
   };
   const ValueId gate = projected(e.gate, x, e.width, s_.hidden_size, 1),
                 up = projected(e.up, x, e.width, s_.hidden_size, 1);
-  const ValueId inner = b.ops.swiglu(scope + ".experts", gate, up);
+  const ValueId inner = b.ops.swiglu(scope + ".experts", gate, up, s_.swiglu_limit);
   const ValueId results = projected(e.down, inner, s_.hidden_size, e.width, residual_scale());
   return b.ops.node("combine", scope, {results, weights}).front();
 }

@@ -57,6 +57,7 @@ struct DecoderSpec {
   NormNames norms = {};
   double gain_offset = 0;  // norms multiply by gain_offset + gain
   Gate gate = Gate::silu;
+  double swiglu_limit = 0;  // of gate, and of up on both sides; 0: none
   double embedding_scale = 1;
   double attention_scale = 0;  // 0: 1/√head_dim
   double score_cap = 0, logit_cap = 0;
@@ -90,6 +91,12 @@ DecoderSpec read_decoder(const FieldReader& fields, ModelConfig& config, const D
 /// Throws ConfigError if the field `key` names an activation other than `name` and `alias`.
 void require_activation(const FieldReader& fields, std::string_view key, std::string_view name,
                         std::string_view alias);
+
+/// Reads hidden_act, which must be SiLU, and swiglu_limit.
+void read_swiglu(const FieldReader& fields, ModelConfig& config, DecoderSpec& spec);
+
+/// Returns the fields that read_decoder() and read_swiglu() read, for the family's table, followed by `more`.
+std::vector<Field> swiglu_fields(std::vector<Field> more);
 
 /// Returns the fields that read_decoder() reads, for the family's table, followed by `more`.
 std::vector<Field> decoder_fields(std::vector<Field> more);

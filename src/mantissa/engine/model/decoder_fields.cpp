@@ -75,6 +75,14 @@ std::vector<Field> decoder_fields(std::vector<Field> more) {
   return fields;
 }
 
+std::vector<Field> swiglu_fields(std::vector<Field> more) {
+  const Field own[] = {{"hidden_act", Field::Kind::text, "activation of the MLP"},
+                       {"swiglu_limit", Field::Kind::any,
+                        "SwiGLU reads min(gate, limit), and up within ±limit; null: no limit"}};
+  more.insert(more.begin(), std::begin(own), std::end(own));
+  return decoder_fields(std::move(more));
+}
+
 DecoderSpec read_decoder(const FieldReader& fields, ModelConfig& c, const DecoderDefaults& defaults) {
   DecoderSpec s;
   s.hidden_size = c.hidden_size = fields.size("hidden_size");
@@ -105,6 +113,14 @@ void require_activation(const FieldReader& fields, std::string_view key, std::st
   const std::string act = fields.text(key, std::string(name));
   if (act != name && act != alias)
     fields.fail(key, fmt::format("is {}, which is not supported here; supported: \"{}\"", shown(act), name));
+}
+
+void read_swiglu(const FieldReader& fields, ModelConfig& c, DecoderSpec& s) {
+  require_activation(fields, "hidden_act", "silu", "swish");
+  if (!fields.has("swiglu_limit")) return;
+  s.swiglu_limit = fields.number("swiglu_limit", 0);
+  c.notes.push_back(
+      "swiglu_limit: transformers does not read this field of the family, and computes without it");
 }
 
 std::vector<bool> read_layer_types(const FieldReader& fields, std::int64_t layers,

@@ -197,6 +197,7 @@ const Architecture& writable_architecture(const model::ModelConfig& config) {
   if (const DecoderSpec* spec = spec_of(config)) {
     check_rope(*spec);
     check_windows(*spec, *found);
+    if (spec->swiglu_limit > 0) refuse("llama.cpp computes this family without swiglu_limit");
     if (found->name.starts_with("gemma")) check_gemma(*spec, *found);
     if (spec->experts) check_experts(*spec->experts, *found);
   } else if (found->name == "rwkv7") {

@@ -24,22 +24,47 @@ constexpr Pointwise kReluSquaredDef{
     },
 };
 
-// ---- silu(gate)·up
+// ---- silu(gate)·up, with gate at most a limit and up within ± the limit, as in gpt-oss and DeepSeek-V4
+
+double limit_of(const Attributes& a) {
+  return a.number("limit", 0);
+}
+
+Register limited_gate(ExpressionBuilder& b, Register gate, const Attributes& a) {
+  return limit_of(a) == 0 ? gate : b.min(gate, b.constant(limit_of(a)));
+}
+
+Register limited_up(ExpressionBuilder& b, Register up, const Attributes& a) {
+  if (limit_of(a) == 0) return up;
+  return b.max(b.min(up, b.constant(limit_of(a))), b.constant(-limit_of(a)));
+}
+
+/// `gradient` where `x` is at most the limit, else 0.
+Register where_within(ExpressionBuilder& b, Register x, Register gradient, const Attributes& a) {
+  if (limit_of(a) == 0) return gradient;
+  const Register beyond = b.sign(b.relu(b.sub(x, b.constant(limit_of(a)))));
+  return b.mul(gradient, b.sub(b.constant(1), beyond));
+}
 
 constexpr Pointwise kSwigluDef{
     .id = "swiglu",
     .gradient_id = "swiglu.grad",
-    .doc = "silu(gate)·up in f32, rounded once",
+    .doc = "silu(gate)·up in f32, rounded once; with a limit, of min(gate, limit) and up within ±limit",
     .gradient_doc = "dgate, dup in f32, unrounded contributions",
     .first = "gate",
     .second = "up",
-    .forward = [](ExpressionBuilder& b, const Registers& in,
-                  const Attributes&) { return b.mul(b.mul(in[0], b.sigmoid(in[0])), in[1]); },
-    // With s = sigmoid(gate): dgate = dy·up·s·(1 + gate·(1 − s)), dup = dy·gate·s.
-    .gradient = [](ExpressionBuilder& b, const Registers& in, const Attributes&) -> Registers {
-      const Register gate = in[0], up = in[1], dy = in[2], s = b.sigmoid(gate), one = b.constant(1);
+    .forward =
+        [](ExpressionBuilder& b, const Registers& in, const Attributes& a) {
+          const Register gate = limited_gate(b, in[0], a);
+          return b.mul(b.mul(gate, b.sigmoid(gate)), limited_up(b, in[1], a));
+        },
+    // With s = sigmoid(gate): dgate = dy·up·s·(1 + gate·(1 − s)), dup = dy·gate·s; 0 beyond the limit.
+    .gradient = [](ExpressionBuilder& b, const Registers& in, const Attributes& a) -> Registers {
+      const Register gate = limited_gate(b, in[0], a), up = limited_up(b, in[1], a), dy = in[2];
+      const Register s = b.sigmoid(gate), one = b.constant(1);
       const Register slope = b.mul(b.fma(gate, b.sub(one, s), one), s);
-      return {b.mul(b.mul(slope, up), dy), b.mul(b.mul(gate, s), dy)};
+      return {where_within(b, in[0], b.mul(b.mul(slope, up), dy), a),
+              where_within(b, b.abs(in[1]), b.mul(b.mul(gate, s), dy), a)};
     },
 };
 

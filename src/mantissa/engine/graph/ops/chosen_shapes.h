@@ -12,8 +12,8 @@ namespace mantissa::graph {
 
 /// Returns the shape with another last dimension.
 inline Shape with_last(const Shape& shape, std::int64_t size) {
-  std::vector<Dim> dims = shape.dims();
-  dims.back() = {size, Axis::fixed};
+  std::vector<Dim> dims(shape.dims().begin(), shape.dims().end() - 1);
+  dims.push_back({size, Axis::fixed});
   return Shape(std::move(dims));
 }
 

@@ -17,14 +17,12 @@ DecoderSpec read_glm(const FieldReader& fields, ModelConfig& c) {
   s.qkv_bias = fields.flag("attention_bias", true);
   s.rotates_neighbours = true;
   s.ropes = {read_rope(fields, 10000, c.max_position_embeddings)};
-  require_activation(fields, "hidden_act", "silu", "swish");
+  read_swiglu(fields, c, s);
   return s;
 }
 
 std::vector<Field> glm_fields() {
-  return decoder_fields({{"hidden_act", Field::Kind::text, "activation of the MLP"},
-                         {"attention_bias", Field::Kind::flag, "q, k and v have biases"},
-                         kPartialRotary});
+  return swiglu_fields({{"attention_bias", Field::Kind::flag, "q, k and v have biases"}, kPartialRotary});
 }
 
 std::shared_ptr<const Network> read(const FieldReader& fields, ModelConfig& c) {

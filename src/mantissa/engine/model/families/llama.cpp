@@ -11,7 +11,7 @@ std::shared_ptr<const Network> read(const FieldReader& fields, ModelConfig& c) {
   s.qkv_bias = s.output_bias = fields.flag("attention_bias", false);
   s.mlp_bias = fields.flag("mlp_bias", false);
   s.ropes = {read_rope(fields, 10000, c.max_position_embeddings)};
-  require_activation(fields, "hidden_act", "silu", "swish");
+  read_swiglu(fields, c, s);
   fields.refuse("sliding_window", "Llama attends to the whole prefix; Mistral and Qwen have windows");
   if (fields.number("pretraining_tp", 1) != 1)
     c.notes.push_back("pretraining_tp is read as 1: the products are not split");
@@ -26,9 +26,8 @@ const Family kLlama = {
     .summary = "RMSNorm, grouped-query attention with rotary positions, SwiGLU; optional biases",
     .architecture = "LlamaForCausalLM",
     .classifier = "LlamaForSequenceClassification",
-    .fields = decoder_fields({{"hidden_act", Field::Kind::text, "activation of the MLP"},
-                              {"attention_bias", Field::Kind::flag, "q, k, v and o have biases"},
-                              {"mlp_bias", Field::Kind::flag, "the MLP has biases"}}),
+    .fields = swiglu_fields({{"attention_bias", Field::Kind::flag, "q, k, v and o have biases"},
+                             {"mlp_bias", Field::Kind::flag, "the MLP has biases"}}),
     .read = read,
 };
 

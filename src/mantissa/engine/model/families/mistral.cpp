@@ -11,7 +11,7 @@ constexpr std::int64_t kDefaultWindow = 4096;  // for a config.json without the 
 std::shared_ptr<const Network> read(const FieldReader& fields, ModelConfig& c) {
   DecoderSpec s = read_decoder(fields, c, {.max_positions = 131072, .kv_heads = 8});
   s.ropes = {read_rope(fields, 10000, c.max_position_embeddings)};
-  require_activation(fields, "hidden_act", "silu", "swish");
+  read_swiglu(fields, c, s);
   fields.refuse_flag("attention_bias", "Mistral's projections have no biases");
   const std::int64_t window =
       fields.is_null("sliding_window") ? 0 : fields.size("sliding_window", kDefaultWindow);
@@ -28,8 +28,7 @@ const Family kMistral = {
     .architecture = "MistralForCausalLM",
     .classifier = "MistralForSequenceClassification",
     .fields =
-        decoder_fields({{"hidden_act", Field::Kind::text, "activation of the MLP"},
-                        {"sliding_window", Field::Kind::any, "keys visible to a query, including its own"}}),
+        swiglu_fields({{"sliding_window", Field::Kind::any, "keys visible to a query, including its own"}}),
     .read = read,
 };
 

@@ -10,7 +10,7 @@ std::shared_ptr<const Network> read(const FieldReader& fields, ModelConfig& c) {
   DecoderSpec s = read_decoder(fields, c, {.max_positions = 131072, .kv_heads = 8});
   s.norm_eps = fields.number("rms_norm_eps", 1e-5);
   s.ropes = {read_rope(fields, 1e6, c.max_position_embeddings)};
-  require_activation(fields, "hidden_act", "silu", "swish");
+  read_swiglu(fields, c, s);
   fields.refuse_flag("attention_bias", "Mixtral's projections have no biases");
   if (fields.number("router_jitter_noise", 0, true) != 0)
     fields.fail("router_jitter_noise",
@@ -29,9 +29,8 @@ std::shared_ptr<const Network> read(const FieldReader& fields, ModelConfig& c) {
 
 std::vector<Field> fields() {
   std::vector<Field> all = expert_fields("num_local_experts");
-  all.push_back({"hidden_act", Field::Kind::text, "activation of the MLP"});
   all.push_back({"sliding_window", Field::Kind::any, "keys visible to a query, including its own"});
-  return decoder_fields(std::move(all));
+  return swiglu_fields(std::move(all));
 }
 
 }  // namespace

@@ -20,7 +20,7 @@ std::shared_ptr<const Network> read(const FieldReader& fields, ModelConfig& c) {
   s.qk_norms = QkNorms::width;
   s.qkv_bias = s.output_bias = fields.flag("attention_bias", false);
   s.ropes = {read_rope(fields, 10000, c.max_position_embeddings)};
-  require_activation(fields, "hidden_act", "silu", "swish");
+  read_swiglu(fields, c, s);
   fields.refuse("clip_qkv", "q, k and v are not clipped here");
   s.experts =
       read_experts(fields, c, {.count_key = "num_experts", .count = 64, .chosen = 8, .aux_loss_coef = 0.01},
@@ -31,10 +31,9 @@ std::shared_ptr<const Network> read(const FieldReader& fields, ModelConfig& c) {
 
 std::vector<Field> fields() {
   std::vector<Field> all = expert_fields("num_experts");
-  all.push_back({"hidden_act", Field::Kind::text, "activation of the MLP"});
   all.push_back({"attention_bias", Field::Kind::flag, "q, k, v and o have biases"});
   all.push_back({"norm_topk_prob", Field::Kind::flag, "the weights of a token's experts sum to 1"});
-  return decoder_fields(std::move(all));
+  return swiglu_fields(std::move(all));
 }
 
 }  // namespace

@@ -27,7 +27,7 @@ std::shared_ptr<const Network> read(const FieldReader& fields, ModelConfig& c) {
   s.merged_qkv = s.merged_gate_up = true;
   refuse_scaling(fields);
   s.ropes = {read_rope(fields, 10000, c.max_position_embeddings)};
-  require_activation(fields, "hidden_act", "silu", "swish");
+  read_swiglu(fields, c, s);
   fields.refuse_flag("attention_bias", "Phi-3's projections have no biases");
   if (fields.has("sliding_window"))
     set_windows(s, fields.size("sliding_window"), std::vector<bool>(s.layers.size(), true));
@@ -42,10 +42,8 @@ const Family kPhi3 = {
     .summary = "Llama with one matrix for q, k and v and one for gate and up; an optional sliding window",
     .architecture = "Phi3ForCausalLM",
     .classifier = "Phi3ForSequenceClassification",
-    .fields =
-        decoder_fields({{"hidden_act", Field::Kind::text, "activation of the MLP"},
-                        kPartialRotary,
-                        {"sliding_window", Field::Kind::any, "keys visible to a query, including its own"}}),
+    .fields = swiglu_fields(
+        {kPartialRotary, {"sliding_window", Field::Kind::any, "keys visible to a query, including its own"}}),
     .read = read,
 };
 

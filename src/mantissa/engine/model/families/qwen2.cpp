@@ -33,13 +33,12 @@ void read_qwen_windows(const FieldReader& fields, DecoderSpec& s) {
 std::vector<Field> qwen_fields(std::vector<Field> more) {
   using Kind = Field::Kind;
   std::vector<Field> fields = {
-      {"hidden_act", Kind::text, "activation of the MLP"},
       {"sliding_window", Kind::any, "keys visible to a query, including its own"},
       {"use_sliding_window", Kind::flag, "layers from max_window_layers on have the window"},
       {"max_window_layers", Kind::whole, "number of lower layers that attend to the whole prefix"},
       {"layer_types", Kind::any, "kind of attention for each layer"}};
   fields.insert(fields.end(), more.begin(), more.end());
-  return decoder_fields(std::move(fields));
+  return swiglu_fields(std::move(fields));
 }
 
 namespace {
@@ -48,7 +47,7 @@ std::shared_ptr<const Network> read(const FieldReader& fields, ModelConfig& c) {
   DecoderSpec s = read_decoder(fields, c, {.max_positions = 32768, .kv_heads = 32});
   s.qkv_bias = true;
   s.ropes = {read_rope(fields, 10000, c.max_position_embeddings)};
-  require_activation(fields, "hidden_act", "silu", "swish");
+  read_swiglu(fields, c, s);
   read_qwen_windows(fields, s);
   return std::make_shared<DecoderNetwork>(std::move(s));
 }

@@ -12,7 +12,7 @@ std::shared_ptr<const Network> read(const FieldReader& fields, ModelConfig& c) {
   s.qk_norms = QkNorms::heads;
   s.qkv_bias = s.output_bias = fields.flag("attention_bias", false);
   s.ropes = {read_rope(fields, 10000, c.max_position_embeddings)};
-  require_activation(fields, "hidden_act", "silu", "swish");
+  read_swiglu(fields, c, s);
   read_qwen_windows(fields, s);
   return std::make_shared<DecoderNetwork>(std::move(s));
 }

@@ -33,7 +33,7 @@ std::shared_ptr<const Network> read(const FieldReader& fields, ModelConfig& c) {
   s.qk_norms = QkNorms::heads;
   s.qkv_bias = s.output_bias = fields.flag("attention_bias", false);
   s.ropes = {read_rope(fields, 10000, c.max_position_embeddings)};
-  require_activation(fields, "hidden_act", "silu", "swish");
+  read_swiglu(fields, c, s);
   if (fields.flag("use_sliding_window", false) && !fields.is_null("sliding_window"))
     set_windows(s, fields.size("sliding_window", 4096), std::vector<bool>(s.layers.size(), true));
   s.experts = read_experts(fields, c, {.count_key = "num_experts", .count = 128, .chosen = 8},
@@ -47,7 +47,6 @@ std::vector<Field> fields() {
   using Kind = Field::Kind;
   std::vector<Field> all = expert_fields("num_experts");
   const std::vector<Field> own = {
-      {"hidden_act", Kind::text, "activation of the MLP"},
       {"attention_bias", Kind::flag, "q, k, v and o have biases"},
       {"use_sliding_window", Kind::flag, "every layer has the window"},
       {"sliding_window", Kind::any, "keys visible to a query, including its own"},
@@ -57,7 +56,7 @@ std::vector<Field> fields() {
       {"mlp_only_layers", Kind::any, "list of layers, from 0, with an MLP in place of experts"},
   };
   all.insert(all.begin(), own.begin(), own.end());
-  return decoder_fields(std::move(all));
+  return swiglu_fields(std::move(all));
 }
 
 }  // namespace
