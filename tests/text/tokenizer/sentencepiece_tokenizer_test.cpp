@@ -100,6 +100,63 @@ TEST(SentencePiece, EncodesAndDecodesByTheLibrary) {
   EXPECT_FALSE(tokenizer->special(4));
 }
 
+/// Returns little-endian words.
+std::string words(const std::vector<std::uint32_t>& all) {
+  std::string bytes;
+  for (const std::uint32_t word : all) {
+    for (int i = 0; i < 4; ++i) bytes += static_cast<char>(word >> 8 * i & 0xFF);
+  }
+  return bytes;
+}
+
+/// Returns a message with a field of any size.
+std::string long_field(int number, const std::string& bytes) {
+  std::string size;
+  for (std::size_t left = bytes.size(); left > 0 || size.empty(); left >>= 7)
+    size += static_cast<char>((left & 0x7F) | (left > 0x7F ? 0x80U : 0U));
+  return std::string{static_cast<char>(number << 3 | 2)} + size + bytes;
+}
+
+/// The library follows the trie of a character map without a look at its end.
+TEST(SentencePiece, RefusesACharacterMapThatLeadsOutOfIt) {
+  text::TempFiles files;
+  constexpr std::uint32_t kLeaf = 1U << 8U;
+  const auto unit = [](std::uint32_t offset, std::uint32_t label) { return offset << 10U | label; };
+  // "a" becomes "b": the children of the root are at 0 ^ 256, the value of "a" at (256 ^ 'a') ^ 'a'.
+  std::vector<std::uint32_t> trie(512, 0);
+  trie[0] = unit(256, 0);
+  trie[256 + 'a'] = unit('a', 'a') | kLeaf;
+  trie[256] = 1U << 31U;
+  const auto tokenizer_of = [&](const std::string& map, int part = 3) {
+    std::string bytes = model();
+    bytes.erase(bytes.rfind(field(3, field(1, "identity"))));
+    if (part != 3) bytes += field(3, field(1, "identity"));
+    return make_tokenizer(files.write("mapped.model", bytes + long_field(part, long_field(2, map))));
+  };
+  const auto map_of = [](const std::vector<std::uint32_t>& units, const std::string& replacements) {
+    return words({static_cast<std::uint32_t>(4 * units.size())}) + words(units) + replacements;
+  };
+  const std::string ends("b\0", 2);
+  EXPECT_EQ(tokenizer_of(map_of(trie, ends))->decode(tokenizer_of(map_of(trie, ends))->encode("ab")), "bb");
+  const auto refuses = [&](const std::string& map, const char* what) {
+    for (const int part : {3, 5}) {
+      const std::string error = error_of<FileError>([&] { tokenizer_of(map, part); });
+      EXPECT_TRUE(has(error, "is not a SentencePiece model")) << what << ": " << error;
+    }
+  };
+  refuses(words({0}) + ends, "no trie");
+  refuses(words({4096}) + words(trie) + ends, "a trie that is cut");
+  refuses(map_of(trie, ""), "no replacements");
+  refuses(map_of(trie, "b"), "a replacement without an end");
+  refuses(map_of({unit(0, 0)}, ends), "a trie of one unit");
+  auto outside = trie;
+  outside[0] = unit(512, 0);
+  refuses(map_of(outside, ends), "children outside of the trie");
+  auto beyond = trie;
+  beyond[256] = 1U << 31U | 2;
+  refuses(map_of(beyond, ends), "a value outside of the replacements");
+}
+
 TEST(SentencePiece, ShowsControlSymbolsButDoesNotRecogniseThemInText) {
   text::TempFiles files;
   const auto tokenizer = make_tokenizer(files.write("small.model", model()));

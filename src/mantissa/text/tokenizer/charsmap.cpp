@@ -25,6 +25,23 @@ std::uint32_t value_of(std::uint32_t unit) {
   return unit & ((1U << 31) - 1);
 }
 
+constexpr std::size_t kWord = sizeof(std::uint32_t);
+
+/// The little-endian word at a byte.
+std::uint32_t word(std::string_view bytes, std::size_t at) {
+  std::uint32_t value = 0;
+  for (std::size_t i = kWord; i-- > 0;) value = value << 8 | static_cast<unsigned char>(bytes[at + i]);
+  return value;
+}
+
+/// The bytes of the trie, or null if a map is shorter than its header says.
+std::optional<std::size_t> trie_bytes(std::string_view map) {
+  if (map.size() < kWord) return std::nullopt;
+  const std::size_t size = word(map, 0);
+  if (size % kWord != 0 || size == 0 || size > map.size() - kWord) return std::nullopt;
+  return size;
+}
+
 std::optional<std::string> decode_base64(std::string_view text) {
   constexpr std::string_view kDigits = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
   std::string bytes;
@@ -46,21 +63,31 @@ std::optional<std::string> decode_base64(std::string_view text) {
 
 }  // namespace
 
+bool is_whole_charsmap(std::string_view bytes) {
+  const std::optional<std::size_t> size = trie_bytes(bytes);
+  if (!size) return false;
+  const std::string_view replacements = bytes.substr(kWord + *size);
+  if (replacements.empty() || replacements.back() != '\0') return false;
+  const std::size_t units = *size / kWord;
+  for (std::size_t i = 0; i < units; ++i) {
+    const std::uint32_t unit = word(bytes, kWord + i * kWord);
+    if (i > 0 && label_of(unit) > 0xFF) continue;  // a value, which the byte of no key selects
+    const std::size_t children = i ^ offset_of(unit);
+    if ((children | 0xFF) >= units) return false;
+    if (has_leaf(unit) && value_of(word(bytes, kWord + children * kWord)) >= replacements.size())
+      return false;
+  }
+  return true;
+}
+
 PrecompiledCharsmap PrecompiledCharsmap::read(const JsonView& json) {
   const std::optional<std::string> bytes = decode_base64(json.text());
-  const auto word = [&](std::size_t at) {
-    std::uint32_t value = 0;
-    for (std::size_t i = 4; i-- > 0;) value = value << 8 | static_cast<unsigned char>((*bytes)[at + i]);
-    return value;
-  };
-  constexpr std::size_t kWord = sizeof(std::uint32_t);
   if (!bytes || bytes->size() < kWord) json.fail("expected base64 of a character map");
-  const std::size_t size = word(0);
-  if (size % kWord != 0 || size == 0 || size > bytes->size() - kWord)
-    json.fail("the character map is shorter than its header says");
+  const std::optional<std::size_t> size = trie_bytes(*bytes);
+  if (!size) json.fail("the character map is shorter than its header says");
   PrecompiledCharsmap map;
-  for (std::size_t at = kWord; at < kWord + size; at += kWord) map.trie_.push_back(word(at));
-  map.replacements_ = bytes->substr(kWord + size);
+  for (std::size_t at = kWord; at < kWord + *size; at += kWord) map.trie_.push_back(word(*bytes, at));
+  map.replacements_ = bytes->substr(kWord + *size);
   std::string repaired;
   if (repair_utf8(map.replacements_, repaired) != map.replacements_)
     json.fail("the replacements of the character map are not UTF-8");

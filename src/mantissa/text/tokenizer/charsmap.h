@@ -1,4 +1,4 @@
-// The precompiled normalization tables of SentencePiece, as stored in tokenizer.json.
+// The precompiled normalization tables of SentencePiece, as stored in its models and in tokenizer.json.
 #pragma once
 
 #include <cstdint>
@@ -10,11 +10,14 @@
 
 namespace mantissa::tokenizer {
 
+/// Returns true if no key leads out of a character map: the size of its trie in bytes, the trie, the
+/// replacements with NUL ends. Every unit of the trie counts, also one that no key reaches.
+bool is_whole_charsmap(std::string_view bytes);
+
 /// A trie (a double array in the format of darts-clone) from character sequences to their replacements.
 class PrecompiledCharsmap {
  public:
-  /// Reads the base64 text of a file: the size of the trie in bytes, the trie, the replacements with NUL
-  /// ends.
+  /// Reads the base64 text of a file.
   static PrecompiledCharsmap read(const JsonView& json);
 
   /// Replaces each grapheme of less than 6 bytes, else each of its code points, by its entry, if there is

@@ -10,6 +10,7 @@
 #include "mantissa/text/tokenizer/json.h"
 #include "mantissa/text/tokenizer/kinds.h"
 #include "mantissa/text/tokenizer/read_file.h"
+#include "mantissa/text/tokenizer/sentencepiece_model.h"
 
 namespace mantissa::tokenizer {
 namespace {
@@ -44,7 +45,7 @@ class SentencePieceTokenizer final : public Tokenizer {
   explicit SentencePieceTokenizer(const std::filesystem::path& file) : name_(file.string()) {
     const std::string bytes = read_tokenizer_file(file);
     // The library's reason names a line of its source, so it is left out.
-    if (fault_of([&] { return processor_.LoadFromSerializedProto(bytes); })) {
+    if (!has_whole_charsmaps(bytes) || fault_of([&] { return processor_.LoadFromSerializedProto(bytes); })) {
       throw FileError(
           "{}: is not a SentencePiece model, or is truncated. Fix: get the file again from its source, or "
           "give another, such as a model directory's tokenizer.model.",
