@@ -258,8 +258,8 @@ __attribute__((target("avx512bf16"), noinline)) void MultiplyQuantRowsSlowly(
 }
 
 /// Computes out[i * ld + c] = the sum of row i and column c, or adds it to the previous value, for a strip of
-/// 1, 4 or 8 rows, the first `used` of which are needed: one, unless the columns are interleaved. `a` is its
-/// panel (gemm_pairs-inl.h); IsThinQuant is true of `b`, whose format interleaves().
+/// 1, 4 or 8 rows, the first `used` of which are needed. `a` is its panel (gemm_pairs-inl.h); IsThinQuant is
+/// true of `b`, whose format interleaves().
 template <bool kInterleavedColumns>
 void MultiplyQuants(const PackSource& b, std::size_t column, std::size_t k, std::size_t depth,
                     const std::uint16_t* a, std::size_t rows, std::size_t used, StreamAhead ahead, float* out,
@@ -273,10 +273,9 @@ void MultiplyQuants(const PackSource& b, std::size_t column, std::size_t k, std:
       if (!fast)
         return MultiplyQuantRowsSlowly<F, kInterleavedColumns>(b, column, k, depth, left, rows, out, ld,
                                                                store);
-      auto* multiply = MultiplyQuantRows<F, kInterleavedColumns, 1>;
-      if constexpr (kInterleavedColumns) {
-        if (used > 1) multiply = rows == 4 ? MultiplyQuantRows<F, true, 4> : MultiplyQuantRows<F, true, 8>;
-      }
+      const auto multiply = used == 1   ? MultiplyQuantRows<F, kInterleavedColumns, 1>
+                            : rows == 4 ? MultiplyQuantRows<F, kInterleavedColumns, 4>
+                                        : MultiplyQuantRows<F, kInterleavedColumns, 8>;
       multiply(b, column, k, depth, left, rows, ahead, out, ld, store);
     }
   });

@@ -41,14 +41,6 @@ inline bool IsThinQuant(const PackSource& b, std::size_t k, std::size_t depth, S
   return holds(factor_of(b.type, b.operand).format, Scalar::f32);
 }
 
-/// True if the columns of `b` are decoded where they are for `m` rows, if they are not interleaved: of a
-/// format that can be, for one row only. A product of more is of several sequences, whose weights are
-/// interleaved unless they are short, and decoding for each number of rows takes long to compile.
-inline bool IsThinQuantInPlace(const PackSource& b, std::size_t m, std::size_t k, std::size_t depth,
-                               SumOrder order) {
-  return IsThinQuant(b, k, depth, order) && (m == 1 || !interleaves(b.quants.format));
-}
-
 /// Calls call(w) for the four words of a piece, with or without a loop.
 template <bool kLoop, class Call>
 HWY_INLINE void ForWords(const Call& call) {
@@ -205,17 +197,13 @@ void ThinQuantOf(std::size_t rows, const PackSource& b, std::size_t column, std:
   });
 }
 
-/// ThinQuantOf for the format of `b`, of which IsThinQuantInPlace is true.
+/// ThinQuantOf for the format of `b`.
 template <SumOrder kOrder>
 void MultiplyThinQuant(std::size_t rows, const PackSource& b, std::size_t column, std::size_t k,
                        std::size_t depth, const float* a, StreamAhead ahead, float* out, std::size_t ld,
                        TileStore store) {
   mantissa::HWY_NAMESPACE::WithFormat(b.quants.format, [&](auto f) HWY_ATTR {
-    if constexpr (interleaves(f())) {
-      ThinQuantStrip<kOrder, 1, f()>(b, column, k, depth, a, ahead, out, ld, store);
-    } else {
-      ThinQuantOf<kOrder, f()>(rows, b, column, k, depth, a, ahead, out, ld, store);
-    }
+    ThinQuantOf<kOrder, f()>(rows, b, column, k, depth, a, ahead, out, ld, store);
   });
 }
 

@@ -166,7 +166,7 @@ class ThinRun {
   }
   /// True if `count` columns of a block are decoded to pairs where they are.
   bool DecodesPairs(std::size_t count, const gemm_plan::Block& b) const {
-    if (!pairs_ || m_ >= kStripRows || !(interleaved_ || (m_ == 1 && count == kThinColumns<T>))) return false;
+    if (!pairs_ || m_ >= kStripRows || !(interleaved_ || count == kThinColumns<T>)) return false;
     return IsThinQuant(b_, b.k, b.depth, g_.accumulator.order) && interleaves(b_.quants.format);
   }
   /// True if the panels of pairs have one row.
@@ -310,7 +310,7 @@ class ThinRun {
                         store);
       }
     }
-    const ThinColumns<T> some(b_, column, count, b.k, b.depth, ahead, m_, g_.accumulator.order);
+    const ThinColumns<T> some(b_, column, count, b.k, b.depth, ahead, m_ <= kThinStrip, g_.accumulator.order);
     for (std::size_t row = 0; row < m_; row += kThinStrip) {
       some.Multiply(StripRows(row), StripAt<T>(row, b), sums + row * kColumns, kColumns, store);
     }

@@ -194,15 +194,14 @@ template <class T>
 class ThinColumns {
  public:
   ThinColumns(const PackSource& b, std::size_t column, std::size_t count, std::size_t k, std::size_t depth,
-              StreamAhead ahead, std::size_t m, SumOrder order)
+              StreamAhead ahead, bool once, SumOrder order)
       : order_(order), depth_(depth), first_(b.At(column, k)), stride_(b.ld), ahead_(ahead) {
     constexpr Scalar kPlain = std::is_same_v<T, float> ? Scalar::f32 : Scalar::f64;
     const bool pairs = std::is_same_v<T, float> && (b.type == Scalar::bf16 || b.type == Scalar::f16);
     const bool as_stored = (pairs || b.type == kPlain) && Unrounded(b);
     type_ = as_stored ? b.type : kPlain;
-    const bool once = m <= kThinStrip;  // the columns are read
     if (std::is_same_v<T, float> && once && count == kLanes &&
-        (IsThinPacked(b, k) || IsThinQuantInPlace(b, m, k, depth, order))) {
+        (IsThinPacked(b, k) || IsThinQuant(b, k, depth, order))) {
       packed_ = &b;
       column_ = column;
       k_ = k;
