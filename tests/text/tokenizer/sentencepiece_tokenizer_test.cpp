@@ -144,6 +144,12 @@ TEST(SentencePiece, RefusesACharacterMapThatLeadsOutOfIt) {
       EXPECT_TRUE(has(error, "is not a SentencePiece model")) << what << ": " << error;
     }
   };
+  // protobuf drops the upper bits of a tag, so this is a normalizer, too.
+  const std::string long_tag = std::string{static_cast<char>(3 << 3 | 2 | 0x80)} + "\x80\x80\x80\x10";
+  const std::string broken = long_field(2, words({0}) + ends);
+  const std::string hidden = model() + long_tag + std::string{static_cast<char>(broken.size())} + broken;
+  EXPECT_TRUE(has(error_of<FileError>([&] { make_tokenizer(files.write("hidden.model", hidden)); }),
+                  "is not a SentencePiece model"));
   refuses(words({0}) + ends, "no trie");
   refuses(words({4096}) + words(trie) + ends, "a trie that is cut");
   refuses(map_of(trie, ""), "no replacements");

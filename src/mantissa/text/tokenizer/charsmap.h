@@ -10,8 +10,9 @@
 
 namespace mantissa::tokenizer {
 
-/// Returns true if no key leads out of a character map: the size of its trie in bytes, the trie, the
-/// replacements with NUL ends. Every unit of the trie counts, also one that no key reaches.
+/// Returns true if no look-up in a character map reads beyond its end. A map is the size of its trie in
+/// bytes, the trie, and the replacements, each of which ends with NUL. Units of the trie that no key reaches
+/// are checked, too.
 bool is_whole_charsmap(std::string_view bytes);
 
 /// A trie (a double array in the format of darts-clone) from character sequences to their replacements.

@@ -23,13 +23,14 @@ std::optional<std::uint64_t> take_varint(std::string_view& bytes) {
   return std::nullopt;
 }
 
-/// Calls call(number, content) for the fields of a message that have a length. Returns false if a call does,
-/// or if the message is cut or has groups, which no model has.
+/// Calls call(number, content) for each length-delimited field of a message. Returns false if a call does, or
+/// if the message is truncated, has groups, which no model has, or has tags of more than 32 bits, of which
+/// protobuf ignores the upper ones.
 template <class Call>
 bool each_field(std::string_view message, const Call& call) {
   while (!message.empty()) {
     const std::optional<std::uint64_t> tag = take_varint(message);
-    if (!tag) return false;
+    if (!tag || *tag > 0xFFFFFFFFU) return false;
     std::uint64_t size = 0;
     switch (*tag & 7U) {
       case 0:

@@ -5,9 +5,9 @@
 
 namespace mantissa::tokenizer {
 
-/// Returns true if the character maps of the normalizers of a serialized ModelProto are is_whole_charsmap()
-/// or empty, and false also if the bytes are no message of fields (protobuf's wire format). The library
-/// follows a map's trie to wherever it points.
+/// Returns true if `model`, a serialized ModelProto, is a well-formed protobuf message in which every
+/// character map of a normalizer is empty or satisfies is_whole_charsmap(). The library does not check where
+/// the trie of a map leads, and reads whatever memory it points to.
 bool has_whole_charsmaps(std::string_view model);
 
 }  // namespace mantissa::tokenizer
