@@ -21,6 +21,10 @@ SimdTarget widest_target() {
   return kBestTarget;
 }
 
+bool processor_has(Simd simd) {
+  return (hwy::SupportedTargets() & simd_target(simd)) != 0;
+}
+
 }  // namespace
 
 SimdTarget simd_target(Simd simd) {
@@ -62,7 +66,7 @@ bool is_compiled(Simd simd) {
 }
 
 bool is_supported(Simd simd) {
-  if (!is_compiled(simd) || (hwy::SupportedTargets() & simd_target(simd)) == 0) return false;
+  if (!is_compiled(simd) || !processor_has(simd)) return false;
   if (simd == Simd::avx512_bf16) return has_bf16_pairs();
   if (simd == Simd::amx) return has_amx_tiles();
   return true;
@@ -86,10 +90,11 @@ Simd parse_simd(std::string_view text) {
     if (!is_supported(simd)) {
       const std::string_view model =
           simd == Simd::amx ? ". amx-model runs the same kernels on a slow model of its tiles" : "";
-      if (!is_compiled(simd))
+      if (!is_compiled(simd) && processor_has(simd))
         throw ConfigError(
-            "--simd {}: this build has no code for it, because the machine that built it does not support it; "
-            "the best set here is {}{}. Fix: build it where it runs, or with cmake -DMANTISSA_NATIVE=OFF",
+            "--simd {}: this processor supports it, but the machine that built this program does not, so it has "
+            "no code for it; the best set here is {}{}. Fix: build the program on this machine, or with cmake "
+            "-DMANTISSA_NATIVE=OFF",
             text, name(best_simd()), model);
       throw ConfigError("--simd {}: this processor does not support it; the best set here is {}{}", text,
                         name(best_simd()), model);

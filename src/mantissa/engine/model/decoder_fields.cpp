@@ -120,7 +120,7 @@ void read_swiglu(const FieldReader& fields, ModelConfig& c, DecoderSpec& s) {
   if (!fields.has("swiglu_limit")) return;
   s.swiglu_limit = fields.number("swiglu_limit", 0);
   c.notes.push_back(
-      "swiglu_limit: transformers does not read this field of the family, and computes without it");
+      "swiglu_limit: transformers ignores this field in this family, and computes without the limit");
 }
 
 std::vector<bool> read_layer_types(const FieldReader& fields, std::int64_t layers,
