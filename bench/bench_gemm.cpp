@@ -1,5 +1,6 @@
 // Matrix products as a share of the measured peaks of the machine's units: squares, the shapes of a training
-// step, and generation, next to OpenBLAS and oneDNN if they are installed. bench_gemm [THREADS]
+// step, and generation, next to OpenBLAS and oneDNN if they are installed. bench_gemm [THREADS [NAME]]: NAME
+// selects the products whose names contain it.
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -178,6 +179,7 @@ void measure(const Work& w, const kernels::Context& ctx, const std::vector<Varia
 
 int main(int argc, char** argv) {
   kernels::Context ctx = mantissa::bench::context(argc, argv);
+  const std::string name = argc > 2 ? argv[2] : "";
   for (const kernels::Simd simd : {kernels::best_simd(), kernels::Simd::avx2}) {
     ctx.simd = simd;
     Peaks peaks;
@@ -189,7 +191,9 @@ int main(int argc, char** argv) {
     for (const mantissa::bench::Peer& peer : mantissa::bench::peers(ctx.threads))
       fmt::print("{:>10}", peer.name);
     fmt::print("\n");
-    for (const Work& w : kWorks) measure(w, ctx, variants, peaks);
+    for (const Work& w : kWorks) {
+      if (w.name.find(name) != std::string::npos) measure(w, ctx, variants, peaks);
+    }
     fmt::print("peaks: FMA {:.0f} GFLOP/s in f32, {} {:.0f} GFLOP/s in bf16\n\n", peaks.f32 / 1e9,
                peaks.unit->name, peaks.bf16 / 1e9);
     if (simd == kernels::Simd::avx2 || kernels::best_simd() == kernels::Simd::neon) break;

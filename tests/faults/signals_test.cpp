@@ -138,7 +138,9 @@ class TwoProcesses : public ::testing::TestWithParam<std::size_t> {
       prepared.restore();
       const Ran ran = prepared.machine.run(arguments, {.calls = "files"});
       calls = std::max(calls, ran.counts.numbered);
-      if (ran.code == 0) allowed.push_back(found());  // one may be refused after the other
+      if (ran.code != 0) continue;  // it is refused even alone
+      allowed.push_back(found());
+      succeeds = arguments;
     }
     ASSERT_FALSE(allowed.empty());
   }
@@ -176,7 +178,7 @@ class TwoProcesses : public ::testing::TestWithParam<std::size_t> {
     for (const Ran& ran : {x, y}) {
       if (const std::string wrong = complaint(ran); !wrong.empty()) return wrong;
     }
-    if (x.code != 0 && y.code != 0) return "both failed";
+    if (x.code != 0 && y.code != 0) return judge_failures();
     const bool may_replace = first == second || has(first, "--overwrite") || has(second, "--resume");
     if (x.code == 0 && y.code == 0 && !may_replace) return "one replaced the result of the other";
     const Snapshot now = found();
@@ -190,13 +192,28 @@ class TwoProcesses : public ::testing::TestWithParam<std::size_t> {
                               prepared.command().outputs);
   }
 
+  /// One that is refused even alone may hold the lock when the other asks for it. Then nothing has changed,
+  /// and the other succeeds when it is repeated.
+  std::string judge_failures() const {
+    if (allowed.size() == 2) return "both failed";
+    if (const std::string changed =
+            difference(results(prepared.before(), prepared.command().outputs), found());
+        !changed.empty())
+      return "both failed, and changed something: " + changed;
+    if (const Ran again = prepared.machine.run(succeeds); again.code != 0)
+      return "both failed, and again: " + again.err;
+    const std::string wrong = difference(allowed.front(), found());
+    return wrong.empty() ? wrong : "both failed, and the repeated one: " + wrong;
+  }
+
   Snapshot found() const { return results(snapshot(prepared.machine.work()), prepared.command().outputs); }
 
   const Pair& pair = kPairs[GetParam()];
   const std::string first = with_options(pair.first), second = with_options(pair.second);
   Prepared prepared{command_named(pair.command)};
-  std::vector<Snapshot> allowed;
-  std::int64_t calls = 0;  // on files, of one process
+  std::vector<Snapshot> allowed;  // the results of those that succeed alone
+  std::string succeeds;           // one of them
+  std::int64_t calls = 0;         // on files, of one process
 };
 
 std::string pair_name(const ::testing::TestParamInfo<std::size_t>& p) {

@@ -45,12 +45,26 @@ inline constexpr std::size_t kLinesAhead = 32;
 /// Terms of the sum between two prefetches: a whole block prefetches all lines.
 inline constexpr std::size_t kDepthPerLine = static_cast<std::size_t>(kSumBlock) / kLinesAhead;
 using LinesAhead = std::array<const void*, kLinesAhead>;
+/// Terms of the panel of B that are prefetched before they are multiplied: the panel streams through the
+/// first-level cache.
+inline constexpr std::size_t kTermsAhead = 8;
+/// Adjacent cache lines that a tile prefetches into the second-level cache between two of `LinesAhead`, of
+/// the panel of A that follows.
+inline constexpr std::size_t kPanelLines = 2, kLineBytes = 64;
+/// The bytes of them that a whole block prefetches.
+inline constexpr std::size_t kPanelBytes = kLinesAhead * kPanelLines * kLineBytes;
+
+/// What a tile prefetches while it multiplies. It need not be readable.
+struct TileAhead {
+  const LinesAhead* lines = nullptr;  // null: none
+  const void* panel = nullptr;        // kPanelBytes; null: none
+};
 
 /// C[kRows, n] from the first kRows rows of a panel of A and the first n ≤ kNr columns of a panel of B.
 template <std::size_t kRows, class T>
 HWY_NOINLINE void MicrokernelRows(std::size_t depth, const T* HWY_RESTRICT a, const T* HWY_RESTRICT b,
                                   T* HWY_RESTRICT c, std::size_t ldc, std::size_t n, TileStore store,
-                                  const LinesAhead* ahead) {
+                                  const TileAhead& ahead) {
   const hn::ScalableTag<T> d;
   constexpr std::size_t kLanes = HWY_LANES(T);
   using V = hn::Vec<decltype(d)>;
@@ -59,6 +73,9 @@ HWY_NOINLINE void MicrokernelRows(std::size_t depth, const T* HWY_RESTRICT a, co
   for (std::size_t i = 0; i < kRows; ++i) left[i] = right[i] = hn::Zero(d);
   const auto multiply = [&]() HWY_ATTR {
     const V b0 = hn::LoadU(d, b), b1 = hn::LoadU(d, b + kLanes);
+    HWY_UNROLL(2)
+    for (std::size_t at = 0; at < kNr<T> * sizeof(T); at += kLineBytes)
+      hwy::Prefetch(reinterpret_cast<const std::uint8_t*>(b + kTermsAhead * kNr<T>) + at);
     HWY_UNROLL(16)
     for (std::size_t i = 0; i < kRows; ++i) {
       const V element = hn::Set(d, a[i]);
@@ -69,13 +86,14 @@ HWY_NOINLINE void MicrokernelRows(std::size_t depth, const T* HWY_RESTRICT a, co
     b += kNr<T>;
   };
   std::size_t k = 0;
-  if (ahead != nullptr) {
-    for (const void* line : *ahead) {
-      if (k + kDepthPerLine > depth) break;
-      hwy::Prefetch(static_cast<const std::uint8_t*>(line));
-      for (std::size_t i = 0; i < kDepthPerLine; ++i) multiply();
-      k += kDepthPerLine;
-    }
+  // Without anything to prefetch, a line that is in the cache.
+  const auto* panel = static_cast<const std::uint8_t*>(ahead.panel != nullptr ? ahead.panel : b);
+  const std::size_t step = ahead.panel != nullptr ? kLineBytes : 0;
+  const void* const* line = ahead.lines != nullptr ? ahead.lines->data() : nullptr;
+  for (; k + kDepthPerLine <= depth; k += kDepthPerLine) {
+    if (line != nullptr) hwy::Prefetch(static_cast<const std::uint8_t*>(*line++));
+    for (std::size_t i = 0; i < kPanelLines; ++i, panel += step) __builtin_prefetch(panel, 0, 2);
+    for (std::size_t i = 0; i < kDepthPerLine; ++i) multiply();
   }
   for (; k < depth; ++k) multiply();
   if (n == kNr<T>) {
@@ -110,10 +128,9 @@ constexpr auto MicrokernelTable(std::index_sequence<kRow...>) {
 }
 
 /// C[m, n] (ldc) from a panel of A and a panel of B, m ≤ kMr, n ≤ kNr. Writes only C's m × n elements.
-/// Prefetches `ahead` unless it is null; its lines need not be readable.
 template <class T>
 HWY_INLINE void Microkernel(std::size_t depth, const T* a, const T* b, T* c, std::size_t ldc, std::size_t m,
-                            std::size_t n, TileStore store, const LinesAhead* ahead = nullptr) {
+                            std::size_t n, TileStore store, const TileAhead& ahead) {
   static constexpr auto kTable = MicrokernelTable<T>(std::make_index_sequence<kMr>());
   kTable[m - 1](depth, a, b, c, ldc, n, store, ahead);
 }

@@ -323,11 +323,13 @@ class GemmRun {
     const bool fetches = direct_ ? b.first : b.last;
     const std::size_t fetched = t.row + (direct_ ? Unit::kRows : 0);
     const Sums to = part_sums_ > 0 ? Sums{parts.first + b.piece * set, ld} : leaf;
-    for (std::size_t j = 0; j < t.columns; j += Unit::kColumns) {
+    // The panel of the next strip, a part with each panel of B.
+    const auto* panel = reinterpret_cast<const std::uint8_t*>(packed_a + Unit::kRows * b.stored);
+    for (std::size_t j = 0; j < t.columns; j += Unit::kColumns, panel += kPanelBytes) {
       const std::size_t columns = std::min(Unit::kColumns, t.columns - j);
       if (fetches) FetchC({fetched, t.rows, t.column + j, columns});
       unit_.Multiply(g_.accumulator.order, b.depth, packed_a, packed_b + j * b.stored, to.first + j, to.ld,
-                     t.rows, columns, fresh ? TileStore::set : TileStore::add, ahead.Next());
+                     t.rows, columns, fresh ? TileStore::set : TileStore::add, {ahead.Next(), panel});
     }
     if (part_sums_ > 0 && (b.closes_row || (rounds_ && b.rounds))) {
       for (std::size_t i = 0; i < t.rows; ++i)

@@ -9,6 +9,8 @@
 #define MANTISSA_KERNELS_CPU_GEMM_TILES_RUN_INL_H_
 #endif
 
+#include <hwy/cache_control.h>
+
 #include <algorithm>
 #include <cstddef>
 #include <cstdint>
@@ -49,6 +51,7 @@ class TileRun {
     direct_ = !swapped_ && epilogue_.Stores();
     Split();
     if (ranges_.empty()) return;
+    streams_ = Streams();
     const std::size_t term = parts_ * sizeof(Packed);  // bytes of a side
     const std::size_t fitting = scratch_.shared * sizeof(float) / (batch_depth_ * term);
     const std::size_t bytes = ranges_.size() == 1 ? kChunkBytes : kLeafBytes;
@@ -69,7 +72,9 @@ class TileRun {
   void Run() {
     if (ranges_.empty()) return epilogue_.Clear();
     const std::size_t strips = gemm_plan::ceil_div(m_, kSide);
-    const std::size_t of_task = gemm_plan::task_strips(strips, 1, kMostStrips, ctx_.threads);
+    const std::size_t wanted = gemm_plan::ceil_div(strips, gemm_plan::tasks_wanted(ctx_.threads));
+    const std::size_t of_task =
+        gemm_plan::task_strips(strips, 1, std::min(wanted, kMostStrips), ctx_.threads);
     for (const Batch& batch : batches_) {
       for (std::size_t column = 0; column < n_; column += chunk_) {
         const Chunk chunk{batch.packed, column, std::min(chunk_, n_ - column)};
@@ -143,6 +148,15 @@ class TileRun {
   struct PartPair {
     std::size_t a, b;
   };
+
+  /// True if the sums of leaves go to memory past the caches, which need not read it first: C is written
+  /// once, in whole lines, and too large to stay in a second-level cache. Gradients of weights are.
+  bool Streams() const {
+    constexpr std::size_t kLine = 64, kLeast = std::size_t{1} << 22;
+    const auto place = reinterpret_cast<std::uintptr_t>(g_.c.data);
+    return direct_ && !g_.accumulate && ranges_.size() == 1 && m_ * n_ * sizeof(float) > kLeast &&
+           n_ % kSide == 0 && Ldc() * sizeof(float) % kLine == 0 && place % kLine == 0;
+  }
 
   /// Finds the blocks, passes, ranges and batches, and the order of products of parts.
   void Split() {
@@ -224,6 +238,7 @@ class TileRun {
         });
       }
     }
+    if (streams_) hwy::FlushStream();  // before the loop ends and other threads read C
   }
 
   /// Computes up to 32 rows of the chunk. The strip from `next_row` on, of the range `next`, follows.
@@ -264,11 +279,11 @@ class TileRun {
     const SumRows<float> c = {direct_ ? static_cast<float*>(g_.c.data) + t.row * Ldc() + t.column : nullptr,
                               Ldc()};
     const SumRows<float> total = {sums, kSide};
-    for (std::size_t i = 0; direct_ && i < t.rows; ++i) {
+    for (std::size_t i = 0; direct_ && !streams_ && i < t.rows; ++i) {
       __builtin_prefetch(c.Row(i), 1, 3);
       __builtin_prefetch(c.Row(i) + kSide / 2, 1, 3);
     }
-    if (range.end - range.begin == 1 && direct_ && !adds && !scaled_ && t.rows == kSide &&
+    if (range.end - range.begin == 1 && direct_ && !streams_ && !adds && !scaled_ && t.rows == kSide &&
         t.columns == kSide) {
       SumPass<Tiles>(strip, passes_[range.begin], at, {c.first, c.ld, t.rows, TileStore::set}, other);
       return;
@@ -289,7 +304,13 @@ class TileRun {
       if (!pass.closes_leaf) continue;
       for (std::size_t r = 0; scaled_ && r < t.rows; ++r) epilogue_.Unscale(leaf + r * kSide, t.columns);
       if (!fresh) {
-        const SumRows<float> after = direct_ && i + 1 == range.end ? c : total;
+        const bool last = direct_ && i + 1 == range.end;
+        if (streams_ && last) {
+          return Stream(c, t.rows, [&](auto d, std::size_t r, std::size_t j) HWY_ATTR {
+            return hn::Add(hn::LoadU(d, before.Row(r) + j), hn::LoadU(d, next + r * kSide + j));
+          });
+        }
+        const SumRows<float> after = last ? c : total;
         for (std::size_t r = 0; r < t.rows; ++r)
           AddRow(before.Row(r), next + r * kSide, t.columns, after.Row(r));
         before = after;
@@ -302,6 +323,11 @@ class TileRun {
       return epilogue_.FinishTile({t.column, t.columns, t.row, t.rows}, {next, kSide}, normal);
     }
     if (!direct_) return epilogue_.FinishTile(t, total, normal);
+    if (streams_) {
+      return Stream(c, t.rows, [&](auto d, std::size_t r, std::size_t j) HWY_ATTR {
+        return hn::LoadU(d, total.Row(r) + j);
+      });
+    }
     if (before.first != c.first) Copy(total, c, t);
   }
 
@@ -342,6 +368,15 @@ class TileRun {
     }
   }
 
+  /// Writes rows of a panel's columns, the vectors sum(d, row, column), to memory, past the caches. The rows
+  /// begin with a cache line.
+  template <class Sum>
+  static void Stream(const SumRows<float>& to, std::size_t rows, const Sum& sum) {
+    const hn::ScalableTag<float> d;
+    for (std::size_t r = 0; r < rows; ++r) {
+      for (std::size_t j = 0; j < kSide; j += HWY_LANES(float)) hn::Stream(sum(d, r, j), d, to.Row(r) + j);
+    }
+  }
   /// Writes the sums of `n` numbers to `to`, which may be x.
   static void AddRow(const float* x, const float* HWY_RESTRICT y, std::size_t n, float* to) {
     const hn::ScalableTag<float> d;
@@ -366,6 +401,7 @@ class TileRun {
   gemm_plan::GemmScratch scratch_;
   bool scaled_ = false;  // leaves' sums are multiplied by scales
   bool direct_ = false;  // C holds the sums
+  bool streams_ = false;
   std::vector<Block> blocks_;
   std::vector<Pass> passes_;
   std::vector<Range> ranges_;

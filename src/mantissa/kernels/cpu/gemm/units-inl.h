@@ -51,9 +51,9 @@ class FmaUnit {
     PackPanels<kRole == Role::a ? kRows : kColumns>(from, first, sides, first_depth, depth, to);
   }
   void Multiply(SumOrder order, std::size_t depth, const T* a, const T* b, T* c, std::size_t ldc,
-                std::size_t m, std::size_t n, TileStore store, const LinesAhead* ahead) const {
+                std::size_t m, std::size_t n, TileStore store, const TileAhead& ahead) const {
     if constexpr (std::is_same_v<T, float>) {
-      if (order == SumOrder::tile) return TileMicrokernel(depth, a, b, c, ldc, m, n, store, ahead);
+      if (order == SumOrder::tile) return TileMicrokernel(depth, a, b, c, ldc, m, n, store, ahead.lines);
       if (order == SumOrder::card) return CardMicrokernel(card_, depth, a, b, c, ldc, m, n, store);
     }
     Microkernel<T>(depth, a, b, c, ldc, m, n, store, ahead);
@@ -81,8 +81,8 @@ struct PairUnit {
   }
   static void Multiply(SumOrder /*order*/, std::size_t depth, const Packed* a, const Packed* b, float* c,
                        std::size_t ldc, std::size_t m, std::size_t n, TileStore store,
-                       const LinesAhead* ahead) {
-    pairs::Multiply(depth, a, b, c, ldc, m, n, store, ahead);
+                       const TileAhead& ahead) {
+    pairs::Multiply(depth, a, b, c, ldc, m, n, store, ahead.lines);
   }
 };
 #endif
@@ -109,8 +109,8 @@ class TileUnit {
   }
   void Multiply(SumOrder /*order*/, std::size_t depth, const Packed* a, const Packed* b, float* c,
                 std::size_t ldc, std::size_t m, std::size_t n, TileStore store,
-                const LinesAhead* ahead) const {
-    WithTiles([&]<class Tiles>() { tiles::Multiply<Tiles>(depth, a, b, c, ldc, m, n, store, ahead); });
+                const TileAhead& ahead) const {
+    WithTiles([&]<class Tiles>() { tiles::Multiply<Tiles>(depth, a, b, c, ldc, m, n, store, ahead.lines); });
   }
   /// Calls f.operator()<Tiles>() for the class of the tiles, which a Scope must have configured.
   template <class F>

@@ -1,5 +1,7 @@
 #include "mantissa/kernels/update.h"
 
+#include <hwy/cache_control.h>
+
 #include <algorithm>
 #include <cmath>
 #include <cstring>
@@ -23,10 +25,12 @@ namespace HWY_NAMESPACE {
 using mantissa::HWY_NAMESPACE::SumRow;
 
 constexpr std::size_t kChunk = 4096;  // elements per chunk of the sum of squares
+constexpr std::size_t kBytesAhead = 2048;
 
 /// Returns the chunk's sum of squares. `n` is a multiple of 16.
 double SumOfSquares(const float* p, std::size_t n) {
   return SumRow<double>(n, [p](auto d, std::size_t i, std::size_t) HWY_ATTR {
+    hwy::Prefetch(reinterpret_cast<const std::uint8_t*>(p + i) + kBytesAhead);
     const auto x = hn::PromoteTo(d, hn::LoadU(hn::Rebind<float, decltype(d)>(), p + i));
     return hn::Mul(x, x);
   });
