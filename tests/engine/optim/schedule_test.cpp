@@ -3,6 +3,8 @@
 #include <gtest/gtest.h>
 
 #include <cmath>
+#include <utility>
+#include <vector>
 
 #include "mantissa/core/base/error.h"
 
@@ -20,7 +22,8 @@ Schedule schedule(ScheduleKind kind, std::int64_t warmup = 10) {
 }
 
 TEST(Schedule, WarmsUpInAStraightLine) {
-  for (const ScheduleKind kind : {ScheduleKind::constant, ScheduleKind::linear, ScheduleKind::cosine}) {
+  for (const ScheduleKind kind : {ScheduleKind::constant, ScheduleKind::linear, ScheduleKind::cosine,
+                                  ScheduleKind::wsd, ScheduleKind::inverse_sqrt}) {
     EXPECT_DOUBLE_EQ(schedule(kind).at(1), 0.2);
     EXPECT_DOUBLE_EQ(schedule(kind).at(5), 1.0);
     EXPECT_DOUBLE_EQ(schedule(kind).at(10), 2.0);
@@ -87,7 +90,102 @@ TEST(Schedule, OfRwkvMayHaveNoWarmupOrBeAllWarmup) {
   EXPECT_DOUBLE_EQ(s.at(10), 2.0 * (0.01 + 0.99 * 0.9));
 }
 
+struct Rate {
+  std::int64_t update;
+  double lr;
+};
+
+/// The rates of get_wsd_schedule of transformers 5.24 at step `update`, with 10 steps of warm-up, 30 of decay
+/// and 110 in all, times 2.
+TEST(Schedule, ThatIsStableUntilItsEndIsThatOfTransformers) {
+  struct Course {
+    const char* name;
+    std::vector<Rate> rates;
+  };
+  const Course courses[] = {
+      {"linear", {{81, 1.94}, {85, 1.7}, {90, 1.4000000000000001}, {95, 1.1}, {100, 0.8}, {109, 0.26}}},
+      {"cosine",
+       {{81, 1.995069705831446},
+        {85, 1.8794228634059948},
+        {90, 1.55},
+        {95, 1.1},
+        {100, 0.6500000000000002},
+        {109, 0.20493029416855404}}},
+      {"1-sqrt",
+       {{81, 1.6713664654969003},
+        {85, 1.2651530771650465},
+        {90, 0.9607695154586737},
+        {95, 0.7272077938642143},
+        {100, 0.5303061543300931},
+        {109, 0.23025425554968498}}}};
+  for (const Course& course : courses) {
+    Schedule s = schedule(ScheduleKind::wsd);
+    s.decay_steps = 30;
+    s.decay = parse_decay(course.name);
+    for (const Rate& r : {Rate{5, 1.0}, {10, 2.0}, {11, 2.0}, {60, 2.0}, {80, 2.0}, {110, 0.2}, {130, 0.2}})
+      EXPECT_DOUBLE_EQ(s.at(r.update), r.lr) << course.name << " at " << r.update;
+    for (const Rate& r : course.rates)
+      EXPECT_DOUBLE_EQ(s.at(r.update), r.lr) << course.name << " at " << r.update;
+  }
+}
+
+TEST(Schedule, ThatIsStableDecaysInItsLastTenth) {
+  Schedule s = schedule(ScheduleKind::wsd);
+  s.decay = DecayCourse::linear;
+  EXPECT_DOUBLE_EQ(s.at(99), 2.0);
+  EXPECT_DOUBLE_EQ(s.at(100), 2.0 * (0.1 + 0.9 * 10 / 11));
+  s.decay_steps = 1000;  // from the end of the warm-up on
+  EXPECT_DOUBLE_EQ(s.at(10), 2.0);
+  EXPECT_DOUBLE_EQ(s.at(35), 2.0 * (0.1 + 0.9 * 0.75));
+  s.steps = s.warmup_steps;
+  EXPECT_DOUBLE_EQ(s.at(10), 2.0);
+  EXPECT_DOUBLE_EQ(s.at(11), 0.2);
+}
+
+TEST(Schedule, ThatIsStableContinuesAnotherRun) {
+  const Schedule whole = [] {
+    Schedule s = schedule(ScheduleKind::wsd, 0);
+    s.decay_steps = 40;
+    return s;
+  }();
+  Schedule rest = whole;
+  rest.earlier = 60;
+  for (std::int64_t update = 1; update <= 50; ++update)
+    EXPECT_DOUBLE_EQ(rest.at(update), whole.at(60 + update));
+}
+
+/// The rates of get_inverse_sqrt_schedule of transformers 5.24 at step `update`, times 2.
+TEST(Schedule, OfTheInverseSquareRootIsThatOfTransformers) {
+  struct Case {
+    std::int64_t warmup, timescale;
+    std::vector<Rate> rates;
+  };
+  const Case cases[] = {
+      {10,
+       0,
+       {{5, 1.0},
+        {10, 2.0},
+        {11, 1.9069251784911845},
+        {60, 0.8164965809277261},
+        {81, 0.7027283689263065},
+        {130, 0.5547001962252291}}},
+      {0, 0, {{5, 1.999500187421909}, {60, 1.9940268657049436}, {130, 1.9871253923137029}}},
+      {10, 40, {{10, 2.0}, {11, 1.9754591932991794}, {60, 1.3333333333333333}, {130, 1.0}}}};
+  for (const Case& c : cases) {
+    Schedule s = schedule(ScheduleKind::inverse_sqrt, c.warmup);
+    s.min_lr_ratio = 0;
+    s.timescale = c.timescale;
+    for (const Rate& r : c.rates) EXPECT_DOUBLE_EQ(s.at(r.update), r.lr) << c.warmup << " at " << r.update;
+  }
+  Schedule s = schedule(ScheduleKind::inverse_sqrt, 1);
+  EXPECT_DOUBLE_EQ(s.at(100), 0.2);
+  EXPECT_DOUBLE_EQ(s.at(1'000'000), 0.2) << "not below min_lr_ratio";
+}
+
 TEST(Schedule, IsNamed) {
+  EXPECT_EQ(parse_schedule("wsd"), ScheduleKind::wsd);
+  EXPECT_EQ(parse_schedule("inverse-sqrt"), ScheduleKind::inverse_sqrt);
+  EXPECT_THROW(parse_decay("sqrt"), ConfigError);
   EXPECT_EQ(parse_schedule("rwkv"), ScheduleKind::rwkv);
   EXPECT_EQ(parse_schedule("cosine"), ScheduleKind::cosine);
   EXPECT_EQ(parse_schedule("linear"), ScheduleKind::linear);

@@ -37,7 +37,7 @@ TEST(Config, NeedsOnlyStepsModelAndData) {
   EXPECT_EQ(c.batch, (BatchSection{32, 8, 1, 1}));
   const optim::Settings adamw{{"betas", std::array{0.9, 0.95}}, {"eps", 1e-8}, {"weight_decay", 0.1}};
   EXPECT_EQ(c.optimizer, (OptimizerSection{"adamw", 3e-4, adamw, 1.0}));
-  EXPECT_EQ(c.schedule, (ScheduleSection{"cosine", 20, 0.1}));
+  EXPECT_EQ(c.schedule, (ScheduleSection{.name = "cosine", .warmup_steps = 20, .min_lr_ratio = 0.1}));
   EXPECT_EQ(c.policy, precision::Policy());
   EXPECT_EQ(c.checkpoint, (CheckpointSection{100, 2}));
   EXPECT_EQ(c.log, (LogSection{1, true}));
@@ -57,7 +57,10 @@ TEST(Config, ReadsEveryKey) {
   EXPECT_EQ(c.batch, (BatchSection{24, 6, 2, 2}));
   const optim::Settings settings{{"betas", std::array{0.9, 0.99}}, {"eps", 1e-18}, {"weight_decay", 0.0}};
   EXPECT_EQ(c.optimizer, (OptimizerSection{"adamw", 1e-3, settings, 0}));
-  EXPECT_EQ(c.schedule, (ScheduleSection{"linear", 0, 0.25}));
+  EXPECT_EQ(
+      c.schedule,
+      (ScheduleSection{
+          .name = "wsd", .warmup_steps = 0, .min_lr_ratio = 0.25, .decay_steps = 3, .decay = "linear"}));
   EXPECT_EQ(c.policy, precision::Policy::parse(
                           "bf16-mixed residual=bf16; lm_head: compute=f32; *norm*: op=rmsnorm compute=f32"));
   EXPECT_EQ(c.checkpoint, (CheckpointSection{50, 3}));
@@ -85,8 +88,8 @@ TEST(Config, PrintsTheFieldsOfThePreset) {
 
 TEST(Config, RulesKnowTheLineTheyStandOn) {
   const RunConfig c = parse(kFull);
-  EXPECT_EQ(c.policy.rules()[0].origin, "run.toml:52");
-  EXPECT_EQ(c.policy.rules()[1].origin, "run.toml:53");
+  EXPECT_EQ(c.policy.rules()[0].origin, "run.toml:54");
+  EXPECT_EQ(c.policy.rules()[1].origin, "run.toml:55");
 }
 
 TEST(Config, RelativePathsStartAtTheConfigFile) {
@@ -121,6 +124,30 @@ TEST(Config, TheDefaultWarmUpOfAShortRunIsAllOfIt) {
   EXPECT_EQ(parse(kSmallest, {"run.steps=5"}).schedule.warmup_steps, 5);
 }
 
+TEST(Config, AWarmUpMayBeAShareOfTheRun) {
+  const auto with = [](const std::string& schedule, const char* steps) {
+    return parse(std::string(kSmallest) + "[schedule]\n" + schedule, {steps});
+  };
+  EXPECT_EQ(with("warmup_ratio = 0.03", "run.steps=300").schedule.warmup_steps, 9);
+  EXPECT_EQ(with("warmup_ratio = 0.03", "run.steps=301").schedule.warmup_steps, 10) << "rounded up";
+  EXPECT_EQ(with("warmup_ratio = 1", "run.steps=7").schedule.warmup_steps, 7);
+  EXPECT_EQ(with("warmup_ratio = 0", "run.steps=300").schedule.warmup_steps, 20) << "the default";
+  const RunConfig c = with("warmup_ratio = 0.1", "run.steps=300");
+  EXPECT_EQ(parse(c.to_toml(), {}), c);
+}
+
+TEST(Config, ADecayLongerThanTheRunIsANote) {
+  Told told;
+  const RunConfig c = parse_config(
+      std::string(kSmallest) + "[schedule]\nname = \"wsd\"\nwarmup_steps = 4\ndecay_steps = 50\n",
+      "dir/run.toml", Strings{"run.steps=10"}, {}, &told);
+  ASSERT_EQ(told.notes.size(), 1U);
+  EXPECT_TRUE(told.notes[0].ends_with(
+      ": schedule.decay_steps = 50 is more than the 6 steps after the warm-up, which decay from its end on"))
+      << told.notes[0];
+  EXPECT_EQ(parse_config(c.to_toml(), "printed.toml").schedule.decay_steps, 50);
+}
+
 TEST(Config, AWarmUpLongerThanTheRunIsCutWithANote) {
   for (const char* schedule : {"cosine", "linear", "constant"}) {
     Told told;
@@ -144,7 +171,7 @@ TEST(Config, AScheduleWhoseOnlyStepHasRateZeroIsAWarning) {
                  &told);
     return told.warnings;
   };
-  for (const std::string name : {"cosine", "linear"}) {
+  for (const std::string name : {"cosine", "linear", "wsd"}) {
     const std::string decay = "warmup_steps = 0\nmin_lr_ratio = 0\nname = \"" + name + "\"\n";
     EXPECT_EQ(
         warnings(decay, "run.steps=1"),
@@ -220,7 +247,7 @@ TEST(Config, PrecisionReplacesThePolicyAndRuleAppends) {
   const RunConfig c = parse_under({"32", {"*: compute=bf16", "{match = \"lm_head\", compute = \"f32\"}"}});
   EXPECT_EQ(c.policy.preset(), "32-true");
   ASSERT_EQ(c.policy.rules().size(), 4U);
-  EXPECT_EQ(c.policy.rules()[0].origin, "run.toml:52");
+  EXPECT_EQ(c.policy.rules()[0].origin, "run.toml:54");
   EXPECT_EQ(c.policy.rules()[2].origin, "--rule 1");
   EXPECT_EQ(c.policy.rules()[3].origin, "--rule 2");
 }

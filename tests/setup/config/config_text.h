@@ -65,9 +65,11 @@ eps = 1e-18
 weight_decay = 0
 max_grad_norm = 0
 [schedule]
-name = "linear"
+name = "wsd"
 warmup_steps = 0
 min_lr_ratio = 0.25
+decay_steps = 3
+decay = "linear"
 [precision]
 policy = "bf16-mixed"
 residual = "bf16"

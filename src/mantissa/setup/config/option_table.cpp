@@ -244,12 +244,23 @@ void add_optimization(std::vector<Option>& table) {
       table, "schedule", &RunConfig::schedule,
       {
           {"name", &ScheduleSection::name,
-           "decay of the learning rate after warm-up; rwkv: cosine with RWKV-LM's warm-up",
-           words({"cosine", "constant", "linear", "rwkv"})},
+           "decay of the learning rate after warm-up; wsd: only at the end; rwkv: cosine with RWKV-LM's "
+           "warm-up",
+           words({"cosine", "constant", "linear", "wsd", "inverse-sqrt", "rwkv"})},
           {"warmup_steps", &ScheduleSection::warmup_steps,
            "steps of linear warm-up; default: 20, or all steps of a shorter run", from(0, kMany)},
-          {"min_lr_ratio", &ScheduleSection::min_lr_ratio, "final learning rate as a share of the peak",
-           from(0, 1)},
+          {"warmup_ratio", &ScheduleSection::warmup_ratio,
+           "warm-up as a share of run.steps, rounded up, in place of warmup_steps", from(0, 1)},
+          {"min_lr_ratio", &ScheduleSection::min_lr_ratio,
+           "final learning rate as a share of the peak; of inverse-sqrt, the smallest", from(0, 1)},
+          {"decay_steps", &ScheduleSection::decay_steps,
+           "last steps of wsd, which decay; 0: a tenth of the steps", from(0, kMany)},
+          {"decay", &ScheduleSection::decay, "course of the decay of wsd",
+           words({"cosine", "linear", "1-sqrt"})},
+          {"timescale", &ScheduleSection::timescale,
+           "steps after warm-up in which inverse-sqrt falls to 0.71 of the peak; 0: those of the warm-up, or "
+           "10000 without one",
+           from(0, kMany)},
       });
   add<RunConfig>(
       table, "precision", std::identity{},

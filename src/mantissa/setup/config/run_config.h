@@ -159,7 +159,11 @@ struct OptimizerSection {
 struct ScheduleSection {
   std::string name = "cosine";
   std::int64_t warmup_steps = 20;
+  double warmup_ratio = 0;  // settled into warmup_steps
   double min_lr_ratio = 0.1;
+  std::int64_t decay_steps = 0;
+  std::string decay = "cosine";
+  std::int64_t timescale = 0;
   friend bool operator==(const ScheduleSection&, const ScheduleSection&) = default;
 };
 

@@ -23,7 +23,6 @@ struct Foreign {
 constexpr std::string_view kEpochs = "steps = epochs × sequences / global_batch_size";
 constexpr std::string_view kTokens = "steps = tokens / (global_batch_size × sequence_length)";
 constexpr std::string_view kBegin = "RWKV-LM's epochs × 40320 / global_batch_size";
-constexpr std::string_view kWarmup = "warmup_steps = ratio × steps";
 constexpr std::string_view kRecompute = "recompute = \"block\", or \"attention\"";
 constexpr std::string_view kAccumulation = "accumulation steps = global_batch_size / micro_batch_size";
 constexpr std::string_view kMixed = "for instance policy = \"bf16-mixed\"";
@@ -117,8 +116,13 @@ constexpr Foreign kForeign[] = {
     {"lr_scheduler_type", "schedule.name"},
     {"lr_scheduler", "schedule.name"},
     {"lr_decay_style", "schedule.name"},
-    {"warmup_ratio", "schedule.warmup_steps", kWarmup},
-    {"lr_warmup_fraction", "schedule.warmup_steps", kWarmup},
+    {"lr_warmup_ratio", "schedule.warmup_ratio"},
+    {"lr_warmup_fraction", "schedule.warmup_ratio"},
+    {"warmup_steps_ratio", "schedule.warmup_ratio"},
+    {"num_decay_steps", "schedule.decay_steps"},
+    {"lr_wsd_decay_iters", "schedule.decay_steps"},
+    {"lr_wsd_decay_style", "schedule.decay"},
+    {"decay_type", "schedule.decay"},
     {"warmup_iters", "schedule.warmup_steps"},
     {"lr_warmup_steps", "schedule.warmup_steps"},
     {"min_lr", "schedule.min_lr_ratio", "min_lr_ratio = min_lr / lr"},

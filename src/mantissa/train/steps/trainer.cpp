@@ -26,7 +26,10 @@ optim::Schedule schedule_of(const config::RunConfig& c) {
           c.schedule.min_lr_ratio,
           c.schedule.warmup_steps,
           c.run.earlier_steps + c.run.steps,
-          c.run.earlier_steps};
+          c.run.earlier_steps,
+          c.schedule.decay_steps,
+          optim::parse_decay(c.schedule.decay),
+          c.schedule.timescale};
 }
 
 /// Returns the share of `all` that `part` leaves.
