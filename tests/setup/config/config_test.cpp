@@ -10,6 +10,7 @@
 
 #include "mantissa/core/base/words.h"
 #include "mantissa/setup/config/post_training.h"
+#include "mantissa/setup/config/schedule.h"
 #include "setup/config/config_text.h"
 
 namespace mantissa::config {
@@ -134,6 +135,20 @@ TEST(Config, AWarmUpMayBeAShareOfTheRun) {
   EXPECT_EQ(with("warmup_ratio = 0", "run.steps=300").schedule.warmup_steps, 20) << "the default";
   const RunConfig c = with("warmup_ratio = 0.1", "run.steps=300");
   EXPECT_EQ(parse(c.to_toml(), {}), c);
+}
+
+TEST(Config, TheScheduleIsDescribed) {
+  const auto text = [](const std::string& schedule, const char* steps) {
+    return schedule_text(parse(std::string(kSmallest) + "[schedule]\n" + schedule, {steps}));
+  };
+  EXPECT_EQ(text("", "run.steps=300"),
+            "0.0003 after 20 steps of warm-up, then by cosine to 3e-05 at step 300");
+  EXPECT_EQ(text("name = \"wsd\"\nwarmup_steps = 1\ndecay = \"1-sqrt\"", "run.steps=300"),
+            "0.0003 after 1 step of warm-up, from step 271 on by 1-sqrt to 3e-05 at step 300");
+  EXPECT_EQ(text("name = \"inverse-sqrt\"\nwarmup_steps = 75", "run.steps=300"),
+            "0.0003 after 75 steps of warm-up, then by inverse-sqrt to 0.00015 at step 300");
+  EXPECT_EQ(text("name = \"constant\"\nwarmup_steps = 0", "run.steps=300"), "0.0003, constant");
+  EXPECT_EQ(text("", "run.steps=5"), "0.0003 after 5 steps of warm-up, constant");
 }
 
 TEST(Config, ADecayLongerThanTheRunIsANote) {

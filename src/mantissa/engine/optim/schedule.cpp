@@ -36,11 +36,15 @@ double Schedule::rwkv_at(std::int64_t update) const {
   return rate * (0.01 + 0.99 * static_cast<double>(t) / static_cast<double>(warmup_steps));
 }
 
-double Schedule::wsd_left(std::int64_t update) const {
+std::int64_t Schedule::stable_until() const {
   const std::int64_t after_warmup = std::max<std::int64_t>(1, steps - warmup_steps);
-  const std::int64_t length = std::min(decay_steps > 0 ? decay_steps : (steps + 9) / 10, after_warmup);
-  const double progress = std::clamp(
-      static_cast<double>(earlier + update - (steps - length)) / static_cast<double>(length), 0.0, 1.0);
+  return steps - std::min(decay_steps > 0 ? decay_steps : (steps + 9) / 10, after_warmup);
+}
+
+double Schedule::wsd_left(std::int64_t update) const {
+  const std::int64_t begin = stable_until();
+  const double length = static_cast<double>(steps - begin);
+  const double progress = std::clamp(static_cast<double>(earlier + update - begin) / length, 0.0, 1.0);
   switch (decay) {
     case DecayCourse::linear:
       return 1.0 - progress;

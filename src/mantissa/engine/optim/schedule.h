@@ -41,6 +41,8 @@ struct Schedule {
   std::int64_t timescale = 0;  // in updates; 0: warmup_steps, or 10,000 without warm-up
 
   double at(std::int64_t update) const;
+  /// The last update of `wsd` before its decay, with the earlier ones.
+  std::int64_t stable_until() const;
 
  private:
   double rwkv_at(std::int64_t update) const;

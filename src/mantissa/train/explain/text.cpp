@@ -9,6 +9,7 @@
 #include "mantissa/engine/graph/inserted.h"
 #include "mantissa/engine/optim/optimizer.h"
 #include "mantissa/setup/config/ranks.h"
+#include "mantissa/setup/config/schedule.h"
 #include "mantissa/train/explain/explained.h"
 #include "mantissa/train/explain/memory.h"
 
@@ -215,6 +216,7 @@ std::string training_head(const Explained& e) {
                         parameters_text(e.parameters), bytes_text(a->frozen_bytes),
                         a->base.empty() ? "" : ", linear layers in " + a->base);
   }
+  if (e.training->stages.empty()) text += fmt::format("lr      {}\n", config::schedule_text(c));
   text += fmt::format("policy  {}\n        {}\n", e.title, e.line);
   if (const std::vector<std::int64_t> changes = c.policy.changes(); !changes.empty()) {
     text += fmt::format("steps   rules start or end at step {}; this is the plan of step 0\n",

@@ -14,23 +14,12 @@
 #include "mantissa/kernels/guard_count.h"
 #include "mantissa/precision/policy/glob.h"
 #include "mantissa/setup/config/ranks.h"
+#include "mantissa/setup/config/schedule.h"
 #include "mantissa/setup/config/stages.h"
 #include "mantissa/setup/weights/frozen_hash.h"
 
 namespace mantissa::train {
 namespace {
-
-optim::Schedule schedule_of(const config::RunConfig& c) {
-  return {optim::parse_schedule(c.schedule.name),
-          c.optimizer.lr,
-          c.schedule.min_lr_ratio,
-          c.schedule.warmup_steps,
-          c.run.earlier_steps + c.run.steps,
-          c.run.earlier_steps,
-          c.schedule.decay_steps,
-          optim::parse_decay(c.schedule.decay),
-          c.schedule.timescale};
-}
 
 /// Returns the share of `all` that `part` leaves.
 double share_below(std::int64_t part, std::int64_t all) {
@@ -90,7 +79,7 @@ Trainer::Trainer(const config::RunConfig& config, weights::ModelSource source, s
   ranks_.set_timeout(std::chrono::milliseconds(std::llround(1000 * config_.distributed.timeout)));
   for (std::size_t s = 0; s < config::stage_count(config_); ++s) {
     const config::RunConfig own = config::stage_config(config_, s);
-    stages_.push_back({own, config::stage_model(config_, source_.config, s), schedule_of(own)});
+    stages_.push_back({own, config::stage_model(config_, source_.config, s), config::schedule_of(own)});
   }
   for (const programs::RunPart& part : parts_) plan::check_rules(*part.program);
   if (const std::optional<precision::ScalerOptions> scaler = config::scaler_options(config_))
