@@ -65,7 +65,7 @@ warmup_steps = 5
 def cases():
     """Yields (label, config class, fields)."""
     from transformers import (GPT2Config, Gemma2Config, Gemma3TextConfig, Glm4Config, GlmConfig, LlamaConfig, MistralConfig, MixtralConfig,
-                              OlmoeConfig, Phi3Config, Qwen2Config, Qwen3Config, Qwen3MoeConfig)
+                              Olmo2Config, OlmoeConfig, Phi3Config, Qwen2Config, Qwen3Config, Qwen3MoeConfig)
 
     def rope(kind, **more):
         return dict(rope_parameters=dict(rope_theta=10000.0, rope_type=kind, **more))
@@ -103,6 +103,9 @@ def cases():
                                                          decoder_sparse_step=2, norm_topk_prob=True, tie_word_embeddings=True)
     yield "mixtral", MixtralConfig, dict(num_local_experts=5)
     yield "mixtral-window", MixtralConfig, dict(num_local_experts=3, sliding_window=7)
+    yield "olmo2", Olmo2Config, {}
+    yield "olmo2-tied-biases", Olmo2Config, rope("yarn", factor=4.0, original_max_position_embeddings=16) | dict(
+        attention_bias=True, tie_word_embeddings=True, head_dim=10, pad_token_id=5)
     yield "olmoe", OlmoeConfig, dict(num_experts=9, num_experts_per_tok=4)
     yield "olmoe-normalized", OlmoeConfig, dict(num_experts=5, num_experts_per_tok=2, norm_topk_prob=True, attention_bias=True)
     yield "gpt2", GPT2Config, {}

@@ -36,7 +36,7 @@ GPT2 = dict(vocab_size=VOCABULARY, n_embd=16, n_layer=2, n_head=4, n_positions=L
 def cases():
     """(directory, config class, fields)."""
     from transformers import (GPT2Config, Gemma2Config, Gemma3TextConfig, Glm4Config, GlmConfig, LlamaConfig, MistralConfig, MixtralConfig,
-                              OlmoeConfig, Phi3Config, Qwen2Config, Qwen3Config, Qwen3MoeConfig)
+                              Olmo2Config, OlmoeConfig, Phi3Config, Qwen2Config, Qwen3Config, Qwen3MoeConfig)
 
     def rope(kind, **more):
         return dict(rope_parameters=dict(rope_theta=500.0, rope_type=kind, **more))
@@ -70,6 +70,8 @@ def cases():
                                                         norm_topk_prob=True, attention_bias=True, tie_word_embeddings=True)
     yield "mixtral", MixtralConfig, dict(num_local_experts=4, num_experts_per_tok=2, sliding_window=5)
     yield "mixtral-tied", MixtralConfig, dict(num_local_experts=3, num_experts_per_tok=1, tie_word_embeddings=True)
+    yield "olmo2", Olmo2Config, yarn | dict(attention_bias=True)
+    yield "olmo2-tied", Olmo2Config, dict(num_key_value_heads=1, head_dim=4, tie_word_embeddings=True, pad_token_id=3)
     yield "olmoe", OlmoeConfig, dict(head_dim=4, num_experts=6, num_experts_per_tok=2)
     yield "olmoe-tied", OlmoeConfig, dict(head_dim=4, num_experts=4, num_experts_per_tok=3, norm_topk_prob=True, attention_bias=True,
                                           tie_word_embeddings=True)

@@ -97,7 +97,8 @@ ValueId DecoderNetwork::block(NetworkBuilder& b, const Tables& tables, std::size
   };
   const std::string attention_scope = scope + ".self_attn",
                     mlp_scope = fmt::format("{}.{}", scope, is_sparse(layer) ? s_.experts->scope : "mlp");
-  ValueId branch = attention(b, tables, s_.layers[layer], attention_scope, normed("input_layernorm", x));
+  ValueId branch =
+      attention(b, tables, s_.layers[layer], attention_scope, normed(s_.norms.before_attention, x));
   branch = normed(s_.norms.after_attention, branch);
   x = b.ops.add(attention_scope, x, branch);
   if (layer + 1 == s_.layers.size()) x = b.chosen(attention_scope, x);

@@ -1,6 +1,6 @@
-// The pre-norm transformer decoder with rotary positions that Llama, Mistral, Phi-3, Qwen, GLM and Gemma
-// share: one description, filled by the families from their configs, and one network built from it. Weights
-// are named as in Hugging Face (LlamaForCausalLM and similar classes).
+// The transformer decoder with rotary positions that Llama, Mistral, Phi-3, Qwen, OLMo, GLM and Gemma share:
+// one description, filled by the families from their configs, and one network built from it. Weights are
+// named as in Hugging Face (LlamaForCausalLM and similar classes).
 #pragma once
 
 #include <cstdint>
@@ -34,8 +34,9 @@ enum class Gate : std::uint8_t { silu, gelu_tanh };
 /// q_norm and k_norm: RMSNorm over each head, or over the whole width of q and of k.
 enum class QkNorms : std::uint8_t { none, heads, width };
 
-/// The names of a layer's norms behind input_layernorm; "": there is none.
+/// The names of a layer's norms; "": there is none.
 struct NormNames {
+  const char* before_attention = "input_layernorm";
   const char* after_attention = "";  // of the branch, before it is added
   const char* before_mlp = "post_attention_layernorm";
   const char* after_mlp = "";
