@@ -65,7 +65,7 @@ warmup_steps = 5
 def cases():
     """Yields (label, config class, fields)."""
     from transformers import (GPT2Config, Gemma2Config, Gemma3TextConfig, Glm4Config, GlmConfig, LlamaConfig, MistralConfig, MixtralConfig,
-                              Olmo2Config, OlmoeConfig, Phi3Config, Qwen2Config, Qwen3Config, Qwen3MoeConfig)
+                              Olmo2Config, OlmoeConfig, Phi3Config, Qwen2Config, Qwen3Config, Qwen3MoeConfig, SmolLM3Config)
 
     def rope(kind, **more):
         return dict(rope_parameters=dict(rope_theta=10000.0, rope_type=kind, **more))
@@ -108,6 +108,11 @@ def cases():
         attention_bias=True, tie_word_embeddings=True, head_dim=10, pad_token_id=5)
     yield "olmoe", OlmoeConfig, dict(num_experts=9, num_experts_per_tok=4)
     yield "olmoe-normalized", OlmoeConfig, dict(num_experts=5, num_experts_per_tok=2, norm_topk_prob=True, attention_bias=True)
+    yield "smollm3", SmolLM3Config, dict(num_hidden_layers=5)
+    yield "smollm3-untied-window", SmolLM3Config, dict(no_rope_layers=[1, 0, 0], use_sliding_window=True, sliding_window=7,
+                                                       tie_word_embeddings=False, head_dim=10)
+    # Without rotation the gradient of k's bias is zero but for rounding: a softmax does not change with a sum for all keys.
+    yield "smollm3-biases", SmolLM3Config, dict(no_rope_layers=[1, 1, 1], attention_bias=True, mlp_bias=True)
     yield "gpt2", GPT2Config, {}
     yield "gpt2-untied", GPT2Config, dict(n_embd=40, n_layer=2, n_head=5, n_positions=LENGTH, n_inner=50,
                                           tie_word_embeddings=False, scale_attn_by_inverse_layer_idx=True)

@@ -36,7 +36,7 @@ GPT2 = dict(vocab_size=VOCABULARY, n_embd=16, n_layer=2, n_head=4, n_positions=L
 def cases():
     """(directory, config class, fields)."""
     from transformers import (GPT2Config, Gemma2Config, Gemma3TextConfig, Glm4Config, GlmConfig, LlamaConfig, MistralConfig, MixtralConfig,
-                              Olmo2Config, OlmoeConfig, Phi3Config, Qwen2Config, Qwen3Config, Qwen3MoeConfig)
+                              Olmo2Config, OlmoeConfig, Phi3Config, Qwen2Config, Qwen3Config, Qwen3MoeConfig, SmolLM3Config)
 
     def rope(kind, **more):
         return dict(rope_parameters=dict(rope_theta=500.0, rope_type=kind, **more))
@@ -75,6 +75,9 @@ def cases():
     yield "olmoe", OlmoeConfig, dict(head_dim=4, num_experts=6, num_experts_per_tok=2)
     yield "olmoe-tied", OlmoeConfig, dict(head_dim=4, num_experts=4, num_experts_per_tok=3, norm_topk_prob=True, attention_bias=True,
                                           tie_word_embeddings=True)
+    yield "smollm3", SmolLM3Config, yarn | dict(no_rope_layers=[0, 1], tie_word_embeddings=False, attention_bias=True, mlp_bias=True)
+    yield "smollm3-tied", SmolLM3Config, dict(num_hidden_layers=3, no_rope_layer_interval=2, use_sliding_window=True, sliding_window=5,
+                                              num_key_value_heads=1)
     yield "gemma2-tied", Gemma2Config, dict(sliding_window=4, query_pre_attn_scalar=11, attn_logit_softcapping=0.7,
                                             final_logit_softcapping=1.5)
     yield "gemma2", Gemma2Config, llama3 | dict(sliding_window=4, attn_logit_softcapping=None, final_logit_softcapping=None,

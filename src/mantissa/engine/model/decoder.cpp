@@ -129,7 +129,8 @@ ValueId DecoderNetwork::attention(NetworkBuilder& b, const Tables& tables, const
   }
   const Tables::Pair& table = tables.ropes[layer.rope];
   const Builder::QueryKey rotated =
-      b.ops.rope(scope, {q, k}, table.cos, table.sin, s_.head_dim, s_.rotates_neighbours);
+      layer.rotates ? b.ops.rope(scope, {q, k}, table.cos, table.sin, s_.head_dim, s_.rotates_neighbours)
+                    : Builder::QueryKey{q, k};
   const ValueId keys = b.cached(scope + (s_.merged_qkv ? ".qkv_proj.k" : ".k_proj"), rotated.k);
   const ValueId values = b.cached(scope + (s_.merged_qkv ? ".qkv_proj.v" : ".v_proj"), v);
   const std::optional<double> scale =

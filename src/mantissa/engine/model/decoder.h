@@ -26,6 +26,7 @@ struct Rope {
 struct DecoderLayer {
   std::int64_t window = 0;  // keys visible to a query, including its own; 0: the whole prefix
   std::size_t rope = 0;     // index in DecoderSpec::ropes
+  bool rotates = true;      // q and k
 };
 
 /// The gated MLP's activation.

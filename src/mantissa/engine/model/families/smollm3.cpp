@@ -1,0 +1,85 @@
+// SmolLM3 (Hugging Face, 2025): Llama whose q and k are not rotated in every fourth layer.
+#include <fmt/format.h>
+
+#include <algorithm>
+
+#include "mantissa/engine/model/decoder.h"
+#include "mantissa/engine/model/families/families.h"
+#include "mantissa/engine/model/rope_fields.h"
+
+namespace mantissa::model {
+namespace {
+
+/// Sets for each layer whether it rotates q and k: by no_rope_layers, in which 1 is a layer that does, or by
+/// no_rope_layer_interval.
+void read_rotated_layers(const FieldReader& fields, DecoderSpec& s) {
+  constexpr const char* kKey = "no_rope_layers";
+  const std::int64_t interval = fields.size("no_rope_layer_interval", 4);
+  const nlohmann::json* list = fields.find(kKey);
+  if (list == nullptr) {
+    for (std::size_t i = 0; i < s.layers.size(); ++i)
+      s.layers[i].rotates = (static_cast<std::int64_t>(i) + 1) % interval != 0;
+    return;
+  }
+  if (!list->is_array() || list->size() != s.layers.size())
+    fields.fail(kKey,
+                fmt::format("must be a list with one entry for each of the {} layers", s.layers.size()));
+  for (std::size_t i = 0; i < s.layers.size(); ++i) {
+    const nlohmann::json& entry = (*list)[i];
+    s.layers[i].rotates = entry == 1 || entry == true;
+    if (s.layers[i].rotates || entry == 0 || entry == false) continue;
+    fields.fail(
+        kKey, fmt::format("contains {}; supported: 1 for a layer that rotates q and k, and 0", shown(entry)));
+  }
+}
+
+/// With a window, the layers that do not rotate have it, unless layer_types says otherwise.
+void read_windows(const FieldReader& fields, DecoderSpec& s) {
+  const bool uses = fields.flag("use_sliding_window", false) && !fields.is_null("sliding_window") &&
+                    fields.has("sliding_window");
+  std::vector<bool> windowed = read_layer_types(fields, static_cast<std::int64_t>(s.layers.size()),
+                                                [](const FieldReader&, std::int64_t) { return false; });
+  if (fields.find("layer_types") == nullptr) {
+    for (std::size_t i = 0; i < windowed.size(); ++i) windowed[i] = uses && !s.layers[i].rotates;
+  }
+  if (!uses && std::ranges::find(windowed, true) != windowed.end()) {
+    fields.fail("layer_types",
+                "contains \"sliding_attention\", but there is no window: set use_sliding_window to true and "
+                "sliding_window to a size, or all layers to \"full_attention\"");
+  }
+  if (uses) set_windows(s, fields.size("sliding_window", std::nullopt), windowed);
+}
+
+std::shared_ptr<const Network> read(const FieldReader& fields, ModelConfig& c) {
+  DecoderSpec s = read_decoder(
+      fields, c, {.max_positions = 32768, .kv_heads = 4, .tied_head = true, .padding_id = 128004});
+  s.qkv_bias = s.output_bias = fields.flag("attention_bias", false);
+  s.mlp_bias = fields.flag("mlp_bias", false);
+  s.ropes = {read_rope(fields, 2e6, c.max_position_embeddings)};
+  read_swiglu(fields, c, s);
+  read_rotated_layers(fields, s);
+  read_windows(fields, s);
+  return std::make_shared<DecoderNetwork>(std::move(s));
+}
+
+}  // namespace
+
+const Family kSmolLm3 = {
+    .model_type = "smollm3",
+    .title = "SmolLM3",
+    .summary = "Llama without rotary positions in every fourth layer",
+    .architecture = "SmolLM3ForCausalLM",
+    .classifier = "SmolLM3ForSequenceClassification",
+    .fields = swiglu_fields(
+        {{"attention_bias", Field::Kind::flag, "q, k, v and o have biases"},
+         {"mlp_bias", Field::Kind::flag, "the MLP has biases"},
+         {"no_rope_layers", Field::Kind::any, "1 for each layer that rotates q and k, and 0 for the others"},
+         {"no_rope_layer_interval", Field::Kind::whole,
+          "without no_rope_layers, q and k are not rotated in every layer of this number"},
+         {"use_sliding_window", Field::Kind::flag, "layers without rotation have the window"},
+         {"sliding_window", Field::Kind::any, "keys visible to a query, including its own"},
+         {"layer_types", Field::Kind::any, "kind of attention for each layer"}}),
+    .read = read,
+};
+
+}  // namespace mantissa::model
