@@ -113,8 +113,7 @@ std::string help(const Command& command) {
     if (!option->fallback.empty()) meaning += fmt::format(" [{}]", option->fallback);
     text += row(written(*option), meaning);
   }
-  if (command.name == "train") text += keys_by_task();
-  return text + section_hint(command.name);
+  return text + (command.name == "train" ? keys_by_task() : section_hint(command.name));
 }
 
 }  // namespace mantissa::cli

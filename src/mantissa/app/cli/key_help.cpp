@@ -98,7 +98,7 @@ std::string text_of(const api::ConfigKeyHelp& key) {
 
 std::string keys_by_task() {
   const std::vector<api::ConfigKeyHelp> keys = api::config_keys();
-  std::string text = "\nconfig keys by task (mantissa help KEY describes one, mantissa help keys all):\n";
+  std::string text = "\nconfig keys by task (mantissa help KEY, '[SECTION]' or keys describes them):\n";
   for (const Task& task : tasks()) {
     std::string of_task;
     for (const api::ConfigKeyHelp& key : keys) {
