@@ -180,6 +180,12 @@ void measure(const Work& w, const kernels::Context& ctx, const std::vector<Varia
 int main(int argc, char** argv) {
   kernels::Context ctx = mantissa::bench::context(argc, argv);
   const std::string name = argc > 2 ? argv[2] : "";
+  const auto is_chosen = [&](const Work& w) { return w.name.find(name) != std::string::npos; };
+  if (std::none_of(kWorks.begin(), kWorks.end(), is_chosen)) {
+    fmt::print(stderr, "bench_gemm: no product has a name with \"{}\"; without a name, all are measured\n",
+               name);
+    return 2;
+  }
   for (const kernels::Simd simd : {kernels::best_simd(), kernels::Simd::avx2}) {
     ctx.simd = simd;
     Peaks peaks;
@@ -192,7 +198,7 @@ int main(int argc, char** argv) {
       fmt::print("{:>10}", peer.name);
     fmt::print("\n");
     for (const Work& w : kWorks) {
-      if (w.name.find(name) != std::string::npos) measure(w, ctx, variants, peaks);
+      if (is_chosen(w)) measure(w, ctx, variants, peaks);
     }
     fmt::print("peaks: FMA {:.0f} GFLOP/s in f32, {} {:.0f} GFLOP/s in bf16\n\n", peaks.f32 / 1e9,
                peaks.unit->name, peaks.bf16 / 1e9);

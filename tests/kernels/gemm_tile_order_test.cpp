@@ -57,6 +57,17 @@ TEST(GemmTileOrderOfLongBlocks, FitsTheScratchOfF32Panels) {
   expect_stated_bits(x);
 }
 
+/// Fresh sums of more than 4 MB, in whole cache lines, are written past the caches: those of one leaf and of
+/// several, and of a part of a panel's rows.
+TEST(GemmTileOrderOfLargeSums, IsTheStatedOne) {
+  if (mantissa::testing::kSanitized) GTEST_SKIP() << "takes long";
+  for (const std::vector<std::int64_t>& lengths : {std::vector<std::int64_t>{9, 8}, {17}}) {
+    Case x({1030, 1056, 17}, kBf16ToF32, 1);
+    x.cut(lengths, 1);
+    expect_stated_bits(x);
+  }
+}
+
 TEST(GemmTileOrderOfLeaves, IsTheStatedOne) {
   for (const std::vector<std::int64_t>& lengths : {std::vector<std::int64_t>{256, 256},
                                                    {300},

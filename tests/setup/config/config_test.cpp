@@ -147,8 +147,10 @@ TEST(Config, TheScheduleIsDescribed) {
             "0.0003 after 1 step of warm-up, from step 271 on by 1-sqrt to 3e-05 at step 300");
   EXPECT_EQ(text("name = \"inverse-sqrt\"\nwarmup_steps = 75", "run.steps=300"),
             "0.0003 after 75 steps of warm-up, then by inverse-sqrt to 0.00015 at step 300");
+  EXPECT_EQ(text("name = \"wsd\"\nwarmup_steps = 75\ndecay_steps = 300", "run.steps=300"),
+            "0.0003 after 75 steps of warm-up, from step 76 on by cosine to 3e-05 at step 300");
   EXPECT_EQ(text("name = \"constant\"\nwarmup_steps = 0", "run.steps=300"), "0.0003, constant");
-  EXPECT_EQ(text("", "run.steps=5"), "0.0003 after 5 steps of warm-up, constant");
+  EXPECT_EQ(text("", "run.steps=5"), "0.0003 after 5 steps of warm-up");
 }
 
 TEST(Config, ADecayLongerThanTheRunIsANote) {

@@ -1,9 +1,11 @@
-// The transformer decoder with rotary positions that Llama, Mistral, Phi-3, Qwen, OLMo, GLM and Gemma share:
+// The transformer decoder with rotary positions that Llama, Mistral, Phi-3, Qwen, OLMo, SmolLM3, GLM and
+// Gemma share:
 // one description, filled by the families from their configs, and one network built from it. Weights are
 // named as in Hugging Face (LlamaForCausalLM and similar classes).
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <optional>
 #include <string>
 #include <vector>
@@ -26,7 +28,7 @@ struct Rope {
 struct DecoderLayer {
   std::int64_t window = 0;  // keys visible to a query, including its own; 0: the whole prefix
   std::size_t rope = 0;     // index in DecoderSpec::ropes
-  bool rotates = true;      // q and k
+  bool rotates = true;      // false: q and k are used as they are
 };
 
 /// The gated MLP's activation.
@@ -106,7 +108,12 @@ std::vector<Field> decoder_fields(std::vector<Field> more);
 /// Returns for each layer of "layer_types" ("full_attention", "sliding_attention") whether it has a window.
 /// Without the field, calls `otherwise` with the layer's index.
 std::vector<bool> read_layer_types(const FieldReader& fields, std::int64_t layers,
-                                   bool (*otherwise)(const FieldReader&, std::int64_t layer));
+                                   const std::function<bool(std::int64_t layer)>& otherwise);
+
+/// Sets the windows by use_sliding_window, sliding_window (its default is `window`; null: none) and
+/// layer_types. Without layer_types, the layers for which otherwise(layer) is true have the window.
+void read_switched_windows(const FieldReader& fields, DecoderSpec& spec, std::optional<std::int64_t> window,
+                           const std::function<bool(std::int64_t layer)>& otherwise);
 
 /// Sets the window of the layers for which `windowed` is true.
 void set_windows(DecoderSpec& spec, std::int64_t window, const std::vector<bool>& windowed);

@@ -1,6 +1,8 @@
 // Conversion of the decoder's sizes between config.json and its description.
 #include <fmt/format.h>
 
+#include <algorithm>
+
 #include "mantissa/engine/model/decoder.h"
 #include "mantissa/engine/model/rope_fields.h"
 
@@ -124,11 +126,11 @@ void read_swiglu(const FieldReader& fields, ModelConfig& c, DecoderSpec& s) {
 }
 
 std::vector<bool> read_layer_types(const FieldReader& fields, std::int64_t layers,
-                                   bool (*otherwise)(const FieldReader&, std::int64_t layer)) {
+                                   const std::function<bool(std::int64_t layer)>& otherwise) {
   std::vector<bool> windowed;
   const nlohmann::json* types = fields.find("layer_types");
   if (types == nullptr) {
-    for (std::int64_t i = 0; i < layers; ++i) windowed.push_back(otherwise(fields, i));
+    for (std::int64_t i = 0; i < layers; ++i) windowed.push_back(otherwise(i));
     return windowed;
   }
   if (!types->is_array() || types->size() != static_cast<std::size_t>(layers)) {
@@ -144,6 +146,22 @@ std::vector<bool> read_layer_types(const FieldReader& fields, std::int64_t layer
     windowed.push_back(type == "sliding_attention");
   }
   return windowed;
+}
+
+void read_switched_windows(const FieldReader& fields, DecoderSpec& spec, std::optional<std::int64_t> window,
+                           const std::function<bool(std::int64_t layer)>& otherwise) {
+  constexpr const char* kWindow = "sliding_window";
+  const bool has_window = fields.has(kWindow) || (window && !fields.is_null(kWindow));
+  const bool uses = fields.flag("use_sliding_window", false) && has_window;
+  const std::vector<bool> windowed =
+      read_layer_types(fields, static_cast<std::int64_t>(spec.layers.size()),
+                       [&](std::int64_t layer) { return uses && otherwise(layer); });
+  if (!uses && std::ranges::find(windowed, true) != windowed.end()) {
+    fields.fail("layer_types",
+                "contains \"sliding_attention\", but there is no window: set use_sliding_window to true and "
+                "sliding_window to a size, or all layers to \"full_attention\"");
+  }
+  if (has_window) set_windows(spec, fields.size(kWindow, window), windowed);
 }
 
 void set_windows(DecoderSpec& spec, std::int64_t window, const std::vector<bool>& windowed) {

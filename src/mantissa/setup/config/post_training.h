@@ -4,11 +4,16 @@
 #include <span>
 #include <string>
 #include <string_view>
+#include <vector>
 
 #include "mantissa/setup/config/entries.h"
+#include "mantissa/setup/config/options.h"
 #include "mantissa/setup/config/run_config.h"
 
 namespace mantissa::config {
+
+/// Returns the keys of [dpo] and [rl].
+std::vector<Option> post_training_options();
 
 /// Returns true if a printed config has the section: [dpo] and [rl] belong to one objective each.
 bool prints_section(const RunConfig& config, std::string_view section);

@@ -6,7 +6,6 @@
 #include <cmath>
 #include <numeric>
 
-#include "mantissa/core/base/counted.h"
 #include "mantissa/core/base/error.h"
 #include "mantissa/core/base/words.h"
 #include "mantissa/core/disk/look.h"
@@ -18,6 +17,7 @@
 #include "mantissa/setup/config/post_training.h"
 #include "mantissa/setup/config/ranks.h"
 #include "mantissa/setup/config/read.h"
+#include "mantissa/setup/config/schedule.h"
 #include "mantissa/setup/config/stages.h"
 #include "mantissa/setup/config/steps.h"
 #include "mantissa/text/rows/generated_rows.h"
@@ -157,10 +157,6 @@ void settle_conversations(RunConfig& config, const Entries& entries) {
       entry != nullptr && config.data.truncate != "refuse" && config.data.truncate != "skip") {
     refuse(*entry, "a prompt of rl is not truncated; write \"refuse\" or \"skip\"");
   }
-}
-
-std::int64_t share_of_steps(const RunConfig& config, double share) {
-  return static_cast<std::int64_t>(std::ceil(share * static_cast<double>(config.run.steps)));
 }
 
 /// Sets the defaults that users of fine-tuning expect.
@@ -311,65 +307,6 @@ void settle_batch(RunConfig& config, const Entries& entries, bool divided) {
   }
 }
 
-/// Warns of a decaying schedule that has only its last step, which ends at 0.
-void check_only_step(const RunConfig& config, Told& told) {
-  const ScheduleSection& s = config.schedule;
-  if (config.run.steps != 1 || s.warmup_steps != 0 || s.min_lr_ratio != 0) return;
-  if (s.name == "constant" || s.name == "rwkv" || s.name == "inverse-sqrt") return;
-  told.warnings.push_back(fmt::format(
-      "schedule.name = \"{}\": the only step has learning rate 0, at which this schedule ends, so "
-      "the run changes no weight. Fix: --set schedule.name=constant, or "
-      "--set schedule.warmup_steps=1",
-      s.name));
-}
-
-/// Turns schedule.warmup_ratio into steps.
-void settle_warmup_ratio(RunConfig& config, const Entries& entries) {
-  double& ratio = config.schedule.warmup_ratio;
-  if (ratio == 0) return;
-  const Entry& entry = *entries.find("schedule", "warmup_ratio");
-  if (entries.find("schedule", "warmup_steps") != nullptr)
-    refuse(entry, "schedule.warmup_steps is set too; remove one of them");
-  if (entries.find("run", "stage") != nullptr)
-    refuse(entry, "each [[run.stage]] has its own warm-up; set warmup_steps there");
-  config.schedule.warmup_steps = share_of_steps(config, ratio);
-  ratio = 0;
-}
-
-/// Keys that only one schedule reads are errors with another.
-void check_schedule_keys(const RunConfig& config, const Entries& entries) {
-  const ScheduleSection &s = config.schedule, defaults;
-  const auto only = [&](std::string_view key, std::string_view name, bool set) {
-    const Entry* entry = entries.find("schedule", key);
-    if (entry == nullptr || !set || s.name == name) return;
-    refuse(*entry,
-           fmt::format("only schedule.name = \"{}\" reads it; set the name, or remove the key", name));
-  };
-  only("decay_steps", "wsd", s.decay_steps != defaults.decay_steps);
-  only("decay", "wsd", s.decay != defaults.decay);
-  only("timescale", "inverse-sqrt", s.timescale != defaults.timescale);
-}
-
-/// A config may be written for longer runs, so a warm-up that does not fit is as long as the run.
-void settle_schedule(RunConfig& config, const Entries& entries, Told& told) {
-  if (entries.find("run", "stage") != nullptr) return;  // each stage has its own
-  std::int64_t& warmup = config.schedule.warmup_steps;
-  const std::int64_t steps = config.run.steps;
-  check_only_step(config, told);
-  if (const std::int64_t decay = config.schedule.decay_steps; decay > steps - std::min(warmup, steps)) {
-    told.notes.push_back(fmt::format(
-        "{}: schedule.decay_steps = {} is more than the {} after the warm-up, "
-        "which decay from its end on",
-        entries.where("schedule", "decay_steps"), decay, counted(steps - std::min(warmup, steps), "step")));
-  }
-  if (warmup <= steps) return;
-  // The notes on a DeepSpeed file name its key.
-  if (const Entry* entry = entries.find("schedule", "warmup_steps"); entry != nullptr && !entry->deepspeed)
-    told.notes.push_back(
-        shorter_warmup(fmt::format("{}: schedule.warmup_steps", entry->origin), warmup, "run.steps", steps));
-  warmup = steps;
-}
-
 /// Stages have their own places in the data, rl samples by its own steps, and weights alone hold no states
 /// that rows could go on from.
 void check_earlier_steps(const RunConfig& config, const Entries& entries) {
@@ -417,7 +354,6 @@ void settle(RunConfig& config, const Entries& entries, bool policy_replaced,
   check_regularizers(config, entries);
   settle_conversations(config, entries);
   settle_warmup_ratio(config, entries);
-  check_schedule_keys(config, entries);
   settle_fine_tuning(config, entries);
   settle_optimizer(config, entries);
   check_adapter(config, entries);  // reads the groups

@@ -58,7 +58,7 @@ std::shared_ptr<const Network> read(const FieldReader& fields, ModelConfig& c) {
       fields, c, {.max_positions = 8192, .kv_heads = 4, .head_dim = 256, .tied_head = true, .padding_id = 0},
       50, 30);
   s.ropes = {read_rope(fields, 10000, c.max_position_embeddings)};
-  const auto even = [](const FieldReader&, std::int64_t layer) { return layer % 2 == 0; };
+  const auto even = [](std::int64_t layer) { return layer % 2 == 0; };
   set_windows(s, read_gemma_window(fields), read_layer_types(fields, c.num_hidden_layers, even));
   return std::make_shared<DecoderNetwork>(std::move(s));
 }

@@ -44,10 +44,6 @@ std::vector<Rope> read_ropes(const FieldReader& fields, std::int64_t positions) 
   return {full, local};
 }
 
-bool has_window(const FieldReader& fields, std::int64_t layer) {
-  return (layer + 1) % fields.size("sliding_window_pattern", 6) != 0;
-}
-
 std::shared_ptr<const Network> read(const FieldReader& fields, ModelConfig& c) {
   fields.refuse("attn_logit_softcapping", "transformers has the field but does not apply it; set it to null");
   DecoderSpec s = read_gemma(
@@ -55,7 +51,9 @@ std::shared_ptr<const Network> read(const FieldReader& fields, ModelConfig& c) {
       {.max_positions = 131072, .kv_heads = 4, .head_dim = 256, .tied_head = true, .padding_id = 0}, 0, 0);
   s.qk_norms = QkNorms::heads;
   s.ropes = read_ropes(fields, c.max_position_embeddings);
-  const std::vector<bool> windowed = read_layer_types(fields, c.num_hidden_layers, has_window);
+  const std::vector<bool> windowed = read_layer_types(fields, c.num_hidden_layers, [&](std::int64_t layer) {
+    return (layer + 1) % fields.size("sliding_window_pattern", 6) != 0;
+  });
   set_windows(s, read_gemma_window(fields), windowed);
   for (std::size_t i = 0; i < windowed.size(); ++i) s.layers[i].rope = windowed[i] ? 1 : 0;
   return std::make_shared<DecoderNetwork>(std::move(s));

@@ -1,33 +1,14 @@
 // Qwen2 (Yang et al., 2024): Llama with biases of q, k and v, and windows in its upper layers.
-#include <algorithm>
-
 #include "mantissa/engine/model/decoder.h"
 #include "mantissa/engine/model/families/families.h"
 #include "mantissa/engine/model/families/qwen.h"
 #include "mantissa/engine/model/rope_fields.h"
 
 namespace mantissa::model {
-namespace {
-
-bool uses_window(const FieldReader& fields) {
-  return fields.flag("use_sliding_window", false) && !fields.is_null("sliding_window");
-}
-
-bool has_window(const FieldReader& fields, std::int64_t layer) {
-  return uses_window(fields) && layer >= fields.size("max_window_layers", 28, kLargestSize, 0);
-}
-
-}  // namespace
-
 void read_qwen_windows(const FieldReader& fields, DecoderSpec& s) {
-  const std::vector<bool> windowed =
-      read_layer_types(fields, static_cast<std::int64_t>(s.layers.size()), has_window);
-  if (!uses_window(fields) && std::ranges::find(windowed, true) != windowed.end()) {
-    fields.fail("layer_types",
-                "contains \"sliding_attention\", but there is no window: set use_sliding_window to true and "
-                "sliding_window to a size, or all layers to \"full_attention\"");
-  }
-  set_windows(s, fields.size("sliding_window", 4096), windowed);
+  read_switched_windows(fields, s, 4096, [&](std::int64_t layer) {
+    return layer >= fields.size("max_window_layers", 28, kLargestSize, 0);
+  });
 }
 
 std::vector<Field> qwen_fields(std::vector<Field> more) {

@@ -1,8 +1,6 @@
 // SmolLM3 (Hugging Face, 2025): Llama whose q and k are not rotated in every fourth layer.
 #include <fmt/format.h>
 
-#include <algorithm>
-
 #include "mantissa/engine/model/decoder.h"
 #include "mantissa/engine/model/families/families.h"
 #include "mantissa/engine/model/rope_fields.h"
@@ -33,23 +31,6 @@ void read_rotated_layers(const FieldReader& fields, DecoderSpec& s) {
   }
 }
 
-/// With a window, the layers that do not rotate have it, unless layer_types says otherwise.
-void read_windows(const FieldReader& fields, DecoderSpec& s) {
-  const bool uses = fields.flag("use_sliding_window", false) && !fields.is_null("sliding_window") &&
-                    fields.has("sliding_window");
-  std::vector<bool> windowed = read_layer_types(fields, static_cast<std::int64_t>(s.layers.size()),
-                                                [](const FieldReader&, std::int64_t) { return false; });
-  if (fields.find("layer_types") == nullptr) {
-    for (std::size_t i = 0; i < windowed.size(); ++i) windowed[i] = uses && !s.layers[i].rotates;
-  }
-  if (!uses && std::ranges::find(windowed, true) != windowed.end()) {
-    fields.fail("layer_types",
-                "contains \"sliding_attention\", but there is no window: set use_sliding_window to true and "
-                "sliding_window to a size, or all layers to \"full_attention\"");
-  }
-  if (uses) set_windows(s, fields.size("sliding_window", std::nullopt), windowed);
-}
-
 std::shared_ptr<const Network> read(const FieldReader& fields, ModelConfig& c) {
   DecoderSpec s = read_decoder(
       fields, c, {.max_positions = 32768, .kv_heads = 4, .tied_head = true, .padding_id = 128004});
@@ -58,7 +39,9 @@ std::shared_ptr<const Network> read(const FieldReader& fields, ModelConfig& c) {
   s.ropes = {read_rope(fields, 2e6, c.max_position_embeddings)};
   read_swiglu(fields, c, s);
   read_rotated_layers(fields, s);
-  read_windows(fields, s);
+  read_switched_windows(fields, s, std::nullopt, [&](std::int64_t layer) {
+    return !s.layers[static_cast<std::size_t>(layer)].rotates;
+  });
   return std::make_shared<DecoderNetwork>(std::move(s));
 }
 

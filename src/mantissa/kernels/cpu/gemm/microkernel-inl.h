@@ -57,7 +57,7 @@ inline constexpr std::size_t kPanelBytes = kLinesAhead * kPanelLines * kLineByte
 /// What a tile prefetches while it multiplies. It need not be readable.
 struct TileAhead {
   const LinesAhead* lines = nullptr;  // null: none
-  const void* panel = nullptr;        // kPanelBytes; null: none
+  const std::uint8_t* panel;          // kPanelBytes
 };
 
 /// C[kRows, n] from the first kRows rows of a panel of A and the first n ≤ kNr columns of a panel of B.
@@ -86,13 +86,11 @@ HWY_NOINLINE void MicrokernelRows(std::size_t depth, const T* HWY_RESTRICT a, co
     b += kNr<T>;
   };
   std::size_t k = 0;
-  // Without anything to prefetch, a line that is in the cache.
-  const auto* panel = static_cast<const std::uint8_t*>(ahead.panel != nullptr ? ahead.panel : b);
-  const std::size_t step = ahead.panel != nullptr ? kLineBytes : 0;
+  const std::uint8_t* panel = ahead.panel;
   const void* const* line = ahead.lines != nullptr ? ahead.lines->data() : nullptr;
   for (; k + kDepthPerLine <= depth; k += kDepthPerLine) {
     if (line != nullptr) hwy::Prefetch(static_cast<const std::uint8_t*>(*line++));
-    for (std::size_t i = 0; i < kPanelLines; ++i, panel += step) __builtin_prefetch(panel, 0, 2);
+    for (std::size_t i = 0; i < kPanelLines; ++i, panel += kLineBytes) __builtin_prefetch(panel, 0, 2);
     for (std::size_t i = 0; i < kDepthPerLine; ++i) multiply();
   }
   for (; k < depth; ++k) multiply();

@@ -22,6 +22,7 @@
 #include "mantissa/kernels/cpu/gemm/plan.h"
 #include "mantissa/kernels/cpu/gemm/source-inl.h"
 #include "mantissa/kernels/cpu/gemm/tiles-inl.h"
+#include "mantissa/kernels/cpu/gemm/tiles_sums-inl.h"
 #include "mantissa/kernels/cpu/gemm/units-inl.h"
 #include "mantissa/kernels/gemm.h"
 
@@ -290,9 +291,9 @@ class TileRun {
     }
     if (g_.continue_blocks && parts_ == 1) {
       if (t.rows < kSide || t.columns < kSide) std::fill_n(sums, kSide * kSide, 0.0F);
-      Copy(c, total, t);
+      tiles::Copy(c, total, t.rows, t.columns);
       SumPass<Tiles>(strip, passes_[range.begin], at, {sums, kSide, t.rows, TileStore::add}, other);
-      return Copy(total, c, t);
+      return tiles::Copy(total, c, t.rows, t.columns);
     }
     bool normal = true, fresh = !adds;
     SumRows<float> before = adds ? c : total;  // the sum of C and earlier leaves
@@ -300,35 +301,35 @@ class TileRun {
       const Pass& pass = passes_[i];
       float *leaf = fresh ? sums : next, *to = pass.opens_leaf ? leaf : row;
       normal &= SumPass<Tiles>(strip, pass, at, {to, kSide, t.rows, TileStore::set}, other);
-      if (!pass.opens_leaf) AddRows(row, t.rows * kSide, leaf);
+      if (!pass.opens_leaf) tiles::AddRows(row, t.rows * kSide, leaf);
       if (!pass.closes_leaf) continue;
       for (std::size_t r = 0; scaled_ && r < t.rows; ++r) epilogue_.Unscale(leaf + r * kSide, t.columns);
       if (!fresh) {
         const bool last = direct_ && i + 1 == range.end;
         if (streams_ && last) {
-          return Stream(c, t.rows, [&](auto d, std::size_t r, std::size_t j) HWY_ATTR {
+          return tiles::Stream(c, t.rows, [&](auto d, std::size_t r, std::size_t j) HWY_ATTR {
             return hn::Add(hn::LoadU(d, before.Row(r) + j), hn::LoadU(d, next + r * kSide + j));
           });
         }
         const SumRows<float> after = last ? c : total;
         for (std::size_t r = 0; r < t.rows; ++r)
-          AddRow(before.Row(r), next + r * kSide, t.columns, after.Row(r));
+          tiles::AddRow(before.Row(r), next + r * kSide, t.columns, after.Row(r));
         before = after;
       }
       fresh = false;
     }
     normal &= !scaled_;
     if (swapped_) {
-      TransposeSums(sums, next);
+      tiles::TransposeSums(sums, next);
       return epilogue_.FinishTile({t.column, t.columns, t.row, t.rows}, {next, kSide}, normal);
     }
     if (!direct_) return epilogue_.FinishTile(t, total, normal);
     if (streams_) {
-      return Stream(c, t.rows, [&](auto d, std::size_t r, std::size_t j) HWY_ATTR {
+      return tiles::Stream(c, t.rows, [&](auto d, std::size_t r, std::size_t j) HWY_ATTR {
         return hn::LoadU(d, total.Row(r) + j);
       });
     }
-    if (before.first != c.first) Copy(total, c, t);
+    if (before.first != c.first) tiles::Copy(total, c, t.rows, t.columns);
   }
 
   /// Computes the sums of a pass, from zero or, for operands in one part, continued. `other` is scratch.
@@ -338,7 +339,7 @@ class TileRun {
     bool normal = Multiply<Tiles>(strip, pass, products_.front(), at, to);
     for (std::size_t i = 1; i < products_.size(); ++i) {
       normal &= Multiply<Tiles>(strip, pass, products_[i], at, {other, kSide, to.rows, TileStore::set});
-      for (std::size_t r = 0; r < to.rows; ++r) AddRows(other + r * kSide, kSide, to.data + r * to.ld);
+      for (std::size_t r = 0; r < to.rows; ++r) tiles::AddRows(other + r * kSide, kSide, to.data + r * to.ld);
     }
     return normal;
   }
@@ -355,40 +356,6 @@ class TileRun {
     return tiles::MultiplyPanels<Tiles>(pass.begin, pass.end, panels, to, strip.ahead);
   }
 
-  static void TransposeSums(const float* HWY_RESTRICT from, float* HWY_RESTRICT to) {
-    const hn::ScalableTag<float> d;
-    constexpr std::size_t kPiece = 16 / sizeof(float);
-    for (std::size_t row = 0; row < kSide; row += HWY_LANES(float)) {
-      for (std::size_t j = 0; j < kSide; j += kPiece) {
-        TransposePieces(
-            d, [&](std::size_t i) { return from + (row + i) * kSide + j; }, j,
-            [&](std::size_t at, hn::Vec<decltype(d)> sums)
-                HWY_ATTR { hn::Store(sums, d, to + at * kSide + row); });
-      }
-    }
-  }
-
-  /// Writes rows of a panel's columns, the vectors sum(d, row, column), to memory, past the caches. The rows
-  /// begin with a cache line.
-  template <class Sum>
-  static void Stream(const SumRows<float>& to, std::size_t rows, const Sum& sum) {
-    const hn::ScalableTag<float> d;
-    for (std::size_t r = 0; r < rows; ++r) {
-      for (std::size_t j = 0; j < kSide; j += HWY_LANES(float)) hn::Stream(sum(d, r, j), d, to.Row(r) + j);
-    }
-  }
-  /// Writes the sums of `n` numbers to `to`, which may be x.
-  static void AddRow(const float* x, const float* HWY_RESTRICT y, std::size_t n, float* to) {
-    const hn::ScalableTag<float> d;
-    std::size_t i = 0;
-    for (; i + HWY_LANES(float) <= n; i += HWY_LANES(float))
-      hn::StoreU(hn::Add(hn::LoadU(d, x + i), hn::LoadU(d, y + i)), d, to + i);
-    for (; i < n; ++i) to[i] = x[i] + y[i];
-  }
-  static void AddRows(const float* HWY_RESTRICT x, std::size_t n, float* to) { AddRow(to, x, n, to); }
-  static void Copy(const SumRows<float>& from, const SumRows<float>& to, const gemm_plan::GemmTile& t) {
-    for (std::size_t i = 0; i < t.rows; ++i) std::copy_n(from.Row(i), t.columns, to.Row(i));
-  }
   std::size_t Ldc() const { return static_cast<std::size_t>(g_.c.ld); }
 
   Context ctx_;
@@ -399,9 +366,9 @@ class TileRun {
   std::size_t m_, n_, parts_;  // the rows and columns of tiles
   PackSource a_, b_;
   gemm_plan::GemmScratch scratch_;
-  bool scaled_ = false;  // leaves' sums are multiplied by scales
-  bool direct_ = false;  // C holds the sums
-  bool streams_ = false;
+  bool scaled_ = false;   // leaves' sums are multiplied by scales
+  bool direct_ = false;   // C holds the sums
+  bool streams_ = false;  // past the caches
   std::vector<Block> blocks_;
   std::vector<Pass> passes_;
   std::vector<Range> ranges_;

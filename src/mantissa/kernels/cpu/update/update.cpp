@@ -24,8 +24,8 @@ namespace HWY_NAMESPACE {
 
 using mantissa::HWY_NAMESPACE::SumRow;
 
-constexpr std::size_t kChunk = 4096;  // elements per chunk of the sum of squares
-constexpr std::size_t kBytesAhead = 2048;
+constexpr std::size_t kChunk = 4096;       // elements per chunk of the sum of squares
+constexpr std::size_t kBytesAhead = 2048;  // which the sum prefetches
 
 /// Returns the chunk's sum of squares. `n` is a multiple of 16.
 double SumOfSquares(const float* p, std::size_t n) {
