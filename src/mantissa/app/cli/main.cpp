@@ -12,17 +12,24 @@
 
 #include "mantissa/app/cli/common.h"
 #include "mantissa/app/cli/safe_terminal.h"
+#include "mantissa/core/disk/sudden_end.h"
 
 namespace {
 
+/// Ends the process with `message`, without destructors. Safe in a signal handler.
+[[noreturn]] void end_suddenly(std::string_view message, int code) {
+  mantissa::disk::remove_at_sudden_end();
+  [[maybe_unused]] const ssize_t written = write(STDERR_FILENO, message.data(), message.size());
+  _exit(code);
+}
+
 /// Handles SIGBUS: a mapped model file (docs/models.md) was truncated while it was read. Nothing can be saved
 /// here, and nothing needs to be: commands that map files write only at their end.
-void cut_short(int /*signal*/) {
+[[noreturn]] void cut_short(int /*signal*/) {
   constexpr std::string_view kMessage =
       "mantissa: a model file was truncated while it was read; run the command again once the file is "
       "complete\n";
-  [[maybe_unused]] const ssize_t written = write(STDERR_FILENO, kMessage.data(), kMessage.size());
-  _exit(1);
+  end_suddenly(kMessage, 1);
 }
 
 /// Handles an exception where none may be thrown: libraries allocate memory in destructors.
@@ -36,17 +43,15 @@ void cut_short(int /*signal*/) {
       "command)\n";
   const std::type_info* type = abi::__cxa_current_exception_type();
   const std::string_view message = type != nullptr && *type == typeid(std::bad_alloc) ? kMemory : kOther;
-  [[maybe_unused]] const ssize_t written = write(STDERR_FILENO, message.data(), message.size());
-  _exit(1);
+  end_suddenly(message, 1);
 }
 
 /// Handles SIGINT, SIGTERM and SIGHUP outside of a SignalStop. A command without one has nothing to save: it
 /// prints or writes its result at the end.
-void end_command(int signal) {
+[[noreturn]] void end_command(int signal) {
   const std::string_view message = signal == SIGINT ? "mantissa: ^C: the command did not finish\n"
                                                     : "mantissa: terminated: the command did not finish\n";
-  [[maybe_unused]] const ssize_t written = write(STDERR_FILENO, message.data(), message.size());
-  _exit(mantissa::cli::kInterrupted);
+  end_suddenly(message, mantissa::cli::kInterrupted);
 }
 
 /// Occupies the numbers of closed standard streams, so that no file of a command takes one of them and

@@ -10,6 +10,7 @@
 #include <cstdio>
 #include <exception>
 #include <memory>
+#include <ranges>
 #include <set>
 #include <system_error>
 
@@ -84,7 +85,12 @@ AtomicFile::AtomicFile(const Target& target)
   }
   if (is_unfinished_directory(folder_of(path_))) how_ = How::in_place;
   beside_ = how_ == How::in_place ? path_ : unfinished(path_);
-  file_ = File(create_unfinished_file(beside_), beside_);
+  {
+    const Undivided whole;
+    file_ = File(create_unfinished_file(beside_), beside_);
+    if (how_ == How::beside)
+      ended_ = RemovedAtSuddenEnd(beside_, RemovedAtSuddenEnd::What::file, file_->descriptor());
+  }
   if (how_ == How::beside && existing_ == Existing::keep && has_name(path_) && !is_empty_file(path_)) {
     ::unlink(beside_.c_str());
     throw_exists(path_);
@@ -111,11 +117,13 @@ void AtomicFile::reserve(std::uint64_t bytes) {
 void AtomicFile::commit() {
   if (how_ != How::in_place) file_->sync();
   if (how_ == How::beside) {
+    const Undivided whole;
     if (existing_ == Existing::keep && !is_empty_file(path_)) {
       rename_to_new(beside_, path_);
     } else {
       rename_or_throw(beside_, path_);
     }
+    ended_.keep();
     finish(file_->descriptor(), path_);
   }
   File written = std::move(*file_);
@@ -136,8 +144,12 @@ void write_file_atomic(const Target& target, std::string_view text) {
 
 NewDirectories::NewDirectories(const fs::path& path) {
   for (fs::path p = followed(path); !p.empty() && !has_name(p); p = p.parent_path()) created_.push_back(p);
+  ended_.reserve(created_.size());
   try {
+    const Undivided whole;
     if (!path.empty()) make_directories(path);
+    for (const fs::path& p : created_ | std::views::reverse)
+      ended_.emplace_back(p, RemovedAtSuddenEnd::What::empty_directory);
   } catch (...) {
     remove();
     throw;
@@ -146,6 +158,11 @@ NewDirectories::NewDirectories(const fs::path& path) {
 
 NewDirectories::~NewDirectories() {
   remove();
+}
+
+void NewDirectories::keep() {
+  created_.clear();
+  ended_.clear();
 }
 
 void NewDirectories::remove() const {
@@ -240,7 +257,11 @@ AtomicDirectory::AtomicDirectory(const Target& target, std::string_view kind,
                     "from outside",
                     target.path.string()));
   }
-  descriptor_ = create_unfinished_directory(beside_, known_);
+  {
+    const Undivided whole;
+    descriptor_ = create_unfinished_directory(beside_, known_);
+    ended_ = RemovedAtSuddenEnd(beside_, RemovedAtSuddenEnd::What::directory, descriptor_);
+  }
   try {
     finish_replacement(path_, known_);
     if (existing_ == Existing::keep && has_name(path_) &&
@@ -249,6 +270,7 @@ AtomicDirectory::AtomicDirectory(const Target& target, std::string_view kind,
     check_replaceable(path_, kind_, known_);
   } catch (...) {
     ::rmdir(beside_.c_str());
+    ended_.keep();
     ::close(descriptor_);
     throw;
   }
@@ -262,6 +284,7 @@ AtomicDirectory::~AtomicDirectory() {
     }
     ::rmdir(beside_.c_str());
   }
+  ended_.keep();
   ::close(descriptor_);
 }
 
@@ -272,27 +295,31 @@ void AtomicDirectory::commit() {
   // On Linux fsync also works through a descriptor that only reads.
   for (const fs::path& file : entries(beside_)) File::open_to_read(file).sync();
   sync_directory(beside_);
-  appear();
-  committed_ = true;
-  finish_directory(descriptor_, path_);
-  parents_.keep();
+  const bool replaces = existing_ == Existing::replace && has_name(path_);
+  if (replaces) check_replaceable(path_, kind_, known_);
+  const std::vector<std::string> replaced =
+      replaces ? removable_names(path_, known_) : std::vector<std::string>();
+  {
+    const Undivided whole;
+    if (replaces) {
+      replace(replaced);
+    } else {
+      if (disk::is_directory(path_)) ::rmdir(path_.c_str());  // an empty one
+      rename_to_new(beside_, path_);
+    }
+    committed_ = true;
+    ended_.keep();
+    parents_.keep();
+    finish_directory(descriptor_, path_);
+  }
   sync_directory(folder_of(path_));
 }
 
-void AtomicDirectory::appear() {
-  if (existing_ == Existing::keep || !has_name(path_)) {
-    if (disk::is_directory(path_)) ::rmdir(path_.c_str());  // an empty one
-    return rename_to_new(beside_, path_);
-  }
-  replace();
-}
-
-void AtomicDirectory::replace() {
-  check_replaceable(path_, kind_, known_);
+void AtomicDirectory::replace(std::span<const std::string> names) {
   if (!is_link(path_)) mark_directory(path_);  // it is about to be unfinished
   if (::renameat2(AT_FDCWD, beside_.c_str(), AT_FDCWD, path_.c_str(), RENAME_EXCHANGE) == 0) {
     sync_directory(folder_of(path_));
-    return remove_owned(beside_, known_);  // the previous directory
+    return remove_names(beside_, names);  // the previous directory
   }
   if (errno != EINVAL && errno != ENOSYS) throw_write_error(path_, errno);
   const fs::path replaced = replaced_name(path_);
@@ -300,7 +327,7 @@ void AtomicDirectory::replace() {
   rename_to_new(path_, replaced);
   rename_or_throw(beside_, path_);
   sync_directory(folder_of(path_));
-  remove_owned(replaced, known_);
+  remove_names(replaced, names);
 }
 
 void finish_replacement(const fs::path& path, std::span<const std::string_view> known) {

@@ -9,11 +9,13 @@
 #include <initializer_list>
 #include <optional>
 #include <span>
+#include <string>
 #include <string_view>
 #include <utility>
 #include <vector>
 
 #include "mantissa/core/disk/file.h"
+#include "mantissa/core/disk/sudden_end.h"
 
 namespace mantissa::disk {
 
@@ -67,6 +69,7 @@ class AtomicFile {
   Existing existing_;
   How how_ = How::beside;
   std::optional<File> file_;
+  RemovedAtSuddenEnd ended_;
 };
 
 /// Replaces the file at `target` by `bytes`. Throws like AtomicFile and then leaves the old file unchanged.
@@ -82,12 +85,13 @@ class NewDirectories {
   ~NewDirectories();
   NewDirectories(const NewDirectories&) = delete;
   NewDirectories& operator=(const NewDirectories&) = delete;
-  void keep() { created_.clear(); }
+  void keep();
 
  private:
   void remove() const;
 
   std::vector<std::filesystem::path> created_;  // the innermost first
+  std::vector<RemovedAtSuddenEnd> ended_;
 };
 
 /// Writes several files of one result into `directory`. A new one, or one that holds an earlier result with
@@ -138,9 +142,8 @@ class AtomicDirectory {
   void commit();
 
  private:
-  void appear();
-  /// Makes the directory appear in place of the one at path_, which is removed.
-  void replace();
+  /// Makes the directory appear in place of the one at path_, which holds `names` and is removed.
+  void replace(std::span<const std::string> names);
 
   std::filesystem::path path_, beside_;
   Existing existing_;
@@ -148,6 +151,7 @@ class AtomicDirectory {
   std::vector<std::string_view> known_;
   NewDirectories parents_;
   int descriptor_ = -1;
+  RemovedAtSuddenEnd ended_;
   bool committed_ = false;
 };
 

@@ -139,13 +139,22 @@ void check_kind(const fs::path& directory, std::string_view kind, const std::set
 }
 
 void remove_owned(const fs::path& directory, std::span<const std::string_view> known) {
-  if (is_link(directory)) return remove_file(directory);
-  if (!disk::exists(directory)) return;
+  if (is_link(directory) || disk::exists(directory))
+    remove_names(directory, removable_names(directory, known));
+}
+
+std::vector<std::string> removable_names(const fs::path& directory, std::span<const std::string_view> known) {
+  if (is_link(directory)) return {};
   check_replaceable(directory, "", known);
-  for (const fs::path& entry : entries(directory)) {
-    if (entry.filename() != kOwnedList) remove_file(entry);
-  }
-  remove_file(directory / kOwnedList);
+  std::vector<std::string> names;
+  for (const fs::path& entry : entries(directory)) names.push_back(entry.filename().string());
+  std::ranges::partition(names, [](const std::string& name) { return name != kOwnedList; });
+  return names;
+}
+
+void remove_names(const fs::path& directory, std::span<const std::string> names) {
+  if (is_link(directory)) return remove_file(directory);
+  for (const std::string& name : names) remove_file(directory / name);
   if (::rmdir(directory.c_str()) != 0 && errno != ENOENT) throw_write_error(directory, errno);
 }
 

@@ -11,6 +11,7 @@
 #include <span>
 #include <string>
 #include <string_view>
+#include <vector>
 
 namespace mantissa::disk {
 
@@ -51,5 +52,12 @@ void check_kind(const std::filesystem::path& directory, std::string_view kind,
 
 /// Removes a directory for which check_replaceable() holds. A link to a directory is removed alone.
 void remove_owned(const std::filesystem::path& directory, std::span<const std::string_view> known = {});
+
+/// Returns the names in a directory for which check_replaceable() holds, the list last; none for a link.
+std::vector<std::string> removable_names(const std::filesystem::path& directory,
+                                         std::span<const std::string_view> known = {});
+
+/// Removes these names and the directory, or the link there.
+void remove_names(const std::filesystem::path& directory, std::span<const std::string> names);
 
 }  // namespace mantissa::disk
