@@ -14,6 +14,7 @@
 #include <vector>
 
 #include "core/base/sanitized.h"
+#include "core/numeric/element.h"
 #include "mantissa/core/numeric/convert.h"
 #include "mantissa/kernels/attention.h"
 
@@ -35,12 +36,8 @@ struct Tensor {
   std::byte* row(std::int64_t i) const { return storage.data() + static_cast<std::size_t>(i) * row_bytes(); }
   Matrix view() const { return {storage.data(), type, columns}; }
 
-  void set(std::size_t i, double x) { store_row(&x, 1, storage.data(), type, i); }
-  double get(std::size_t i) const {
-    double x = 0;
-    load_row(storage.data(), type, i, 1, &x);
-    return x;
-  }
+  void set(std::size_t i, double x) { mantissa::testing::set_element(storage.data(), type, i, x); }
+  double get(std::size_t i) const { return mantissa::testing::element(storage.data(), type, i); }
   std::vector<double> values() const {
     std::vector<double> all(count());
     load_row(storage.data(), type, 0, all.size(), all.data());

@@ -14,6 +14,7 @@
 #include <vector>
 
 #include "core/base/sanitized.h"
+#include "core/numeric/element.h"
 #include "mantissa/core/numeric/convert.h"
 #include "mantissa/core/tensor/extent.h"
 #include "mantissa/core/tensor/storage.h"
@@ -49,12 +50,10 @@ struct Tensor {
   operator ConstMatrix() const { return {bytes.data(), type, ld}; }
   std::size_t at(std::int64_t i, std::int64_t j) const { return static_cast<std::size_t>(i * ld + j); }
   void set(std::int64_t i, std::int64_t j, double x) {
-    store_row(&x, 1, bytes.data(), type, at(i, j), converter());
+    mantissa::testing::set_element(bytes.data(), type, at(i, j), x);
   }
   double get(std::int64_t i, std::int64_t j) const {
-    double x = 0;
-    load_row(bytes.data(), type, at(i, j), 1, &x, converter());
-    return x;
+    return mantissa::testing::element(bytes.data(), type, at(i, j));
   }
   /// Returns the values without gaps.
   std::vector<double> values() const {

@@ -15,10 +15,13 @@ std::vector<SimdTarget> simd_targets() {
 std::size_t simd_index(SimdTarget target) {
   constexpr bool kOnlyOne = (HWY_TARGETS & (HWY_TARGETS - 1)) == 0;  // of a build with sanitizers
   if (kOnlyOne) return 0;
-  static const std::int64_t best = hwy::SupportedTargets();  // asks the processor: slow in virtual machines
-  hwy::ChosenTarget chosen;  // a local choice: it does not change the process's
-  chosen.Update(target == kBestTarget ? best : target);
-  return chosen.GetIndex();
+  const auto index_of = [](std::int64_t targets) {
+    hwy::ChosenTarget chosen;  // a local choice: it does not change the process's
+    chosen.Update(targets);
+    return chosen.GetIndex();
+  };
+  static const std::size_t best = index_of(hwy::SupportedTargets());  // slow in virtual machines
+  return target == kBestTarget ? best : index_of(target);
 }
 
 }  // namespace mantissa
