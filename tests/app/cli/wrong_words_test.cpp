@@ -63,7 +63,7 @@ TEST(Hints, NameTheRightSpelling) {
       {"train run.toml --gradient_clipping 1", "--set optimizer.max_grad_norm"},
       {"train run.toml --save_steps 5", "write --set checkpoint.interval=5"},
       {"train run.toml --per_device_train_batch_size 5", "write --set batch.micro_batch_size=5"},
-      {"train run.toml --num_train_epochs 5", "steps = epochs"},
+      {"train run.toml --num_train_epochs 5", "run.epochs"},
       {"train run.toml --max-tokens 5", "--set run.steps"},
       {"train run.toml --batch-size 5", "--set batch.global_batch_size=N"},
       {"train run.toml --output_dir x", "did you mean --out?"},

@@ -17,7 +17,17 @@ namespace {
 TEST(ConfigErrors, MissingRequiredKeysAreNamed) {
   EXPECT_EQ(message_of([] { parse(""); }),
             "dir/run.toml: run.steps is missing; set the number of optimizer steps under [run], such as "
-            "steps = 300");
+            "steps = 300, or epochs = 3");
+  std::string both = kSmallest;
+  both.replace(both.find("steps = 300"), 11, "steps = 300\nepochs = 3");
+  EXPECT_EQ(message_of([&] { parse(both); }),
+            "dir/run.toml:3: run.epochs = 3: run.toml:2: run.steps is set too; remove one of them");
+  EXPECT_EQ(
+      message_of([] {
+        parse(
+            "[run]\nepochs = 2\n[[run.stage]]\nsteps = 4\n[model]\nhidden_size = 64\n[data]\nsource = \"a\"\n");
+      }),
+      "dir/run.toml:2: run.epochs = 2: each [[run.stage]] has its own steps; remove the key, or the stages");
   EXPECT_EQ(message_of([] { parse("[run]\nsteps = 1"); }),
             "dir/run.toml: model is missing; set path, config, or fields of config.json (hidden_size = 256, "
             "…) under [model]");
@@ -118,7 +128,7 @@ TEST(ConfigErrors, SpellingsOfOtherTrainersAreKnown) {
        "batch.micro_batch_size (accumulation steps = global_batch_size / micro_batch_size)"},
       {"gradient_checkpointing", "batch.recompute (recompute = \"block\", or \"attention\")"},
       {"max_tokens", "run.steps (steps = tokens / (global_batch_size × sequence_length))"},
-      {"num_train_epochs", "run.steps (steps = epochs × sequences / global_batch_size)"},
+      {"num_train_epochs", "run.epochs"},
       {"learning_rate", "optimizer.lr"},
       {"lr_warmup_fraction", "schedule.warmup_ratio"},
       {"lr_scheduler_type", "schedule.name"},

@@ -16,6 +16,8 @@
 #include "mantissa/setup/config/command_policy.h"
 #include "mantissa/setup/config/key_help.h"
 #include "mantissa/setup/config/unknown.h"
+#include "mantissa/setup/data/epochs.h"
+#include "mantissa/setup/weights/adapted.h"
 
 namespace mantissa::api {
 
@@ -46,13 +48,26 @@ void add_rule_warnings(const precision::Policy& policy, config::Told& told) {
     told.warnings.push_back(std::move(warning));
 }
 
+/// Reads a config with `read`, and once more with the steps of run.epochs, which its data tell.
+template <class Read>
+config::RunConfig with_steps(const Read& read, config::Told& told) {
+  config::RunConfig config = read(std::nullopt, &told);
+  if (config.run.epochs == 0) return config;
+  const config::EpochSteps epochs = data::steps_of_epochs(config, weights::find_run_model(config).config);
+  return read(std::optional(epochs), &told);
+}
+
 }  // namespace
 
 Config Config::load(const std::filesystem::path& path, const std::vector<std::string>& overrides,
                     const Precision& precision, bool of_train) {
   const Arguments arguments(precision);
   Impl impl;
-  impl.run = config::load_config(path, overrides, arguments.all, &impl.told, of_train);
+  impl.run = with_steps(
+      [&](const auto& epochs, config::Told* told) {
+        return config::load_config(path, overrides, arguments.all, told, of_train, epochs);
+      },
+      impl.told);
   add_rule_warnings(impl.run.policy, impl.told);
   return Config(std::make_shared<const Impl>(std::move(impl)));
 }
@@ -61,8 +76,12 @@ Config Config::parse(std::string_view text, const std::vector<std::string>& over
                      const Precision& precision) {
   const Arguments arguments(precision);
   Impl impl;
-  impl.run = config::parse_config(text, std::filesystem::current_path() / "config", overrides, arguments.all,
-                                  &impl.told);
+  impl.run = with_steps(
+      [&](const auto& epochs, config::Told* told) {
+        return config::parse_config(text, std::filesystem::current_path() / "config", overrides,
+                                    arguments.all, told, false, epochs);
+      },
+      impl.told);
   add_rule_warnings(impl.run.policy, impl.told);
   return Config(std::make_shared<const Impl>(std::move(impl)));
 }

@@ -26,8 +26,9 @@ struct Task {
 const std::vector<Task>& tasks() {
   static const std::vector<Task> all = {
       {"start a run",
-       {"run.name", "run.out", "run.seed", "run.steps", "run.earlier_steps", "run.threads", "model.path",
-        "model.config", "data.source", "data.tokenizer", "data.sequence_length", "train.objective"}},
+       {"run.name", "run.out", "run.seed", "run.steps", "run.epochs", "run.earlier_steps", "run.threads",
+        "model.path", "model.config", "data.source", "data.tokenizer", "data.sequence_length",
+        "train.objective"}},
       {"read and mix data", {"data"}},
       {"fine-tune on conversations",
        {"data.template", "data.train_on", "data.truncate", "data.masked_rows", "data.empty_answers"}},

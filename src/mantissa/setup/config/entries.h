@@ -31,6 +31,10 @@ struct Entry {
   bool stray = false;            // of an alias that was not written in `section`
 };
 
+inline bool is_override(const Entry& entry) {
+  return entry.where == "--set";
+}
+
 /// The last value of every key, with the documents that own the values.
 struct Entries {
   std::string file;

@@ -26,6 +26,8 @@ void add_model_and_data(std::vector<Option>& table) {
           {"out", &RunSection::out, "run directory, relative to the current directory; default: runs/NAME"},
           {"seed", &RunSection::seed, "seed of the initial weights and of the data order", from(0)},
           {"steps", &RunSection::steps, "number of optimizer steps", from(1, kMany)},
+          {"epochs", &RunSection::epochs,
+           "times that every row is trained, in place of steps, which are rounded up", from(0, 10000)},
           {"threads", &RunSection::threads, "number of threads, 0: all cores; changes no bit", from(0, 1024)},
           {"on_nonfinite", &RunSection::on_nonfinite,
            "a step with an inf or NaN that no loss scale cures: stop the run, skip the step, or continue "

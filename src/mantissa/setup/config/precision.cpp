@@ -58,10 +58,6 @@ std::vector<precision::Rule> read_rules(const Entry& entry) {
   return rules;
 }
 
-bool is_override(const Entry& entry) {
-  return entry.where == "--set";
-}
-
 /// Returns `policy` with the fields of [precision] for which `wanted` returns true. Sets `where` to the place
 /// of the last one.
 template <class Wanted>

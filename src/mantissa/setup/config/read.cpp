@@ -242,7 +242,7 @@ void set_options(RunConfig& config, const Entries& entries) {
 
 RunConfig parse_config(std::string_view text, const std::filesystem::path& file,
                        std::span<const std::string> overrides, const PrecisionArguments& precision,
-                       Told* told, bool of_train) {
+                       Told* told, bool of_train, const std::optional<EpochSteps>& epochs) {
   const compat::DeepSpeedFile* deepspeed = precision.deepspeed;
   Entries entries = read_entries(text, file, overrides, deepspeed, precision.policy.has_value());
   std::optional<compat::DeepSpeedFile> named;
@@ -266,7 +266,7 @@ RunConfig parse_config(std::string_view text, const std::filesystem::path& file,
   Told notes;
   config.policy = read_policy(entries, precision, notes.notes);
   notes.notes.insert(notes.notes.begin(), entries.notes.begin(), entries.notes.end());
-  settle(config, entries, precision.policy.has_value(), deepspeed, notes);
+  settle(config, entries, precision.policy.has_value(), deepspeed, epochs, notes);
   if (deepspeed != nullptr) tell_deepspeed(*deepspeed, config, entries, precision.policy.has_value(), notes);
   for (std::string& idle : precision::idle_fields(config.policy)) notes.notes.push_back(std::move(idle));
   if (told != nullptr) *told = std::move(notes);
@@ -274,8 +274,9 @@ RunConfig parse_config(std::string_view text, const std::filesystem::path& file,
 }
 
 RunConfig load_config(const std::filesystem::path& path, std::span<const std::string> overrides,
-                      const PrecisionArguments& precision, Told* told, bool of_train) {
-  return parse_config(read_config_file(path), path, overrides, precision, told, of_train);
+                      const PrecisionArguments& precision, Told* told, bool of_train,
+                      const std::optional<EpochSteps>& epochs) {
+  return parse_config(read_config_file(path), path, overrides, precision, told, of_train, epochs);
 }
 
 }  // namespace mantissa::config

@@ -20,9 +20,10 @@ precision::Policy read_policy(const Entries& entries, const PrecisionArguments& 
 
 /// Sets the defaults that depend on other keys, and checks keys against each other. Throws ConfigError.
 /// `policy_replaced`: --precision replaced the policy, so the file's loss scale may be unused. `deepspeed` is
-/// the DeepSpeed file, or null. Adds to `told` what differs from the written config.
+/// the DeepSpeed file, or null. `epochs`: see parse_config. Adds to `told` what differs from the written
+/// config.
 void settle(RunConfig& config, const Entries& entries, bool policy_replaced,
-            const compat::DeepSpeedFile* deepspeed, Told& told);
+            const compat::DeepSpeedFile* deepspeed, const std::optional<EpochSteps>& epochs, Told& told);
 
 /// Returns true if PyTorch's rule uses this key of [precision.loss_scale].
 bool torch_has(std::string_view key);

@@ -49,6 +49,7 @@ struct RunSection {
   std::int64_t earlier_steps = 0;     // of a run that this one continues from its weights
   std::string skip_batches = {};      // steps, such as "7,9-12"
   std::vector<Stage> stages = {};     // empty: all steps are alike
+  double epochs = 0;                  // in place of steps; 0 once those are known
   friend bool operator==(const RunSection&, const RunSection&) = default;
 };
 
@@ -221,6 +222,12 @@ struct Told {
   std::vector<std::string> warnings;  // differences from the written config
 };
 
+/// What the data say about run.epochs: the steps, and the rows of an epoch by their name, such as "pair".
+struct EpochSteps {
+  std::int64_t steps = 0, rows = 0;
+  std::string noun = "row";
+};
+
 /// A checked config. options() documents the meaning and the valid values of each key.
 struct RunConfig {
   RunSection run;
@@ -255,14 +262,17 @@ struct RunConfig {
 /// TOML or a bare string. Throws FileError if the file cannot be read or is not text, and ConfigError for
 /// invalid contents, with the file and line (or --set), the key, the value and the fix. Adds notes and
 /// warnings to `told` unless it is null. `of_train`: the command is `train`, where [rl] beside
-/// batch.global_batch_size does not set the objective.
+/// batch.global_batch_size does not set the objective. With run.epochs, run.steps is a number without meaning
+/// unless `epochs` has the steps.
 RunConfig load_config(const std::filesystem::path& path, std::span<const std::string> overrides = {},
-                      const PrecisionArguments& precision = {}, Told* told = nullptr, bool of_train = false);
+                      const PrecisionArguments& precision = {}, Told* told = nullptr, bool of_train = false,
+                      const std::optional<EpochSteps>& epochs = {});
 
 /// Parses a config from memory. `file` appears in messages; relative paths are relative to its folder.
 RunConfig parse_config(std::string_view text, const std::filesystem::path& file,
                        std::span<const std::string> overrides = {}, const PrecisionArguments& precision = {},
-                       Told* told = nullptr, bool of_train = false);
+                       Told* told = nullptr, bool of_train = false,
+                       const std::optional<EpochSteps>& epochs = {});
 
 /// Returns the loss scaler of the policy and [precision.loss_scale], or null for a policy without one.
 std::optional<precision::ScalerOptions> scaler_options(const RunConfig& config);

@@ -11,6 +11,7 @@
 #include "mantissa/core/disk/look.h"
 #include "mantissa/core/tensor/extent.h"
 #include "mantissa/setup/config/adapter.h"
+#include "mantissa/setup/config/epochs.h"
 #include "mantissa/setup/config/observed.h"
 #include "mantissa/setup/config/optimizer.h"
 #include "mantissa/setup/config/options.h"
@@ -33,8 +34,8 @@ void check_present(const RunConfig& config, const Entries& entries) {
     throw ConfigError(fmt::format("{}: {} is missing; {}", entries.file, key, cure));
   };
   const bool staged = entries.find("run", "stage") != nullptr;
-  if (config.run.steps == 0 && !staged)
-    missing("run.steps", "set the number of optimizer steps under [run], such as steps = 300");
+  if (config.run.steps == 0 && config.run.epochs == 0 && !staged)
+    missing("run.steps", "set the number of optimizer steps under [run], such as steps = 300, or epochs = 3");
   if (config.model.path.empty() && config.model.config.empty() && config.model.fields.empty()) {
     missing("model", "set path, config, or fields of config.json (hidden_size = 256, …) under [model]");
   }
@@ -339,7 +340,7 @@ void settle_run(RunConfig& config, const std::filesystem::path& file) {
 }  // namespace
 
 void settle(RunConfig& config, const Entries& entries, bool policy_replaced,
-            const compat::DeepSpeedFile* deepspeed, Told& told) {
+            const compat::DeepSpeedFile* deepspeed, const std::optional<EpochSteps>& epochs, Told& told) {
   check_present(config, entries);
   check_model(config, entries);
   check_text(entries, "run", "skip_batches", [&] { parse_steps(config.run.skip_batches); });
@@ -351,6 +352,7 @@ void settle(RunConfig& config, const Entries& entries, bool policy_replaced,
   settle_order(config, entries);
   settle_carried_state(config, entries);
   settle_batch(config, entries, deepspeed != nullptr && divide_batch(config, entries, *deepspeed));
+  settle_epochs(config, entries, epochs, told);
   check_regularizers(config, entries);
   settle_conversations(config, entries);
   settle_warmup_ratio(config, entries);

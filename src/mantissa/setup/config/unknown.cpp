@@ -20,7 +20,6 @@ struct Foreign {
   std::string_view note{};
 };
 
-constexpr std::string_view kEpochs = "steps = epochs × sequences / global_batch_size";
 constexpr std::string_view kTokens = "steps = tokens / (global_batch_size × sequence_length)";
 constexpr std::string_view kBegin = "RWKV-LM's epochs × 40320 / global_batch_size";
 constexpr std::string_view kRecompute = "recompute = \"block\", or \"attention\"";
@@ -37,9 +36,9 @@ constexpr Foreign kForeign[] = {
     {"num_steps", "run.steps"},
     {"max_iters", "run.steps"},
     {"train_iters", "run.steps"},
-    {"num_train_epochs", "run.steps", kEpochs},
-    {"epochs", "run.steps", kEpochs},
-    {"max_epochs", "run.steps", kEpochs},
+    {"num_train_epochs", "run.epochs"},
+    {"epochs", "run.epochs"},
+    {"max_epochs", "run.epochs"},
     {"epoch_begin", "run.earlier_steps", kBegin},
     {"max_tokens", "run.steps", kTokens},
     {"train_tokens", "run.steps", kTokens},
