@@ -2,9 +2,22 @@
 
 #include <fmt/format.h>
 
+#include <span>
+#include <string>
+#include <string_view>
+
 #include "assets/report.h"
+#include "mantissa/core/disk/file.h"
 
 namespace mantissa::report {
+namespace {
+
+// How every page of this program begins, and no other.
+constexpr std::string_view kBeginning =
+    "<!DOCTYPE html>\n<html lang=\"en\">\n<head>\n<meta charset=\"utf-8\"/>\n"
+    "<meta name=\"generator\" content=\"Mantissa\"/>\n";
+
+}  // namespace
 
 const char* class_of(Status status) {
   switch (status) {
@@ -51,6 +64,14 @@ std::string verdict_html(Status status, const std::string& words, const std::str
       aside.empty() ? "" : "<div class=\"aside\">" + aside + "</div>");
 }
 
+bool is_page(const std::filesystem::path& path) {
+  const disk::File file = disk::File::open_to_read(path);
+  std::string beginning(kBeginning.size(), '\0');
+  if (file.size() < beginning.size()) return file.size() == 0;
+  file.read_at(0, std::as_writable_bytes(std::span(beginning)));
+  return beginning == kBeginning;
+}
+
 std::string to_html(const Page& page) {
   std::string nav, body;
   for (const Section& s : page.sections) {
@@ -59,7 +80,7 @@ std::string to_html(const Page& page) {
                         s.intro.empty() ? "" : "<p class=\"intro\">" + escaped(s.intro) + "</p>\n", s.body);
   }
   return fmt::format(
-      "<!DOCTYPE html>\n<html lang=\"en\">\n<head>\n<meta charset=\"utf-8\"/>\n"
+      "{beginning}"
       "<meta name=\"viewport\" content=\"width=device-width, initial-scale=1\"/>\n"
       "<meta name=\"color-scheme\" content=\"light dark\"/>\n"
       "<title>{title} · {kind}</title>\n<style>{style}</style>\n</head>\n<body>\n"
@@ -67,10 +88,10 @@ std::string to_html(const Page& page) {
       "class=\"sub\">{subtitle}</p>"
       "\n{summary}</header>\n<nav aria-label=\"Sections\">{nav}</nav>\n<main>\n{body}</main>\n"
       "<div id=\"tip\" hidden=\"hidden\"></div>\n<script>{script}</script>\n</body>\n</html>\n",
-      fmt::arg("title", escaped(page.title)), fmt::arg("kind", escaped(page.kind)),
-      fmt::arg("style", assets::kPageCss), fmt::arg("subtitle", escaped(page.subtitle)),
-      fmt::arg("summary", page.summary), fmt::arg("nav", nav), fmt::arg("body", body),
-      fmt::arg("script", assets::kPageJs));
+      fmt::arg("beginning", kBeginning), fmt::arg("title", escaped(page.title)),
+      fmt::arg("kind", escaped(page.kind)), fmt::arg("style", assets::kPageCss),
+      fmt::arg("subtitle", escaped(page.subtitle)), fmt::arg("summary", page.summary), fmt::arg("nav", nav),
+      fmt::arg("body", body), fmt::arg("script", assets::kPageJs));
 }
 
 }  // namespace mantissa::report

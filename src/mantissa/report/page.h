@@ -27,6 +27,9 @@ struct Page {
 /// Returns the whole page.
 std::string to_html(const Page& page);
 
+/// Returns true if the file is empty, or a page of this program, which a new one may replace.
+bool is_page(const std::filesystem::path& path);
+
 enum class Status { good, warning, bad, unknown };
 
 /// Returns the class of a status in the style sheet: "good", "warn", "bad", "unknown".

@@ -100,6 +100,57 @@ TEST_F(Places, AnOutputIsNotAnInputNorAroundItNorInsideOfIt) {
   EXPECT_FALSE(fs::exists(folder / "m/half"));
 }
 
+TEST_F(Places, StatesThatALinkLeadsToAreNotRemoved) {
+  ASSERT_EQ(mantissa(folder, "train run.toml --quiet --out run").code, 0);
+  fs::remove_all(folder / "run/state");
+  fs::create_directory_symlink("../r/state", folder / "run/state");
+  for (const char* options : {"", "--overwrite", "--resume --set run.steps=9"}) {
+    const std::string message = refusal(std::string("train run.toml --quiet --out run ") + options);
+    EXPECT_TRUE(has(message, "run/state: is a link, and a run removes states from its own directory only"))
+        << options << message;
+  }
+  EXPECT_TRUE(fs::exists(folder / "r/state/step-00000002"));
+  EXPECT_FALSE(fs::exists(folder / "r/state/step-00000009"));
+}
+
+TEST_F(Places, AModelWhoseStatesAreGoneIsKept) {
+  const std::string weights = read_all(folder / "r/model/model.safetensors");
+  fs::remove_all(folder / "r/state");
+  for (const char* options : {"", "--resume"}) {
+    const Result r =
+        mantissa(folder, std::string("train run.toml --quiet --out r --set run.seed=5 ") + options);
+    EXPECT_EQ(r.code, 2) << options;
+    EXPECT_TRUE(has(r.err, "r/model: is the result of an earlier run, of which no state is here")) << r.err;
+    EXPECT_EQ(read_all(folder / "r/model/model.safetensors"), weights) << options;
+  }
+  EXPECT_EQ(mantissa(folder, "train run.toml --quiet --out r --set run.seed=5 --overwrite").code, 0);
+  EXPECT_NE(read_all(folder / "r/model/model.safetensors"), weights);
+}
+
+TEST_F(Places, FilesWithoutOverwriteReplaceTheirEarlierOnesAlone) {
+  const std::string page = "eval m --needle --lengths 160 --depths 0 --trials 1 --page ";
+  write(folder / "thesis.txt", "mine");
+  EXPECT_TRUE(has(refusal(page + "thesis.txt"),
+                  "thesis.txt: exists already, and is not a page of this program; choose another --page"));
+  EXPECT_EQ(mantissa(folder, page + "map.html").code, 0);
+  EXPECT_EQ(mantissa(folder, page + "map.html").code, 0);
+
+  const auto save = [&](const std::string& file) {
+    write(folder / "lines", "/save " + file + "\n");
+    return mantissa(folder, "chat m --template chatml < lines");
+  };
+  const std::string config = read_all(folder / "m/config.json");
+  for (const char* foreign : {"thesis.txt", "m/config.json"}) {
+    const Result r = save(foreign);
+    EXPECT_EQ(r.code, 2) << r.err;
+    EXPECT_TRUE(has(r.err, std::string(foreign) + ": exists already, and is not a saved chat")) << r.err;
+  }
+  EXPECT_EQ(read_all(folder / "thesis.txt"), "mine");
+  EXPECT_EQ(read_all(folder / "m/config.json"), config);
+  EXPECT_EQ(save("talk.json").code, 0);
+  EXPECT_EQ(save("talk.json").code, 0);
+}
+
 TEST_F(Places, WeightsAndDirectoriesNeedAPlaceThatIsNoDevice) {
   ASSERT_EQ(testing::shell(folder, "mkfifo pipe").code, 0);
   for (const char* place : {"/dev/null", "pipe"}) {

@@ -14,6 +14,11 @@ TEST(ShellWords, QuotesWordsThatAShellWouldChange) {
   EXPECT_EQ(shell_words(words), R"(mantissa --set optimizer.lr=1e-3 --rule '*: compute=f32' 'it'\''s' '')");
 }
 
+TEST(ShellWords, HaveNoControlCharacters) {
+  const std::vector<std::string> words = {"--out", "e\x1b[31m'X\\", "\u202etxt"};
+  EXPECT_EQ(shell_words(words), R"(--out $'e\x1b[31m\'X\\' $'\xe2\x80\xaetxt')");
+}
+
 TEST(Wrapped, BreaksAtSpacesAndIndentsLaterLines) {
   EXPECT_EQ(wrapped("one two three four", 2, 9), "one two\n  three\n  four");
   EXPECT_EQ(wrapped("note    one two three", 8, 16), "note    one two\n        three");

@@ -44,6 +44,30 @@ TEST_F(Atomic, AFileThatIsNotCommittedChangesNothing) {
   EXPECT_EQ(entries(), 1);
 }
 
+TEST_F(Atomic, APartOfSeveralFilesIsCompletedAndAllOfThemAreKept) {
+  put(folder / "notes", "mine");
+  const auto write = [&](std::string_view text) {
+    write_files_atomic(folder, kTokenizer, {{"a", text}, {"b", text}}, Existing::keep);
+  };
+  write("first");
+  std::filesystem::remove(folder / "b");  // what an interrupted command left
+  write("second");
+  EXPECT_EQ(contents_of(folder / "a"), "second");
+  EXPECT_EQ(contents_of(folder / "b"), "second");
+  EXPECT_THROW(write("third"), FileError);
+  EXPECT_EQ(contents_of(folder / "a"), "second");
+  EXPECT_EQ(contents_of(folder / "notes"), "mine");
+}
+
+TEST_F(Atomic, FilesThatDoNotAppearAreNotInTheList) {
+  put(folder / "notes", "mine");
+  write_files_atomic(folder, kTokenizer, {{"a", "old"}});
+  std::filesystem::create_directory(folder / "b");  // a file cannot take this name
+  EXPECT_THROW(write_files_atomic(folder, kTokenizer, {{"b", "new"}, {"c", "new"}}), FileError);
+  EXPECT_EQ(owned_names(folder), std::set<std::string>{"a"});
+  EXPECT_EQ(entries(), 4);  // with the list
+}
+
 TEST_F(Atomic, MessagesHaveTheFinalNames) {
   const std::string absent = ": its folder does not exist; create it or check the path";
   EXPECT_EQ(message_of<FileError>([&] { write_file_atomic(folder / "no" / "f", "x"); }),

@@ -239,7 +239,7 @@ TEST_F(State, SuggestsTheNewestIntactStateBeforeADamagedOne) {
   flip(state(20) / "state.safetensors", 50);
   EXPECT_NE(refused(30).find("--resume=10"), std::string::npos);
   flip(state(10) / "state.json", 50);
-  EXPECT_NE(refused(30).find("no earlier state is intact: start again with --overwrite"), std::string::npos);
+  EXPECT_NE(refused(30).find("no earlier state is intact: train again with --overwrite"), std::string::npos);
   EXPECT_NO_THROW(StateReader reader(state(40)));
 }
 

@@ -1,9 +1,15 @@
 #include "mantissa/app/api/chat.h"
 
+#include <fmt/format.h>
+
+#include <cstdint>
 #include <nlohmann/json.hpp>
 
 #include "mantissa/app/api/internal.h"
+#include "mantissa/core/base/error.h"
 #include "mantissa/core/disk/atomic.h"
+#include "mantissa/core/disk/file.h"
+#include "mantissa/core/disk/look.h"
 #include "mantissa/generate/dialog/conversation.h"
 
 namespace mantissa::api {
@@ -16,6 +22,15 @@ dialog::Settings settings_of(const ChatOptions& o) {
           o.max_new_tokens,
           {o.temperature, o.top_k, o.top_p, o.min_p, o.repetition_penalty, o.seed},
           o.stop};
+}
+
+/// Returns true for an empty file, and for what save() wrote.
+bool is_saved_chat(const std::filesystem::path& path) {
+  constexpr std::uint64_t kLongest = std::uint64_t{1} << 28;
+  const std::uint64_t size = disk::File::open_to_read(path).size();
+  if (size == 0 || size > kLongest) return size == 0;
+  const nlohmann::json row = nlohmann::json::parse(disk::read_text_file(path, kLongest), nullptr, false);
+  return row.is_object() && row.size() == 1 && row.contains("messages") && row["messages"].is_array();
 }
 
 }  // namespace
@@ -62,6 +77,10 @@ std::vector<ChatMessage> Chat::messages() const {
 }
 
 void Chat::save(const std::filesystem::path& file) const {
+  if (disk::is_file(file) && !is_saved_chat(file)) {
+    throw FileError(
+        fmt::format("{}: exists already, and is not a saved chat; choose another name", file.string()));
+  }
   const nlohmann::ordered_json row = {{"messages", dialog::to_json(impl_->conversation.messages())}};
   disk::write_file_atomic(disk::given(file, true),
                           row.dump(-1, ' ', false, nlohmann::json::error_handler_t::replace) + "\n");

@@ -3,7 +3,9 @@
 #include <fmt/format.h>
 
 #include "mantissa/app/api/internal.h"
+#include "mantissa/core/base/error.h"
 #include "mantissa/core/disk/atomic.h"
+#include "mantissa/core/disk/look.h"
 #include "mantissa/core/disk/output.h"
 #include "mantissa/generate/eval/needle.h"
 #include "mantissa/report/heat_map.h"
@@ -73,6 +75,10 @@ void check_page(const std::filesystem::path& file, const Model& model, const Nee
   const weights::ModelSource source = source_of(model);
   const std::filesystem::path inputs[] = {source.directory, source.weights, options.haystack};
   disk::check_output({file, disk::Shape::stream, true, "--page"}, disk::with_files(inputs));
+  if (disk::is_file(file) && !report::is_page(file)) {
+    throw FileError(fmt::format(
+        "{}: exists already, and is not a page of this program; choose another --page", file.string()));
+  }
 }
 
 void write_page(const std::filesystem::path& file, const std::string& page) {

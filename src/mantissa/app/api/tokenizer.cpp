@@ -53,8 +53,11 @@ constexpr std::string_view kTokenizerFile = "tokenizer.json", kSettingsFile = "t
 
 void check_place(const std::filesystem::path& out, const std::vector<std::filesystem::path>& texts,
                  bool overwrite) {
+  // A part of a tokenizer is what an interrupted command left.
+  const bool whole = disk::exists(out / kTokenizerFile) && disk::exists(out / kSettingsFile);
   for (const std::string_view name : {kTokenizerFile, kSettingsFile}) {
-    if (disk::exists(out / name)) disk::check_output({out / name, disk::Shape::stream, overwrite}, texts);
+    if (disk::exists(out / name))
+      disk::check_output({out / name, disk::Shape::stream, overwrite || !whole}, texts);
   }
   disk::check_files_atomic(out, disk::kTokenizer, {kTokenizerFile, kSettingsFile});
 }

@@ -86,6 +86,25 @@ std::string wrapped(std::string_view text, std::size_t indent, std::size_t colum
   return out;
 }
 
+namespace {
+
+/// Returns `word` as $'…', in which every byte beyond printable ASCII has an escape sequence.
+std::string ansi_c_word(std::string_view word) {
+  std::string text = "$'";
+  for (const char c : word) {
+    const auto byte = static_cast<unsigned char>(c);
+    if (byte < 0x20 || byte >= 0x7f) {
+      text += fmt::format("\\x{:02x}", byte);
+    } else {
+      if (c == '\'' || c == '\\') text += '\\';
+      text += c;
+    }
+  }
+  return text + "'";
+}
+
+}  // namespace
+
 std::string shell_words(std::span<const std::string> words) {
   constexpr std::string_view kPlain =
       "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789_@%+=:,./-";
@@ -94,6 +113,10 @@ std::string shell_words(std::span<const std::string> words) {
     if (!text.empty()) text += ' ';
     if (!word.empty() && word.find_first_not_of(kPlain) == std::string::npos) {
       text += word;
+      continue;
+    }
+    if (printable(word) != word) {
+      text += ansi_c_word(word);
       continue;
     }
     text += '\'';

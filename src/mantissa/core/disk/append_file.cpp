@@ -66,11 +66,13 @@ void AppendFile::write(std::string_view record) {
 }
 
 void AppendFile::truncate(std::uint64_t bytes) {
-  if (::ftruncate(descriptor_, static_cast<off_t>(bytes)) != 0) throw_write_error(path_, errno);
+  if (uninterrupted([&] { return ::ftruncate(descriptor_, static_cast<off_t>(bytes)); }) != 0)
+    throw_write_error(path_, errno);
 }
 
 void AppendFile::sync() {
-  if (::fdatasync(descriptor_) != 0 && errno != EINVAL) throw_write_error(path_, errno);
+  if (uninterrupted([&] { return ::fdatasync(descriptor_); }) != 0 && errno != EINVAL)
+    throw_write_error(path_, errno);
 }
 
 }  // namespace mantissa::disk

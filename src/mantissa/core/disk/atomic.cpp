@@ -91,9 +91,12 @@ AtomicFile::AtomicFile(const Target& target)
     if (how_ == How::beside)
       ended_ = RemovedAtSuddenEnd(beside_, RemovedAtSuddenEnd::What::file, file_->descriptor());
   }
-  if (how_ == How::beside && existing_ == Existing::keep && has_name(path_) && !is_empty_file(path_)) {
+  try {
+    if (how_ == How::beside && existing_ == Existing::keep && has_name(path_) && !is_empty_file(path_))
+      throw_exists(path_);
+  } catch (...) {
     ::unlink(beside_.c_str());
-    throw_exists(path_);
+    throw;
   }
 }
 
@@ -200,6 +203,30 @@ void check_names(const fs::path& directory, std::string_view kind, const std::se
   }
 }
 
+/// Writes the list `after` in place of `before`, and makes the files appear. Puts the list back if none does.
+void appear_together(const fs::path& directory, const OwnedKinds& before, const OwnedKinds& after,
+                     std::span<const std::unique_ptr<AtomicFile>> files) {
+  const fs::path list = directory / kOwnedList;
+  const bool listed = has_name(list);
+  const Undivided whole;
+  bool appeared = false;
+  try {
+    write_file_atomic(list, owned_list(after));
+    for (const std::unique_ptr<AtomicFile>& file : files) {
+      file->commit();
+      appeared = true;
+    }
+  } catch (...) {
+    if (!appeared) {
+      try {
+        listed ? write_file_atomic(list, owned_list(before)) : remove_file(list);
+      } catch (const std::exception&) {  // the first error matters more
+      }
+    }
+    throw;
+  }
+}
+
 }  // namespace
 
 void check_files_atomic(const fs::path& given, std::string_view kind,
@@ -221,15 +248,18 @@ void write_files_atomic(const fs::path& given, std::string_view kind, std::initi
   }
   NewDirectories created(directory);
   check_names(directory, kind, names);
-  OwnedKinds owned = owned_kinds(directory);
+  const OwnedKinds before = owned_kinds(directory);
+  // A part of a result is what an interrupted command left: the names are those of its list.
+  if (!std::ranges::all_of(names, [&](const std::string& name) { return has_name(directory / name); }))
+    existing = Existing::replace;
   std::vector<std::unique_ptr<AtomicFile>> written;
   for (const NamedText& f : files) {
     written.push_back(std::make_unique<AtomicFile>(Target(directory / f.name, Links::replace, existing)));
     written.back()->write(std::as_bytes(std::span(f.text)));
   }
+  OwnedKinds owned = before;
   add_owned(owned, names, kind);
-  write_file_atomic(directory / kOwnedList, owned_list(owned));
-  for (const std::unique_ptr<AtomicFile>& file : written) file->commit();
+  appear_together(directory, before, owned, written);
   created.keep();
 }
 

@@ -51,6 +51,13 @@ std::string reason(int error) {
     left += unfinished_bytes(path);  // which the error removes
   } catch (const Error&) {           // this error matters more
   }
+  constexpr std::uint64_t kEnough = std::uint64_t{1} << 26;
+  if (left >= kEnough + wanted) {
+    throw ResourceError(fmt::format(
+        "{}: write failed: {}, although {} are free on its disk; check quotas, or write to another "
+        "disk",
+        name, reason(ENOSPC), human_bytes(static_cast<double>(left))));
+  }
   throw ResourceError(
       fmt::format("{}: the disk is full{}, {} free; free some space or write to another disk", name,
                   wanted > 0 ? fmt::format(": it needs {}", human_bytes(static_cast<double>(wanted))) : "",
@@ -174,11 +181,13 @@ void File::reserve(std::uint64_t bytes) {
   // The system may have taken part of the space, or all that was free.
   if (error == ENOSPC && ::ftruncate(descriptor_, 0) == 0) throw_full(path_, bytes);
   if (error != EOPNOTSUPP && error != ENOSYS) throw_write_error(path_, error);
-  if (::ftruncate(descriptor_, static_cast<off_t>(bytes)) != 0) throw_write_error(path_, errno);
+  if (uninterrupted([&] { return ::ftruncate(descriptor_, static_cast<off_t>(bytes)); }) != 0)
+    throw_write_error(path_, errno);
 }
 
 void File::sync() const {
-  if (::fsync(descriptor_) != 0 && errno != EINVAL) throw_write_error(path_, errno);
+  if (uninterrupted([&] { return ::fsync(descriptor_); }) != 0 && errno != EINVAL)
+    throw_write_error(path_, errno);
 }
 
 void File::close() {
@@ -218,7 +227,7 @@ void sync_directory(const std::filesystem::path& directory) {
       ::open(directory.empty() ? "." : directory.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC);
   if (descriptor < 0 && errno == EACCES) return;  // a folder without read permission cannot be synced
   if (descriptor < 0) throw_write_error(directory, errno);
-  const int error = ::fsync(descriptor) == 0 ? 0 : errno;
+  const int error = uninterrupted([&] { return ::fsync(descriptor); }) == 0 ? 0 : errno;
   ::close(descriptor);
   if (error != 0 && error != EINVAL && error != ENOSYS) throw_write_error(directory, error);
 }
@@ -264,6 +273,8 @@ void throw_write_error(const std::filesystem::path& path, int error) {
     case ENOENT:
     case ENOTDIR:
       throw FileError(fmt::format("{}: its folder does not exist; create it or check the path", name));
+    case ENAMETOOLONG:
+      throw FileError(fmt::format("{}: cannot be written: {}; choose a shorter name", name, reason(error)));
     case EISDIR:
       throw FileError(fmt::format("{}: is a folder; give the path of a file", name));
     case EACCES:

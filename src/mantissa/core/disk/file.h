@@ -1,6 +1,7 @@
 // An owned file descriptor, with system errors reported as messages.
 #pragma once
 
+#include <cerrno>
 #include <cstddef>
 #include <cstdint>
 #include <filesystem>
@@ -53,6 +54,14 @@ class File {
   int descriptor_ = -1;
   std::filesystem::path path_;
 };
+
+/// Repeats a system call that returns 0 or −1 while a signal interrupts it.
+template <class Call>
+int uninterrupted(const Call& call) {
+  int result = call();
+  while (result != 0 && errno == EINTR) result = call();
+  return result;
+}
 
 /// Makes renames and removals in `directory` durable. Does nothing on file systems without support.
 void sync_directory(const std::filesystem::path& directory);

@@ -117,9 +117,10 @@ void remove_left_or_throw(const std::filesystem::path& path, std::span<const std
   }
 }
 
-/// Creates `path` with `make`, which returns a descriptor, or −1 with errno.
-template <class Make>
-int create(const std::filesystem::path& path, std::span<const std::string_view> known, Make make) {
+/// Creates `path` with `make`, which returns a descriptor, or −1 with errno. `remove` removes what it made.
+template <class Make, class Remove>
+int create(const std::filesystem::path& path, std::span<const std::string_view> known, Make make,
+           Remove remove) {
   for (;;) {
     const int descriptor = make();
     if (descriptor < 0 && errno == EEXIST) {
@@ -132,6 +133,7 @@ int create(const std::filesystem::path& path, std::span<const std::string_view> 
       // Another process may have taken it for abandoned before the lock, and removed it.
       if (lock(descriptor) != Locked::in_use && is_still(path, descriptor)) return descriptor;
     } catch (...) {
+      remove(path.c_str());
       ::close(descriptor);
       throw;
     }
@@ -186,18 +188,25 @@ bool is_still(const std::filesystem::path& path, int descriptor) {
 }
 
 int create_unfinished_file(const std::filesystem::path& path) {
-  return create(path, {}, [&] {
-    return ::open(path.c_str(), O_RDWR | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, 0666 | kMark);
-  });
+  return create(
+      path, {},
+      [&] { return ::open(path.c_str(), O_RDWR | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, 0666 | kMark); },
+      ::unlink);
 }
 
 int create_unfinished_directory(const std::filesystem::path& path, std::span<const std::string_view> known) {
-  return create(path, known, [&] {
-    if (::mkdir(path.c_str(), 0777 | kMark) != 0) return -1;
-    const int descriptor = ::open(path.c_str(), O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
-    if (descriptor < 0 && errno == ENOENT) errno = EINTR;  // another process took it for abandoned
-    return descriptor;
-  });
+  return create(
+      path, known,
+      [&] {
+        if (::mkdir(path.c_str(), 0777 | kMark) != 0) return -1;
+        const int descriptor = ::open(path.c_str(), O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
+        if (descriptor >= 0) return descriptor;
+        const int error = errno;
+        if (error != ENOENT) ::rmdir(path.c_str());
+        errno = error == ENOENT ? EINTR : error;  // another process took it for abandoned
+        return -1;
+      },
+      ::rmdir);
 }
 
 void check_unfinished(const std::filesystem::path& path, std::span<const std::string_view> known) {

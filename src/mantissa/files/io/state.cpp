@@ -119,6 +119,12 @@ std::vector<FoundState> find_states(const fs::path& run) {
 }
 
 void finish_replaced_states(const fs::path& run) {
+  if (disk::is_link(run / "state")) {
+    throw FileError(
+        fmt::format("{}: is a link, and a run removes states from its own directory only. Fix: put the "
+                    "directory in its place, or choose another run directory",
+                    (run / "state").string()));
+  }
   if (!disk::exists(run / "state")) return;
   for (const fs::path& entry : disk::entries(run / "state")) {
     if (entry.extension() != disk::kReplaced) continue;
@@ -225,7 +231,7 @@ StateReader::StateReader(const fs::path& state) {
     }
     if (dynamic_cast<const disk::ReadError*>(&error) != nullptr) throw;  // it may be intact
     throw FileError(
-        fmt::format("{}; no earlier state is intact: start again with --overwrite", error.what()));
+        fmt::format("{}; no earlier state is intact: train again with --overwrite", error.what()));
   }
 }
 

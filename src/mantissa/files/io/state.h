@@ -87,7 +87,7 @@ class SharedState {
 };
 
 /// Brings back the states that killed processes were replacing (core/disk/atomic.h). Only the holder of the
-/// run's lock may call this.
+/// run's lock may call this. Throws FileError if the directory of states is a link.
 void finish_replaced_states(const std::filesystem::path& run);
 
 /// Removes what killed processes left among the states of `run`.

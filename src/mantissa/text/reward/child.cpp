@@ -21,7 +21,12 @@ namespace {
 using namespace std::chrono_literals;
 
 [[noreturn]] void cannot_start(int error) {
-  throw ResourceError("cannot start the reward program: {}", std::generic_category().message(error));
+  const char* cure = error == EMFILE || error == ENFILE ? "raise the limit of open files (ulimit -n)"
+                     : error == EAGAIN                  ? "raise the limit of processes (ulimit -u)"
+                     : error == ENOMEM                  ? "free some memory"
+                                                        : "check that /bin/sh can run it";
+  throw ResourceError("cannot start the reward program of rl.reward: {}; {}",
+                      std::generic_category().message(error), cure);
 }
 
 struct Pipe {
