@@ -59,7 +59,9 @@ class Sizes {
   void check_blocks() const {
     const Size blocks = value("block_count");
     if (!blocks) return;
-    const auto layer = [](std::int64_t i) { return fmt::format("blk.{}.attn_norm.weight", i); };
+    const auto layer = [&](std::int64_t i) {
+      return fmt::format("blk.{}.{}", i, architecture_.layers.front().gguf);
+    };
     if (file_.find(layer(0)) == nullptr) return;
     if (file_.find(layer(*blocks - 1)) == nullptr)
       bad("block_count", *blocks, fmt::format("there is no tensor {}", layer(*blocks - 1)));

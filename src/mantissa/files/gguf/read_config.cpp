@@ -165,6 +165,8 @@ class ConfigReader {
     if (architecture_.name == "llama" || architecture_.name == "qwen3")
       config["attention_bias"] = has("blk.0.attn_q.bias");
     if (architecture_.name == "llama") config["mlp_bias"] = has("blk.0.ffn_gate.bias");
+    if (architecture_.name == "olmo2" && size("attention.sliding_window").value_or(0) > 0)
+      file_.fail("is an OLMo 3: layers with windows are not supported in the architecture olmo2");
     return config;
   }
 
