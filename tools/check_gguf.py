@@ -34,7 +34,7 @@ VOCABULARY, LENGTH = 96, 23
 
 def cases():
     """Yields (label, config class, fields)."""
-    from transformers import LlamaConfig, Olmo2Config, SmolLM3Config
+    from transformers import GraniteConfig, LlamaConfig, Olmo2Config, SmolLM3Config, StableLmConfig
 
     def rope(kind, **more):
         return dict(rope_parameters=dict(rope_theta=10000.0, rope_type=kind, **more))
@@ -44,6 +44,14 @@ def cases():
     yield "olmo2-yarn", Olmo2Config, rope("yarn", factor=4.0, original_max_position_embeddings=16)
     yield "smollm3", SmolLM3Config, dict(num_hidden_layers=5)
     yield "smollm3-untied", SmolLM3Config, dict(num_hidden_layers=4, tie_word_embeddings=False, head_dim=10)
+    yield "stablelm", StableLmConfig, dict(use_qkv_bias=True)
+    yield "stablelm-parallel", StableLmConfig, dict(use_parallel_residual=True, partial_rotary_factor=0.75, hidden_size=80,
+                                                    num_attention_heads=10)
+    yield "granite", GraniteConfig, dict(embedding_multiplier=12.0, attention_multiplier=0.125, residual_multiplier=0.22,
+                                         logits_scaling=8.0)
+    yield "granite-tied-biases", GraniteConfig, dict(
+        attention_bias=True, mlp_bias=True, tie_word_embeddings=True, head_dim=10, embedding_multiplier=3.7, attention_multiplier=0.3,
+        residual_multiplier=1.3, logits_scaling=6.0)
 
 
 def tokenizer():

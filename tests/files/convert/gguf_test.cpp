@@ -89,7 +89,7 @@ std::vector<float> f32_values(const gguf::GgufFile& file, const char* name) {
   return values;
 }
 
-/// llama.cpp rotates neighbours in `llama` and `smollm3`, and halves in `olmo2`.
+/// llama.cpp rotates neighbours in `llama`, `smollm3` and `granite`, and halves in `olmo2` and `stablelm`.
 TEST_F(GgufModel, RowsOfQueriesAndKeysAreInterleavedAsTheArchitectureRotatesThem) {
   struct Rows {
     const char *model, *tensor, *weight;
@@ -99,6 +99,8 @@ TEST_F(GgufModel, RowsOfQueriesAndKeysAreInterleavedAsTheArchitectureRotatesThem
        {Rows{"Llama", "blk.0.attn_q.weight", "model.layers.0.self_attn.q_proj.weight", 8, 4},
         Rows{"SmolLm3", "blk.0.attn_q.weight", "model.layers.0.self_attn.q_proj.weight", 16, 8},
         Rows{"SmolLm3", "blk.3.attn_k.weight", "model.layers.3.self_attn.k_proj.weight", 16, 8},
+        Rows{"Granite", "blk.0.attn_k.weight", "model.layers.0.self_attn.k_proj.weight", 8, 4},
+        Rows{"StableLm", "blk.0.attn_q.weight", "model.layers.0.self_attn.q_proj.weight", 8, 1},
         Rows{"Olmo2", "blk.1.attn_q.weight", "model.layers.1.self_attn.q_proj.weight", 8, 1}}) {
     SCOPED_TRACE(fmt::format("{} {}", model, tensor));
     std::filesystem::remove_all(in());
@@ -126,6 +128,25 @@ TEST_F(GgufModel, Olmo2HasTheNamesOfLlamaCpp) {
         std::pair{"blk.1.post_attention_norm.weight", "model.layers.1.post_attention_layernorm.weight"},
         std::pair{"blk.1.post_ffw_norm.weight", "model.layers.1.post_feedforward_layernorm.weight"}})
     EXPECT_EQ(f32_values(foreign, stored), values_of(files, weight)) << stored;
+}
+
+TEST_F(GgufModel, GraniteAndStableLmHaveTheKeysOfLlamaCpp) {
+  write(small("Granite"));
+  convert_to_gguf();
+  const gguf::GgufFile granite(file());
+  EXPECT_EQ(granite.number("granite.embedding_scale"), 12.0);
+  EXPECT_EQ(granite.number("granite.attention.scale"), 0.125);
+  EXPECT_EQ(granite.number("granite.residual_scale"), 0.22);
+  EXPECT_EQ(granite.number("granite.logit_scale"), 6.0);
+  std::filesystem::remove_all(in());
+  write(small("StableLm"));
+  convert_to_gguf();
+  const gguf::GgufFile stablelm(file());
+  EXPECT_EQ(stablelm.number("stablelm.attention.layer_norm_epsilon"), 1e-4);
+  EXPECT_EQ(stablelm.integer("stablelm.rope.dimension_count"), 4);
+  EXPECT_EQ(stablelm.flag("stablelm.use_parallel_residual"), false);
+  EXPECT_EQ(f32_values(stablelm, "blk.1.ffn_norm.bias"),
+            values_of(io::WeightFiles(in()), "model.layers.1.post_attention_layernorm.bias"));
 }
 
 /// OLMo 3 has the architecture olmo2 with windows.
@@ -292,6 +313,8 @@ const Refused kRefused[] = {
     {"TiedHead", "olmo2", {{"tie_word_embeddings", true}}, "olmo2 has a head of its own"},
     {"Biases", "olmo2", {{"attention_bias", true}}, "olmo2 has no biases"},
     {"WidthOfHeads", "olmo2", {{"head_dim", 16}}, "8 here, and this model of 16"},
+    {"NormsOfHeads", "stablelm", {{"qk_layernorm", true}}, "norms over the heads of q and k"},
+    {"TiedStableLm", "stablelm", {{"tie_word_embeddings", true}}, "stablelm has a head of its own"},
     {"ScaledAngles",
      "smollm3",
      {{"rope_scaling",

@@ -84,6 +84,12 @@ void check_olmo2(const DecoderSpec& s) {
   }
 }
 
+void check_stablelm(const DecoderSpec& s) {
+  if (s.tied_head) refuse("llama.cpp's stablelm has a head of its own");
+  if (s.qk_norms != model::QkNorms::none)
+    refuse("norms over the heads of q and k are not supported in stablelm");
+}
+
 /// llama.cpp's code decides which layers of SmolLM3 rotate q and k.
 void check_smollm3(const DecoderSpec& s) {
   constexpr std::size_t kInterval = 4;
@@ -135,8 +141,11 @@ class ConfigWriter {
     size("attention.head_count_kv", s.kv_heads);
     size("attention.key_length", s.head_dim);
     size("attention.value_length", s.head_dim);
-    size("rope.dimension_count", s.head_dim);
-    number("attention.layer_norm_rms_epsilon", s.norm_eps);
+    size("rope.dimension_count", s.rotated);
+    number(s.norm == model::Norm::rms ? "attention.layer_norm_rms_epsilon" : "attention.layer_norm_epsilon",
+           s.norm_eps);
+    if (architecture_.name == "stablelm") header_.add_flag(key("use_parallel_residual"), s.parallel);
+    if (architecture_.name == "granite") granite(s);
     rope(s);
     if (s.experts) experts(*s.experts);
     if (const std::int64_t window = largest_window(s); window > 0) size("attention.sliding_window", window);
@@ -187,6 +196,13 @@ class ConfigWriter {
     header_.add(key(name), narrow);
   }
 
+  void granite(const DecoderSpec& s) {
+    number("embedding_scale", s.embedding_scale);
+    number("residual_scale", s.branch_scale);
+    number("logit_scale", s.logit_divisor);
+    number("attention.scale", s.attention_scale);
+  }
+
   void experts(const model::Experts& e) {
     size("expert_count", e.count);
     size("expert_used_count", e.chosen);
@@ -226,6 +242,7 @@ const Architecture& writable_architecture(const model::ModelConfig& config) {
     if (found->name.starts_with("gemma")) check_gemma(*spec, *found);
     if (found->name == "olmo2") check_olmo2(*spec);
     if (found->name == "smollm3") check_smollm3(*spec);
+    if (found->name == "stablelm") check_stablelm(*spec);
     if (spec->experts) check_experts(*spec->experts, *found);
   } else if (found->name == "rwkv7") {
     check_rwkv7(config);
