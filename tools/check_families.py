@@ -64,8 +64,9 @@ warmup_steps = 5
 
 def cases():
     """Yields (label, config class, fields)."""
-    from transformers import (GPT2Config, Gemma2Config, Gemma3TextConfig, Glm4Config, GlmConfig, LlamaConfig, MistralConfig, MixtralConfig,
-                              Olmo2Config, OlmoeConfig, Phi3Config, Qwen2Config, Qwen3Config, Qwen3MoeConfig, SmolLM3Config)
+    from transformers import (GPT2Config, Gemma2Config, Gemma3TextConfig, Glm4Config, GlmConfig, GraniteConfig, LlamaConfig, MistralConfig,
+                              MixtralConfig, Olmo2Config, OlmoeConfig, Phi3Config, Qwen2Config, Qwen3Config, Qwen3MoeConfig, SmolLM3Config,
+                              StableLmConfig)
 
     def rope(kind, **more):
         return dict(rope_parameters=dict(rope_theta=10000.0, rope_type=kind, **more))
@@ -113,6 +114,15 @@ def cases():
                                                        tie_word_embeddings=False, head_dim=10)
     # Without rotation the gradient of k's bias is zero but for rounding: a softmax does not change with a sum for all keys.
     yield "smollm3-biases", SmolLM3Config, dict(no_rope_layers=[1, 1, 1], attention_bias=True, mlp_bias=True)
+    yield "stablelm", StableLmConfig, dict(use_qkv_bias=True)
+    yield "stablelm-tied", StableLmConfig, rope("linear", factor=4.0) | dict(tie_word_embeddings=True, partial_rotary_factor=0.5)
+    yield "stablelm-parallel", StableLmConfig, dict(num_attention_heads=12, num_key_value_heads=12, partial_rotary_factor=1.0,
+                                                    qk_layernorm=True, use_parallel_residual=True)
+    yield "granite", GraniteConfig, dict(embedding_multiplier=12.0, attention_multiplier=0.125, residual_multiplier=0.22,
+                                         logits_scaling=8.0)
+    yield "granite-tied-biases", GraniteConfig, dict(
+        attention_bias=True, mlp_bias=True, tie_word_embeddings=True, head_dim=10, embedding_multiplier=3.7, attention_multiplier=0.3,
+        residual_multiplier=1.3, logits_scaling=6.0)
     yield "gpt2", GPT2Config, {}
     yield "gpt2-untied", GPT2Config, dict(n_embd=40, n_layer=2, n_head=5, n_positions=LENGTH, n_inner=50,
                                           tie_word_embeddings=False, scale_attn_by_inverse_layer_idx=True)

@@ -35,8 +35,9 @@ GPT2 = dict(vocab_size=VOCABULARY, n_embd=16, n_layer=2, n_head=4, n_positions=L
 
 def cases():
     """(directory, config class, fields)."""
-    from transformers import (GPT2Config, Gemma2Config, Gemma3TextConfig, Glm4Config, GlmConfig, LlamaConfig, MistralConfig, MixtralConfig,
-                              Olmo2Config, OlmoeConfig, Phi3Config, Qwen2Config, Qwen3Config, Qwen3MoeConfig, SmolLM3Config)
+    from transformers import (GPT2Config, Gemma2Config, Gemma3TextConfig, Glm4Config, GlmConfig, GraniteConfig, LlamaConfig, MistralConfig,
+                              MixtralConfig, Olmo2Config, OlmoeConfig, Phi3Config, Qwen2Config, Qwen3Config, Qwen3MoeConfig, SmolLM3Config,
+                              StableLmConfig)
 
     def rope(kind, **more):
         return dict(rope_parameters=dict(rope_theta=500.0, rope_type=kind, **more))
@@ -78,6 +79,14 @@ def cases():
     yield "smollm3", SmolLM3Config, yarn | dict(no_rope_layers=[0, 1], tie_word_embeddings=False, attention_bias=True, mlp_bias=True)
     yield "smollm3-tied", SmolLM3Config, dict(num_hidden_layers=3, no_rope_layer_interval=2, use_sliding_window=True, sliding_window=5,
                                               num_key_value_heads=1)
+    yield "stablelm", StableLmConfig, yarn | dict(head_dim=4, num_key_value_heads=1, partial_rotary_factor=0.5, use_qkv_bias=True)
+    yield "stablelm-tied", StableLmConfig, dict(  # more heads than a split has parts
+        hidden_size=40, num_attention_heads=10, num_key_value_heads=10, head_dim=4, partial_rotary_factor=0.5, qk_layernorm=True,
+        use_parallel_residual=True, tie_word_embeddings=True, layer_norm_eps=1e-3)
+    yield "granite", GraniteConfig, yarn | dict(attention_bias=True, mlp_bias=True, embedding_multiplier=3.5, attention_multiplier=0.3,
+                                                residual_multiplier=0.7, logits_scaling=3.0)
+    yield "granite-tied", GraniteConfig, dict(num_key_value_heads=1, tie_word_embeddings=True, embedding_multiplier=12.0,
+                                              attention_multiplier=0.25, residual_multiplier=0.22, logits_scaling=8.0)
     yield "gemma2-tied", Gemma2Config, dict(sliding_window=4, query_pre_attn_scalar=11, attn_logit_softcapping=0.7,
                                             final_logit_softcapping=1.5)
     yield "gemma2", Gemma2Config, llama3 | dict(sliding_window=4, attn_logit_softcapping=None, final_logit_softcapping=None,

@@ -83,6 +83,13 @@ inline std::vector<DefaultField> decoder_defaults(std::vector<DefaultField> own)
                                         {"head_dim", "8", "6"}});
 }
 
+/// Of a family with LayerNorms.
+inline std::vector<DefaultField> layer_norm_defaults(std::vector<DefaultField> own) {
+  std::vector<DefaultField> all = decoder_defaults(std::move(own));
+  std::erase_if(all, [](const DefaultField& field) { return std::string_view(field.key) == "rms_norm_eps"; });
+  return all;
+}
+
 inline std::vector<DefaultField> gemma_defaults(std::vector<DefaultField> own) {
   return with_defaults(std::move(own), {{"tie_word_embeddings", "true", "false"},
                                         {"initializer_range", "0.02", "0.03"},

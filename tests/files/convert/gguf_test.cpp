@@ -71,27 +71,99 @@ const json& llama() {
   return models.front().config;
 }
 
-TEST_F(GgufModel, LlamaRowsOfQueriesAndKeysAreInterleaved) {
-  write(llama());
+const json& small(const std::string& name) {
+  static const std::vector<SmallModel> models = small_models();
+  return std::ranges::find(models, name, &SmallModel::name)->config;
+}
+
+/// Returns row `r` of a matrix of 32 columns.
+std::vector<float> row_of(const std::vector<float>& m, std::size_t r) {
+  return {m.begin() + static_cast<std::ptrdiff_t>(32 * r),
+          m.begin() + static_cast<std::ptrdiff_t>(32 * (r + 1))};
+}
+
+std::vector<float> f32_values(const gguf::GgufFile& file, const char* name) {
+  const gguf::FileTensor& stored = *file.find(name);
+  std::vector<float> values(stored.count());
+  std::ranges::copy(file.data(stored), std::as_writable_bytes(std::span(values)).begin());
+  return values;
+}
+
+/// llama.cpp rotates neighbours in `llama`, `smollm3` and `granite`, and halves in `olmo2` and `stablelm`.
+TEST_F(GgufModel, RowsOfQueriesAndKeysAreInterleavedAsTheArchitectureRotatesThem) {
+  struct Rows {
+    const char *model, *tensor, *weight;
+    std::size_t head, second;  // size of a head; the row of ours that is the second of a head there
+  };
+  for (const auto& [model, tensor, weight, head, second] :
+       {Rows{"Llama", "blk.0.attn_q.weight", "model.layers.0.self_attn.q_proj.weight", 8, 4},
+        Rows{"SmolLm3", "blk.0.attn_q.weight", "model.layers.0.self_attn.q_proj.weight", 16, 8},
+        Rows{"SmolLm3", "blk.3.attn_k.weight", "model.layers.3.self_attn.k_proj.weight", 16, 8},
+        Rows{"Granite", "blk.0.attn_k.weight", "model.layers.0.self_attn.k_proj.weight", 8, 4},
+        Rows{"StableLm", "blk.0.attn_q.weight", "model.layers.0.self_attn.q_proj.weight", 8, 1},
+        Rows{"Olmo2", "blk.1.attn_q.weight", "model.layers.1.self_attn.q_proj.weight", 8, 1}}) {
+    SCOPED_TRACE(fmt::format("{} {}", model, tensor));
+    std::filesystem::remove_all(in());
+    write(small(model));
+    convert_to_gguf();
+    const gguf::GgufFile foreign(file());
+    const std::vector<float> ours = values_of(io::WeightFiles(in()), weight),
+                             theirs = f32_values(foreign, tensor);
+    EXPECT_EQ(row_of(theirs, 1), row_of(ours, second));
+    EXPECT_EQ(row_of(theirs, head + 1), row_of(ours, head + second));
+  }
+}
+
+/// The names and keys of llama.cpp's converter.
+TEST_F(GgufModel, Olmo2HasTheNamesOfLlamaCpp) {
+  write(small("Olmo2"));
   convert_to_gguf();
   const gguf::GgufFile foreign(file());
+  EXPECT_EQ(foreign.text("general.architecture"), "olmo2");
+  EXPECT_EQ(foreign.text("olmo2.rope.scaling.type"), "yarn");
+  EXPECT_EQ(foreign.find("blk.0.attn_norm.weight"), nullptr);
   const io::WeightFiles files(in());
-  const std::vector<float> q = values_of(files, "model.layers.0.self_attn.q_proj.weight");
-  const gguf::FileTensor& stored = *foreign.find("blk.0.attn_q.weight");
-  std::vector<float> rows(stored.count());
-  std::ranges::copy(foreign.data(stored), std::as_writable_bytes(std::span(rows)).begin());
-  const auto row = [](const std::vector<float>& m, std::size_t r) {
-    return std::vector<float>(m.begin() + static_cast<std::ptrdiff_t>(32 * r),
-                              m.begin() + static_cast<std::ptrdiff_t>(32 * (r + 1)));
-  };
-  // Heads of 8 rows: 0 4 1 5 2 6 3 7.
-  EXPECT_EQ(row(rows, 1), row(q, 4));
-  EXPECT_EQ(row(rows, 8 + 2), row(q, 8 + 1));
+  for (const auto& [stored, weight] :
+       {std::pair{"blk.1.attn_k_norm.weight", "model.layers.1.self_attn.k_norm.weight"},
+        std::pair{"blk.1.post_attention_norm.weight", "model.layers.1.post_attention_layernorm.weight"},
+        std::pair{"blk.1.post_ffw_norm.weight", "model.layers.1.post_feedforward_layernorm.weight"}})
+    EXPECT_EQ(f32_values(foreign, stored), values_of(files, weight)) << stored;
+}
+
+TEST_F(GgufModel, GraniteAndStableLmHaveTheKeysOfLlamaCpp) {
+  write(small("Granite"));
+  convert_to_gguf();
+  const gguf::GgufFile granite(file());
+  EXPECT_EQ(granite.number("granite.embedding_scale"), 12.0);
+  EXPECT_EQ(granite.number("granite.attention.scale"), 0.125);
+  EXPECT_EQ(granite.number("granite.residual_scale"), 0.22);
+  EXPECT_EQ(granite.number("granite.logit_scale"), 6.0);
+  std::filesystem::remove_all(in());
+  write(small("StableLm"));
+  convert_to_gguf();
+  const gguf::GgufFile stablelm(file());
+  EXPECT_EQ(stablelm.number("stablelm.attention.layer_norm_epsilon"), 1e-4);
+  EXPECT_EQ(stablelm.integer("stablelm.rope.dimension_count"), 4);
+  EXPECT_EQ(stablelm.flag("stablelm.use_parallel_residual"), false);
+  EXPECT_EQ(f32_values(stablelm, "blk.1.ffn_norm.bias"),
+            values_of(io::WeightFiles(in()), "model.layers.1.post_attention_layernorm.bias"));
+}
+
+/// OLMo 3 has the architecture olmo2 with windows.
+TEST_F(GgufModel, Olmo3IsRefused) {
+  write(small("Olmo2"));
+  convert_to_gguf();
+  std::string bytes = test::contents_of(file());
+  const std::string known = "olmo2.attention.value_length", other = "olmo2.attention.sliding_window";
+  const std::string length(1, static_cast<char>(known.size()));
+  bytes.replace(bytes.find(length + std::string(7, '\0') + known), 8 + known.size(),
+                std::string(1, static_cast<char>(other.size())) + std::string(7, '\0') + other);
+  test::put(file(), bytes);
+  EXPECT_NE(message_of<FileError>([&] { convert_back(); }).find("OLMo 3"), std::string::npos);
 }
 
 const json& mixtral() {
-  static const std::vector<SmallModel> models = small_models();
-  return std::ranges::find(models, std::string("Mixtral"), &SmallModel::name)->config;
+  return small("Mixtral");
 }
 
 /// llama.cpp has one tensor for a weight of all experts of a layer, and the router in F32.
@@ -238,6 +310,26 @@ const Refused kRefused[] = {
      {{"num_experts", 4}, {"num_experts_per_tok", 2}, {"norm_topk_prob", true}, {"mlp_only_layers", {0}}},
      "has experts in every layer"},
     {"OtherFamily", "mistral", {{"sliding_window", nullptr}}, "mistral are not supported"},
+    {"TiedHead", "olmo2", {{"tie_word_embeddings", true}}, "olmo2 has a head of its own"},
+    {"Biases", "olmo2", {{"attention_bias", true}}, "olmo2 has no biases"},
+    {"WidthOfHeads", "olmo2", {{"head_dim", 16}}, "8 here, and this model of 16"},
+    {"NormsOfHeads", "stablelm", {{"qk_layernorm", true}}, "norms over the heads of q and k"},
+    {"TiedStableLm", "stablelm", {{"tie_word_embeddings", true}}, "stablelm has a head of its own"},
+    {"ScaledAngles",
+     "smollm3",
+     {{"rope_scaling",
+       {{"rope_type", "llama3"},
+        {"factor", 8.0},
+        {"low_freq_factor", 1.0},
+        {"high_freq_factor", 4.0},
+        {"original_max_position_embeddings", 32}}}},
+     "smollm3 does not read the factors"},
+    {"BiasesOfMlp", "smollm3", {{"mlp_bias", true}}, "smollm3 has no biases"},
+    {"RotatedLayer", "smollm3", {{"no_rope_layers", {1, 0}}}, "layer 1 does not rotate q and k"},
+    {"FourthLayer",
+     "smollm3",
+     {{"no_rope_layer_interval", 5}, {"num_hidden_layers", 4}},
+     "layer 3 rotates q and k"},
     {"Windows",
      "qwen2",
      {{"use_sliding_window", true}, {"sliding_window", 4}, {"max_window_layers", 1}},

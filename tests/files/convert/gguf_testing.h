@@ -43,6 +43,7 @@ inline std::vector<SmallModel> small_models() {
     json config = decoder;
     config.update(more);
     config["model_type"] = type;
+    if (config["model_type"] == "stablelm") config.erase("rms_norm_eps");
     return config;
   };
   const json llama3 = {{"rope_type", "llama3"},
@@ -52,6 +53,16 @@ inline std::vector<SmallModel> small_models() {
                        {"original_max_position_embeddings", 32}};
   const json linear = {{"rope_type", "linear"}, {"factor", 4.0}};
   const json yarn = {{"rope_type", "yarn"}, {"factor", 4.0}, {"original_max_position_embeddings", 16}};
+  const json stablelm = {{"use_qkv_bias", true},
+                         {"use_parallel_residual", false},
+                         {"partial_rotary_factor", 0.5},
+                         {"layer_norm_eps", 1e-4}};
+  const json parallel = {
+      {"use_qkv_bias", false}, {"use_parallel_residual", true}, {"partial_rotary_factor", 0.75}};
+  const json granite = {{"embedding_multiplier", 12.0},
+                        {"attention_multiplier", 0.125},
+                        {"residual_multiplier", 0.22},
+                        {"logits_scaling", 6.0}};
   const json gemma = {{"query_pre_attn_scalar", 8}, {"sliding_window", 16}, {"tie_word_embeddings", true}};
   json gpt2 = {{"model_type", "gpt2"}, {"vocab_size", 64}, {"n_embd", 32},     {"n_layer", 2},
                {"n_head", 4},          {"n_inner", 48},    {"n_positions", 64}};
@@ -74,6 +85,12 @@ inline std::vector<SmallModel> small_models() {
                                    {"num_experts_per_tok", 3},
                                    {"norm_topk_prob", false},
                                    {"pad_token_id", nullptr}})},
+          {"Olmo2", with("olmo2", {{"pad_token_id", nullptr}, {"rope_scaling", yarn}})},
+          {"SmolLm3",
+           with("smollm3", {{"num_hidden_layers", 5}, {"tie_word_embeddings", true}, {"head_dim", 16}})},
+          {"StableLm", with("stablelm", stablelm)},
+          {"StableLmParallel", with("stablelm", parallel)},
+          {"Granite", with("granite", granite)},
           {"Gemma2", with("gemma2", gemma)},
           {"Gemma3", with("gemma3_text", gemma)},
           {"Gpt2", gpt2},

@@ -21,14 +21,14 @@ class GgufSizes : public test::TemporaryFolder {
  public:
   /// Returns the error for the file whose metadata has `changed` in place of the right sizes; 0 removes a
   /// key.
-  std::string error(const Keys& changed) const {
+  std::string error(const Keys& changed, const std::string& architecture = "llama") const {
     Keys keys = {{"block_count", 1},          {"embedding_length", 48},       {"feed_forward_length", 96},
                  {"attention.head_count", 6}, {"attention.head_count_kv", 2}, {"rope.dimension_count", 8}};
     for (const auto& [key, value] : changed) keys[key] = value;
     HeaderWriter header;
-    header.add("general.architecture", std::string_view("llama"));
+    header.add("general.architecture", std::string_view(architecture));
     for (const auto& [key, value] : keys) {
-      if (value != kMissing) header.add("llama." + key, value);
+      if (value != kMissing) header.add(architecture + "." + key, value);
     }
     std::vector<TensorToStore> tensors = {{"token_embd.weight", TensorType::f32, {16, 48}},
                                           {"blk.0.attn_norm.weight", TensorType::f32, {48}},
@@ -41,7 +41,7 @@ class GgufSizes : public test::TemporaryFolder {
     out << bytes << std::string(tensors.back().begin + tensors.back().bytes() - bytes.size(), '\0');
     out.close();
     try {
-      check_sizes(GgufFile(path), *find_architecture("llama"));
+      check_sizes(GgufFile(path), *find_architecture(architecture));
     } catch (const FileError& e) {
       return e.what();
     }
@@ -54,6 +54,8 @@ TEST_F(GgufSizes, ThatFitTheTensorsAreAccepted) {
   EXPECT_EQ(error({}), "");
   EXPECT_EQ(error({{"rope.dimension_count", kMissing}}), "");
   EXPECT_EQ(error({{"attention.key_length", 8}}), "");
+  // A part of each head is rotated.
+  EXPECT_EQ(error({{"rope.dimension_count", 2}}, "stablelm"), "");
 }
 
 TEST_F(GgufSizes, AreBlamedOnTheirKey) {

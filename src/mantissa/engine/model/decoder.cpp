@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <cmath>
 
 #include "mantissa/kernels/rope.h"
@@ -50,7 +51,7 @@ ValueId DecoderNetwork::trunk(NetworkBuilder& b, ValueId ids) const {
 Head DecoderNetwork::head(NetworkBuilder& b) const {
   const ValueId weight =
       s_.tied_head ? embedding(b) : b.parameter("lm_head.weight", {s_.vocab_size, s_.hidden_size}, normal(1));
-  return {"lm_head", weight, s_.logit_cap};
+  return {"lm_head", weight, s_.logit_cap, 1 / s_.logit_divisor};
 }
 
 bool DecoderNetwork::depends_on_length(std::int64_t length) const {
@@ -79,7 +80,30 @@ ValueId DecoderNetwork::norm(NetworkBuilder& b, const std::string& scope, ValueI
                              std::int64_t channels) const {
   const Init::Kind start = s_.gain_offset == 0 ? Init::Kind::ones : Init::Kind::zeros;
   const ValueId gain = b.parameter(scope + ".weight", {channels}, {start, 0});
-  return b.ops.rmsnorm(scope, x, gain, s_.norm_eps, s_.gain_offset);
+  if (s_.norm == Norm::rms) return b.ops.rmsnorm(scope, x, gain, s_.norm_eps, s_.gain_offset);
+  const ValueId bias = b.parameter(scope + ".bias", {channels}, {Init::Kind::zeros, 0});
+  return b.ops.layernorm(scope, x, gain, bias, s_.norm_eps);
+}
+
+/// A split has at most 8 parts, so that more heads are split again.
+ValueId DecoderNetwork::own_head_norms(NetworkBuilder& b, const std::string& scope, const std::string& group,
+                                       ValueId x, std::int64_t first) const {
+  const std::int64_t heads = b.ops.graph().value(x).shape.last() / s_.head_dim;
+  if (heads == 1) {
+    const std::string of = fmt::format("{}.norms.{}", scope, first);
+    const ValueId gain = b.parameter(of + ".weight", {s_.head_dim}, {Init::Kind::ones, 0});
+    return b.ops.layernorm(of, x, gain, graph::kNone, s_.norm_eps);
+  }
+  constexpr std::int64_t kParts = 8;
+  const std::int64_t most = (heads + kParts - 1) / kParts;
+  std::vector<std::int64_t> sizes;
+  for (std::int64_t left = heads; left > 0; left -= most) sizes.push_back(std::min(most, left) * s_.head_dim);
+  std::vector<ValueId> parts = b.ops.split(group, x, sizes);
+  for (ValueId& part : parts) {
+    part = own_head_norms(b, scope, fmt::format("{}.norms.{}", scope, first), part, first);
+    first += most;
+  }
+  return b.ops.concat(group, std::move(parts));
 }
 
 ValueId DecoderNetwork::linear(NetworkBuilder& b, const std::string& scope, ValueId x, std::int64_t out,
@@ -95,16 +119,24 @@ ValueId DecoderNetwork::block(NetworkBuilder& b, const Tables& tables, std::size
   const auto normed = [&](std::string_view name, ValueId v) {
     return name.empty() ? v : norm(b, fmt::format("{}.{}", scope, name), v, s_.hidden_size);
   };
+  const auto added = [&](const std::string& of, ValueId residual, ValueId branch) {
+    if (s_.branch_scale != 1) branch = b.ops.multiple(of, branch, s_.branch_scale);
+    return b.ops.add(of, residual, branch);
+  };
+  const bool last = layer + 1 == s_.layers.size();
   const std::string attention_scope = scope + ".self_attn",
                     mlp_scope = fmt::format("{}.{}", scope, is_sparse(layer) ? s_.experts->scope : "mlp");
-  ValueId branch =
-      attention(b, tables, s_.layers[layer], attention_scope, normed(s_.norms.before_attention, x));
-  branch = normed(s_.norms.after_attention, branch);
-  x = b.ops.add(attention_scope, x, branch);
-  if (layer + 1 == s_.layers.size()) x = b.chosen(attention_scope, x);
-  branch = feed_forward(b, mlp_scope, layer, normed(s_.norms.before_mlp, x));
-  branch = normed(s_.norms.after_mlp, branch);
-  return b.ops.add(mlp_scope, x, branch);
+  ValueId input = normed(s_.norms.before_attention, x);
+  ValueId branch = attention(b, tables, s_.layers[layer], attention_scope, input);
+  x = added(attention_scope, x, normed(s_.norms.after_attention, branch));
+  if (last) x = b.chosen(attention_scope, x);
+  if (!s_.parallel) {
+    input = normed(s_.norms.before_mlp, x);
+  } else if (last) {
+    input = b.chosen(mlp_scope, input);
+  }
+  branch = feed_forward(b, mlp_scope, layer, input);
+  return added(mlp_scope, x, normed(s_.norms.after_mlp, branch));
 }
 
 DecoderNetwork::Qkv DecoderNetwork::project(NetworkBuilder& b, const std::string& scope, ValueId x) const {
@@ -122,7 +154,10 @@ DecoderNetwork::Qkv DecoderNetwork::project(NetworkBuilder& b, const std::string
 ValueId DecoderNetwork::attention(NetworkBuilder& b, const Tables& tables, const DecoderLayer& layer,
                                   const std::string& scope, ValueId x) const {
   auto [q, k, v] = project(b, scope, x);
-  if (s_.qk_norms != QkNorms::none) {
+  if (s_.qk_norms == QkNorms::own_heads) {
+    q = own_head_norms(b, scope + ".q_layernorm", scope + ".q_layernorm", q, 0);
+    k = own_head_norms(b, scope + ".k_layernorm", scope + ".k_layernorm", k, 0);
+  } else if (s_.qk_norms != QkNorms::none) {
     const bool heads = s_.qk_norms == QkNorms::heads;
     q = norm(b, scope + ".q_norm", q, heads ? s_.head_dim : s_.heads * s_.head_dim);
     k = norm(b, scope + ".k_norm", k, heads ? s_.head_dim : s_.kv_heads * s_.head_dim);

@@ -1,7 +1,6 @@
-// The transformer decoder with rotary positions that Llama, Mistral, Phi-3, Qwen, OLMo, SmolLM3, GLM and
-// Gemma share:
-// one description, filled by the families from their configs, and one network built from it. Weights are
-// named as in Hugging Face (LlamaForCausalLM and similar classes).
+// The transformer decoder with rotary positions that all families but GPT-2 and RWKV-7 share: one
+// description, filled by the families from their configs, and one network built from it. Weights are named as
+// in Hugging Face (LlamaForCausalLM and similar classes).
 #pragma once
 
 #include <cstdint>
@@ -34,8 +33,12 @@ struct DecoderLayer {
 /// The gated MLP's activation.
 enum class Gate : std::uint8_t { silu, gelu_tanh };
 
-/// q_norm and k_norm: RMSNorm over each head, or over the whole width of q and of k.
-enum class QkNorms : std::uint8_t { none, heads, width };
+/// The norms of a layer and before the head: RMSNorm, or LayerNorm with a bias.
+enum class Norm : std::uint8_t { rms, layer };
+
+/// q_norm and k_norm: RMSNorm over each head, or over the whole width of q and of k. q_layernorm and
+/// k_layernorm: LayerNorm over each head, with a gain for each.
+enum class QkNorms : std::uint8_t { none, heads, width, own_heads };
 
 /// The names of a layer's norms; "": there is none.
 struct NormNames {
@@ -58,11 +61,15 @@ struct DecoderSpec {
   bool merged_gate_up = false;  // gate_up_proj for gate and up
   bool qkv_bias = false, output_bias = false, mlp_bias = false;
   QkNorms qk_norms = QkNorms::none;
+  Norm norm = Norm::rms;
   NormNames norms = {};
+  bool parallel = false;   // the MLP reads what attention reads; both are added to the same residual stream
   double gain_offset = 0;  // norms multiply by gain_offset + gain
   Gate gate = Gate::silu;
   double swiglu_limit = 0;  // of gate, and of up on both sides; 0: none
   double embedding_scale = 1;
+  double branch_scale = 1;     // of the results of attention and MLP, before they are added
+  double logit_divisor = 1;    // of the logits, by which the input of the head is divided
   double attention_scale = 0;  // 0: 1/√head_dim
   double score_cap = 0, logit_cap = 0;
   std::int64_t rotated = 0;         // values of a head that are rotated: rotary_factor · head_dim
@@ -140,6 +147,9 @@ class DecoderNetwork : public Network {
   ValueId norm(NetworkBuilder& b, const std::string& scope, ValueId x, std::int64_t channels) const;
   ValueId linear(NetworkBuilder& b, const std::string& scope, ValueId x, std::int64_t out, bool bias,
                  double init_scale = 1) const;
+  /// LayerNorm of each head of `x`; the first is head `first` of the parameters. `group`: the scope of `x`.
+  ValueId own_head_norms(NetworkBuilder& b, const std::string& scope, const std::string& group, ValueId x,
+                         std::int64_t first) const;
   ValueId mlp(NetworkBuilder& b, const std::string& scope, ValueId x) const;
   ValueId sparse_mlp(NetworkBuilder& b, const std::string& scope, ValueId x) const;
   graph::Init normal(double scale) const;

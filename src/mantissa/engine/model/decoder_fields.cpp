@@ -175,7 +175,7 @@ void DecoderNetwork::write(nlohmann::json& out) const {
   out["num_attention_heads"] = s_.heads;
   out["num_key_value_heads"] = s_.kv_heads;
   out["head_dim"] = s_.head_dim;
-  out["rms_norm_eps"] = s_.norm_eps;
+  out[s_.norm == Norm::rms ? "rms_norm_eps" : "layer_norm_eps"] = s_.norm_eps;
   out["max_position_embeddings"] = s_.max_positions;
   if (s_.experts) write_experts(*s_.experts, out);
   write_rope(s_, out);

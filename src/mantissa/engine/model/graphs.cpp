@@ -30,6 +30,11 @@ void check_language_model(const ModelConfig& config) {
       config.family->classifier);
 }
 
+/// Returns what the head multiplies by its weight.
+ValueId head_input(NetworkBuilder& b, const Head& head, ValueId x) {
+  return head.scale == 1 ? x : b.ops.multiple(head.scope, x, head.scale);
+}
+
 /// Computes the complete logits of the head, for traces and sampling.
 ValueId logits_of(NetworkBuilder& b, const Head& head, ValueId x) {
   const ValueId logits = b.ops.logits(head.scope, x, head.weight);
@@ -101,9 +106,10 @@ Graph build(const ModelConfig& config, std::int64_t tokens, std::int64_t positio
   const ValueId targets = b.ops.token_input("targets");
   const ValueId x = config.network->trunk(b, ids);
   const Head head = config.network->head(b);
-  if (with_logits) graph.mark_output("logits", logits_of(b, head, x));
+  const ValueId scaled = head_input(b, head, x);
+  if (with_logits) graph.mark_output("logits", logits_of(b, head, scaled));
   const bool entropy = extras.entropy != Entropy::none;
-  const ValueId log_prob = b.ops.log_prob(head.scope, x, head.weight, targets, head.soft_cap, entropy,
+  const ValueId log_prob = b.ops.log_prob(head.scope, scaled, head.weight, targets, head.soft_cap, entropy,
                                           extras.l2wrap, extras.z_loss);
   graph.mark_output("log_prob", log_prob);
   graph.mark_output("lse", b.ops.lse_of(log_prob));
@@ -135,7 +141,8 @@ Graph build_selected(const ModelConfig& config, std::int64_t tokens, std::int64_
   b.choose(b.ops.row_input("rows", count));
   const ValueId x = config.network->trunk(b, ids);
   assert(!graph.value(x).shape.has_tokens() && "the network selects the chosen rows");
-  graph.mark_output("logits", logits_of(b, config.network->head(b), x));
+  const Head head = config.network->head(b);
+  graph.mark_output("logits", logits_of(b, head, head_input(b, head, x)));
   for (const ValueId p : graph.parameters()) graph.value(p).fixed = true;
   graph.set_positions(positions);
   return graph;

@@ -82,11 +82,12 @@ class NetworkBuilder {
   ValueId chosen_ = graph::kNone;
 };
 
-/// The last product: logits = soft_cap(x · weightᵀ).
+/// The last product: logits = soft_cap((scale · x) · weightᵀ).
 struct Head {
   std::string scope;  // "lm_head"
   ValueId weight = graph::kNone;
   double soft_cap = 0;  // 0: none; otherwise logits are cap · tanh(logits / cap)
+  double scale = 1;     // of x, which is rounded as a layer's result
 };
 
 /// A model with the sizes of its config.json. Immutable.

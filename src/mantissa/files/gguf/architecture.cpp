@@ -71,6 +71,39 @@ constexpr NameRule kQwenLayer[] = {{"attn_norm.weight", "input_layernorm.weight"
                                    {"ffn_up.weight", "mlp.up_proj.weight"},
                                    {"ffn_down.weight", "mlp.down_proj.weight"}};
 
+/// OLMo 2's, whose norms follow attention and MLP.
+constexpr NameRule kOlmo2Layer[] = {{"attn_q.weight", "self_attn.q_proj.weight"},
+                                    {"attn_q_norm.weight", "self_attn.q_norm.weight"},
+                                    {"attn_k.weight", "self_attn.k_proj.weight"},
+                                    {"attn_k_norm.weight", "self_attn.k_norm.weight"},
+                                    {"attn_v.weight", "self_attn.v_proj.weight"},
+                                    {"attn_output.weight", "self_attn.o_proj.weight"},
+                                    {"post_attention_norm.weight", "post_attention_layernorm.weight"},
+                                    {"ffn_gate.weight", "mlp.gate_proj.weight"},
+                                    {"ffn_up.weight", "mlp.up_proj.weight"},
+                                    {"ffn_down.weight", "mlp.down_proj.weight"},
+                                    {"post_ffw_norm.weight", "post_feedforward_layernorm.weight"}};
+
+constexpr NameRule kStableLm[] = {{"token_embd.weight", "model.embed_tokens.weight"},
+                                  {"output_norm.weight", "model.norm.weight"},
+                                  {"output_norm.bias", "model.norm.bias"},
+                                  {"output.weight", "lm_head.weight"}};
+
+constexpr NameRule kStableLmLayer[] = {{"attn_norm.weight", "input_layernorm.weight"},
+                                       {"attn_norm.bias", "input_layernorm.bias"},
+                                       {"attn_q.weight", "self_attn.q_proj.weight"},
+                                       {"attn_q.bias", "self_attn.q_proj.bias"},
+                                       {"attn_k.weight", "self_attn.k_proj.weight"},
+                                       {"attn_k.bias", "self_attn.k_proj.bias"},
+                                       {"attn_v.weight", "self_attn.v_proj.weight"},
+                                       {"attn_v.bias", "self_attn.v_proj.bias"},
+                                       {"attn_output.weight", "self_attn.o_proj.weight"},
+                                       {"ffn_norm.weight", "post_attention_layernorm.weight"},
+                                       {"ffn_norm.bias", "post_attention_layernorm.bias"},
+                                       {"ffn_gate.weight", "mlp.gate_proj.weight"},
+                                       {"ffn_up.weight", "mlp.up_proj.weight"},
+                                       {"ffn_down.weight", "mlp.down_proj.weight"}};
+
 constexpr NameRule kGemma[] = {{"token_embd.weight", "model.embed_tokens.weight"},
                                {"output_norm.weight", "model.norm.weight", plus_one},
                                {"output.weight", "lm_head.weight"}};
@@ -157,7 +190,11 @@ constexpr Architecture kArchitectures[] = {{"llama", "llama", kDecoder, kLlamaLa
                                            {"qwen2", "qwen2", kDecoder, kQwenLayer, kLayers},
                                            {"qwen3", "qwen3", kDecoder, kQwenLayer, kLayers},
                                            {"qwen3moe", "qwen3_moe", kDecoder, kExpertLayer, kLayers},
+                                           {"olmo2", "olmo2", kDecoder, kOlmo2Layer, kLayers},
                                            {"olmoe", "olmoe", kDecoder, kExpertLayer, kLayers},
+                                           {"smollm3", "smollm3", kDecoder, kLlamaLayer, kLayers},
+                                           {"stablelm", "stablelm", kStableLm, kStableLmLayer, kLayers},
+                                           {"granite", "granite", kDecoder, kLlamaLayer, kLayers},
                                            {"gemma2", "gemma2", kGemma, kGemmaLayer, kLayers},
                                            {"gemma3", "gemma3_text", kGemma, kGemmaLayer, kLayers},
                                            {"gpt2", "gpt2", kGpt2, kGpt2Layer, "transformer.h."},

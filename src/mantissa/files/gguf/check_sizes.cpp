@@ -59,7 +59,9 @@ class Sizes {
   void check_blocks() const {
     const Size blocks = value("block_count");
     if (!blocks) return;
-    const auto layer = [](std::int64_t i) { return fmt::format("blk.{}.attn_norm.weight", i); };
+    const auto layer = [&](std::int64_t i) {
+      return fmt::format("blk.{}.{}", i, architecture_.layers.front().gguf);
+    };
     if (file_.find(layer(0)) == nullptr) return;
     if (file_.find(layer(*blocks - 1)) == nullptr)
       bad("block_count", *blocks, fmt::format("there is no tensor {}", layer(*blocks - 1)));
@@ -103,7 +105,7 @@ class Sizes {
     if (q == nullptr || k == nullptr) return;
     const std::int64_t key_heads = value(kKeyHeads).value_or(*heads), head = given.value_or(*hidden / *heads);
     const std::int64_t q_rows = q->shape.front(), k_rows = k->shape.front();
-    const Size rotated = value(kRotated);
+    const Size rotated = architecture_.name == "stablelm" ? std::nullopt : value(kRotated);
     // The size of a head that another key gives tells which number of heads is wrong.
     const std::int64_t true_head = given.value_or(rotated.value_or(head));
     if (true_head > 0 && q_rows != *heads * true_head) {

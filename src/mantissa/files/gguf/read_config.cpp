@@ -145,11 +145,14 @@ class ConfigReader {
                    {"num_attention_heads", heads},
                    {"num_key_value_heads", size("attention.head_count_kv").value_or(heads)},
                    {"head_dim", head_dim},
-                   {"max_position_embeddings", needed_size("context_length")},
-                   {"rms_norm_eps", needed_number("attention.layer_norm_rms_epsilon")}};
+                   {"max_position_embeddings", needed_size("context_length")}};
+    const bool stablelm = architecture_.name == "stablelm";
+    if (!stablelm) config["rms_norm_eps"] = needed_number("attention.layer_norm_rms_epsilon");
     if (size("attention.value_length").value_or(head_dim) != head_dim)
       file_.fail("heads of keys and values have different sizes, which is not supported");
-    if (size("rope.dimension_count").value_or(head_dim) != head_dim) {
+    if (stablelm) {
+      add_stablelm(config, head_dim);
+    } else if (size("rope.dimension_count").value_or(head_dim) != head_dim) {
       file_.fail(fmt::format("{} is not the size of a head, {}; partial rotation is not supported",
                              key("rope.dimension_count"), head_dim));
     }
@@ -161,11 +164,44 @@ class ConfigReader {
       add_experts(config);
       return config;
     }
-    const auto has = [&](const char* tensor) { return file_.find(tensor) != nullptr; };
-    if (architecture_.name == "llama" || architecture_.name == "qwen3")
-      config["attention_bias"] = has("blk.0.attn_q.bias");
-    if (architecture_.name == "llama") config["mlp_bias"] = has("blk.0.ffn_gate.bias");
+    const bool granite = architecture_.name == "granite", llama = granite || architecture_.name == "llama";
+    if (granite) add_granite(config, head_dim);
+    if (llama || architecture_.name == "qwen3") config["attention_bias"] = has("blk.0.attn_q.bias");
+    if (llama) config["mlp_bias"] = has("blk.0.ffn_gate.bias");
+    if (architecture_.name == "olmo2" && size("attention.sliding_window").value_or(0) > 0)
+      file_.fail("is an OLMo 3: layers with windows are not supported in the architecture olmo2");
     return config;
+  }
+
+  bool has(const char* tensor) const { return file_.find(tensor) != nullptr; }
+
+  /// The tensors of a file tell what its layers have, as in llama.cpp.
+  void add_stablelm(json& config, std::int64_t head_dim) const {
+    if (has("blk.0.attn_q_norm.weight"))
+      file_.fail("has norms over the heads of q and k, which are not supported in the architecture stablelm");
+    config["layer_norm_eps"] = needed_number("attention.layer_norm_epsilon");
+    config["use_qkv_bias"] = has("blk.0.attn_q.bias");
+    config["use_parallel_residual"] = !has("blk.0.ffn_norm.weight");
+    if (head_dim < 1) return;
+    const std::int64_t rotated = size("rope.dimension_count").value_or(head_dim);
+    const auto whole = static_cast<double>(head_dim);
+    double factor = static_cast<double>(rotated) / whole;
+    if (factor * whole < static_cast<double>(rotated)) factor = std::nextafter(factor, 1.0);
+    config["partial_rotary_factor"] = factor;
+  }
+
+  void add_granite(json& config, std::int64_t head_dim) const {
+    if (!file_.flag(key("rope.scaling.finetuned")).value_or(true))
+      file_.fail(fmt::format("{} is false: layers without rotation are not supported",
+                             key("rope.scaling.finetuned")));
+    const auto scale = [&](const char* field, const char* name, double otherwise) {
+      const double found = file_.number(key(name)).value_or(0);
+      config[field] = found == 0 ? otherwise : found;
+    };
+    scale("embedding_multiplier", "embedding_scale", 1);
+    scale("residual_multiplier", "residual_scale", 1);
+    scale("logits_scaling", "logit_scale", 1);
+    scale("attention_multiplier", "attention.scale", 1 / std::sqrt(static_cast<double>(head_dim)));
   }
 
   /// llama.cpp's code decides whether the weights of a token's experts sum to 1.

@@ -30,12 +30,15 @@ const DecoderSpec* spec_of(const model::ModelConfig& config) {
   return decoder == nullptr ? nullptr : &decoder->spec();
 }
 
-void check_rope(const DecoderSpec& spec) {
+void check_rope(const DecoderSpec& spec, const Architecture& architecture) {
   for (std::size_t i = 0; i < spec.ropes.size(); ++i) {
     const kernels::RopeScaling& s = spec.ropes[i].scaling;
     if (s.kind == Kind::dynamic) refuse("GGUF files cannot describe dynamic RoPE");
     if (s.kind == Kind::yarn && (s.attention_factor || s.mscale != 0 || s.mscale_all_dim != 0 || !s.truncate))
       refuse("GGUF files cannot describe YaRN with its own attention factor, mscale or truncate");
+    if (s.kind == Kind::llama3 && architecture.name != "llama")
+      refuse(fmt::format("llama.cpp's {} does not read the factors of RoPE scaling \"llama3\"",
+                         architecture.name));
   }
 }
 
@@ -69,6 +72,34 @@ void check_gemma(const DecoderSpec& s, const Architecture& architecture) {
     refuse(
         fmt::format("llama.cpp takes {} for query_pre_attn_scalar, which differs from config.json", scalar));
   if (architecture.name == "gemma2" && !s.tied_head) refuse("llama.cpp's gemma2 has a tied head");
+}
+
+void check_olmo2(const DecoderSpec& s) {
+  if (s.tied_head) refuse("llama.cpp's olmo2 has a head of its own");
+  if (s.qkv_bias) refuse("llama.cpp's olmo2 has no biases");
+  if (s.heads * s.head_dim != s.hidden_size) {
+    refuse(fmt::format(
+        "llama.cpp's olmo2 has heads of embedding_length / head_count values, {} here, and this model of {}",
+        s.hidden_size / s.heads, s.head_dim));
+  }
+}
+
+void check_stablelm(const DecoderSpec& s) {
+  if (s.tied_head) refuse("llama.cpp's stablelm has a head of its own");
+  if (s.qk_norms != model::QkNorms::none)
+    refuse("norms over the heads of q and k are not supported in stablelm");
+}
+
+/// llama.cpp's code decides which layers of SmolLM3 rotate q and k.
+void check_smollm3(const DecoderSpec& s) {
+  constexpr std::size_t kInterval = 4;
+  if (s.qkv_bias || s.mlp_bias) refuse("llama.cpp's smollm3 has no biases");
+  for (std::size_t i = 0; i < s.layers.size(); ++i) {
+    if (const bool rotates = (i + 1) % kInterval != 0; s.layers[i].rotates != rotates) {
+      refuse(fmt::format("layer {} {} q and k, but in llama.cpp's smollm3 every layer but each fourth does",
+                         i, rotates ? "does not rotate" : "rotates"));
+    }
+  }
 }
 
 void check_experts(const model::Experts& e, const Architecture& architecture) {
@@ -110,8 +141,11 @@ class ConfigWriter {
     size("attention.head_count_kv", s.kv_heads);
     size("attention.key_length", s.head_dim);
     size("attention.value_length", s.head_dim);
-    size("rope.dimension_count", s.head_dim);
-    number("attention.layer_norm_rms_epsilon", s.norm_eps);
+    size("rope.dimension_count", s.rotated);
+    number(s.norm == model::Norm::rms ? "attention.layer_norm_rms_epsilon" : "attention.layer_norm_epsilon",
+           s.norm_eps);
+    if (architecture_.name == "stablelm") header_.add_flag(key("use_parallel_residual"), s.parallel);
+    if (architecture_.name == "granite") granite(s);
     rope(s);
     if (s.experts) experts(*s.experts);
     if (const std::int64_t window = largest_window(s); window > 0) size("attention.sliding_window", window);
@@ -162,6 +196,13 @@ class ConfigWriter {
     header_.add(key(name), narrow);
   }
 
+  void granite(const DecoderSpec& s) {
+    number("embedding_scale", s.embedding_scale);
+    number("residual_scale", s.branch_scale);
+    number("logit_scale", s.logit_divisor);
+    number("attention.scale", s.attention_scale);
+  }
+
   void experts(const model::Experts& e) {
     size("expert_count", e.count);
     size("expert_used_count", e.chosen);
@@ -195,10 +236,13 @@ const Architecture& writable_architecture(const model::ModelConfig& config) {
                        list_of(names_of(all_architectures(), &Architecture::model_type))));
   }
   if (const DecoderSpec* spec = spec_of(config)) {
-    check_rope(*spec);
+    check_rope(*spec, *found);
     check_windows(*spec, *found);
     if (spec->swiglu_limit > 0) refuse("llama.cpp computes this family without swiglu_limit");
     if (found->name.starts_with("gemma")) check_gemma(*spec, *found);
+    if (found->name == "olmo2") check_olmo2(*spec);
+    if (found->name == "smollm3") check_smollm3(*spec);
+    if (found->name == "stablelm") check_stablelm(*spec);
     if (spec->experts) check_experts(*spec->experts, *found);
   } else if (found->name == "rwkv7") {
     check_rwkv7(config);
