@@ -14,7 +14,7 @@ MANTISSA_FUZZ_TARGET(jsonl, fuzz::mutate_json_lines) {
   const auto tokenizer = tokenizer::make_tokenizer("byte");
   text::Corpus corpus({65});
   fuzz::expect_only_errors([&] {
-    text::append_jsonl_file(file.path(), *tokenizer, kVocabulary, corpus);
+    text::append_rows_file(file.path(), "auto", *tokenizer, kVocabulary, corpus);
     fuzz::require(corpus.last() == tokenizer->separator(), "a document ends with its separator");
   });
   std::vector<std::int32_t> ids(static_cast<std::size_t>(corpus.tokens()));

@@ -4,7 +4,7 @@
 #include "byte_rows.h"
 #include "check.h"
 #include "mantissa/setup/data/pair_rows.h"
-#include "mantissa/text/rows/readers.h"
+#include "mantissa/text/rows/row_reader.h"
 #include "target.h"
 
 using namespace mantissa;
@@ -15,8 +15,8 @@ MANTISSA_FUZZ_TARGET(pairs, fuzz::mutate_json_lines) {
     for (const bool scores : {false, true}) {
       data::PairEncoder encoder(in.rules, scores, format, *in.tokenizer, in.kVocabulary);
       fuzz::expect_only_errors([&] {
-        text::read_json_lines(
-            in.file.path(), [&](const nlohmann::ordered_json& line, std::int64_t /*number*/) {
+        text::read_rows(
+            in.file.path(), [&](const nlohmann::ordered_json& line, const text::FilePlace& /*place*/) {
               const text::PreferenceRow row = text::read_preference(line, "row");
               const auto pair = encoder.add(row, encoder.encode(row, "row"), "row");
               if (!pair) return true;

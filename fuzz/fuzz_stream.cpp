@@ -25,9 +25,8 @@ void read(const std::string& name, std::string_view bytes) {
     fuzz::require(parts == all, "parts of a stream are the whole");
     fuzz::require(reader.consumed() == reader.file_bytes(), "a stream ends at the end of its file");
   });
-  fuzz::expect_only_errors(
-      [&] { text::read_json_lines(path, [](const auto&, std::int64_t) { return true; }); });
-  fuzz::expect_only_errors([&] { text::read_line_documents(path, 1000); });
+  fuzz::expect_only_errors([&] { text::read_rows(path, [](const auto&, const auto&) { return true; }); });
+  fuzz::expect_only_errors([&] { text::read_row_documents(path, 1000); });
 }
 
 }  // namespace

@@ -50,6 +50,66 @@ TEST_F(DataCommands, CountTokensAndMaskedOnesAsTrainDoes) {
   EXPECT_TRUE(has(plan.out, "8 used with 68 tokens, 46.7 % of them masked")) << plan.out << plan.err;
 }
 
+TEST_F(DataCommands, ArraysAndCsvTrainAsJsonLinesDo) {
+  std::string lines, array, csv = "instruction,input,output,rejected\r\n", named = "query,context,reply\n";
+  for (int i = 0; i < 8; ++i) {
+    const std::string n = std::to_string(i), input = i % 2 == 0 ? "" : R"(a, \"b\"\n)" + n;
+    const std::string quoted = i % 2 == 0 ? "" : "\"a, \"\"b\"\"\n" + n + "\"";
+    lines +=
+        "{\"instruction\": \"add " + n + "\", \"input\": \"" + input + "\", \"output\": \"x" + n + "\"}\n";
+    csv += "add " + n + "," + quoted + ",x" + n + ",y\r\n";
+    named += "add " + n + "," + quoted + ",x" + n + "\n";
+  }
+  array = "[" + lines;
+  for (std::size_t at = array.find("}\n"); at + 2 < array.size(); at = array.find("}\n", at + 2))
+    array.insert(at + 1, ",");
+  write(folder / "rows.jsonl", lines);
+  write(folder / "rows.json", array + "]");
+  write(folder / "rows.csv", csv);
+  write(folder / "named.csv", named);
+  write(folder / "run.toml", tiny_config(3, "32-true"));
+  const auto set = [](const std::string& file, const std::string& fields) {
+    return " run.toml --set data.source=" + file +
+           " train.objective=sft data.template=none data.sequence_length=48 data.validation=0 "
+           "batch.global_batch_size=4 batch.micro_batch_size=1" +
+           (fields.empty() ? "" : " 'data.fields=" + fields + "'");
+  };
+  const auto trained = [&](const std::string& file, const std::string& fields = "") {
+    const Result result = mantissa(folder, "train --json --overwrite --out o" + set(file, fields));
+    EXPECT_EQ(result.code, 0) << file << ": " << result.err;
+    return result.code == 0 ? json::parse(result.out)["weights_xxh64"] : json();
+  };
+  const json hash = trained("rows.jsonl");
+  for (const char* file : {"rows.json", "rows.csv"}) EXPECT_EQ(trained(file), hash) << file;
+  EXPECT_EQ(trained("named.csv", "{prompt = [\"query\", \"context\"], completion = \"reply\"}"), hash);
+  EXPECT_NE(trained("rows.csv", "{prompt = \"instruction\", completion = \"rejected\"}"), hash);
+  const std::string out = mantissa(folder, "data inspect" + set("rows.json", "")).out;
+  EXPECT_TRUE(has(out, "\nsample      \"[[add 0]]x0\\u0000\"\n")) << out;
+  EXPECT_TRUE(out.ends_with("\n[[…]]       is masked: read, but not trained\n")) << out;
+  const Result plan =
+      mantissa(folder, "explain" + set("named.csv", "{prompt = \"query\", completion = \"reply\"}"));
+  EXPECT_TRUE(has(plan.out + plan.err, "data.fields: completion is \"reply\", prompt is \"query\""))
+      << plan.out;
+  expect_refused(
+      "data inspect" + set("named.csv", ""),
+      "named.csv:2 (row 1): no conversation; a row has \"messages\", or one of prompt, instruction, "
+      "question and one of completion, response, output, answer, or \"input_ids\". Its fields: query, "
+      "context, reply. Fix: name the fields");
+}
+
+TEST_F(DataCommands, ShardsOfArraysAndCsvAreThoseOfJsonLines) {
+  write(folder / "a.jsonl", "{\"text\": \"one\"}\n{\"text\": \"two, \\n\\\"\"}\n");
+  write(folder / "b.json", "[{\"text\": \"one\"}, {\"text\": \"two, \\n\\\"\"}]");
+  write(folder / "c.csv", "id,text\n1,one\n2,\"two, \n\"\"\"\n");
+  for (const char* file : {"a.jsonl", "b.json", "c.csv"}) {
+    EXPECT_EQ(
+        json_of("data shard " + std::string(file) + " --tokenizer byte --out s --overwrite")["documents"], 2);
+    EXPECT_TRUE(read_all(folder / "s/shard-00000.bin")
+                    .ends_with(std::string("o\0n\0e\0\0\0t\0w\0o\0,\0 \0\n\0\"\0\0\0", 24)))
+        << file;
+  }
+}
+
 TEST_F(DataCommands, ShardsAreWrittenDescribedAndTrainedOn) {
   std::string rows;
   for (int i = 0; i < 300; ++i) rows += "{\"text\": \"document " + std::to_string(i * i) + "\"}\n";

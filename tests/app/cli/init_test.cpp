@@ -131,10 +131,10 @@ TEST(InitTasks, SayWhatADataFileHasAndWhatTheTaskNeeds) {
     return line_of(r.out, "data    ");
   };
   const std::tuple<const char*, const char*, const char*, const char*> faults[] = {
-      {"lora", "a.txt", "a.txt: not JSON lines, but begins with \"hello there\"",
+      {"lora", "a.txt", "a.txt: not JSON or CSV, but begins with \"hello there\"",
        "; lora needs rows such as {\"messages\""},
-      {"finetune", "text.jsonl", "text.jsonl:1: no conversation",
-       "Its fields: text; finetune needs rows such as {\"messages\""},
+      {"finetune", "text.jsonl", "text.jsonl:1: no conversation; a row has \"messages\", or",
+       "; finetune needs rows such as {\"messages\""},
       {"lora", "pairs.jsonl", "pairs.jsonl:1: no completion", "; lora needs rows such as {\"messages\""},
       {"dpo", "talk.jsonl", "talk.jsonl:2: no \"chosen\"",
        "; dpo needs rows such as {\"prompt\": \"…\", \"chosen\""},

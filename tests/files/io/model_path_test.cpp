@@ -75,6 +75,24 @@ TEST_F(OpenModel, DirectoryInPeftsLayoutIsAnAdapter) {
   expect(folder / "a", Kind::adapter, "a", "a");
 }
 
+TEST_F(OpenModel, DownloadsANameOfTheHub) {
+  const auto message = [](const fs::path& path) {
+    return test::message_of<FileError>([&] { open_model(path); });
+  };
+  const fs::path absent = folder / "Owner" / "Some-1.5B";  // as of a config
+  EXPECT_TRUE(message(absent).ends_with(
+      ". Fix: if Owner/Some-1.5B is a model of the Hugging Face Hub, download it with `hf download Owner/Some-1.5B "
+      "--local-dir " +
+      absent.string() + "`"))
+      << message(absent);
+  EXPECT_TRUE(message("owner/name").ends_with("with `hf download owner/name --local-dir owner/name`"));
+  EXPECT_TRUE(message(fs::current_path() / "owner/name").ends_with(" --local-dir owner/name`"));
+  file("owner/model/config.json");
+  for (const fs::path& path : {folder / "owner/name", folder / "a/b/c", fs::path("a/b/c"), fs::path("./a/b"),
+                               fs::path("../a/b"), fs::path("/a/b"), fs::path("a b/c"), fs::path("name")})
+    EXPECT_EQ(message(path).find("hf download"), std::string::npos) << path;
+}
+
 TEST_F(OpenModel, NamesWhatIsNotAModel) {
   expect_refused(
       folder / "nowhere",

@@ -46,8 +46,17 @@ TEST_F(Choices, FollowTheirContextAfterASpace) {
   EXPECT_EQ(questions[1].passages[0].ids, bytes("Q: x")) << "the context's own space";
   EXPECT_EQ(questions[1].passages[0].word, 2U) << "the space belongs to the choice";
   EXPECT_EQ(questions[1].passages[1].ids, bytes("Q:  y"));
-  EXPECT_EQ(questions[1].passages[0].line, 3);
+  EXPECT_EQ(questions[1].passages[0].place.line, 3);
   EXPECT_EQ(read("{\"query\": \"a\", \"choices\": [\"b\", \"c\"], \"gold\": 1}\n{", 1).size(), 1U);
+}
+
+TEST_F(Choices, MayBeAnArray) {
+  const auto questions = read(
+      "[{\"query\": \"Q\", \"choices\": [\"x\", \"y\"], \"gold\": 1},\n {\"query\": \"R\", \"choices\": [\"x\", \"y\"], "
+      "\"gold\": 0}]");
+  ASSERT_EQ(questions.size(), 2U);
+  EXPECT_EQ(questions[1].passages[0].ids, bytes("R x"));
+  EXPECT_EQ(questions[1].passages[0].place.row, 2);
 }
 
 TEST_F(Choices, AreCountedInCharactersAndBytes) {

@@ -49,7 +49,7 @@ TEST_F(LastWordsOfFiles, BeginAtTheLastSpace) {
   EXPECT_EQ(passages[0].word, 4U);
   EXPECT_EQ(passages[1].ids, (std::vector<std::int32_t>{'e', 'f', ' ', 'g', 'h'}));
   EXPECT_EQ(passages[1].word, 2U);
-  EXPECT_EQ(passages[1].line, 4);
+  EXPECT_EQ(passages[1].place.line, 4);
   EXPECT_EQ(passages[2].word, 3U) << "the first of two spaces belongs to the text before";
 }
 
@@ -57,10 +57,13 @@ TEST_F(LastWordsOfFiles, AreThoseOfJsonLines) {
   const std::vector<Passage> plain = read("a bc\nef gh"),
                              json =
                                  read("{\"text\": \"a bc\"}\n{\"text\": \"ef gh\", \"id\": 2}\n", "p.jsonl"),
+                             csv = read("id,text\n1,a bc\n2,ef gh\n", "p.csv"),
                              first = read("a bc\nef\n", "q.txt", 1);
   ASSERT_EQ(json.size(), 2U);
+  ASSERT_EQ(csv.size(), 2U);
+  EXPECT_EQ(csv[1].ids, plain[1].ids);
   EXPECT_EQ(json[1].ids, plain[1].ids);
-  EXPECT_EQ(json[1].line, 2);
+  EXPECT_EQ(json[1].place.line, 2);
   ASSERT_EQ(first.size(), 1U) << "lines after the limit are not read";
 }
 

@@ -492,7 +492,7 @@ TEST(Config, KeysOfFineTuningAreErrorsWithoutIt) {
   EXPECT_NE(with(kSmallest + sft, "template = \"chatlm\"").find("did you mean \"chatml\""),
             std::string::npos);
   EXPECT_NE(with(kSmallest + sft, "truncate = \"both\"").find("unknown choice"), std::string::npos);
-  EXPECT_NE(with(kSmallest + sft, "format = \"text\"").find("reads JSON lines"), std::string::npos);
+  EXPECT_NE(with(kSmallest + sft, "format = \"text\"").find("reads rows with fields"), std::string::npos);
   const std::string rl = kSmallest + std::string("[train]\nobjective = \"rl\"\n");
   EXPECT_NE(with(rl, "train_on = \"all\"")
                 .find("data.train_on = \"all\": only train.objective = \"sft\" and \"dpo\" use it"),
@@ -502,7 +502,7 @@ TEST(Config, KeysOfFineTuningAreErrorsWithoutIt) {
       std::string::npos);
   EXPECT_NE(with(rl, "packing = true").find("train.objective = \"rl\" does not pack rows"),
             std::string::npos);
-  EXPECT_NE(with(rl, "format = \"tokens\"").find("train.objective = \"rl\" reads JSON lines"),
+  EXPECT_NE(with(rl, "format = \"tokens\"").find("train.objective = \"rl\" reads rows with fields"),
             std::string::npos);
   EXPECT_NE(with(kSmallest + sft + "[batch]\nleaf = 2\n", "packing = true").find("batch.leaf = 2"),
             std::string::npos);

@@ -248,7 +248,7 @@ TEST(ConfigErrors, DataIsChecked) {
             "dir/run.toml:7: data.validation = true: must be a share such as 0.02, or files");
   EXPECT_EQ(with("source = \"a\"\nformat = \"binidxx\""),
             "dir/run.toml:7: data.format = \"binidxx\": unknown choice; did you mean \"binidx\"? (choices: "
-            "auto, text, jsonl, tokens, binidx)");
+            "auto, text, jsonl, json, csv, tokens, binidx)");
   EXPECT_EQ(with("source = \"a\"\ntokenizer = \"model\""),
             "dir/run.toml:7: data.tokenizer = \"model\": there is no model.path with a tokenizer; write "
             "\"byte\", or a tokenizer file");

@@ -288,8 +288,9 @@ TEST_F(PairFiles, WithErrorsAreNamedByFileAndLine) {
           "none.jsonl: 1 pair, 0 used with 0 tokens; the longest row has 0; not used: 1 with an empty "
           "answer. Fix: every pair needs two answers"));
   std::ofstream(folder / "empty.jsonl") << "\n";
-  EXPECT_TRUE(has(error_of<ConfigError>([&] { load(config("source = \"empty.jsonl\"\n")); }),
-                  "empty.jsonl: no pairs. Fix: write one JSON object on each line, with \"chosen\""));
+  EXPECT_TRUE(has(
+      error_of<ConfigError>([&] { load(config("source = \"empty.jsonl\"\n")); }),
+      "empty.jsonl: no pairs. Fix: write one JSON object on each line, or an array of them, with \"chosen\""));
   EXPECT_TRUE(has(error_of<ConfigError>([&] { load(config("source = \"kk\"\n")); }),
                   "generated rows have one answer"));
 }

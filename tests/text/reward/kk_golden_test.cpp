@@ -5,7 +5,7 @@
 #include <map>
 
 #include "mantissa/text/reward/rule.h"
-#include "mantissa/text/rows/readers.h"
+#include "mantissa/text/rows/row_reader.h"
 
 namespace mantissa::reward {
 namespace {
@@ -15,20 +15,19 @@ TEST(KkRule, ScoresRandomResponsesAsPythonDoes) {
   options.marked = true;
   const auto rule = make_rule("kk", options);
   std::map<double, int> totals;
-  text::read_json_lines(
-      MANTISSA_SOURCE_DIR "/tests/text/reward/golden/kk.jsonl.gz",
-      [&](const nlohmann::ordered_json& row, std::int64_t line) {
-        const auto response = row["response"].get<std::string>();
-        const Sample sample{"", response, &row};
-        const Score score = rule->score({&sample, 1}).at(0);
-        const double format = row["format"], answer = row["answer"];
-        EXPECT_EQ(score.parts, (decltype(score.parts){{"format", format}, {"answer", answer}}))
-            << "line " << line << ": " << row;
-        EXPECT_EQ(score.total, format + answer) << "line " << line;
-        EXPECT_EQ(score.right, answer == 2) << "line " << line;
-        ++totals[score.total];
-        return true;
-      });
+  text::read_rows(MANTISSA_SOURCE_DIR "/tests/text/reward/golden/kk.jsonl.gz",
+                  [&](const nlohmann::ordered_json& row, const text::FilePlace& place) {
+                    const auto response = row["response"].get<std::string>();
+                    const Sample sample{"", response, &row};
+                    const Score score = rule->score({&sample, 1}).at(0);
+                    const double format = row["format"], answer = row["answer"];
+                    EXPECT_EQ(score.parts, (decltype(score.parts){{"format", format}, {"answer", answer}}))
+                        << "line " << place.line << ": " << row;
+                    EXPECT_EQ(score.total, format + answer) << "line " << place.line;
+                    EXPECT_EQ(score.right, answer == 2) << "line " << place.line;
+                    ++totals[score.total];
+                    return true;
+                  });
   for (const double total : {3.0, -0.5, -1.0, -3.0}) EXPECT_GT(totals[total], 200) << "total " << total;
   EXPECT_EQ(totals.size(), 4U);
 }

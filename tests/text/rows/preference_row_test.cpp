@@ -37,6 +37,9 @@ TEST(PreferenceRow, OfTextsIsOneExchangeTwice) {
   EXPECT_EQ(row.margin, 0);
   EXPECT_EQ(read(R"({"prompt": "q", "chosen": "g", "rejected": "b", "margin": 1.5})").margin, 1.5);
   EXPECT_EQ(read(R"({"prompt": "q", "chosen": "g", "rejected": "b", "margin": null})").margin, 0);
+  EXPECT_EQ(read(R"({"prompt": "q", "chosen": "g", "rejected": "b", "margin": " 1.5"})").margin, 1.5)
+      << "a value of CSV is a text";
+  EXPECT_EQ(read(R"({"prompt": "q", "chosen": "g", "rejected": "b", "margin": ""})").margin, 0);
 }
 
 TEST(PreferenceRow, TakesASystemMessageAndOtherNamesOfThePrompt) {
@@ -98,9 +101,11 @@ TEST(PreferenceRow, PassesTools) {
 }
 
 TEST(PreferenceRow, RefusesOtherRowsByFileLineAndField) {
-  EXPECT_EQ(refusal(R"({"prompt": "q", "chosen": "g", "reject": "b"})"),
-            "p.jsonl:7: no \"rejected\"; a row of pairs has \"chosen\" and \"rejected\", and usually "
-            "\"prompt\". Its fields: prompt, chosen, reject");
+  EXPECT_EQ(
+      refusal(R"({"prompt": "q", "chosen": "g", "reject": "b"})"),
+      "p.jsonl:7: no \"rejected\"; a row of pairs has \"chosen\" and \"rejected\", and usually "
+      "\"prompt\". Its fields: prompt, chosen, reject. Fix: name the fields that it has in the config, such as "
+      "data.fields = {prompt = \"query\"}");
   EXPECT_EQ(refusal(R"({"prompt": "q", "chosen": 3, "rejected": "b"})"),
             "p.jsonl:7: \"chosen\" is a number; expected a string, or an array of messages");
   EXPECT_EQ(refusal(R"({"prompt": {}, "chosen": "g", "rejected": "b"})"),

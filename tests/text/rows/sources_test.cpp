@@ -164,7 +164,7 @@ TEST_F(Sources, TheConfigOrTheExtensionDecidesTheFormat) {
   EXPECT_EQ(text_of({path}, "jsonl"), "a\0"s);
   EXPECT_TRUE(has(error<ConfigError>({path}), "does not know the extension of"));
   EXPECT_TRUE(has(error<ConfigError>({path}, "parquet"),
-                  "expected one of auto, text, jsonl, tokens, binidx, got \"parquet\""));
+                  "expected one of auto, text, jsonl, json, csv, tokens, binidx, got \"parquet\""));
 }
 
 TEST_F(Sources, AnIndexOfAnotherKindBesideIdsIsNamed) {

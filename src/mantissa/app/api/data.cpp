@@ -73,7 +73,7 @@ bool in_memory(const Data& data) {
 }
 
 std::vector<std::string> data_formats(bool only_text) {
-  return text::format_names(only_text);
+  return text::format_names(only_text ? text::Formats::text : text::Formats::all);
 }
 
 std::vector<std::string> puzzles(const PuzzleOptions& o) {

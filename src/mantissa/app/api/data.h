@@ -54,7 +54,7 @@ std::vector<std::string> puzzles(const PuzzleOptions& options);
 void write_puzzles(const PuzzleOptions& options, const std::filesystem::path& out, bool overwrite = false);
 
 struct ShardOptions {
-  std::vector<std::string> files;  // names and globs of text and JSON lines, also with .gz or .zst
+  std::vector<std::string> files;  // names and globs of text, JSON and CSV, also with .gz or .zst
   std::string format = "auto";
   std::string tokenizer;  // as for Tokenizer
   std::filesystem::path out;

@@ -101,7 +101,7 @@ struct EvaluateOptions {
   // lose tokens on their left.
   std::int64_t sequence_length = 0;
   /// The template of conversations, of which only the answers count: "auto" (the model's own), "none", a
-  /// built-in one or a Jinja file. Empty: "auto" for JSON lines with conversations, and text otherwise.
+  /// built-in one or a Jinja file. Empty: "auto" for rows that are conversations, and text otherwise.
   std::string chat_template;
   // Number of puzzles to answer: held-out ones if `data` is {"kk"}, otherwise rows of Logic-RL in `data`, the
   // first ones of each number of people in equal shares. If the rows are conversations or a template is

@@ -194,8 +194,8 @@ std::vector<Prompt> read_prompts(const std::filesystem::path& file) {
   constexpr const char* kFields[] = {"prompt", "text"};
   text::expand_files({file.string()});  // a regular file
   std::vector<Prompt> prompts;
-  for (text::LineDocument& line : text::read_line_documents(file.string(), kMost, kFields))
-    prompts.push_back({std::move(line.text), {}, fmt::format("{}:{}", file.string(), line.line)});
+  for (text::RowDocument& row : text::read_row_documents(file.string(), kMost, kFields))
+    prompts.push_back({std::move(row.text), {}, row.place.in(file.string())});
   if (prompts.empty())
     throw FileError("{}: contains no prompts. Fix: one a line: {{\"prompt\": \"…\"}}", file.string());
   return prompts;

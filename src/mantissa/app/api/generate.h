@@ -81,7 +81,7 @@ struct Generations {
   bool interrupted = false;      // by a stop: unfinished sequences contain their completed tokens
 };
 
-/// Returns the prompts of a file, one per line: JSON lines with the prompt in the string field `prompt` or
+/// Returns the prompts of a file: JSON or CSV with the prompt in the string field `prompt` or
 /// `text`, or plain lines if the name ends with .txt. Throws FileError with the line.
 std::vector<Prompt> read_prompts(const std::filesystem::path& file);
 /// Returns the contents of a prompt file, byte for byte. Throws FileError if it cannot be read or is larger

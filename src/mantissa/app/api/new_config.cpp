@@ -41,11 +41,11 @@ std::string rule_of(const std::string& source) {
   if (source.empty() || source == "kk") return "kk";
   std::string rule = "exact";
   try {
-    text::read_json_lines(text::expand_files({source}).front(),
-                          [&](const nlohmann::ordered_json& row, std::int64_t) {
-                            rule = rule_for(row, "");
-                            return false;
-                          });
+    text::read_rows(text::expand_files({source}).front(),
+                    [&](const nlohmann::ordered_json& row, const text::FilePlace&) {
+                      rule = rule_for(row, "");
+                      return false;
+                    });
   } catch (const Error&) {  // data_fault() tells it
   }
   return rule;
@@ -54,18 +54,19 @@ std::string rule_of(const std::string& source) {
 /// Throws the error of reading the first row of `path`, if a run would throw it.
 void check_file(const std::string& path, config::Rows rows) {
   if (rows == config::Rows::text) {
-    text::LineDocument first;
-    if (text::format_of(path, "auto") == "jsonl") text::JsonLines(path).next(first);
+    text::RowDocument first;
+    if (text::holds_rows(path, "auto")) text::RowDocuments(path).next(first);
     return;
   }
   std::string line;
   for (text::Lines lines(path); trimmed(line).empty();) {
     if (!lines.next(line)) throw FileError(fmt::format("{}: empty", path));
   }
-  if (!trimmed(line).starts_with('{'))
-    throw FileError(fmt::format("{}: not JSON lines, but begins with {}", path, in_quotes(trimmed(line))));
-  text::read_json_lines(path, [&](const nlohmann::ordered_json& row, std::int64_t number) {
-    const std::string where = fmt::format("{}:{}", path, number);
+  const bool json = trimmed(line).starts_with('{') || trimmed(line).starts_with('[');
+  if (!json && !text::without_compression(path).ends_with(".csv"))
+    throw FileError(fmt::format("{}: not JSON or CSV, but begins with {}", path, in_quotes(trimmed(line))));
+  text::read_rows(path, [&](const nlohmann::ordered_json& row, const text::FilePlace& place) {
+    const std::string where = place.in(path);
     if (rows == config::Rows::conversations) text::read_conversation(row, where);
     if (rows == config::Rows::pairs) text::read_preference(row, where);
     if (rows == config::Rows::prompts) reward::make_rule(rule_for(row, where))->check_row(row, where);

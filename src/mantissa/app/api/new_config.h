@@ -20,7 +20,7 @@ std::vector<ConfigTask> config_tasks();
 /// Returns one. Throws ConfigError for an unknown name.
 ConfigTask config_task(const std::string& name);
 
-/// Returns why the task cannot use files of data, by the first row of each: "a.txt: not JSON lines; lora
+/// Returns why the task cannot use files of data, by the first row of each: "a.txt: not JSON or CSV; lora
 /// needs rows such as {…}". Returns "" if it can, or if `source` is "kk".
 std::string data_fault(const ConfigTask& task, const std::string& source);
 

@@ -29,7 +29,7 @@ std::vector<std::string> reward_rules();
 /// Returns the same as a text: 'kk, exact, "regex:PATTERN" or …'.
 std::string reward_rules_text();
 
-/// Scores the `response` of each row of a file of JSON lines. `rule` is a value of rl.reward. Under "kk" a
+/// Scores the `response` of each row of a file of JSON or CSV. `rule` is a value of rl.reward. Under "kk" a
 /// response contains "Assistant:" or the chat marker. Throws ConfigError for an unknown rule, FileError with
 /// file and line, and RunStopped if the program fails.
 Rewards score_responses(const std::string& rule, const std::filesystem::path& file,

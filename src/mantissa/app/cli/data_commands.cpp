@@ -114,6 +114,9 @@ std::string to_text(const api::DataDescription& d) {
     const std::string ids = fmt::format("{}", fmt::join(d.sample_ids[s], " "));
     if (!d.samples[s].starts_with(ids)) text += ids_text(d.sample_ids[s]);  // else the sample shows them
   }
+  const auto marked = [](const std::string& sample) { return sample.find("[[") != std::string::npos; };
+  if (d.masked > 0 && std::ranges::any_of(d.samples, marked))
+    text += "[[…]]       is masked: read, but not trained\n";
   return text;
 }
 
@@ -235,7 +238,7 @@ Commands data_commands() {
           {.name = "data inspect",
            .summary = "describe data: documents, rows, masked tokens, vocabulary, samples",
            .positionals = {{"CONFIG|FILE",
-                            "a run's config (.toml), or a file or glob of text, JSON lines or token ids"},
+                            "a run's config (.toml), or a file or glob of text, JSON, CSV or token ids"},
                            {"[FILE…]", "more files"}},
            .details =
                "A config is described by the rows of its [data]; files by rows of --sequence-length tokens.",
@@ -250,7 +253,7 @@ Commands data_commands() {
            .run = data_inspect},
           {.name = "data shard",
            .summary = "tokenize text files, and write token files for data larger than memory",
-           .positionals = {{"FILE", "a file or glob of text or JSON lines, also compressed (.gz, .zst)"},
+           .positionals = {{"FILE", "a file or glob of text, JSON or CSV, also compressed (.gz, .zst)"},
                            {"[FILE…]", "more files"}},
            .details = "Requires --tokenizer and --out. The files are those of llm.c: a header of 256 int32, "
                       "and uint16 or uint32 ids. The directory appears complete or not at all.",

@@ -2,10 +2,10 @@
 
 #include <fmt/format.h>
 
-#include <algorithm>
 #include <vector>
 
 #include "mantissa/core/base/words.h"
+#include "mantissa/core/disk/hub.h"
 #include "mantissa/core/disk/look.h"
 
 namespace mantissa::cli {
@@ -15,15 +15,6 @@ constexpr std::string_view kHub = "https://huggingface.co/";
 
 bool is_address(std::string_view text) {
   return text.starts_with("https://") || text.starts_with("http://");
-}
-
-/// Returns true for the name of a model or owner on the hub.
-bool is_hub_name(std::string_view text) {
-  const auto fits = [](char c) {
-    return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') || c == '-' ||
-           c == '_' || c == '.';
-  };
-  return !text.empty() && !text.starts_with('.') && std::ranges::all_of(text, fits);
 }
 
 /// Returns the download of the files of a model that most models have.
@@ -47,7 +38,7 @@ Download download_of_model(const std::string& model) {
   const std::vector<std::string_view> parts = split_words(name, "/");
   const bool tree = parts.size() == 4 && parts[2] == "tree" && parts[3] == "main";
   const bool two = parts.size() == 2 || (address && tree);
-  if (two && is_hub_name(parts[0]) && is_hub_name(parts[1]) && (address || !disk::exists(model)))
+  if (two && disk::is_hub_name(parts[0]) && disk::is_hub_name(parts[1]) && (address || !disk::exists(model)))
     return of_hub(fmt::format("{}/{}", parts[0], parts[1]));
   return download_of_data(model);
 }

@@ -265,13 +265,13 @@ Commands eval_commands() {
             data_format("--format", "format of the data files"),
             kIdType,
             {"--last-word", one, "FILE",
-             "passages whose last word is predicted, as in LAMBADA: JSON lines with \"text\", or plain "
+             "passages whose last word is predicted, as in LAMBADA: JSON or CSV with \"text\", or plain "
              "lines (.txt)"},
             {"--template", one, "NAME|FILE",
              "chat template of conversations, of which only the answers count: auto, none, a built-in one, "
              "or a Jinja file"},
             {"--multiple-choice", one, "FILE",
-             "questions: JSON lines with \"query\", \"choices\" and \"gold\", scored as in "
+             "questions: JSON with \"query\", \"choices\" and \"gold\", scored as in "
              "lm-evaluation-harness"},
             {"--limit", one, "N", "only the first N passages and questions"},
             {"--window", one, "W", "perplexity by a sliding window of W tokens, instead of rows"},

@@ -166,7 +166,8 @@ int loss_scale(const Arguments& a) {
 int reward(const Arguments& a) {
   const std::string file = a.text("--responses");
   if (file.empty())
-    throw ConfigError("reward: requires --responses FILE, JSON lines with \"response\" and the row's fields");
+    throw ConfigError(
+        "reward: requires --responses FILE, JSON or CSV with \"response\" and the row's fields");
   api::RewardOptions options;
   options.timeout = a.number("--timeout");
   if (!(options.timeout > 0)) throw ConfigError("--timeout {}: must be above 0", options.timeout);
@@ -274,7 +275,7 @@ Commands file_commands() {
                   "marker. exact and a {answer} in a pattern need \"answer\", \"completion\" or "
                   "\"solution\". A program reads JSON lines and writes one with \"reward\" for each.",
        .options = {{"--responses", one, "FILE",
-                    "JSON lines with \"response\" and the fields of the data row"},
+                    "JSON or CSV with \"response\" and the fields of the data row"},
                    {"--timeout", one, "SECONDS", "time that a program may take for 256 responses", "600"}},
        .groups = {kResults},
        .run = reward}};

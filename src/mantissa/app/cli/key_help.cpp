@@ -27,7 +27,7 @@ const std::vector<Task>& tasks() {
   static const std::vector<Task> all = {
       {"start a run",
        {"run.name", "run.out", "run.seed", "run.steps", "run.epochs", "run.earlier_steps", "run.threads",
-        "model.path", "model.config", "data.source", "data.tokenizer", "data.sequence_length",
+        "model.path", "model.config", "data.source", "data.fields", "data.tokenizer", "data.sequence_length",
         "train.objective"}},
       {"read and mix data", {"data"}},
       {"fine-tune on conversations",

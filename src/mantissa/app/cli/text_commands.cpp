@@ -136,31 +136,31 @@ int generate(const Arguments& a) {
 }  // namespace
 
 Commands generate_commands() {
-  return {{.name = "generate",
-           .summary = "generate text, with the log-probability of each token",
-           .positionals = {{"MODEL", "a Hugging Face directory, a GGUF file, or a run"}},
-           .details =
-               "Give exactly one of --prompt, --prompt-file, --prompts and --prompt-ids. With --state, the "
-               "prompt may be missing.",
-           .options = {{"--prompt", each, "TEXT", "text to continue; repeatable"},
-                       {"--prompt-file", each, "FILE", "file with a prompt, read byte for byte; repeatable"},
-                       {"--prompts", one, "FILE",
-                        "prompts, one per line: JSON lines with \"prompt\", or plain lines (.txt)"},
-                       {"--prompt-ids", each, "IDS", "token ids of a prompt: 1,2,3; repeatable"},
-                       {"--max-new-tokens", one, "N", "largest number of new tokens", "128"},
-                       kSampling,
-                       {"--samples", one, "N", "continuations of each prompt", "1"},
-                       {"--best", one, "K", "print only the K most likely samples of each prompt"},
-                       {"--stream", "print the text while it is made"},
-                       {"--streams", one, "N", "largest number of sequences decoded at once; changes no bit",
-                        "16"},
-                       kSeed,
-                       {"--state", one, "FILE", "continue the sequence of a file that --save-state wrote"},
-                       {"--save-state", one, "FILE", "write the states after the sequence"},
-                       {"--overwrite", "--save-state may replace a file of another kind"},
-                       kAdapter},
-           .groups = {kPrecision, kRules, kHardware, kResults},
-           .run = generate}};
+  return {
+      {.name = "generate",
+       .summary = "generate text, with the log-probability of each token",
+       .positionals = {{"MODEL", "a Hugging Face directory, a GGUF file, or a run"}},
+       .details =
+           "Give exactly one of --prompt, --prompt-file, --prompts and --prompt-ids. With --state, the "
+           "prompt may be missing.",
+       .options = {{"--prompt", each, "TEXT", "text to continue; repeatable"},
+                   {"--prompt-file", each, "FILE", "file with a prompt, read byte for byte; repeatable"},
+                   {"--prompts", one, "FILE", "prompts: JSON or CSV with \"prompt\", or plain lines (.txt)"},
+                   {"--prompt-ids", each, "IDS", "token ids of a prompt: 1,2,3; repeatable"},
+                   {"--max-new-tokens", one, "N", "largest number of new tokens", "128"},
+                   kSampling,
+                   {"--samples", one, "N", "continuations of each prompt", "1"},
+                   {"--best", one, "K", "print only the K most likely samples of each prompt"},
+                   {"--stream", "print the text while it is made"},
+                   {"--streams", one, "N", "largest number of sequences decoded at once; changes no bit",
+                    "16"},
+                   kSeed,
+                   {"--state", one, "FILE", "continue the sequence of a file that --save-state wrote"},
+                   {"--save-state", one, "FILE", "write the states after the sequence"},
+                   {"--overwrite", "--save-state may replace a file of another kind"},
+                   kAdapter},
+       .groups = {kPrecision, kRules, kHardware, kResults},
+       .run = generate}};
 }
 
 }  // namespace mantissa::cli

@@ -7,6 +7,7 @@
 
 #include "mantissa/core/base/error_text.h"
 #include "mantissa/core/disk/file.h"
+#include "mantissa/core/disk/hub.h"
 #include "mantissa/core/disk/look.h"
 #include "mantissa/files/io/checkpoint.h"
 #include "mantissa/files/io/results.h"
@@ -22,8 +23,8 @@ void check_exists(const fs::path& path) {
   if (!disk::has_name(path)) {
     throw FileError(
         "{}: not found; expected a model directory, a run, an adapter, or a file of weights (safetensors, "
-        "GGUF, or a checkpoint of PyTorch)",
-        path.string());
+        "GGUF, or a checkpoint of PyTorch){}",
+        path.string(), disk::hub_cure(path));
   }
   if (!disk::exists(path)) {
     throw FileError("{}: is a link to {}, which does not exist; check the link", path.string(),

@@ -96,12 +96,12 @@ std::vector<PeopleScore> AnswerScores::by_people() const {
   return all;
 }
 
-std::vector<AskedQuestion> read_questions(const std::vector<std::string>& files,
-                                          const QuestionChoice& choice) {
+std::vector<AskedQuestion> read_questions(const std::vector<std::string>& files, const QuestionChoice& choice,
+                                          const text::FileFormat& format) {
   const std::unique_ptr<reward::Rule> rule = reward::make_rule(kRule);
   std::map<std::int64_t, std::vector<AskedQuestion>> by_people;
   bool any_row = false;
-  data::for_each_row(files, [&](nlohmann::ordered_json fields, std::string where) {
+  const auto take = [&](nlohmann::ordered_json fields, std::string where) {
     any_row = true;
     AskedQuestion row{{text::read_conversation(fields, where), where}, std::move(fields)};
     if (row.row.people == 0) {
@@ -117,7 +117,8 @@ std::vector<AskedQuestion> read_questions(const std::vector<std::string>& files,
     std::vector<AskedQuestion>& some = by_people[people];
     if (std::ssize(some) < choice.count) some.push_back(std::move(row));
     return true;
-  });
+  };
+  data::for_each_row(files, take, format);
   if (!any_row) throw ConfigError(fmt::format("{}: contains no questions", fmt::join(files, ", ")));
   if (by_people.empty()) {
     throw ConfigError(

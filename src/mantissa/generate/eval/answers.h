@@ -18,6 +18,7 @@
 #include "mantissa/setup/data/prompt_text.h"
 #include "mantissa/setup/data/sft_rows.h"
 #include "mantissa/setup/weights/model_files.h"
+#include "mantissa/text/rows/file_format.h"
 #include "mantissa/text/rows/generated_rows.h"
 #include "mantissa/text/tokenizer/tokenizer.h"
 
@@ -60,8 +61,8 @@ struct AskedQuestion : data::PlacedConversation {
 };
 /// Returns questions of the rows of `files`. Throws FileError for a row without one that the rule can score,
 /// and ConfigError if none is about so many people.
-std::vector<AskedQuestion> read_questions(const std::vector<std::string>& files,
-                                          const QuestionChoice& choice);
+std::vector<AskedQuestion> read_questions(const std::vector<std::string>& files, const QuestionChoice& choice,
+                                          const text::FileFormat& format = {});
 /// Returns generated questions.
 std::vector<AskedQuestion> generated_questions(const text::GeneratedRows& rows);
 

@@ -14,7 +14,7 @@
 #include "mantissa/engine/model/network.h"
 #include "mantissa/setup/data/tokenizer.h"
 #include "mantissa/text/rows/known_ids.h"
-#include "mantissa/text/rows/lines.h"
+#include "mantissa/text/rows/row_reader.h"
 #include "mantissa/text/rows/sources.h"
 
 namespace mantissa::eval {
@@ -30,13 +30,7 @@ struct Question {
   std::int64_t gold = 0;
 };
 
-Question parse(const std::string& line, const std::string& where) {
-  json row;
-  try {
-    row = json::parse(line);
-  } catch (const json::exception&) {
-    throw FileError("{}: not JSON; every line must be one JSON object", where);
-  }
+Question question_of(const json& row, const std::string& where) {
   const auto fault = [&](const char* what) {
     return FileError(fmt::format(
         "{}: {}. Fix: write {{\"query\": \"…\", \"choices\": [\"…\", \"…\"], \"gold\": 0}}", where, what));
@@ -144,16 +138,15 @@ std::vector<ChoiceQuestion> read_choices(const weights::ModelSource& source, con
   const bool any_length = positions <= 0 || source.config.network->depends_on_length(positions + 1);
   const std::int64_t limit = file.limit > 0 ? file.limit : std::numeric_limits<std::int64_t>::max();
   std::vector<ChoiceQuestion> questions;
-  text::Lines lines(names.front());
-  for (std::string line; std::ssize(questions) < limit && lines.next(line);) {
-    if (line.find_first_not_of(kSpaces) == std::string::npos) continue;
-    const std::string where = fmt::format("{}:{}", names.front(), lines.number());
-    const Question q = parse(line, where);
+  text::RowReader rows(names.front());
+  for (json row; std::ssize(questions) < limit && rows.next(row);) {
+    const std::string where = rows.where();
+    const Question q = question_of(row, where);
     ChoiceQuestion& question = questions.emplace_back();
     question.gold = q.gold;
     for (const std::string& choice : q.choices) {
       Passage passage = passage_of(q, choice, *tokenizer, any_length ? 0 : positions, where);
-      passage.line = lines.number();
+      passage.place = rows.place();
       text::check_known_ids(passage.ids, *tokenizer, source.config.vocab_size, where);
       question.passages.push_back(std::move(passage));
       question.characters.push_back(characters_of(choice));

@@ -140,8 +140,10 @@ std::vector<AskedQuestion> questions_of(const Files& files) {
     return generated_questions(rows);
   }
   constexpr std::int64_t kMost = std::numeric_limits<std::int64_t>::max();
-  return read_questions(files.names, {files.questions, files.people_min,
-                                      files.people_max > 0 ? std::int64_t{files.people_max} : kMost});
+  return read_questions(
+      files.names,
+      {files.questions, files.people_min, files.people_max > 0 ? std::int64_t{files.people_max} : kMost},
+      files.format);
 }
 
 /// Adds the answers to the questions to `e`.
@@ -176,7 +178,8 @@ Evaluation evaluate_model(const weights::ModelSource& source, const precision::P
   if (answers) {
     std::vector<std::string> notes;
     const text::StepData rows =
-        asked.empty() ? data::answer_rows(source, files.names, chat_template, files.sequence_length, notes)
+        asked.empty() ? data::answer_rows(source, files.names, files.format, chat_template,
+                                          files.sequence_length, notes)
                       : data::answer_rows(source, {asked.begin(), asked.end()}, files.names.front(),
                                           chat_template, files.sequence_length, notes);
     e = loss_over(source, policy, rows, nullptr, device, stop, ranks);

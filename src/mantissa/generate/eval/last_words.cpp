@@ -125,7 +125,7 @@ class Passes {
       targets_.push_back(p.ids[t]);
       rows_.push_back({tokens_, length});
     }
-    const auto sequence = static_cast<std::uint64_t>(p.line);
+    const auto sequence = static_cast<std::uint64_t>(p.place.number());
     segments_.push_back({tokens_, count, 0, static_cast<std::int64_t>(segments_.size()), sequence});
     tokens_ += count;
   }
@@ -170,7 +170,7 @@ class Passes {
 
   [[noreturn]] void stop_non_finite(const Passage& p) {
     runtime::stop_non_finite(
-        fmt::format("eval: the logits of the last word of {}:{} are not finite", file_, p.line),
+        fmt::format("eval: the logits of the last word of {} are not finite", p.place.in(file_)),
         runtime::find_first_non_finite(session_.executor(), 0, [&] { run(); }), program());
   }
 

@@ -81,10 +81,10 @@ std::vector<Passage> read_passages(const weights::ModelSource& source, const Pas
     throw ConfigError("--last-word {}: matches {} files; give one", file.name, names.size());
   const std::int64_t most = file.limit > 0 ? file.limit : std::numeric_limits<std::int64_t>::max();
   std::vector<Passage> passages;
-  for (const text::LineDocument& document : text::read_line_documents(names.front(), most)) {
-    const std::string where = fmt::format("{}:{}", names.front(), document.line);
+  for (const text::RowDocument& document : text::read_row_documents(names.front(), most)) {
+    const std::string where = document.place.in(names.front());
     Passage passage = passage_of(document.text, *tokenizer, where);
-    passage.line = document.line;
+    passage.place = document.place;
     text::check_known_ids(passage.ids, *tokenizer, source.config.vocab_size, where);
     check_length(passage, source.config, where);
     passages.push_back(std::move(passage));

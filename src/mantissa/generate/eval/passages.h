@@ -8,12 +8,13 @@
 #include <vector>
 
 #include "mantissa/setup/weights/model_files.h"
+#include "mantissa/text/rows/file_place.h"
 #include "mantissa/text/tokenizer/tokenizer.h"
 
 namespace mantissa::eval {
 
-/// A file of passages, one per line: JSON lines with the passage in the string field `text`, or plain lines
-/// if the name ends with .txt or .text.
+/// A file of passages: rows (RowReader) with the passage in the field `text`, or plain lines if the name ends
+/// with .txt or .text.
 struct PassageFile {
   std::string name;        // empty: none
   std::int64_t limit = 0;  // read only the first passages; 0: all
@@ -22,7 +23,7 @@ struct PassageFile {
 struct Passage {
   std::vector<std::int32_t> ids;  // begins with the ids that the tokenizer's template puts before a text
   std::size_t word = 0;           // index of the first id of the last word, at least 1
-  std::int64_t line = 0;          // in the file, from 1
+  text::FilePlace place;
 };
 
 /// The largest number of tokens of a last word, whose logits are kept together.

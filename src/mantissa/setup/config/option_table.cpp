@@ -55,6 +55,9 @@ void add_model_and_data(std::vector<Option>& table) {
            path({"kk"})},
           {"format", &DataSection::format, "kind of the files; auto: by the names of the files",
            words(text::format_names())},
+          {"fields", &DataSection::fields,
+           "names of the fields in the files, such as {prompt = \"query\", completion = \"reply\"}; a blank line "
+           "joins several texts: {text = [\"title\", \"body\"]}"},
           {"id_type", &DataSection::id_type,
            "type of the ids in token files without a header: auto (uint16 if model.vocab_size is below "
            "65,536, else uint32), uint16 or uint32",

@@ -17,7 +17,7 @@ namespace mantissa::config {
 /// A pointer to a value in a config.
 using Slot =
     std::variant<std::string*, std::int64_t*, std::uint64_t*, double*, bool*, std::vector<std::string>*,
-                 std::vector<double>*, std::array<double, 2>*, Validation*>;
+                 std::vector<double>*, std::array<double, 2>*, Validation*, text::FieldMap*>;
 
 /// The numbers that a key accepts.
 struct Range {

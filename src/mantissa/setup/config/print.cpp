@@ -17,6 +17,8 @@
 namespace mantissa::config {
 namespace {
 
+constexpr std::string_view kNoFields = "{}";
+
 std::string list_text(const std::vector<std::string>& items) {
   std::string text;
   for (const std::string& item : items) text += (text.empty() ? "" : ", ") + toml_text(item);
@@ -40,6 +42,12 @@ struct Print {
   std::string operator()(const std::array<double, 2>* v) const {
     return fmt::format("[{}, {}]", toml_text((*v)[0]), toml_text((*v)[1]));
   }
+  std::string operator()(const text::FieldMap* v) const {
+    std::string text;
+    for (const text::MappedField& field : *v)
+      text += fmt::format("{}{} = {}", text.empty() ? "" : ", ", field.name, (*this)(&field.from));
+    return fmt::format("{{{}}}", text);
+  }
   std::string operator()(const Validation* v) const {
     return v->files.empty() ? toml_text(v->share) : list_text(v->files);
   }
@@ -58,6 +66,7 @@ struct TypeName {
   std::string operator()(const std::vector<double>*) const { return "numbers"; }
   std::string operator()(const std::array<double, 2>*) const { return "two numbers"; }
   std::string operator()(const Validation*) const { return "number, path or paths"; }
+  std::string operator()(const text::FieldMap*) const { return "table"; }
 };
 
 std::string type_name(model::Field::Kind kind) {
@@ -84,7 +93,7 @@ std::string section_text(RunConfig& config, std::string_view section) {
     if (section == "optimizer" && !takes(config.optimizer.name, option.key)) continue;
     if (section == "adapter" && !prints_adapter_key(config.adapter, option.key)) continue;
     const std::string value = toml_text(option.slot(config));
-    if (section == "model" && value == "\"\"") continue;
+    if ((section == "model" && value == "\"\"") || value == kNoFields) continue;
     if (section == "precision.loss_scale" && config.loss_scale.rule == "torch" && !torch_has(option.key))
       continue;
     text += fmt::format("{} = {}\n", option.key, value);
@@ -188,7 +197,8 @@ std::vector<OptionInfo> options() {
       const Slot slot = option.slot(defaults);
       std::string value = toml_text(slot);
       // No default to print: the description states it, or the key is required.
-      const bool none = value == "\"\"" || value == "[]" || (value == "0" && option.range.min > 0);
+      const bool none =
+          value == "\"\"" || value == "[]" || value == kNoFields || (value == "0" && option.range.min > 0);
       if (none) value.clear();
       all.push_back({section, std::string(option.key), std::visit(TypeName{option}, slot), value,
                      std::string(option.description)});

@@ -15,6 +15,7 @@
 #include "mantissa/engine/model/rope_override.h"
 #include "mantissa/precision/policy/idle_fields.h"
 #include "mantissa/precision/policy/rule_toml.h"
+#include "mantissa/setup/config/fields.h"
 #include "mantissa/setup/config/options.h"
 #include "mantissa/setup/config/unknown.h"
 
@@ -74,25 +75,6 @@ std::string text_value(const Entry& entry) {
   refuse(entry, bare ? fmt::format("must be a string; write \"{}\"", *bare) : "must be a string");
 }
 
-/// Returns one string or an array of strings, none of them empty.
-std::vector<std::string> text_values(const Entry& entry) {
-  std::vector<std::string> values;
-  if (const toml::array* array = entry.value->as_array()) {
-    for (const toml::node& item : *array) {
-      const auto* text = item.as_string();
-      if (text == nullptr) refuse(entry, "must be a string, or an array of strings");
-      values.push_back(text->get());
-    }
-    if (values.empty()) refuse(entry, "must not be empty");
-  } else {
-    values.push_back(text_value(entry));
-  }
-  for (const std::string& value : values) {
-    if (value.empty()) refuse(entry, "must not be empty");
-  }
-  return values;
-}
-
 bool is_word(const Option& option, const std::string& value) {
   return std::find(option.choices.begin(), option.choices.end(), value) != option.choices.end();
 }
@@ -124,7 +106,7 @@ struct Reader {
   void operator()(double* out) const { *out = real_number(entry, *entry.value, option.range); }
   void operator()(bool* out) const { *out = flag(entry); }
   void operator()(std::vector<std::string>* out) const {
-    *out = text_values(entry);
+    *out = read_texts(entry);
     for (std::string& value : *out) {
       if (option.path) value = resolved(option, entry, value);
     }
@@ -148,6 +130,7 @@ struct Reader {
       (*out)[i] = real_number(entry, node, option.range, element);
     }
   }
+  void operator()(text::FieldMap* out) const { *out = read_fields(entry); }
   void operator()(Validation* out) const {
     if (entry.value->is_number()) {
       out->share = real_number(entry, *entry.value, option.range);
@@ -155,7 +138,7 @@ struct Reader {
     }
     if (!entry.value->is_string() && !entry.value->is_array())
       refuse(entry, "must be a share such as 0.02, or files");
-    out->files = text_values(entry);
+    out->files = read_texts(entry);
     for (std::string& value : out->files) value = resolved(option, entry, value);
   }
 };
@@ -225,6 +208,24 @@ std::optional<compat::DeepSpeedFile> named_deepspeed(const Entries& entries) {
 }
 
 }  // namespace
+
+std::vector<std::string> read_texts(const Entry& entry) {
+  std::vector<std::string> values;
+  if (const toml::array* array = entry.value->as_array()) {
+    for (const toml::node& item : *array) {
+      const auto* text = item.as_string();
+      if (text == nullptr) refuse(entry, "must be a string, or an array of strings");
+      values.push_back(text->get());
+    }
+    if (values.empty()) refuse(entry, "must not be empty");
+  } else {
+    values.push_back(text_value(entry));
+  }
+  for (const std::string& value : values) {
+    if (value.empty()) refuse(entry, "must not be empty");
+  }
+  return values;
+}
 
 std::string read_config_file(const std::filesystem::path& path) {
   constexpr std::size_t kLimit = std::size_t{1} << 20;

@@ -10,6 +10,9 @@ namespace mantissa::config {
 /// the file cannot be read.
 std::string read_config_file(const std::filesystem::path& path);
 
+/// Returns one string or an array of strings, none of them empty. Throws ConfigError for another value.
+std::vector<std::string> read_texts(const Entry& entry);
+
 /// Sets the values of the entries that are options. Throws ConfigError for invalid values.
 void set_options(RunConfig& config, const Entries& entries);
 

@@ -16,6 +16,7 @@
 #include "mantissa/precision/compat/deepspeed.h"
 #include "mantissa/precision/policy/loss_scaler.h"
 #include "mantissa/precision/policy/policy.h"
+#include "mantissa/text/rows/field_map.h"
 
 namespace mantissa::config {
 
@@ -64,6 +65,7 @@ struct ModelSection {
 struct DataSection {
   std::vector<std::string> source;  // {"kk"}, or files and globs
   std::string format = "auto";
+  text::FieldMap fields;         // the names of fields in the files; empty: the usual ones
   std::string id_type = "auto";  // of ids without a header; or "uint16", "uint32"
   std::string tokenizer = "byte";
   std::int64_t sequence_length = 256;

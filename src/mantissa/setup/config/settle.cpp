@@ -12,6 +12,7 @@
 #include "mantissa/core/tensor/extent.h"
 #include "mantissa/setup/config/adapter.h"
 #include "mantissa/setup/config/epochs.h"
+#include "mantissa/setup/config/fields.h"
 #include "mantissa/setup/config/observed.h"
 #include "mantissa/setup/config/optimizer.h"
 #include "mantissa/setup/config/options.h"
@@ -21,6 +22,7 @@
 #include "mantissa/setup/config/schedule.h"
 #include "mantissa/setup/config/stages.h"
 #include "mantissa/setup/config/steps.h"
+#include "mantissa/text/rows/file_kinds.h"
 #include "mantissa/text/rows/generated_rows.h"
 #include "mantissa/text/tokenizer/kinds.h"
 
@@ -144,14 +146,17 @@ void check_conversation_keys(RunConfig& config, const Entries& entries) {
 }
 
 /// Checks the keys of objectives on conversations.
-void settle_conversations(RunConfig& config, const Entries& entries) {
+void settle_conversations(RunConfig& config, const Entries& entries, Told& told) {
   const std::string& objective = config.train.objective;
+  const std::vector<std::string> rows = text::format_names(text::Formats::rows);
   check_conversation_keys(config, entries);
+  check_fields(config, entries, told);
   if (objective == "pretrain") return;
   if (const Entry* entry = entries.find("data", "template"); entry != nullptr) check_template(config, *entry);
   if (const Entry* entry = entries.find("data", "format");
-      entry != nullptr && config.data.format != "auto" && config.data.format != "jsonl") {
-    refuse(*entry, fmt::format("train.objective = \"{}\" reads JSON lines; write \"jsonl\"", objective));
+      entry != nullptr && std::ranges::find(rows, config.data.format) == rows.end()) {
+    refuse(*entry, fmt::format("train.objective = \"{}\" reads rows with fields; write one of {}", objective,
+                               list_of(rows)));
   }
   if (objective != "rl") return;
   if (const Entry* entry = entries.find("data", "truncate");
@@ -354,7 +359,7 @@ void settle(RunConfig& config, const Entries& entries, bool policy_replaced,
   settle_batch(config, entries, deepspeed != nullptr && divide_batch(config, entries, *deepspeed));
   settle_epochs(config, entries, epochs, told);
   check_regularizers(config, entries);
-  settle_conversations(config, entries);
+  settle_conversations(config, entries, told);
   settle_warmup_ratio(config, entries);
   settle_fine_tuning(config, entries);
   settle_optimizer(config, entries);

@@ -242,6 +242,10 @@ std::string not_of_family(std::string_view key, const model::Family& family) {
 }
 
 std::string unknown_section(std::string_view section) {
+  const std::size_t dot = section.find('.');
+  if (dot != std::string_view::npos &&
+      find_option(section.substr(0, dot), section.substr(dot + 1)) != nullptr)
+    return fmt::format("{0} is a key, not a section; write {0}={{NAME = \"…\"}}", section);
   const std::vector<std::string> names(section_names().begin(), section_names().end());
   return fmt::format("unknown section {}{} (sections: {})", in_quotes(section), did_you_mean(section, names),
                      list_of(names));

@@ -12,7 +12,7 @@
 #include "mantissa/setup/data/shard_tokenizer.h"
 #include "mantissa/setup/data/tokenizer.h"
 #include "mantissa/text/rows/known_ids.h"
-#include "mantissa/text/rows/readers.h"
+#include "mantissa/text/rows/row_reader.h"
 #include "mantissa/text/rows/sources.h"
 #include "mantissa/text/tokenizer/characters.h"
 #include "mantissa/text/tokenizer/kinds.h"
@@ -144,14 +144,17 @@ text::StepData document_rows(const weights::ModelSource& source, const std::vect
 }
 
 bool holds_conversations(const std::vector<std::string>& files, const std::string& format) {
-  if (is_generated(files) || (format != "auto" && format != "jsonl")) return false;
+  if (is_generated(files)) return false;
   const std::string first = text::expand_files(files).front();
-  if (format == "auto" && !text::is_jsonl(first)) return false;
+  if (!text::holds_rows(first, format)) return false;
   bool found = false;
-  text::read_json_lines(first, [&](const nlohmann::ordered_json& row, std::int64_t) {
-    found = text::is_conversation(row);
-    return false;
-  });
+  text::read_rows(
+      first,
+      [&](const nlohmann::ordered_json& row, const text::FilePlace&) {
+        found = text::is_conversation(row);
+        return false;
+      },
+      format);
   return found;
 }
 
@@ -187,10 +190,10 @@ text::StepData encoded_answers(const weights::ModelSource& source, const std::st
 }  // namespace
 
 text::StepData answer_rows(const weights::ModelSource& source, const std::vector<std::string>& files,
-                           const std::string& template_name, std::int64_t sequence_length,
-                           std::vector<std::string>& notes) {
+                           const text::FileFormat& format, const std::string& template_name,
+                           std::int64_t sequence_length, std::vector<std::string>& notes) {
   return encoded_answers(source, files.front(), template_name, sequence_length, notes,
-                         [&](SftEncoder& e) { return encode_all(e, files, held_out_rows()); });
+                         [&](SftEncoder& e) { return encode_all(e, files, held_out_rows(), format); });
 }
 
 text::StepData answer_rows(const weights::ModelSource& source, const std::vector<PlacedConversation>& rows,

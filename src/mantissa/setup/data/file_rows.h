@@ -20,8 +20,8 @@ text::StepData file_rows(const weights::ModelSource& source, const std::vector<s
 /// `sequence_length`, or, if that is 0, than the model's positions, loses ids on its left. Adds a line about
 /// the rows to `notes`. Throws ConfigError if the model has no tokenizer or no template.
 text::StepData answer_rows(const weights::ModelSource& source, const std::vector<std::string>& files,
-                           const std::string& template_name, std::int64_t sequence_length,
-                           std::vector<std::string>& notes);
+                           const text::FileFormat& format, const std::string& template_name,
+                           std::int64_t sequence_length, std::vector<std::string>& notes);
 
 /// The same of conversations in memory; `name` stands for their files in messages.
 text::StepData answer_rows(const weights::ModelSource& source, const std::vector<PlacedConversation>& rows,

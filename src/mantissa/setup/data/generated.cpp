@@ -1,11 +1,9 @@
 #include "mantissa/setup/data/generated.h"
 
-#include <fmt/format.h>
-
 #include <algorithm>
 #include <utility>
 
-#include "mantissa/text/rows/readers.h"
+#include "mantissa/text/rows/row_reader.h"
 #include "mantissa/text/rows/sources.h"
 
 namespace mantissa::data {
@@ -51,13 +49,23 @@ std::vector<std::int32_t> generated_tokens(const text::GeneratedRows& rows,
   return ids;
 }
 
-void for_each_row(const std::vector<std::string>& files, const TakeRow& take) {
+text::FileFormat file_format(const config::DataSection& data) {
+  text::FileFormat format(data.format, text::id_type_named(data.id_type, "data.id_type ="));
+  format.fields = data.fields;
+  return format;
+}
+
+void for_each_row(const std::vector<std::string>& files, const TakeRow& take,
+                  const text::FileFormat& format) {
   bool more = true;
   for (const std::string& path : text::expand_files(files)) {
-    text::read_json_lines(path, [&](nlohmann::ordered_json row, std::int64_t line) {
-      more = take(std::move(row), fmt::format("{}:{}", path, line));
-      return more;
-    });
+    text::read_rows(
+        path,
+        [&](nlohmann::ordered_json row, const text::FilePlace& place) {
+          more = take(std::move(row), place.in(path));
+          return more;
+        },
+        format);
     if (!more) return;
   }
 }

@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "mantissa/setup/config/run_config.h"
+#include "mantissa/text/rows/file_format.h"
 #include "mantissa/text/rows/generated_rows.h"
 #include "mantissa/text/tokenizer/tokenizer.h"
 
@@ -32,9 +33,13 @@ std::vector<std::int32_t> generated_tokens(const text::GeneratedRows& rows,
                                            const tokenizer::Tokenizer& tokenizer,
                                            std::int64_t most = INT64_MAX);
 
+/// Returns how the files of a config are read.
+text::FileFormat file_format(const config::DataSection& data);
+
 /// Passes each row of the files with its place to `take` until that returns false. Throws FileError with file
 /// and line.
 using TakeRow = std::function<bool(nlohmann::ordered_json row, std::string where)>;
-void for_each_row(const std::vector<std::string>& files, const TakeRow& take);
+void for_each_row(const std::vector<std::string>& files, const TakeRow& take,
+                  const text::FileFormat& format = {});
 
 }  // namespace mantissa::data

@@ -14,7 +14,6 @@
 #include "mantissa/setup/data/rows.h"
 #include "mantissa/setup/data/tokenizer.h"
 #include "mantissa/text/rows/known_ids.h"
-#include "mantissa/text/rows/readers.h"
 #include "mantissa/text/rows/row_store.h"
 #include "mantissa/text/rows/sources.h"
 
@@ -61,7 +60,8 @@ class PairReader {
  public:
   PairReader(const config::RunConfig& config, const model::ModelConfig& model,
              std::vector<std::string>* notes)
-      : rules_(sft_rules(config.data)),
+      : files_(file_format(config.data)),
+        rules_(sft_rules(config.data)),
         scores_(config.train.objective == "reward"),
         vocabulary_(model.vocab_size),
         tokenizer_(tokenizer_of(config, model)),
@@ -76,25 +76,25 @@ class PairReader {
     if (is_generated(source)) {
       throw ConfigError(
           "data.source = \"kk\": generated rows have one answer each, and preference objectives need pairs. Fix: "
-          "give files of JSON lines with prompt, chosen and rejected");
+          "give files of rows with prompt, chosen and rejected");
     }
     PairEncoder encoder(rules_, scores_, format_ ? &*format_ : nullptr, *tokenizer_, vocabulary_);
     FilePairs pairs;
     std::vector<PlacedPair> waiting;
-    for (const std::string& path : text::expand_files(source)) {
-      text::read_json_lines(path, [&](const nlohmann::ordered_json& row, std::int64_t line) {
-        std::string where = fmt::format("{}:{}", path, line);
-        text::PreferenceRow pair = text::read_preference(row, where);
-        waiting.push_back({std::move(pair), std::move(where)});
-        if (waiting.size() == kTogether) append_encoded(encoder, waiting, pairs);
-        return true;
-      });
-    }
+    for_each_row(
+        source,
+        [&](const nlohmann::ordered_json& row, std::string where) {
+          text::PreferenceRow pair = text::read_preference(row, where);
+          waiting.push_back({std::move(pair), std::move(where)});
+          if (waiting.size() == kTogether) append_encoded(encoder, waiting, pairs);
+          return true;
+        },
+        files_);
     append_encoded(encoder, waiting, pairs);
     encoder.check();
     if (encoder.counts().pairs == 0) {
       throw ConfigError(fmt::format(
-          "{}: no pairs. Fix: write one JSON object on each line, with \"chosen\" and \"rejected\"",
+          "{}: no pairs. Fix: write one JSON object on each line, or an array of them, with \"chosen\" and \"rejected\"",
           fmt::join(source, ", ")));
     }
     const std::string told = describe(encoder.counts(), rules_, fmt::format("{}", fmt::join(source, ", ")));
@@ -104,6 +104,7 @@ class PairReader {
   }
 
  private:
+  text::FileFormat files_;
   SftRules rules_;
   bool scores_;
   std::int64_t vocabulary_;

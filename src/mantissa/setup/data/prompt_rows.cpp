@@ -137,13 +137,14 @@ PromptSet::PromptSet(const config::RunConfig& config, const model::ModelConfig& 
     s.format.emplace(chat_source(config, model), data.chat_template, "data.template =", *s.tokenizer);
     s.format->fix_date();
   }
+  const text::FileFormat format = file_format(data);
   const auto add = [&](const std::vector<std::string>& files) {
     const bool generated = is_generated(files);
     const std::string name = fmt::format("{}", fmt::join(files, ", "));
     const double share = data.validation.files.empty() ? data.validation.share : 0;
     text::GeneratedRows made = training_rows(config);
     made.count = config::generated_row_count(config);
-    StoredRows rows = generated ? StoredRows::of(made) : StoredRows::of_files(files);
+    StoredRows rows = generated ? StoredRows::of(made) : StoredRows::of_files(files, format);
     s.measure(rows, config, name, check, notes);
     const std::int64_t held_out = text::held_out_rows(rows.size(), share);
     if (!generated && held_out >= rows.size()) {
@@ -162,7 +163,7 @@ PromptSet::PromptSet(const config::RunConfig& config, const model::ModelConfig& 
   if (data.weights.empty()) add(data.source);
   for (std::size_t i = 0; i < data.weights.size(); ++i) add({data.source[i]});
   if (const std::vector<std::string>& files = data.validation.files; !files.empty()) {
-    s.held_out.push_back(StoredRows::of_files(files));
+    s.held_out.push_back(StoredRows::of_files(files, format));
     s.measure(s.held_out.back(), config, fmt::format("{}", fmt::join(files, ", ")), check, notes);
   }
   std::vector<std::int64_t> rows;

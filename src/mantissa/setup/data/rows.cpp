@@ -73,14 +73,10 @@ bool reads_text(const config::RunConfig& config) {
          (!held_out.empty() && holds_text(held_out, config.data.format));
 }
 
-text::FileFormat format_of(const config::DataSection& data) {
-  return {data.format, text::id_type_named(data.id_type, "data.id_type =")};
-}
-
 /// Returns the ids of the files, which are those of the config's tokenizer if their headers name one.
 text::Corpus file_corpus(const config::RunConfig& config, const model::ModelConfig& model,
                          const tokenizer::Tokenizer& tokenizer, const std::vector<std::string>& files) {
-  const text::FileFormat format = format_of(config.data);
+  const text::FileFormat format = file_format(config.data);
   const auto own = [&]() -> std::unique_ptr<tokenizer::Tokenizer> {
     // The tokenizer of a model may be of an unsupported kind.
     return config.data.tokenizer == "model" ? tokenizer_of(origin_of(config.model, model))

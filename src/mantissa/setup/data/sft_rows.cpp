@@ -182,15 +182,19 @@ void SftEncoder::check() const {
 }
 
 void for_each_conversation(const std::vector<std::string>& files,
-                           const std::function<bool(PlacedConversation)>& take) {
-  for_each_row(files, [&](const nlohmann::ordered_json& row, std::string where) {
-    text::ConversationRow conversation = text::read_conversation(row, where);
-    return take({std::move(conversation), std::move(where)});
-  });
+                           const std::function<bool(PlacedConversation)>& take,
+                           const text::FileFormat& format) {
+  for_each_row(
+      files,
+      [&](const nlohmann::ordered_json& row, std::string where) {
+        text::ConversationRow conversation = text::read_conversation(row, where);
+        return take({std::move(conversation), std::move(where)});
+      },
+      format);
 }
 
 std::vector<text::Row> encode_all(SftEncoder& encoder, const std::vector<std::string>& source,
-                                  const text::GeneratedRows& generated) {
+                                  const text::GeneratedRows& generated, const text::FileFormat& format) {
   constexpr std::size_t kTogether = 1024;
   std::vector<text::Row> rows;
   std::vector<PlacedConversation> waiting;
@@ -208,11 +212,14 @@ std::vector<text::Row> encode_all(SftEncoder& encoder, const std::vector<std::st
       flush();
     }
   } else {
-    for_each_conversation(source, [&](PlacedConversation row) {
-      waiting.push_back(std::move(row));
-      if (waiting.size() == kTogether) flush();
-      return true;
-    });
+    for_each_conversation(
+        source,
+        [&](PlacedConversation row) {
+          waiting.push_back(std::move(row));
+          if (waiting.size() == kTogether) flush();
+          return true;
+        },
+        format);
     flush();
   }
   encoder.check();
@@ -229,13 +236,16 @@ std::vector<text::Row> encode_all(SftEncoder& encoder, const std::vector<PlacedC
 namespace {
 
 /// True if the first row of the files has ids, which need no template.
-bool begins_with_ids(const std::vector<std::string>& source) {
+bool begins_with_ids(const std::vector<std::string>& source, const text::FileFormat& format) {
   bool ids = false;
   if (is_generated(source)) return false;
-  for_each_conversation(source, [&](const PlacedConversation& first) {
-    ids = first.row.tokens.has_value();
-    return false;
-  });
+  for_each_conversation(
+      source,
+      [&](const PlacedConversation& first) {
+        ids = first.row.tokens.has_value();
+        return false;
+      },
+      format);
   return ids;
 }
 
@@ -245,8 +255,9 @@ std::vector<text::Row> sft_rows(const config::RunConfig& config, const model::Mo
                                 const std::vector<std::string>& source, std::vector<std::string>* notes,
                                 SftCounts* counts, double held_out) {
   const std::unique_ptr<tokenizer::Tokenizer> tokenizer = tokenizer_of(config, model);
+  const text::FileFormat files = file_format(config.data);
   std::optional<ChatFormat> format;
-  if (config.data.chat_template != "none" && !begins_with_ids(source)) {
+  if (config.data.chat_template != "none" && !begins_with_ids(source, files)) {
     format.emplace(chat_source(config, model), config.data.chat_template, "data.template =", *tokenizer);
     format->fix_date();
   }
@@ -263,14 +274,14 @@ std::vector<text::Row> sft_rows(const config::RunConfig& config, const model::Mo
   }
   const SftRules rules = sft_rules(config.data);
   SftEncoder encoder(rules, format ? &*format : nullptr, *tokenizer, model.vocab_size);
-  std::vector<text::Row> rows = encode_all(encoder, source, generated);
+  std::vector<text::Row> rows = encode_all(encoder, source, generated, files);
   const std::string text = describe(encoder.counts(), rules, fmt::format("{}", fmt::join(source, ", ")));
   if (counts != nullptr) *counts = encoder.counts();
   const SftCounts& c = encoder.counts();
   if (c.rows == 0) {
-    throw ConfigError(
-        fmt::format("{}: no rows. Fix: write one JSON object on each line, for example with \"messages\"",
-                    fmt::join(source, ", ")));
+    throw ConfigError(fmt::format(
+        "{}: no rows. Fix: write one JSON object on each line, or an array of them, for example with \"messages\"",
+        fmt::join(source, ", ")));
   }
   const bool too_few = text::held_out_rows(std::ssize(rows), held_out) >= std::ssize(rows);
   if (rows.empty() || (too_few && c.masked + c.empty > 0)) {

@@ -11,6 +11,7 @@
 #include "mantissa/setup/data/answers.h"
 #include "mantissa/setup/data/chat_format.h"
 #include "mantissa/text/rows/conversation_row.h"
+#include "mantissa/text/rows/file_format.h"
 #include "mantissa/text/rows/generated_rows.h"
 #include "mantissa/text/rows/row.h"
 #include "mantissa/text/tokenizer/tokenizer.h"
@@ -99,11 +100,12 @@ struct PlacedConversation {
 };
 /// Passes each row of the files to `take` as for_each_row() does.
 void for_each_conversation(const std::vector<std::string>& files,
-                           const std::function<bool(PlacedConversation)>& take);
+                           const std::function<bool(PlacedConversation)>& take,
+                           const text::FileFormat& format = {});
 
 /// Returns the used rows of `source`, generated and encoded on all processors.
 std::vector<text::Row> encode_all(SftEncoder& encoder, const std::vector<std::string>& source,
-                                  const text::GeneratedRows& generated);
+                                  const text::GeneratedRows& generated, const text::FileFormat& format = {});
 
 /// Returns the used ones of `rows`.
 std::vector<text::Row> encode_all(SftEncoder& encoder, const std::vector<PlacedConversation>& rows);

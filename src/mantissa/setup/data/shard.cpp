@@ -19,6 +19,7 @@
 #include "mantissa/core/disk/output.h"
 #include "mantissa/core/disk/owned.h"
 #include "mantissa/setup/data/tokenizer.h"
+#include "mantissa/text/rows/file_kinds.h"
 #include "mantissa/text/rows/pieces.h"
 #include "mantissa/text/rows/readers.h"
 #include "mantissa/text/rows/shard_header.h"
@@ -46,8 +47,8 @@ class PieceStream {
     for (const std::string& file : files_) {
       formats_.push_back(text::format_of(file, options.format));
       if (formats_.back() == "tokens" || formats_.back() == "binidx") {
-        throw ConfigError(fmt::format(
-            "data shard: \"{}\" already holds token ids; give files of text or JSON lines", file));
+        throw ConfigError(
+            fmt::format("data shard: \"{}\" already holds token ids; give files of text, JSON or CSV", file));
       }
       bytes_.push_back(disk::File::open_to_read(file).size());
     }
@@ -55,10 +56,10 @@ class PieceStream {
 
   bool next(Piece& piece) {
     for (; at_ < files_.size(); ++at_) {
-      if (!jsonl_ && !pieces_) open();
-      if (jsonl_) {
-        text::LineDocument document;
-        if (jsonl_->next(document)) {
+      if (!rows_ && !pieces_) open();
+      if (rows_) {
+        text::RowDocument document;
+        if (rows_->next(document)) {
           piece = {std::move(document.text), true};
           return true;
         }
@@ -69,7 +70,7 @@ class PieceStream {
         return true;
       }
       done_ += bytes_[at_];
-      jsonl_.reset();
+      rows_.reset();
       pieces_.reset();
     }
     return false;
@@ -80,7 +81,7 @@ class PieceStream {
   double share() const {
     double all = 0;
     for (const std::uintmax_t bytes : bytes_) all += static_cast<double>(bytes);
-    const std::uintmax_t current = jsonl_    ? jsonl_->input().consumed()
+    const std::uintmax_t current = rows_     ? rows_->input().consumed()
                                    : pieces_ ? pieces_->input().consumed()
                                              : 0;
     return all > 0 ? static_cast<double>(done_ + current) / all : 1;
@@ -88,8 +89,8 @@ class PieceStream {
 
  private:
   void open() {
-    if (formats_[at_] == "jsonl") {
-      jsonl_.emplace(files_[at_]);
+    if (text::find_file_kind(formats_[at_])->rows) {
+      rows_.emplace(files_[at_], formats_[at_]);
     } else {
       pieces_.emplace(files_[at_], tokenizer_);
       read_ahead();
@@ -105,7 +106,7 @@ class PieceStream {
   std::vector<std::uintmax_t> bytes_;
   std::size_t at_ = 0;
   std::uintmax_t done_ = 0;  // bytes of the complete files
-  std::optional<text::JsonLines> jsonl_;
+  std::optional<text::RowDocuments> rows_;
   std::optional<text::TextPieces> pieces_;
   std::optional<std::string> ahead_;  // the next piece: only the last one ends the document
 };

@@ -11,7 +11,7 @@
 namespace mantissa::data {
 
 struct ShardOptions {
-  std::vector<std::string> files;  // names and globs of text and JSON lines
+  std::vector<std::string> files;  // names and globs of text, JSON and CSV
   std::string format = "auto";
   std::string tokenizer;  // as data.tokenizer, but not "model"
   std::filesystem::path out;

@@ -1,23 +1,24 @@
 #include "mantissa/setup/data/stored_rows.h"
 
-#include <fmt/format.h>
-
 #include <iterator>
 #include <utility>
 
-#include "mantissa/text/rows/readers.h"
+#include "mantissa/text/rows/row_reader.h"
 #include "mantissa/text/rows/sources.h"
 
 namespace mantissa::data {
 
-StoredRows StoredRows::of_files(const std::vector<std::string>& files) {
+StoredRows StoredRows::of_files(const std::vector<std::string>& files, const text::FileFormat& format) {
   StoredRows out;
   out.files_ = text::expand_files(files);
   for (std::size_t f = 0; f < out.files_.size(); ++f) {
-    text::read_json_lines(out.files_[f], [&](const nlohmann::ordered_json& row, std::int64_t line) {
-      out.rows_.push_back({row.dump(), f, line});
-      return true;
-    });
+    text::read_rows(
+        out.files_[f],
+        [&](const nlohmann::ordered_json& row, const text::FilePlace& place) {
+          out.rows_.push_back({row.dump(), f, place});
+          return true;
+        },
+        format);
   }
   return out;
 }
@@ -25,15 +26,15 @@ StoredRows StoredRows::of_files(const std::vector<std::string>& files) {
 StoredRows StoredRows::of(const text::GeneratedRows& generated) {
   StoredRows out;
   out.generated_ = generated;
-  for (std::int64_t i = 0; i < generated.count; ++i) out.rows_.push_back({{}, 0, i});
+  for (std::int64_t i = 0; i < generated.count; ++i) out.rows_.push_back({{}, 0, {.row = i}});
   return out;
 }
 
 StoredRow StoredRows::at(std::int64_t i) const {
   const Kept& kept = rows_.at(static_cast<std::size_t>(i));
   if (kept.json.empty())
-    return {nlohmann::ordered_json::parse(generated_.json(kept.number)), generated_.where(kept.number)};
-  return {nlohmann::ordered_json::parse(kept.json), fmt::format("{}:{}", files_[kept.file], kept.number)};
+    return {nlohmann::ordered_json::parse(generated_.json(kept.place.row)), generated_.where(kept.place.row)};
+  return {nlohmann::ordered_json::parse(kept.json), kept.place.in(files_[kept.file])};
 }
 
 void StoredRows::keep(const std::vector<std::int64_t>& numbers) {

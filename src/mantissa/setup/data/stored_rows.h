@@ -7,6 +7,8 @@
 #include <string>
 #include <vector>
 
+#include "mantissa/text/rows/file_format.h"
+#include "mantissa/text/rows/file_place.h"
 #include "mantissa/text/rows/generated_rows.h"
 
 namespace mantissa::data {
@@ -16,13 +18,13 @@ struct StoredRow {
   std::string where;  // its file and line, or its number
 };
 
-/// The JSON rows of files or of a generator, by number.
+/// The rows of files or of a generator, by number.
 class StoredRows {
  public:
   /// No rows.
   StoredRows() = default;
   /// Reads all rows of files, whose names may be globs. Throws FileError with file and line.
-  static StoredRows of_files(const std::vector<std::string>& files);
+  static StoredRows of_files(const std::vector<std::string>& files, const text::FileFormat& format = {});
   static StoredRows of(const text::GeneratedRows& generated);
 
   std::int64_t size() const { return static_cast<std::int64_t>(rows_.size()); }
@@ -37,7 +39,7 @@ class StoredRows {
   struct Kept {
     std::string json;  // empty: a generated row
     std::size_t file = 0;
-    std::int64_t number = 0;  // line of the file, or number of the generated row
+    text::FilePlace place;  // `row`: the number of a generated row
   };
   std::vector<Kept> rows_;
   std::vector<std::string> files_;

@@ -6,7 +6,7 @@
 #include <utility>
 
 #include "mantissa/core/base/error.h"
-#include "mantissa/text/rows/readers.h"
+#include "mantissa/text/rows/row_reader.h"
 
 namespace mantissa::reward {
 namespace {
@@ -27,8 +27,8 @@ std::string_view text_of(const nlohmann::ordered_json& row, const char* field, c
 }  // namespace
 
 void check_responses(const std::string& path) {
-  text::read_json_lines(path, [&](const nlohmann::ordered_json& row, std::int64_t line) {
-    const std::string where = fmt::format("{}:{}", path, line);
+  text::read_rows(path, [&](const nlohmann::ordered_json& row, const text::FilePlace& place) {
+    const std::string where = place.in(path);
     text_of(row, "prompt", where, "");
     text_of(row, "response", where);
     return true;
@@ -55,9 +55,9 @@ std::optional<std::vector<Score>> score_file(Rule& rule, const std::string& path
     return whole;
   };
   bool whole = true;
-  text::read_json_lines(path, [&](nlohmann::ordered_json row, std::int64_t line) {
+  text::read_rows(path, [&](nlohmann::ordered_json row, const text::FilePlace& place) {
     rows.push_back(std::move(row));
-    places.push_back(fmt::format("{}:{}", path, line));
+    places.push_back(place.in(path));
     if (rows.size() == kTogether) whole = score();
     return whole;
   });

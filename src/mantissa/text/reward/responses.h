@@ -13,7 +13,7 @@ namespace mantissa::reward {
 /// Throws FileError as score_file() does for a line of the file, except for Rule::check_row().
 void check_responses(const std::string& path);
 
-/// Scores each row of a file of JSON lines by its `response`, with its `prompt` or without one. The row of a
+/// Scores each row of a file of rows by its `response`, with its `prompt` or without one. The row of a
 /// sample is the whole object. Finishes the rule. Returns null if `stop` ended the wait for a program. Throws
 /// FileError with file and line for a line that is not an object, has no string `response`, or does not pass
 /// Rule::check_row(), and RunStopped as Rule::score() does.

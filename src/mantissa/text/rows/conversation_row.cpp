@@ -125,12 +125,13 @@ ConversationRow read_conversation(const Json& row, const std::string& where) {
     }
     if (!prompt || !completion) {
       throw FileError(fmt::format(
-          "{}: no {}; a row has \"messages\", or one of {} and one of {}, or \"input_ids\". Its fields: {}",
+          "{}: no {}; a row has \"messages\", or one of {} and one of {}, or \"input_ids\". Its fields: {}{}",
           where,
           prompt       ? "completion"
           : completion ? "prompt"
                        : "conversation",
-          fmt::join(kPromptFields, ", "), fmt::join(kCompletion, ", "), fmt::join(field_names(row), ", ")));
+          fmt::join(kPromptFields, ", "), fmt::join(kCompletion, ", "), fmt::join(field_names(row), ", "),
+          kFieldsCure));
     }
     return read_exchange(row, prompt, completion, where);
   }
@@ -154,8 +155,9 @@ ConversationRow read_prompt(const Json& row, const std::string& where) {
   } else if (prompt) {
     out = read_question(row, prompt, where);
   } else {
-    throw FileError(fmt::format("{}: no prompt; a row has \"messages\", or one of {}. Its fields: {}", where,
-                                fmt::join(kPromptFields, ", "), fmt::join(field_names(row), ", ")));
+    throw FileError(fmt::format("{}: no prompt; a row has \"messages\", or one of {}. Its fields: {}{}",
+                                where, fmt::join(kPromptFields, ", "), fmt::join(field_names(row), ", "),
+                                kFieldsCure));
   }
   if (out.messages.back()["role"] == "assistant") {
     throw FileError(fmt::format(

@@ -10,21 +10,27 @@ namespace mantissa::text {
 namespace {
 
 constexpr FileKind kKinds[] = {
-    {"text", ".txt .text .md", true, "plain text, used byte for byte",
-     [](const std::string& path, IdType /*ids*/, const tokenizer::Tokenizer& tokenizer,
+    {"text", ".txt .text .md", true, false, "plain text, used byte for byte",
+     [](const std::string& path, const FileFormat& /*format*/, const tokenizer::Tokenizer& tokenizer,
         std::int64_t vocabulary, Corpus& corpus) { append_text_file(path, tokenizer, vocabulary, corpus); }},
-    {"jsonl", ".jsonl .ndjson", true,
+    {"jsonl", ".jsonl .ndjson", true, true,
      "one JSON object per line, with the document in the string field `text`; other fields and lines of white "
      "space are ignored",
-     [](const std::string& path, IdType /*ids*/, const tokenizer::Tokenizer& tokenizer,
-        std::int64_t vocabulary, Corpus& corpus) { append_jsonl_file(path, tokenizer, vocabulary, corpus); }},
-    {"tokens", ".bin .tokens", false, "ids, in one of two layouts (see \"Token files\")",
-     [](const std::string& path, IdType ids, const tokenizer::Tokenizer& /*tokenizer*/,
-        std::int64_t vocabulary, Corpus& corpus) { append_token_file(path, vocabulary, corpus, ids); }},
-    {"binidx", ".idx", false,
+     append_rows_file},
+    {"json", ".json", true, true,
+     "one JSON array of such objects, or as `jsonl`: a file that begins with `[` is an array under either name",
+     append_rows_file},
+    {kCsv, ".csv", true, true,
+     "comma-separated values with a header; the document is in the column `text` (see \"CSV\")",
+     append_rows_file},
+    {"tokens", ".bin .tokens", false, false, "ids, in one of two layouts (see \"Token files\")",
+     [](const std::string& path, const FileFormat& format, const tokenizer::Tokenizer& /*tokenizer*/,
+        std::int64_t vocabulary,
+        Corpus& corpus) { append_token_file(path, vocabulary, corpus, format.ids); }},
+    {"binidx", ".idx", false, false,
      "the ids of a pair of Megatron, `x.idx` and `x.bin`, named by either file (see \"Megatron's pairs\"); a .bin "
      "file beside an .idx file is of this kind",
-     [](const std::string& path, IdType /*ids*/, const tokenizer::Tokenizer& /*tokenizer*/,
+     [](const std::string& path, const FileFormat& /*format*/, const tokenizer::Tokenizer& /*tokenizer*/,
         std::int64_t vocabulary, Corpus& corpus) { append_binidx(path, vocabulary, corpus); }},
 };
 
@@ -47,10 +53,11 @@ const FileKind* file_kind_by_ending(std::string_view ending) {
   return found == std::end(kKinds) ? nullptr : found;
 }
 
-std::vector<std::string> format_names(bool only_text) {
+std::vector<std::string> format_names(Formats which) {
   std::vector<std::string> names = {"auto"};
   for (const FileKind& kind : kKinds) {
-    if (kind.text || !only_text) names.emplace_back(kind.name);
+    if (which == Formats::all || (which == Formats::text ? kind.text : kind.rows))
+      names.emplace_back(kind.name);
   }
   return names;
 }

@@ -9,18 +9,22 @@
 #include <vector>
 
 #include "mantissa/text/rows/corpus.h"
-#include "mantissa/text/rows/token_file.h"
+#include "mantissa/text/rows/file_format.h"
 #include "mantissa/text/tokenizer/tokenizer.h"
 
 namespace mantissa::text {
+
+/// The kind whose files are not recognized by their contents.
+inline constexpr std::string_view kCsv = "csv";
 
 struct FileKind {
   std::string_view name;      // in data.format
   std::string_view endings;   // by which "auto" chooses it, separated by spaces
   bool text;                  // a tokenizer makes its ids; such files may be compressed
+  bool rows;                  // RowReader reads its rows, which have fields
   std::string_view contents;  // in docs/data.md
   /// Appends the ids of a file.
-  void (*append)(const std::string& path, IdType ids, const tokenizer::Tokenizer& tokenizer,
+  void (*append)(const std::string& path, const FileFormat& format, const tokenizer::Tokenizer& tokenizer,
                  std::int64_t vocabulary, Corpus& corpus);
 };
 
@@ -31,7 +35,8 @@ const FileKind* find_file_kind(std::string_view name);
 /// Returns the kind whose files end with `ending`, or null.
 const FileKind* file_kind_by_ending(std::string_view ending);
 
-/// Returns the values of data.format: "auto" and the names, or only those of text.
-std::vector<std::string> format_names(bool only_text = false);
+/// Returns the values of data.format: "auto" and the names, or only those of text, or of rows with fields.
+enum class Formats { all, text, rows };
+std::vector<std::string> format_names(Formats which = Formats::all);
 
 }  // namespace mantissa::text

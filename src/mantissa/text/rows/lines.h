@@ -5,16 +5,19 @@
 #include <cstdint>
 #include <string>
 
-#include "mantissa/text/rows/byte_reader.h"
+#include "mantissa/text/rows/buffered_bytes.h"
 
 namespace mantissa::text {
+
+/// The largest row of a file: it is parsed as a whole.
+inline constexpr std::size_t kMostRowBytes = std::size_t{1} << 28;
 
 /// Unlike std::getline, rejects a line that would exhaust memory, and does not mistake a read error for the
 /// end of the file.
 class Lines {
  public:
   /// Throws FileError as ByteReader does.
-  explicit Lines(const std::string& path) : input_(path) {}
+  explicit Lines(const std::string& path) : bytes_(path) {}
 
   /// Reads the next line without its terminator. Returns false at the end of the file. Throws FileError for a
   /// line of more than 256 MiB.
@@ -23,14 +26,12 @@ class Lines {
   std::int64_t number() const { return number_; }
   /// Returns true if the last line ended by its terminator, not by the end of the file.
   bool ended() const { return ended_; }
-  const ByteReader& input() const { return input_; }
+  /// Returns the bytes after the last line.
+  BufferedBytes& bytes() { return bytes_; }
+  const ByteReader& input() const { return bytes_.input(); }
 
  private:
-  bool refill();
-
-  ByteReader input_;
-  std::string chunk_;
-  std::size_t at_ = 0;
+  BufferedBytes bytes_;
   std::int64_t number_ = 0;
   bool ended_ = true;
 };

@@ -5,8 +5,13 @@
 
 #include <algorithm>
 #include <array>
+#include <charconv>
+#include <cmath>
+#include <string_view>
+#include <system_error>
 
 #include "mantissa/core/base/error_text.h"
+#include "mantissa/core/base/words.h"
 
 namespace mantissa::text {
 namespace {
@@ -21,8 +26,8 @@ FoundField answer_of(const Json& row, const char* name, const std::string& where
   if (!found) {
     throw FileError(
         "{}: no \"{}\"; a row of pairs has \"chosen\" and \"rejected\", and usually \"prompt\". "
-        "Its fields: {}",
-        where, name, fmt::join(field_names(row), ", "));
+        "Its fields: {}{}",
+        where, name, fmt::join(field_names(row), ", "), kFieldsCure);
   }
   if (!found.value->is_string() && !found.value->is_array()) wrong_field(where, name, *found.value, kForms);
   return found;
@@ -31,6 +36,13 @@ FoundField answer_of(const Json& row, const char* name, const std::string& where
 double margin_of(const Json& row, const std::string& where) {
   const auto found = row.find("margin");
   if (found == row.end() || found->is_null()) return 0;
+  if (found->is_string()) {  // as the values of CSV are
+    const std::string_view text = trimmed(found->get_ref<const std::string&>());
+    double margin = 0;
+    const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), margin);
+    if (text.empty()) return 0;
+    if (error == std::errc() && end == text.data() + text.size() && std::isfinite(margin)) return margin;
+  }
   if (!found->is_number()) wrong_field(where, "margin", *found, "a number");
   return found->get<double>();
 }

@@ -4,14 +4,12 @@
 
 #include <array>
 #include <cstdint>
-#include <functional>
-#include <nlohmann/json_fwd.hpp>
 #include <span>
 #include <string>
 #include <vector>
 
 #include "mantissa/text/rows/corpus.h"
-#include "mantissa/text/rows/lines.h"
+#include "mantissa/text/rows/row_reader.h"
 #include "mantissa/text/tokenizer/tokenizer.h"
 
 namespace mantissa::text {
@@ -21,42 +19,36 @@ namespace mantissa::text {
 void append_text_file(const std::string& path, const tokenizer::Tokenizer& tokenizer, std::int64_t vocabulary,
                       Corpus& corpus);
 
-/// Appends the documents of a file of JSON lines, each with its separator. Throws ConfigError as
-/// append_text_file does.
-void append_jsonl_file(const std::string& path, const tokenizer::Tokenizer& tokenizer,
-                       std::int64_t vocabulary, Corpus& corpus);
+/// Appends the documents of a file of rows, each with its separator. Throws ConfigError as append_text_file
+/// does.
+void append_rows_file(const std::string& path, const FileFormat& format,
+                      const tokenizer::Tokenizer& tokenizer, std::int64_t vocabulary, Corpus& corpus);
 
 inline constexpr std::array<const char*, 1> kTextField{"text"};
 
-/// One document of a file, and its line from 1.
-struct LineDocument {
+/// One document of a file, and its place.
+struct RowDocument {
   std::string text;
-  std::int64_t line = 0;
+  FilePlace place;
 };
 
-/// The documents of a file of JSON lines, one at a time.
-class JsonLines {
+/// The documents of a file of rows, one at a time.
+class RowDocuments {
  public:
-  explicit JsonLines(const std::string& path) : lines_(path) {}
-  /// Returns false at the end of the file. Throws FileError for a line that is not such a document.
-  bool next(LineDocument& document);
-  const ByteReader& input() const { return lines_.input(); }
+  explicit RowDocuments(const std::string& path, const FileFormat& format = {}) : rows_(path, format) {}
+  /// Returns false at the end of the file. Throws FileError for a row that is not such a document.
+  bool next(RowDocument& document);
+  const ByteReader& input() const { return rows_.input(); }
 
  private:
-  Lines lines_;
-  std::string line_;
+  RowReader rows_;
 };
 
-/// Returns the first `most` documents of a file with one per line: JSON lines, or plain lines if the name
-/// ends with .txt or .text. Skips blank lines. Throws FileError for a line that is not UTF-8 or not such a
-/// document. A document is in the first of `fields` that a JSON object has.
-std::vector<LineDocument> read_line_documents(const std::string& path, std::int64_t most,
-                                              std::span<const char* const> fields = kTextField);
-
-/// Passes each line of a file of JSON lines to `take`, until it returns false, with its number from 1. Skips
-/// blank lines. Throws FileError with the line if it is not a JSON object.
-using JsonLine = std::function<bool(nlohmann::ordered_json row, std::int64_t line)>;
-void read_json_lines(const std::string& path, const JsonLine& take);
+/// Returns the first `most` documents of a file of rows, or of one with a document per line if the name ends
+/// with .txt or .text. Skips blank lines. Throws FileError for a line that is not UTF-8, and a row that is
+/// not such a document. A document is in the first of `fields` that a row has.
+std::vector<RowDocument> read_row_documents(const std::string& path, std::int64_t most,
+                                            std::span<const char* const> fields = kTextField);
 
 /// Appends the ids of a token file. Checks all of them if there are at most 2^28.
 void append_token_file(const std::string& path, std::int64_t vocabulary, Corpus& corpus,

@@ -11,6 +11,10 @@ namespace mantissa::text {
 /// The names of a prompt; the first one that a row has counts.
 inline constexpr std::array kPromptFields = {"prompt", "instruction", "question"};
 
+/// The end of a message about a row without a field that it needs.
+inline constexpr const char* kFieldsCure =
+    ". Fix: name the fields that it has in the config, such as data.fields = {prompt = \"query\"}";
+
 /// The first of `names` that the row has. Null values count as absent.
 struct FoundField {
   const char* name = nullptr;

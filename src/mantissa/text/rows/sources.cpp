@@ -73,7 +73,7 @@ std::string format_by_name(const std::string& path) {
 void append_file(const std::string& path, const FileFormat& format, const tokenizer::Tokenizer& tokenizer,
                  std::int64_t vocabulary, Corpus& corpus) {
   const FileKind& kind = *find_file_kind(format_of(path, format.name));
-  kind.append(path, format.ids, tokenizer, vocabulary, corpus);
+  kind.append(path, format, tokenizer, vocabulary, corpus);
 }
 
 }  // namespace
@@ -123,8 +123,9 @@ bool holds_text(const std::vector<std::string>& patterns, const std::string& for
                              [&](const std::string& path) { return is_text(format_by_name(path)); });
 }
 
-bool is_jsonl(const std::string& path) {
-  return format_by_name(path) == "jsonl";
+bool holds_rows(const std::string& path, const std::string& format) {
+  const FileKind* kind = find_file_kind(format == "auto" ? format_by_name(path) : format);
+  return kind != nullptr && kind->rows;
 }
 
 std::string format_of(const std::string& path, const std::string& format) {

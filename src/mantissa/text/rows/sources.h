@@ -1,24 +1,15 @@
-// Token ids from files: plain text, JSON lines, and files of raw ids.
+// Token ids from files: plain text, rows with fields, and files of raw ids.
 #pragma once
 
 #include <cstdint>
 #include <string>
-#include <utility>
 #include <vector>
 
 #include "mantissa/text/rows/corpus.h"
+#include "mantissa/text/rows/file_format.h"
 #include "mantissa/text/tokenizer/tokenizer.h"
 
 namespace mantissa::text {
-
-/// How files are read: the name of their format, and the type of ids without a header.
-struct FileFormat {
-  FileFormat(const char* named = "auto") : name(named) {}         // NOLINT(google-explicit-constructor)
-  FileFormat(std::string named, IdType type = IdType::automatic)  // NOLINT(google-explicit-constructor)
-      : name(std::move(named)), ids(type) {}
-  std::string name;  // "auto", or that of a kind (file_kinds.h)
-  IdType ids = IdType::automatic;
-};
 
 /// Returns the type that "auto", "uint16" or "uint32" names. Throws ConfigError for another name, which
 /// `where` gave.
@@ -36,17 +27,18 @@ std::vector<std::string> expand_files(const std::vector<std::string>& patterns);
 /// ids.
 bool holds_text(const std::vector<std::string>& patterns, const std::string& format);
 
-/// Returns true if the name of `path` is one of JSON lines.
-bool is_jsonl(const std::string& path);
+/// Returns true if `format`, or if that is "auto" the name of `path`, is one of rows with fields.
+bool holds_rows(const std::string& path, const std::string& format);
 
 /// Returns the ids of all files as one stream. `patterns` as for expand_files. The kinds of file_kinds.h:
 ///   text    The bytes of a file, unchanged. A separator precedes each file but the first.
-///   jsonl   One JSON object per line with the document in the string field `text`. A separator
-///           follows each document. Blank lines are skipped.
+///   jsonl   One JSON object per line with the document in the string field `text`, or in the field that
+///           the format gives. A separator follows each document. Blank lines are skipped.
+///   json    The same, usually as one array of objects. csv: the same, as comma-separated values.
 ///   tokens  Ids without separators, in the layouts of TokenFile.
 ///   binidx  Ids of a pair of Megatron, named by either file (binidx.h).
 ///   auto    By file name extension; a .bin with an .idx beside it is binidx.
-/// Text and JSON lines may be compressed; their names then end with .gz or .zst.
+/// Text and rows may be compressed; their names then end with .gz or .zst.
 ///
 /// `vocabulary` is the number of entries of the model's embedding; every id is below it. Throws ConfigError
 /// for an unknown format, and for text in which an id of the tokenizer is not below `vocabulary`. Throws

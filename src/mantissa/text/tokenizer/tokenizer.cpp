@@ -13,6 +13,7 @@
 #include "mantissa/core/base/error_text.h"
 #include "mantissa/core/base/suggest.h"
 #include "mantissa/core/base/words.h"
+#include "mantissa/core/disk/hub.h"
 #include "mantissa/core/disk/look.h"
 #include "mantissa/text/tokenizer/kinds.h"
 #include "mantissa/text/tokenizer/utf8.h"
@@ -139,6 +140,8 @@ std::unique_ptr<Tokenizer> make_tokenizer(const std::string& spec) {
   for (const Kind& kind : kKinds) known += fmt::format(", {}", kind.files);
   if (disk::kind_of(spec) == disk::Kind::absent) {
     const std::vector<std::string> words = {"byte"};
+    if (const std::string cure = disk::hub_cure(spec); !cure.empty())
+      throw ConfigError("tokenizer {}: there is no such file or directory{}", in_quotes(spec), cure);
     throw ConfigError(
         "tokenizer {}: expected \"byte\", or a file or directory that exists, got neither{} Fix: name one of the "
         "kinds: {}, or a directory with such a file",
