@@ -261,6 +261,7 @@ TEST_F(Rl, ValidationBeforeTheFirstStepIsThatOfTheStart) {
     std::filesystem::copy(folder / "whole", folder / "parts", std::filesystem::copy_options::recursive);
     for (const char* later : {"4", "6", state ? "" : "2"})
       std::filesystem::remove_all(folder / ("parts/state/step-0000000" + std::string(later)));
+    if (!state) std::filesystem::remove_all(folder / "parts/model");  // a run writes it last
     const Result r = mantissa(folder, "rl run.toml --allow-programs --out parts --resume" + held_out);
     ASSERT_EQ(r.code, 0) << r.err;
     EXPECT_EQ(has(r.out + r.err, " 0 held-out:"), !state) << r.out << r.err;
