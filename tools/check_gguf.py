@@ -3,7 +3,7 @@
 
     check_gguf.py --mantissa build/mantissa [--only olmo2] [--work DIR]
 
-llama.cpp is that of the pip package xllamacpp, which tools/requirements.txt does not have: pip install xllamacpp==2026.10.11549.
+llama.cpp is that of the pip package xllamacpp.
 The checks of each model, with weights in f32:
 
   logits    The log-probabilities of every token after a prompt must be within 2e-5 of those that transformers computes in f32.
