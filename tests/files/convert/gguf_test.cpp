@@ -323,7 +323,7 @@ const Refused kRefused[] = {
         {"low_freq_factor", 1.0},
         {"high_freq_factor", 4.0},
         {"original_max_position_embeddings", 32}}}},
-     "smollm3 does not read the factors"},
+     "is written for the architecture llama only, not for smollm3"},
     {"BiasesOfMlp", "smollm3", {{"mlp_bias", true}}, "smollm3 has no biases"},
     {"RotatedLayer", "smollm3", {{"no_rope_layers", {1, 0}}}, "layer 1 does not rotate q and k"},
     {"FourthLayer",

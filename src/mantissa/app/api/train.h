@@ -61,7 +61,8 @@ struct Events {
 
 struct TrainOptions {
   std::filesystem::path out;  // empty: the config's run.out
-  bool overwrite = false;  // start from the beginning if `out` contains a state; otherwise that is an error
+  // start from the beginning if `out` contains a state or a model of a run; otherwise that is an error
+  bool overwrite = false;
   // a step, or 0 for the newest state (from the beginning if there is none)
   std::optional<std::int64_t> resume;
   Data data;                               // from memory, in place of the config's source

@@ -282,7 +282,7 @@ Commands train_commands() {
       {.name = "train",
        .summary = "train by a config, and write a run directory",
        .positionals = {{"CONFIG", "the run's config, a TOML file"}},
-       .details = "A run directory that contains a state is overwritten only with --overwrite. Ctrl-C ends "
+       .details = "A run directory with a state or a model is overwritten only with --overwrite. Ctrl-C ends "
                   "the run after writing its state; the same command with --resume continues it and ends "
                   "with the same bytes.",
        .options = {kOptions},

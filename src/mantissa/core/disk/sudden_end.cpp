@@ -13,7 +13,10 @@
 #include <cstddef>
 #include <cstring>
 #include <ctime>
+#include <string_view>
 #include <utility>
+
+#include "mantissa/core/disk/unfinished.h"
 
 namespace mantissa::disk {
 namespace {
@@ -81,7 +84,7 @@ void remove_marked(int directory) {
         at += length;
         struct stat status {};
         const bool is_ours = ::fstatat(listed, name, &status, AT_SYMLINK_NOFOLLOW) == 0 &&
-                             S_ISREG(status.st_mode) && (status.st_mode & S_ISVTX) != 0;
+                             S_ISREG(status.st_mode) && (status.st_mode & kMark) != 0;
         if (is_ours && ::unlinkat(listed, name, 0) == 0) removed = true;
       }
     }

@@ -20,8 +20,6 @@
 namespace mantissa::disk {
 namespace {
 
-constexpr mode_t kMark = S_ISVTX;
-
 bool is_marked(const struct stat& status) {
   return (S_ISREG(status.st_mode) || S_ISDIR(status.st_mode)) && (status.st_mode & kMark) != 0;
 }

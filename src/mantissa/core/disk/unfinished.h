@@ -7,12 +7,17 @@
 //   what has the bit and no lock was left by a killed process, and the next writer removes it.
 #pragma once
 
+#include <sys/stat.h>
+
 #include <cstdint>
 #include <filesystem>
 #include <span>
 #include <string_view>
 
 namespace mantissa::disk {
+
+/// The bit of a name's mode that is the mark.
+inline constexpr mode_t kMark = S_ISVTX;
 
 inline constexpr std::string_view kPartial = ".partial";
 

@@ -37,7 +37,7 @@ void check_rope(const DecoderSpec& spec, const Architecture& architecture) {
     if (s.kind == Kind::yarn && (s.attention_factor || s.mscale != 0 || s.mscale_all_dim != 0 || !s.truncate))
       refuse("GGUF files cannot describe YaRN with its own attention factor, mscale or truncate");
     if (s.kind == Kind::llama3 && architecture.name != "llama")
-      refuse(fmt::format("llama.cpp's {} does not read the factors of RoPE scaling \"llama3\"",
+      refuse(fmt::format("RoPE scaling \"llama3\" is written for the architecture llama only, not for {}",
                          architecture.name));
   }
 }

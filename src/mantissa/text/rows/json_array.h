@@ -17,8 +17,8 @@ class JsonArray {
   explicit JsonArray(BufferedBytes& bytes) : bytes_(bytes) {}
 
   /// Reads the text of the next object. Returns false at the end of the array. Throws FileError with the line
-  /// and the row if the array does not end, or holds anything but objects, an object of more than 256 MiB, or
-  /// one that nests deeper than 256 levels, and if anything follows the array.
+  /// and the row if the array does not end, holds anything but objects or one of more than 256 MiB, and if
+  /// anything follows the array.
   bool next(std::string& text);
   /// Returns the line at which the last object begins, and its number, both from 1.
   std::int64_t line() const { return line_; }

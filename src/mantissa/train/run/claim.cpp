@@ -123,6 +123,19 @@ void check_claim(const fs::path& out, const RunNames& names, std::int64_t step) 
   io::check_states_after(out, step);
 }
 
+void check_result_stays(const fs::path& out, bool resumes) {
+  if (resumes && disk::has_name(out / io::kEarlierMark)) return;
+  for (const char* part : kResults) {
+    if (!disk::has_name(out / part)) continue;
+    throw FileError(
+        fmt::format(
+            "{}: is the result of an earlier run, of which no state is here; --overwrite replaces it, "
+            "another --out keeps it",
+            (out / part).string()),
+        {{{"--overwrite"}, "starts over"}});
+  }
+}
+
 void adopt_earlier(const fs::path& out, const RunNames& names) {
   if (!is_of_earlier_version(out)) return;
   for (const char* part : kDirectories) {

@@ -29,6 +29,10 @@ RunNames names_of(const config::RunConfig& config,
 /// unfinished name.
 void check_claim(const std::filesystem::path& out, const RunNames& names, std::int64_t step);
 
+/// Throws FileError if `out` has the model or adapter of an earlier run, which a run that begins would
+/// replace. `resumes`: unless they are what an interrupted --overwrite left.
+void check_result_stays(const std::filesystem::path& out, bool resumes);
+
 /// Writes the lists that a run of an earlier version lacks: of its directory, with those of `names` that are
 /// there, and of what it wrote as a whole.
 void adopt_earlier(const std::filesystem::path& out, const RunNames& names);

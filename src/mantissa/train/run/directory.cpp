@@ -6,7 +6,6 @@
 #include <cmath>
 
 #include "mantissa/core/base/error.h"
-#include "mantissa/core/disk/look.h"
 #include "mantissa/files/io/model_path.h"
 #include "mantissa/kernels/update.h"
 #include "mantissa/setup/config/stages.h"
@@ -203,20 +202,6 @@ std::optional<io::FoundState> choose_state(const DirectoryOptions& o) {
   }
   throw FileError(fmt::format("--resume={}: {} has no state of that step; it has{}", *o.resume,
                               o.out.string(), there.empty() ? " none" : there));
-}
-
-void check_result_stays(const DirectoryOptions& o) {
-  // After an interrupted --overwrite, the earlier result may go.
-  if (o.overwrite || (o.resume && disk::has_name(o.out / io::kEarlierMark))) return;
-  for (const char* part : {"model", io::kAdapterFolder}) {
-    if (!disk::has_name(o.out / part)) continue;
-    throw FileError(
-        fmt::format(
-            "{}: is the result of an earlier run, of which no state is here; --overwrite replaces it, "
-            "another --out keeps it",
-            (o.out / part).string()),
-        {{{"--overwrite"}, "starts over"}});
-  }
 }
 
 void restore(train::Trainer& trainer, const io::StateReader& state, const std::filesystem::path& folder) {

@@ -30,10 +30,6 @@ void check_place(const std::filesystem::path& out, const weights::ModelSource& s
 /// a state and neither `overwrite` nor `resume` is set, or if it has no state of the step.
 std::optional<io::FoundState> choose_state(const DirectoryOptions& options);
 
-/// For a run that begins: throws FileError if `out` has the result of an earlier run, and `overwrite` is not
-/// set.
-void check_result_stays(const DirectoryOptions& options);
-
 /// Restores `trainer` from `state`, read from `folder`: masters, moments and compensations, rounded or
 /// widened if the precision has changed. Throws FileError or DtypeError if they do not fit, and FileError if
 /// the rows of the data or the frozen weights are others than those of the run that wrote the state.

@@ -363,7 +363,8 @@ Result train(Start start, const Events& events, const runtime::Device& device, s
   io::finish_replaced_states(start.directory.out);
   const std::optional<io::FoundState> state = choose_state(start.directory);
   check_claim(start.directory.out, names_of(start.config, start.files), state ? state->step : 0);
-  if (!state) check_result_stays(start.directory);
+  if (!state && !start.directory.overwrite)
+    check_result_stays(start.directory.out, start.directory.resume.has_value());
   orders.tell_start(state);
   const std::int64_t done = state ? state->step : 0;
   RowHashes rows(start.config, start.task->dataset(), done);
