@@ -33,7 +33,7 @@ function(mantissa_library)
   if(NOT objects)
     return()
   endif()
-  set(libraries Threads::Threads fmt::fmt tomlplusplus::tomlplusplus mantissa::hwy mantissa::xxhash mantissa::z mantissa::zstd
+  set(libraries Threads::Threads fmt::fmt mantissa::hwy mantissa::xxhash mantissa::z mantissa::zstd
       mantissa::pcre2-8 mantissa::utf8proc mantissa::sentencepiece)
   if(MANTISSA_SHARED)
     add_library(mantissa SHARED ${objects})

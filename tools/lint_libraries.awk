@@ -18,7 +18,7 @@ function read_libraries() {
   library("PCRE2", "mantissa::pcre2-8", "pcre2.h")
   library("sentencepiece", "mantissa::sentencepiece", "sentencepiece_processor.h sentencepiece_trainer.h")
   # toml.h of policy includes it with the settings that all rooms must share.
-  library("toml++", "tomlplusplus::tomlplusplus", "toml++/ mantissa/precision/policy/toml.h")
+  library("toml++", "mantissa::tomlplusplus", "toml++/ mantissa/precision/policy/toml.h")
   library("utf8proc", "mantissa::utf8proc", "utf8proc.h")
   library("xxHash", "mantissa::xxhash", "xxhash.h xxh3.h")
   library("zlib", "mantissa::z", "zlib.h")

@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <cmath>
 #include <cstring>
+#include <fstream>
 #include <map>
 #include <nlohmann/json.hpp>
 #include <sstream>
@@ -329,6 +330,14 @@ TEST(Observations, AreThoseOfTheSelectedValues) {
   const std::string whole = read_all(folder / "a/observations.jsonl");
   train(Config::parse(tiny_config(5, "bf16-mixed"), some), resumed);
   EXPECT_EQ(read_all(folder / "a/observations.jsonl"), whole);
+
+  std::ofstream(folder / "a/observations.jsonl", std::ios::binary) << std::string(60, '\0') << '\n' << whole;
+  std::string notes;
+  Events events;
+  events.on_note = [&](const std::string& note) { notes += note + '\n'; };
+  train(Config::parse(tiny_config(5, "bf16-mixed"), some), resumed, events);
+  EXPECT_EQ(read_all(folder / "a/observations.jsonl"), whole);
+  EXPECT_TRUE(has(notes, "observations.jsonl: 1 line that a crash had damaged was removed")) << notes;
 }
 
 TEST(Health, IsForeseenByExplain) {

@@ -17,8 +17,8 @@ class Init : public ::testing::TestWithParam<std::string> {
   Result run(const std::string& arguments) const { return mantissa(folder_, arguments); }
 };
 INSTANTIATE_TEST_SUITE_P(Tasks, Init,
-                         ::testing::Values("pretrain", "continue", "finetune", "lora", "dpo", "reward", "rl",
-                                           "long-context"),
+                         ::testing::Values("pretrain", "rwkv", "continue", "finetune", "lora", "dpo",
+                                           "reward", "rl", "long-context"),
                          [](const auto& info) {
                            return info.param == "long-context" ? "longcontext" : info.param;
                          });
@@ -85,9 +85,9 @@ TEST(InitTasks, AreListedAndEachHasATest) {
     EXPECT_TRUE(has(r.out, "\n  " + task.name + " ")) << r.out;
     EXPECT_TRUE(has(mantissa(folder, "help init").out, task.name)) << task.name;
   }
-  EXPECT_EQ(api::config_tasks().size(), 8U) << "add a new task to the tests above";
+  EXPECT_EQ(api::config_tasks().size(), 9U) << "add a new task to the tests above";
   const json tasks = json::parse(mantissa(folder, "init --json").out);
-  EXPECT_EQ(tasks.size(), 8U);
+  EXPECT_EQ(tasks.size(), 9U);
   EXPECT_EQ(tasks[0]["task"], api::config_tasks()[0].name);
 }
 

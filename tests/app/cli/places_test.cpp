@@ -140,13 +140,16 @@ TEST_F(Places, FilesWithoutOverwriteReplaceTheirEarlierOnesAlone) {
     return mantissa(folder, "chat m --template chatml < lines");
   };
   const std::string config = read_all(folder / "m/config.json");
-  for (const char* foreign : {"thesis.txt", "m/config.json"}) {
+  const std::string row = "{\"messages\": []}\n";
+  write(folder / "row.jsonl", row);
+  for (const char* foreign : {"thesis.txt", "m/config.json", "row.jsonl"}) {
     const Result r = save(foreign);
     EXPECT_EQ(r.code, 2) << r.err;
     EXPECT_TRUE(has(r.err, std::string(foreign) + ": exists already, and is not a saved chat")) << r.err;
   }
   EXPECT_EQ(read_all(folder / "thesis.txt"), "mine");
   EXPECT_EQ(read_all(folder / "m/config.json"), config);
+  EXPECT_EQ(read_all(folder / "row.jsonl"), row);
   EXPECT_EQ(save("talk.json").code, 0);
   EXPECT_EQ(save("talk.json").code, 0);
 }

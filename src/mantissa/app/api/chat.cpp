@@ -24,13 +24,16 @@ dialog::Settings settings_of(const ChatOptions& o) {
           o.stop};
 }
 
+/// Says in a saved chat what wrote it, so that the program replaces no row of somebody else.
+constexpr const char *kWriter = "saved_by", *kProgram = "mantissa chat";
+
 /// Returns true for an empty file, and for what save() wrote.
 bool is_saved_chat(const std::filesystem::path& path) {
   constexpr std::uint64_t kLongest = std::uint64_t{1} << 28;
   const std::uint64_t size = disk::File::open_to_read(path).size();
   if (size == 0 || size > kLongest) return size == 0;
   const nlohmann::json row = nlohmann::json::parse(disk::read_text_file(path, kLongest), nullptr, false);
-  return row.is_object() && row.size() == 1 && row.contains("messages") && row["messages"].is_array();
+  return row.is_object() && row.value(kWriter, nlohmann::json()) == kProgram;
 }
 
 }  // namespace
@@ -81,7 +84,8 @@ void Chat::save(const std::filesystem::path& file) const {
     throw FileError(
         fmt::format("{}: exists already, and is not a saved chat; choose another name", file.string()));
   }
-  const nlohmann::ordered_json row = {{"messages", dialog::to_json(impl_->conversation.messages())}};
+  const nlohmann::ordered_json row = {{"messages", dialog::to_json(impl_->conversation.messages())},
+                                      {kWriter, kProgram}};
   disk::write_file_atomic(disk::given(file, true),
                           row.dump(-1, ' ', false, nlohmann::json::error_handler_t::replace) + "\n");
 }

@@ -75,8 +75,9 @@ class Chat {
   /// Replaces the system message, or removes it if `text` is empty.
   void set_system(const std::string& text);
   std::vector<ChatMessage> messages() const;
-  /// Writes one line of JSON, {"messages": [{"role": …, "content": …}, …]}: a row of training data. Replaces
-  /// the file. Throws FileError or ResourceError.
+  /// Writes one line of JSON, {"messages": [{"role": …, "content": …}, …], "saved_by": "mantissa chat"}: a
+  /// row of training data. Replaces an earlier one. Throws FileError, also for a file that it has not
+  /// written, or ResourceError.
   void save(const std::filesystem::path& file) const;
   /// Writes the messages and the model's states after them to a file that load_state() reads. Returns false
   /// and writes nothing before the first answer, and after an answer that was stopped if the model's states

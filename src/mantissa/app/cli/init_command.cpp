@@ -133,7 +133,8 @@ Commands init_commands() {
   return {
       {.name = "init",
        .summary = "write a config for a task, with comments, or list the tasks",
-       .positionals = {{"[TASK]", "pretrain, continue, finetune, lora, dpo, reward, rl or long-context"}},
+       .positionals = {{"[TASK]",
+                        "pretrain, rwkv, continue, finetune, lora, dpo, reward, rl or long-context"}},
        .details = "Never replaces a file. Prints what to provide, and the next two commands.",
        .options =
            {{"--model", one, "MODEL",

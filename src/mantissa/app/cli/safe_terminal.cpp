@@ -3,10 +3,10 @@
 #include <unistd.h>
 
 #include <algorithm>
-#include <cerrno>
 #include <cstdio>
 
 #include "mantissa/core/base/printable.h"
+#include "mantissa/core/disk/file.h"
 
 namespace mantissa::cli {
 namespace {
@@ -54,8 +54,7 @@ Guard& guard() {
 
 bool write_all(std::string_view text) {
   while (!text.empty()) {
-    const ssize_t put = ::write(STDOUT_FILENO, text.data(), text.size());
-    if (put < 0 && errno == EINTR) continue;
+    const ssize_t put = disk::uninterrupted([&] { return ::write(STDOUT_FILENO, text.data(), text.size()); });
     if (put < 0) return false;
     text.remove_prefix(static_cast<std::size_t>(put));
   }

@@ -58,8 +58,7 @@ AppendFile& AppendFile::operator=(AppendFile&& other) noexcept {
 
 void AppendFile::write(std::string_view record) {
   while (!record.empty()) {
-    const ssize_t put = ::write(descriptor_, record.data(), record.size());
-    if (put < 0 && errno == EINTR) continue;
+    const ssize_t put = uninterrupted([&] { return ::write(descriptor_, record.data(), record.size()); });
     if (put < 0) throw_write_error(path_, errno);
     record.remove_prefix(static_cast<std::size_t>(put));
   }

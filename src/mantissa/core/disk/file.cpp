@@ -140,8 +140,8 @@ std::uint64_t File::size() const {
 void File::read_at(std::uint64_t offset, std::span<std::byte> out) const {
   while (!out.empty()) {
     const std::size_t wanted = std::min(out.size(), kLargestCall);
-    const ssize_t got = ::pread(descriptor_, out.data(), wanted, static_cast<off_t>(offset));
-    if (got < 0 && errno == EINTR) continue;
+    const ssize_t got =
+        uninterrupted([&] { return ::pread(descriptor_, out.data(), wanted, static_cast<off_t>(offset)); });
     if (got < 0) throw_read_error(path_, errno);
     if (got == 0) {
       throw FileError(fmt::format("{}: was truncated to {} bytes while it was read; copy it again",
@@ -154,8 +154,8 @@ void File::read_at(std::uint64_t offset, std::span<std::byte> out) const {
 
 void File::write(std::span<const std::byte> bytes) {
   while (!bytes.empty()) {
-    const ssize_t put = ::write(descriptor_, bytes.data(), std::min(bytes.size(), kLargestCall));
-    if (put < 0 && errno == EINTR) continue;
+    const std::size_t wanted = std::min(bytes.size(), kLargestCall);
+    const ssize_t put = uninterrupted([&] { return ::write(descriptor_, bytes.data(), wanted); });
     if (put < 0) throw_write_error(path_, errno);
     bytes = bytes.subspan(static_cast<std::size_t>(put));
   }
@@ -164,8 +164,8 @@ void File::write(std::span<const std::byte> bytes) {
 void File::write_at(std::uint64_t offset, std::span<const std::byte> bytes) {
   while (!bytes.empty()) {
     const std::size_t wanted = std::min(bytes.size(), kLargestCall);
-    const ssize_t put = ::pwrite(descriptor_, bytes.data(), wanted, static_cast<off_t>(offset));
-    if (put < 0 && errno == EINTR) continue;
+    const ssize_t put = uninterrupted(
+        [&] { return ::pwrite(descriptor_, bytes.data(), wanted, static_cast<off_t>(offset)); });
     if (put < 0) throw_write_error(path_, errno);
     offset += static_cast<std::uint64_t>(put);
     bytes = bytes.subspan(static_cast<std::size_t>(put));
@@ -173,16 +173,13 @@ void File::write_at(std::uint64_t offset, std::span<const std::byte> bytes) {
 }
 
 void File::reserve(std::uint64_t bytes) {
-  int error = 0;
-  do {
-    error = ::fallocate(descriptor_, 0, 0, static_cast<off_t>(bytes)) == 0 ? 0 : errno;
-  } while (error == EINTR);
-  if (error == 0) return;
+  const auto length = static_cast<off_t>(bytes);
+  if (uninterrupted([&] { return ::fallocate(descriptor_, 0, 0, length); }) == 0) return;
+  const int error = errno;
   // The system may have taken part of the space, or all that was free.
   if (error == ENOSPC && ::ftruncate(descriptor_, 0) == 0) throw_full(path_, bytes);
   if (error != EOPNOTSUPP && error != ENOSYS) throw_write_error(path_, error);
-  if (uninterrupted([&] { return ::ftruncate(descriptor_, static_cast<off_t>(bytes)); }) != 0)
-    throw_write_error(path_, errno);
+  if (uninterrupted([&] { return ::ftruncate(descriptor_, length); }) != 0) throw_write_error(path_, errno);
 }
 
 void File::sync() const {

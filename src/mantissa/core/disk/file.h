@@ -55,11 +55,15 @@ class File {
   std::filesystem::path path_;
 };
 
-/// Repeats a system call that returns 0 or −1 while a signal interrupts it.
+/// How often a system call is repeated that a signal interrupted. A file system that interrupts every call is
+/// an error then, and not a hang.
+constexpr int kInterruptions = 10'000;
+
+/// Repeats a system call that returns a negative number and sets errno while signals interrupt it.
 template <class Call>
-int uninterrupted(const Call& call) {
-  int result = call();
-  while (result != 0 && errno == EINTR) result = call();
+auto uninterrupted(const Call& call) {
+  auto result = call();
+  for (int i = 0; result < 0 && errno == EINTR && i < kInterruptions; ++i) result = call();
   return result;
 }
 

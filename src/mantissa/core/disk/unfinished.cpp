@@ -119,13 +119,15 @@ void remove_left_or_throw(const std::filesystem::path& path, std::span<const std
 template <class Make, class Remove>
 int create(const std::filesystem::path& path, std::span<const std::string_view> known, Make make,
            Remove remove) {
-  for (;;) {
+  for (int tries = 0;; ++tries) {
     const int descriptor = make();
-    if (descriptor < 0 && errno == EEXIST) {
-      remove_left_or_throw(path, known);
-      continue;
+    if (descriptor < 0 && tries < kInterruptions) {
+      if (errno == EEXIST) {
+        remove_left_or_throw(path, known);
+        continue;
+      }
+      if (errno == EINTR) continue;
     }
-    if (descriptor < 0 && errno == EINTR) continue;
     if (descriptor < 0) throw_write_error(path, errno);
     try {
       // Another process may have taken it for abandoned before the lock, and removed it.
@@ -167,11 +169,8 @@ std::string final_name(const std::filesystem::path& path) {
 }
 
 Locked lock(int descriptor) {
-  while (::flock(descriptor, LOCK_EX | LOCK_NB) != 0) {
-    if (errno == EWOULDBLOCK) return Locked::in_use;
-    if (errno != EINTR) return Locked::no_locks;
-  }
-  return Locked::taken;
+  if (uninterrupted([&] { return ::flock(descriptor, LOCK_EX | LOCK_NB); }) == 0) return Locked::taken;
+  return errno == EWOULDBLOCK ? Locked::in_use : Locked::no_locks;
 }
 
 bool is_still(const std::filesystem::path& path, int descriptor) {

@@ -27,6 +27,8 @@ constexpr std::string_view kPrompt =
 constexpr std::array kTasks = {
     ConfigTask{"pretrain", "train a small new model on text", "train", Rows::text, kText, "kk", false,
                assets::kPretrainToml},
+    ConfigTask{"rwkv", "train a small new RWKV-7 model on text by RWKV-LM's recipe", "train", Rows::text,
+               kText, "kk", false, assets::kRwkvToml},
     ConfigTask{"continue", "continue the pretraining of a model on text", "train", Rows::text, kText, "*.txt",
                true, assets::kContinueToml},
     ConfigTask{"finetune", "train all weights of a model on conversations", "train", Rows::conversations,

@@ -14,6 +14,7 @@
 #include <vector>
 
 #include "mantissa/core/base/error_text.h"
+#include "mantissa/core/disk/file.h"
 
 namespace mantissa::reward {
 namespace {
@@ -231,8 +232,7 @@ std::string Child::end(std::chrono::milliseconds patience) {
     drain(1s, output);
   }
   ::kill(-process_, SIGKILL);
-  while (::waitpid(process_, nullptr, 0) < 0 && errno == EINTR) {
-  }
+  disk::uninterrupted([&] { return ::waitpid(process_, nullptr, 0); });
   process_ = -1;
   return output;
 }

@@ -23,6 +23,8 @@ class Observations {
   /// Continues the file of `out` after `step`. Writes no file if nothing is selected.
   Observations(const config::RunConfig& config, const std::filesystem::path& out, std::int64_t step);
 
+  /// Says that opening removed damaged lines, or is empty.
+  std::string note() const { return log_ ? log_->note() : ""; }
   /// Returns a sentence for each selection that matches nothing in the program.
   std::vector<std::string> unmatched(const plan::Program& program) const;
   /// Observes the next step of `trainer`, if it is due.

@@ -142,8 +142,9 @@ class Run {
   Result loop() {
     const Clock::time_point start = Clock::now();
     Journal& journal = journal_.emplace(config_, out_, trainer_.step(), event_file_);
-    for (const std::string& note : journal.notes()) tell(note);
     observations_.emplace(config_, out_, trainer_.step());
+    for (const std::string& note : journal.notes()) tell(note);
+    if (const std::string note = observations_->note(); !note.empty()) tell(note);
     for (const std::string& warning : observations_->unmatched(trainer_.program())) {
       if (events_.on_warning) events_.on_warning({warning});
     }
