@@ -45,6 +45,17 @@ TEST_F(Lock, RejectsAMissingDirectory) {
   EXPECT_THROW(RunLock lock(folder / "none"), FileError);
 }
 
+TEST_F(Lock, ItsHolderIsKnownWithoutTakingIt) {
+  EXPECT_EQ(lock_holder(folder), std::nullopt);
+  EXPECT_EQ(lock_holder(folder / "none"), std::nullopt);
+  {
+    const RunLock lock(folder);
+    EXPECT_EQ(lock_holder(folder), ::getpid());
+  }
+  test::put(folder / ".lock", "1\n");  // of a process that was killed
+  EXPECT_EQ(lock_holder(folder), std::nullopt);
+}
+
 TEST_F(Lock, AKilledProcessReleasesTheLock) {
   int ready[2];
   ASSERT_EQ(::pipe(ready), 0);

@@ -28,6 +28,7 @@
 #include "mantissa/app/api/precision.h"
 #include "mantissa/app/api/ranks.h"
 #include "mantissa/app/api/reward.h"
+#include "mantissa/app/api/runs.h"
 #include "mantissa/app/api/tensor.h"
 #include "mantissa/app/api/tokenizer.h"
 #include "mantissa/app/api/trace.h"

@@ -1,4 +1,4 @@
-// mantissa inspect, diff, convert, merge, loss-scale, objective, reward
+// mantissa inspect, diff, convert, merge, loss-scale, objective, reward, runs
 #include <fmt/format.h>
 
 #include <cstdio>
@@ -188,6 +188,14 @@ int reward(const Arguments& a) {
   return 0;
 }
 
+int runs(const Arguments& a) {
+  const std::string& folder = a.at(0);
+  const api::RunList list = api::list_runs(folder.empty() ? "." : folder);
+  fmt::print("{}\n", a.has("--json") ? list.json : fit(list.text, terminal_columns()));
+  tell(a, {}, list.warnings);
+  return 0;
+}
+
 }  // namespace
 
 Commands file_commands() {
@@ -278,7 +286,14 @@ Commands file_commands() {
                     "JSON or CSV with \"response\" and the fields of the data row"},
                    {"--timeout", one, "SECONDS", "time that a program may take for 256 responses", "600"}},
        .groups = {kResults},
-       .run = reward}};
+       .run = reward},
+      {.name = "runs",
+       .summary = "list the runs in a folder: state, steps, losses, policy, the newest first",
+       .positionals = {{"[FOLDER]", "the folder to search, at any depth; default: this one"}},
+       .details =
+           "A stopped run continues with mantissa train CONFIG --resume; saved is the step of its newest state.",
+       .groups = {kResults},
+       .run = runs}};
 }
 
 }  // namespace mantissa::cli

@@ -7,11 +7,15 @@
 
 #include <array>
 #include <cerrno>
+#include <charconv>
+#include <fstream>
 #include <string>
 #include <string_view>
 #include <system_error>
+#include <vector>
 
 #include "mantissa/core/base/error.h"
+#include "mantissa/core/base/words.h"
 #include "mantissa/core/disk/file.h"
 #include "mantissa/core/disk/unfinished.h"
 
@@ -85,6 +89,28 @@ RunLock::RunLock(const std::filesystem::path& directory) : path_(directory / ".l
 RunLock::~RunLock() {
   if (held_) ::unlink(path_.c_str());
   ::close(descriptor_);
+}
+
+std::optional<std::int64_t> lock_holder(const std::filesystem::path& directory) {
+  struct stat status {};
+  if (::lstat((directory / ".lock").c_str(), &status) != 0) {
+    if (errno == ENOENT || errno == ENOTDIR) return std::nullopt;
+    throw_read_error(directory / ".lock", errno);
+  }
+  // proc_locks(5): "1: FLOCK  ADVISORY  WRITE 3768 00:1b:6480129 0 EOF", with the process and the inode.
+  std::ifstream locks("/proc/locks");
+  for (std::string line; std::getline(locks, line);) {
+    const std::vector<std::string_view> words = split_words(line, " ");
+    constexpr std::size_t kKind = 1, kProcess = 4, kFile = 5;
+    if (words.size() <= kFile || words[kKind] != "FLOCK") continue;
+    const std::string_view inode = words[kFile].substr(words[kFile].rfind(':') + 1);
+    std::int64_t process = 0;
+    const char* end = words[kProcess].data() + words[kProcess].size();
+    if (inode == std::to_string(status.st_ino) &&
+        std::from_chars(words[kProcess].data(), end, process).ec == std::errc())
+      return process;
+  }
+  return std::nullopt;
 }
 
 }  // namespace mantissa::disk

@@ -1,7 +1,9 @@
 // A lock that lets only one process write a run directory.
 #pragma once
 
+#include <cstdint>
 #include <filesystem>
+#include <optional>
 
 namespace mantissa::disk {
 
@@ -25,5 +27,9 @@ class RunLock {
   int descriptor_ = -1;
   bool held_ = false;
 };
+
+/// Returns the number of the process of this machine that holds the lock of `directory`, or null. Does not
+/// take the lock, which another process may want at this moment.
+std::optional<std::int64_t> lock_holder(const std::filesystem::path& directory);
 
 }  // namespace mantissa::disk

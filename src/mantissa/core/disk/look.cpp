@@ -96,6 +96,15 @@ bool is_same(const std::filesystem::path& a, const std::filesystem::path& b) {
   return first && second && first->st_dev == second->st_dev && first->st_ino == second->st_ino;
 }
 
+std::chrono::system_clock::time_point changed(const std::filesystem::path& path) {
+  const std::optional<struct stat> status = status_of(path, ::stat);
+  if (!status) throw_read_error(path, ENOENT);
+  const auto& time = status->st_mtim;
+  const auto since = std::chrono::seconds(time.tv_sec) + std::chrono::nanoseconds(time.tv_nsec);
+  return std::chrono::system_clock::time_point(
+      std::chrono::duration_cast<std::chrono::system_clock::duration>(since));
+}
+
 std::vector<std::filesystem::path> entries(const std::filesystem::path& directory) {
   const std::unique_ptr<DIR, int (*)(DIR*)> open(::opendir(directory.c_str()), ::closedir);
   if (!open) throw_read_error(directory, errno);

@@ -1,6 +1,7 @@
 // What a path names. What cannot be read is never taken for absence: an error of the system is an exception.
 #pragma once
 
+#include <chrono>
 #include <filesystem>
 #include <vector>
 
@@ -34,6 +35,9 @@ bool lies_in(const std::filesystem::path& inner, const std::filesystem::path& ou
 
 /// Returns true if both paths lead to one file or directory. Throws FileError.
 bool is_same(const std::filesystem::path& a, const std::filesystem::path& b);
+
+/// Returns when the file or directory was last changed. Throws FileError.
+std::chrono::system_clock::time_point changed(const std::filesystem::path& path);
 
 /// Returns the paths in `directory`, sorted by name. Throws FileError if it cannot be read to the end.
 std::vector<std::filesystem::path> entries(const std::filesystem::path& directory);
