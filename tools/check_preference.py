@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Compares preference training with transformers: DPO, cDPO, IPO, DPO with log-likelihood, and reward models with margins.
+"""Compares preference training with transformers: DPO, cDPO, IPO, DPO with log-likelihood, SimPO, ORPO, and reward models with margins.
 
 A random Llama is trained on pairs of texts, as bytes without a template. PyTorch computes the same in f64 from transformers'
 logits, with losses written out here:
@@ -42,6 +42,8 @@ DPO = {
     "cdpo": {"beta": 0.3, "label_smoothing": 0.2},
     "ipo": {"beta": 0.2, "loss": "ipo"},
     "dpo+nll": {"beta": 0.1, "nll_coef": 0.7},
+    "simpo": {"beta": 2.0, "loss": "simpo", "gamma": 0.5, "nll_coef": 0.3},
+    "orpo": {"beta": 0.2, "loss": "orpo"},
 }
 
 
@@ -69,11 +71,22 @@ def log_prob(model, row, side):
     return each[prompt - 1:].sum(), len(ids) - prompt
 
 
-def dpo_step(model, reference, rows, beta, label_smoothing=0.0, loss="sigmoid", nll_coef=0.0):
+def dpo_step(model, reference, rows, beta, label_smoothing=0.0, loss="sigmoid", nll_coef=0.0, gamma=0.0):
     """The mean loss of the pairs, and the measurements."""
     losses, chosen, rejected = [], [], []
     for row in rows:
-        (c, length), (r, _) = log_prob(model, row, "chosen"), log_prob(model, row, "rejected")
+        (c, length), (r, other) = log_prob(model, row, "chosen"), log_prob(model, row, "rejected")
+        if loss in ("simpo", "orpo"):
+            mean_c, mean_r = c / length, r / other
+            if loss == "simpo":
+                each = -logsigmoid(beta * (mean_c - mean_r) - gamma)
+            else:
+                odds = lambda x: x - torch.log1p(-torch.exp(x))
+                each = -mean_c - beta * logsigmoid(odds(mean_c) - odds(mean_r))
+            losses.append(each - nll_coef * mean_c)
+            chosen.append((beta * mean_c).detach())
+            rejected.append((beta * mean_r).detach())
+            continue
         with torch.no_grad():
             ref_c, ref_r = log_prob(reference, row, "chosen")[0], log_prob(reference, row, "rejected")[0]
         delta = (c - ref_c) - (r - ref_r)
@@ -208,7 +221,7 @@ def check_steps(mantissa, folder, text, model, loss_of, rows):
 
 
 def check_dpo(mantissa, folder, settings, rows, held_out):
-    with_reference = settings | {"reference": "reference"}
+    with_reference = settings if settings.get("loss") in ("simpo", "orpo") else settings | {"reference": "reference"}
     load = lambda name: LlamaForCausalLM.from_pretrained(folder / name).double().eval()
     reference = load("reference")
     errors = check_step(mantissa, folder, config_text("dpo", with_reference, SGD, 1), load("model"),

@@ -209,6 +209,16 @@ TEST(ConfigErrors, WrongTypesAndRangesNameKeyAndValue) {
       {"[train]\nobjective = \"dpoo\"",
        "dir/run.toml:8: train.objective = \"dpoo\": unknown choice; did you mean \"dpo\"? (choices: "
        "pretrain, sft, reward, dpo, rl)"},
+      {"[train]\nobjective = \"dpo\"\n[dpo]\nloss = \"simpo\"\nreference = \"m\"",
+       "dir/run.toml:11: dpo.reference = \"m\": dpo.loss = \"simpo\" does not read it, only sigmoid and ipo; "
+       "remove it"},
+      {"[train]\nobjective = \"dpo\"\n[dpo]\ngamma = 0.5",
+       "dir/run.toml:10: dpo.gamma = 0.5: dpo.loss = \"sigmoid\" does not read it, only simpo; remove it"},
+      {"[train]\nobjective = \"dpo\"\n[dpo]\nloss = \"ipo\"\nlabel_smoothing = 0.1",
+       "dir/run.toml:11: dpo.label_smoothing = 0.1: dpo.loss = \"ipo\" does not read it, only sigmoid and "
+       "simpo; remove it"},
+      {"[train]\nobjective = \"dpo\"\n[dpo]\nloss = \"orpo\"\nnll_coef = 1",
+       "dir/run.toml:11: dpo.nll_coef = 1: the loss of orpo contains the log-likelihood already; remove it"},
       {"[dpo]\nbeta = -1", "dir/run.toml:8: dpo.beta = -1: must be greater than 0"},
       {"[train]\nobjective = \"rl\"\n[rl]\nreward = \"regex:a(b\"",
        "dir/run.toml:10: rl.reward = \"regex:a(b\": the pattern is invalid at byte 4: missing closing "

@@ -94,7 +94,9 @@ struct Case {
 const Case kCases[] = {
     {"dpo", false, {}},
     {"cdpo", false, {.beta = 0.5, .label_smoothing = 0.25}},
-    {"ipo", false, {.beta = 0.4, .ipo = true}},
+    {"ipo", false, {.loss = PreferenceLoss::ipo, .beta = 0.4}},
+    {"simpo", false, {.loss = PreferenceLoss::simpo, .beta = 2, .gamma = 0.7}},
+    {"orpo", false, {.loss = PreferenceLoss::orpo, .beta = 0.3}},
     {"dpo with log-likelihood", false, {.beta = 0.1, .nll_coef = 0.8}},
     {"reward", true, {}},
 };
@@ -118,7 +120,7 @@ TEST(PairObjectives, AreTheMeansOfTheirFormulasOverThePairs) {
     double loss = 0, accuracy = 0, margin = 0, chosen = 0;
     for (std::size_t p = 0; p < kRows / 2; ++p) {
       double sum[2] = {};
-      std::int64_t tokens = 0;
+      std::int64_t tokens[2] = {};
       for (const std::size_t side : {0U, 1U}) {
         const Row row = extent.rows[2 * p + side];
         if (c.scores) sum[side] = values[static_cast<std::size_t>(row.begin + row.length - 1)];
@@ -126,24 +128,31 @@ TEST(PairObjectives, AreTheMeansOfTheirFormulasOverThePairs) {
           const auto i = static_cast<std::size_t>(t);
           if (batch.targets()[i] < 0) continue;
           sum[side] += values[i];
-          if (side == 0) ++tokens;
+          ++tokens[side];
         }
+        if (!c.scores && !c.settings.has_reference()) sum[side] /= static_cast<double>(tokens[side]);
       }
-      const double ref = c.scores ? 0 : kReference[2 * p] - kReference[2 * p + 1],
-                   delta = sum[0] - sum[1] - ref;
+      const bool refers = !c.scores && c.settings.has_reference();
+      const double ref[2] = {refers ? kReference[2 * p] : 0, refers ? kReference[2 * p + 1] : 0};
+      const double delta = (sum[0] - ref[0]) - (sum[1] - ref[1]);
       const double beta = c.settings.beta, eps = c.settings.label_smoothing;
       const auto sigma = [](double x) { return 1 / (1 + std::exp(-x)); };
       if (c.scores) {
         loss += -std::log(sigma(sum[0] - sum[1] - kMargins[p]));
-      } else if (c.settings.ipo) {
+      } else if (c.settings.loss == PreferenceLoss::ipo) {
         loss += (delta - 1 / (2 * beta)) * (delta - 1 / (2 * beta));
+      } else if (c.settings.loss == PreferenceLoss::simpo) {
+        loss += -std::log(sigma(beta * delta - c.settings.gamma));
+      } else if (c.settings.loss == PreferenceLoss::orpo) {
+        const auto odds = [](double x) { return std::exp(x) / (1 - std::exp(x)); };
+        loss += -sum[0] - beta * std::log(sigma(std::log(odds(sum[0]) / odds(sum[1]))));
       } else {
         loss += -(1 - eps) * std::log(sigma(beta * delta)) - eps * std::log(sigma(-beta * delta)) -
-                c.settings.nll_coef * sum[0] / static_cast<double>(tokens);
+                c.settings.nll_coef * sum[0] / static_cast<double>(tokens[0]);
       }
       accuracy += delta > 0 ? 1 : 0;
       margin += c.scores ? delta : beta * delta;
-      chosen += c.scores ? sum[0] : beta * (sum[0] - kReference[2 * p]);
+      chosen += c.scores ? sum[0] : beta * (sum[0] - ref[0]);
     }
     const double n = kRows / 2;
     // A few dozen operations in f64.

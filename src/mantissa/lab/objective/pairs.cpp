@@ -46,7 +46,9 @@ ObjectiveResult replay_dpo(const Inputs& inputs, const config::DpoSection& dpo) 
     return values;
   };
   const std::vector<double> log_probs = read("log_probs", "");
-  const std::vector<double> ref_log_probs = read("ref_log_probs", "by dpo: it compares with the reference");
+  std::vector<double> ref_log_probs(log_probs.size());
+  if (settings.has_reference())
+    ref_log_probs = read("ref_log_probs", "by dpo: it compares with the reference");
   const auto length = static_cast<std::size_t>(shape.sizes[1]);
   const auto row = [&](const auto& tensor, std::size_t r) {
     return std::span(tensor).subspan(r * length, length);
@@ -60,22 +62,29 @@ ObjectiveResult replay_dpo(const Inputs& inputs, const config::DpoSection& dpo) 
   const auto count = static_cast<double>(pairs);
   for (std::size_t i = 0; i < pairs; ++i) {
     const std::size_t chosen = 2 * i, rejected = 2 * i + 1;
-    const objective::PreferencePair pair{sum(log_probs, chosen), sum(log_probs, rejected),
-                                         sum(ref_log_probs, chosen), sum(ref_log_probs, rejected),
-                                         objective::counted_tokens(row(mask, chosen))};
+    const objective::PreferencePair pair{sum(log_probs, chosen),
+                                         sum(log_probs, rejected),
+                                         sum(ref_log_probs, chosen),
+                                         sum(ref_log_probs, rejected),
+                                         objective::counted_tokens(row(mask, chosen)),
+                                         objective::counted_tokens(row(mask, rejected))};
     if (settings.nll_coef != 0 && pair.chosen_tokens == 0) {
       throw ConfigError("{}: the mask of row {} is 0, but dpo.nll_coef needs a token of every chosen answer",
                         inputs.file(), chosen);
     }
-    const objective::PairLoss loss = objective::dpo_loss(pair, settings);
+    if (!settings.has_reference() && (pair.chosen_tokens == 0 || pair.rejected_tokens == 0)) {
+      throw ConfigError("{}: the mask of row {} is 0, but dpo.loss = \"{}\" needs a token of every answer",
+                        inputs.file(), pair.chosen_tokens == 0 ? chosen : rejected, dpo.loss);
+    }
+    const objective::PairLoss loss = objective::preference_loss(pair, settings);
     out.loss += loss.loss / count;
     for (std::size_t t = 0; t < length; ++t) {
       const std::size_t c = chosen * length + t, r = rejected * length + t;
       gradient.values[c] = mask[c] != 0 ? loss.d_chosen / count : 0;
       gradient.values[r] = mask[r] != 0 ? loss.d_rejected / count : 0;
     }
-    summary.add(objective::implicit_reward(pair.chosen, pair.ref_chosen, settings),
-                objective::implicit_reward(pair.rejected, pair.ref_rejected, settings));
+    const auto [better, worse] = objective::implicit_rewards(pair, settings);
+    summary.add(better, worse);
   }
   summary.report(out, pairs);
   out.tensors.push_back(std::move(gradient));

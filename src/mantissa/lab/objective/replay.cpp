@@ -34,6 +34,8 @@ constexpr std::pair<std::string_view, std::string_view> kForeign[] = {
     {"reinforce_plus_plus_baseline", "reinforce++-baseline"},
     {"cdpo", "dpo --set dpo.label_smoothing=0.1"},
     {"ipo", "dpo --set dpo.loss=ipo"},
+    {"simpo", "dpo --set dpo.loss=simpo"},
+    {"orpo", "dpo --set dpo.loss=orpo"},
     {"rm", "reward"},
     {"reward-model", "reward"}};
 

@@ -1,10 +1,12 @@
 #include "mantissa/setup/config/post_training.h"
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include <algorithm>
 #include <array>
 #include <cmath>
+#include <initializer_list>
 
 #include "mantissa/core/base/error.h"
 #include "mantissa/setup/config/read.h"
@@ -80,6 +82,21 @@ void settle_rl_batch(RunConfig& config, const Entries& entries) {
   config.batch.global_batch_size = rows;
 }
 
+/// Refuses keys that the loss does not read.
+void check_dpo(const DpoSection& dpo, const Entries& entries) {
+  const auto only_for = [&](bool set, const char* key, std::initializer_list<std::string_view> losses) {
+    if (!set || std::ranges::find(losses, dpo.loss) != losses.end()) return;
+    refuse(*entries.find("dpo", key), fmt::format("dpo.loss = \"{}\" does not read it, only {}; remove it",
+                                                  dpo.loss, fmt::join(losses, " and ")));
+  };
+  only_for(dpo.label_smoothing != 0, "label_smoothing", {"sigmoid", "simpo"});
+  only_for(dpo.gamma != 0, "gamma", {"simpo"});
+  only_for(!dpo.reference.empty(), "reference", {"sigmoid", "ipo"});
+  if (dpo.loss == "orpo" && dpo.nll_coef != 0)
+    refuse(*entries.find("dpo", "nll_coef"),
+           "the loss of orpo contains the log-likelihood already; remove it");
+}
+
 void check_clip(const RlSection& rl, const Entries& entries) {
   if (rl.dual_clip != 0 && rl.dual_clip <= 1)
     refuse(*entries.find("rl", "dual_clip"), "must be above 1, or 0 for none");
@@ -137,6 +154,7 @@ void settle_post_training(RunConfig& config, const Entries& entries, Told& told)
     config.train.objective = "rl";
   for (const Owner& owner : kOwners) check_owner(config, entries, owner, told);
   if (config.train.objective != "dpo") config.dpo = {};
+  check_dpo(config.dpo, entries);
   if (config.train.objective != "rl") config.rl = {};
   if (config.train.objective != "rl") {
     if (config.data.sequence_length == 0)
@@ -160,6 +178,7 @@ void override_section(RunConfig& config, std::string_view command, std::string_v
   }
   set_options(config, entries);
   check_clip(config.rl, entries);
+  check_dpo(config.dpo, entries);
 }
 
 std::int64_t rows_per_item(const RunConfig& config) {

@@ -10,14 +10,20 @@ std::vector<Option> post_training_options() {
   add<DpoSection>(
       table, "dpo", &RunConfig::dpo,
       {
-          {"beta", &DpoSection::beta, "strength of the tie to the reference model", above(0)},
+          {"beta", &DpoSection::beta,
+           "strength of the tie to the reference model; of simpo, the factor of the rewards; of orpo, the weight of "
+           "the odds",
+           above(0)},
+          {"gamma", &DpoSection::gamma, "only of simpo: by how much the better reward should be larger",
+           from(0)},
           {"label_smoothing", &DpoSection::label_smoothing,
-           "assumed share of pairs in the wrong order (cDPO); only for the sigmoid loss", from(0, 0.5)},
-          {"loss", &DpoSection::loss, "sigmoid (DPO), or ipo", words({"sigmoid", "ipo"})},
+           "assumed share of pairs in the wrong order (cDPO); only for sigmoid and simpo", from(0, 0.5)},
+          {"loss", &DpoSection::loss, "sigmoid (DPO), ipo, or, without a reference model, simpo or orpo",
+           words({"sigmoid", "ipo", "simpo", "orpo"})},
           {"nll_coef", &DpoSection::nll_coef,
            "share of the negative log-likelihood of the chosen answers in the loss", from(0)},
           {"reference", &DpoSection::reference,
-           "model directory of the reference; empty: the starting weights", path()},
+           "model directory of the reference of sigmoid and ipo; empty: the starting weights", path()},
       });
   add<RlSection>(
       table, "rl", &RunConfig::rl,

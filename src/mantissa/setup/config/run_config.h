@@ -110,8 +110,9 @@ struct TrainSection {
 /// [dpo], of train.objective = "dpo".
 struct DpoSection {
   double beta = 0.1;
+  double gamma = 0;
   double label_smoothing = 0;
-  std::string loss = "sigmoid";  // or "ipo"
+  std::string loss = "sigmoid";  // or "ipo", "simpo", "orpo"
   double nll_coef = 0;
   std::string reference;  // a model directory; empty: the starting weights
   friend bool operator==(const DpoSection&, const DpoSection&) = default;

@@ -16,13 +16,16 @@ class Dpo final : public PairObjective {
  private:
   PairResult result(const MicroBatch& micro, const Outputs& outputs, const RowTokens& chosen,
                     const RowTokens& rejected) const override {
-    const PreferencePair pair{.chosen = log_prob(micro, outputs, chosen),
-                              .rejected = log_prob(micro, outputs, rejected),
-                              .ref_chosen = data().reference.at(chosen.number),
-                              .ref_rejected = data().reference.at(rejected.number),
-                              .chosen_tokens = tokens(micro, chosen)};
-    return {dpo_loss(pair, settings_), implicit_reward(pair.chosen, pair.ref_chosen, settings_),
-            implicit_reward(pair.rejected, pair.ref_rejected, settings_), pair.chosen, pair.rejected};
+    PreferencePair pair{.chosen = log_prob(micro, outputs, chosen),
+                        .rejected = log_prob(micro, outputs, rejected),
+                        .chosen_tokens = tokens(micro, chosen),
+                        .rejected_tokens = tokens(micro, rejected)};
+    if (settings_.has_reference()) {
+      pair.ref_chosen = data().reference.at(chosen.number);
+      pair.ref_rejected = data().reference.at(rejected.number);
+    }
+    const auto [better, worse] = implicit_rewards(pair, settings_);
+    return {preference_loss(pair, settings_), better, worse, pair.chosen, pair.rejected};
   }
 
   void write_seeds(const MicroBatch& micro, const RowTokens& row, double d,

@@ -4,7 +4,7 @@
 // The loss of a step is the mean over its pairs. Metrics, also means: `accuracy`, the share of pairs whose
 // chosen row has the larger reward; `margin`, chosen minus rejected reward; `chosen_reward` and
 // `rejected_reward`; for dpo `chosen_log_prob` and `rejected_log_prob`. The reward of a row is
-// implicit_reward() for dpo, and the score after its last token for a reward model.
+// implicit_rewards() for dpo, and the score after its last token for a reward model.
 #pragma once
 
 #include <memory>
@@ -19,7 +19,7 @@ namespace mantissa::objective {
 /// The data of the rows of a step that the objective needs besides the outputs of their pass.
 struct PairData {
   std::size_t pairs = 0;
-  std::vector<double> reference = {};  // dpo: of each row, its log-probability under the reference
+  std::vector<double> reference = {};  // dpo with a reference: of each row, its log-probability under that
   std::vector<double> margins = {};    // reward model: of each pair; empty: 0
 };
 
@@ -64,7 +64,8 @@ class PairObjective : public Objective {
   std::vector<PairResult> results_;  // of the step
 };
 
-/// Direct preference optimization. The log-probability of a row is the sum over its tokens with a weight.
+/// Direct preference optimization, and losses without a reference. The log-probability of a row is the sum
+/// over its tokens with a weight.
 std::unique_ptr<PairObjective> dpo(const PreferenceSettings& settings);
 /// A reward model: the score of a row is the value after its last token.
 std::unique_ptr<PairObjective> reward_model();

@@ -30,6 +30,10 @@ constexpr Words<Kl> kKls[] = {{"none", Kl::none}, {"k1", Kl::k1}, {"k2", Kl::k2}
 constexpr Words<KlIn> kKlIns[] = {{"loss", KlIn::loss}, {"reward", KlIn::reward}};
 constexpr Words<LossMean> kLossMeans[] = {
     {"token", LossMean::token}, {"sequence", LossMean::sequence}, {"constant", LossMean::constant}};
+constexpr Words<PreferenceLoss> kPreferenceLosses[] = {{"sigmoid", PreferenceLoss::sigmoid},
+                                                       {"ipo", PreferenceLoss::ipo},
+                                                       {"simpo", PreferenceLoss::simpo},
+                                                       {"orpo", PreferenceLoss::orpo}};
 constexpr Words<Importance> kImportances[] = {{"token", Importance::token},
                                               {"sequence", Importance::sequence}};
 
@@ -67,9 +71,10 @@ RlSettings rl_settings(const config::RlSection& rl) {
 }
 
 PreferenceSettings preference_settings(const config::DpoSection& dpo) {
-  return {.beta = dpo.beta,
+  return {.loss = choice_of(kPreferenceLosses, dpo.loss),
+          .beta = dpo.beta,
+          .gamma = dpo.gamma,
           .label_smoothing = dpo.label_smoothing,
-          .ipo = dpo.loss == "ipo",
           .nll_coef = dpo.nll_coef};
 }
 

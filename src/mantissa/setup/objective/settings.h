@@ -46,11 +46,14 @@ struct RlSettings {
 };
 
 /// [dpo].
+enum class PreferenceLoss { sigmoid, ipo, simpo, orpo };
 struct PreferenceSettings {
+  PreferenceLoss loss = PreferenceLoss::sigmoid;
   double beta = 0.1;
+  double gamma = 0;  // simpo
   double label_smoothing = 0;
-  bool ipo = false;
   double nll_coef = 0;
+  bool has_reference() const { return loss == PreferenceLoss::sigmoid || loss == PreferenceLoss::ipo; }
 };
 
 /// Return the settings of a checked config. `rl.whiten = "auto"` is true for ppo, reinforce++ and

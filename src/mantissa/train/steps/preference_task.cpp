@@ -12,7 +12,8 @@ namespace {
 
 std::optional<Reference> reference_of(const config::RunConfig& config, const weights::ModelSource& source,
                                       const runtime::Device& device) {
-  if (config.train.objective != "dpo") return std::nullopt;
+  if (config.train.objective != "dpo" || !objective::preference_settings(config.dpo).has_reference())
+    return std::nullopt;
   return std::optional<Reference>(std::in_place, config, source, config.dpo.reference, device);
 }
 
