@@ -231,6 +231,21 @@ TEST(Dpo, RefusesAReferenceWithAnotherVocabulary) {
   }
 }
 
+/// simpo and orpo read the model in training alone, and learn the order of the pairs.
+TEST(Dpo, HoldsNoReferenceForALossWithoutOne) {
+  for (const char* loss : {"sigmoid", "simpo", "orpo"}) {
+    SCOPED_TRACE(loss);
+    const TemporaryFolder folder;
+    const std::string more = std::string("[dpo]\nbeta = 1.0\nloss = \"") + loss + "\"\n";
+    const Ran ran = run(folder, "r", {.policy = "bf16-mixed", .more = more, .steps = 12, .micro = 1});
+    const json plan = json::parse(explain(Config::load(folder / "r.toml")).json);
+    EXPECT_EQ(plan["memory"]["reference"] == 0, std::string(loss) != "sigmoid") << plan["memory"];
+    EXPECT_GT(ran.metric(11, "margin"), ran.metric(0, "margin"));
+    const Ran other = run(folder, "s", {.policy = "bf16-mixed", .more = more, .steps = 12, .micro = 4}, 2);
+    EXPECT_EQ(other.summary.weights_xxh64, ran.summary.weights_xxh64);
+  }
+}
+
 TEST(Preferences, BitsDoNotDependOnMicroBatchesAndThreads) {
   for (const char* objective : {"dpo", "reward"}) {
     for (const char* policy : {"32-true", "bf16-mixed", "16-mixed", "fp8-hybrid"}) {

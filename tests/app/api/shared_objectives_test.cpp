@@ -38,6 +38,8 @@ const Kind kKinds[] = {
      "[train]\nobjective = \"sft\"\n"},
     {"dpo", "source = \"pairs.jsonl\"\ntemplate = \"none\"\ntokenizer = \"byte\"\n",
      "[train]\nobjective = \"dpo\"\n"},
+    {"simpo", "source = \"pairs.jsonl\"\ntemplate = \"none\"\ntokenizer = \"byte\"\n",
+     "[train]\nobjective = \"dpo\"\n[dpo]\nloss = \"simpo\"\n"},
     {"reward", "source = \"pairs.jsonl\"\ntemplate = \"none\"\ntokenizer = \"byte\"\n",
      "[train]\nobjective = \"reward\"\n"},
 };

@@ -239,6 +239,30 @@ TEST_F(GgufModel, QuantizedWeightsAreWithinHalfAStepAndTheirOriginIsKept) {
   EXPECT_NE(inspect(file(), {}).origin.find("q8_0"), std::string::npos);
 }
 
+/// Blocks of K types have 256 elements: a model that is 256 wide has rows of other lengths too.
+TEST_F(GgufModel, RowsThatHaveNoBlocksOfAKTypeAreQ8) {
+  json wide = llama();
+  wide["hidden_size"] = 256;
+  write(wide);
+  for (const gguf::TensorType type :
+       {gguf::TensorType::q3_k, gguf::TensorType::q4_k, gguf::TensorType::q5_k, gguf::TensorType::q6_k}) {
+    const std::string name = traits(type).name;
+    const Result result = convert_to_gguf({}, type);
+    const gguf::GgufFile quantized(file());
+    EXPECT_EQ(quantized.find("blk.0.attn_q.weight")->type->name, name);
+    EXPECT_EQ(quantized.find("token_embd.weight")->type->name, name);
+    EXPECT_STREQ(quantized.find("blk.0.ffn_down.weight")->type->name, "Q8_0");
+    ASSERT_EQ(result.notes.size(), 1U);
+    EXPECT_TRUE(
+        result.notes[0].starts_with("written as Q8_0, since rows do not divide into blocks of 256: blk.0."))
+        << result.notes[0];
+    EXPECT_EQ(convert_back().warnings.size(), 0U);
+  }
+  write(llama());  // narrower than a block
+  convert_to_gguf({}, gguf::TensorType::q4_k);
+  EXPECT_STREQ(gguf::GgufFile(file()).find("blk.0.attn_q.weight")->type->name, "Q8_0");
+}
+
 TEST_F(GgufModel, InspectListsTheTypes) {
   write(llama());
   convert_to_gguf({}, gguf::TensorType::q8_0);

@@ -12,16 +12,17 @@
 #include "mantissa/files/convert/block_rows.h"
 #include "mantissa/files/convert/refuse_adapter.h"
 #include "mantissa/files/convert/rwkv.h"
+#include "mantissa/files/gguf/quants.h"
 #include "mantissa/files/io/model_path.h"
 #include "mantissa/generate/eval/effect.h"
 
 namespace mantissa::api {
 namespace {
 
-/// Types that only GGUF files have, and all quantized types that are written to them.
-constexpr gguf::TensorType kOnlyGguf[] = {gguf::TensorType::q8_0, gguf::TensorType::q4_0};
-constexpr gguf::TensorType kQuantized[] = {gguf::TensorType::q8_0, gguf::TensorType::q4_0,
-                                           gguf::TensorType::mxfp4};
+/// The quantized types that only GGUF files have.
+constexpr gguf::TensorType kOnlyGguf[] = {gguf::TensorType::q8_0, gguf::TensorType::q6_k,
+                                          gguf::TensorType::q5_k, gguf::TensorType::q4_k,
+                                          gguf::TensorType::q4_0, gguf::TensorType::q3_k};
 
 /// Returns the one of `types` called `text`, in capitals too, as llama.cpp writes them, or null.
 std::optional<gguf::TensorType> type_named(std::span<const gguf::TensorType> types, std::string text) {
@@ -91,8 +92,8 @@ void check_gguf(const ConvertOptions& o, const convert::Request& request) {
   const std::optional<Scalar> format = request.change.format;
   const bool written = !format || *format == Scalar::f32 || *format == Scalar::bf16 || *format == Scalar::f16;
   if (!written || request.change.blocks) {
-    throw ConfigError(fmt::format(
-        "--dtype {}: is not written to GGUF files; choose f32, bf16, f16, q8_0, q4_0 or mxfp4", o.dtype));
+    throw ConfigError(fmt::format("--dtype {}: is not written to GGUF files; choose f32, bf16, f16 or {}",
+                                  o.dtype, gguf::written_types()));
   }
   if (request.quantized && (request.change.rounding != Rounding::nearest || o.saturate || o.allow_overflow)) {
     throw ConfigError(
@@ -210,7 +211,7 @@ Conversion convert(const ConvertOptions& o, std::stop_token stop) {
   request.out = o.out.has_filename() || !o.out.has_parent_path() ? o.out : o.out.parent_path();
   request.layout = layout_of(o.format, request.out);
   const bool gguf = request.layout == convert::Layout::gguf;
-  request.quantized = gguf ? type_named(kQuantized, o.dtype) : type_named(kOnlyGguf, o.dtype);
+  request.quantized = gguf ? type_named(gguf::kWrittenTypes, o.dtype) : type_named(kOnlyGguf, o.dtype);
   request.change = change_of(o, request.quantized);
   check_gguf(o, request);
   check_pth(o, request);

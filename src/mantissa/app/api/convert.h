@@ -16,7 +16,7 @@ namespace mantissa::api {
 struct ConvertOptions {
   std::filesystem::path in, out;
   // "bf16", "torch.float16", …; empty: tensors keep their formats, and quantized ones of a GGUF file become
-  // f32; also "q8_0", "q4_0" or "mxfp4" for the layout gguf
+  // f32; also "q8_0", "q6_k", "q5_k", "q4_k", "q4_0", "q3_k" or "mxfp4" for the layout gguf
   std::string dtype;
   // layout of the output: "hf", "pth" or "gguf"; empty: by the end of `out`
   std::string format = {};

@@ -223,7 +223,7 @@ Commands file_commands() {
            {kData,
             {"--dtype", one, "FORMAT",
              "f64, f32, tf32, bf16, f16, e4m3, e5m2, mxfp8, mxfp8-e5m2, mxfp6-e2m3, mxfp6-e3m2, mxfp4 or "
-             "nvfp4, or q8_0, q4_0 or mxfp4 for a GGUF "
+             "nvfp4, or q8_0, q6_k, q5_k, q4_k, q4_0, q3_k or mxfp4 for a GGUF "
              "file; default: tensors keep their formats"},
             {"--format", one, "hf|pth|gguf",
              "layout of the output: safetensors, PyTorch, or one GGUF file; default: gguf or pth if OUT "

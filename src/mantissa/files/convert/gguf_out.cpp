@@ -4,6 +4,7 @@
 #include <fmt/ranges.h>
 
 #include <algorithm>
+#include <map>
 
 #include "mantissa/core/base/counted.h"
 #include "mantissa/core/base/error_text.h"
@@ -14,6 +15,8 @@
 #include "mantissa/files/convert/input_model.h"
 #include "mantissa/files/convert/pieces.h"
 #include "mantissa/files/convert/trained_weights.h"
+#include "mantissa/files/gguf/k_quants.h"
+#include "mantissa/files/gguf/quants.h"
 #include "mantissa/files/gguf/write_config.h"
 #include "mantissa/files/gguf/write_tokenizer.h"
 #include "mantissa/files/io/expert_tensors.h"
@@ -36,8 +39,8 @@ TensorType type_of(io::Dtype dtype, const std::string& name) {
       return TensorType::bf16;
     default:
       throw ConfigError(
-          "--format gguf: {} is {}, which llama.cpp does not read. Fix: give --dtype f32, bf16, f16, q8_0, q4_0 or mxfp4",
-          name, io::safetensors_name(dtype));
+          "--format gguf: {} is {}, which llama.cpp does not read. Fix: give --dtype f32, bf16, f16 or {}",
+          name, io::safetensors_name(dtype), gguf::written_types());
   }
 }
 
@@ -145,9 +148,16 @@ class Writer {
       ++low_rank_;
       return TensorType::f32;
     }
-    const bool fits = to.shape.back() % static_cast<std::int64_t>(traits(*request_.quantized).block) == 0;
-    if (!fits) unfit_.push_back(to.name);
-    return fits ? *request_.quantized : TensorType::f32;
+    const auto fits = [&](TensorType type) {
+      return to.shape.back() % static_cast<std::int64_t>(traits(type).block) == 0;
+    };
+    const TensorType type = *request_.quantized;
+    if (fits(type)) return type;
+    // K types have blocks of 256, which are longer than some models are wide.
+    const TensorType instead =
+        gguf::is_k_type(type) && fits(TensorType::q8_0) ? TensorType::q8_0 : TensorType::f32;
+    unfit_[instead].push_back(to.name);
+    return instead;
   }
 
   std::string write_header() {
@@ -197,6 +207,14 @@ class Writer {
         return 2;
       case TensorType::mxfp4:
         return 38;
+      case TensorType::q3_k:
+        return 11;
+      case TensorType::q4_k:
+        return 14;
+      case TensorType::q5_k:
+        return 16;
+      case TensorType::q6_k:
+        return 18;
       case TensorType::q8_0:
         return 7;
       case TensorType::bf16:
@@ -227,9 +245,10 @@ class Writer {
           "relative to them",
           counted(matrices, "weight", "was", "were"), gguf::lower_name(traits(*request_.quantized))));
     }
-    if (!unfit_.empty()) {
-      result_.notes.push_back(fmt::format("written as F32, since rows do not divide into blocks of 32: {}",
-                                          fmt::join(unfit_, ", ")));
+    for (const auto& [type, names] : unfit_) {
+      result_.notes.push_back(fmt::format("written as {}, since rows do not divide into blocks of {}: {}",
+                                          traits(type).name, traits(*request_.quantized).block,
+                                          fmt::join(names, ", ")));
     }
     if (low_rank_ > 0) {
       result_.notes.push_back(fmt::format(
@@ -265,8 +284,8 @@ class Writer {
   std::vector<GgufSource> sources_;
   std::vector<gguf::TensorToStore> stored_;  // after write_header(), the RoPE factors come first
   std::vector<float> factors_;
-  std::size_t first_ = 0;  // index of the first weight in stored_
-  std::vector<std::string> unfit_;
+  std::size_t first_ = 0;                                 // index of the first weight in stored_
+  std::map<TensorType, std::vector<std::string>> unfit_;  // names by the type that they have instead
   std::size_t low_rank_ = 0;
   Result result_;
 };

@@ -7,6 +7,7 @@
 #include "mantissa/core/numeric/convert.h"
 #include "mantissa/core/numeric/encode_row.h"
 #include "mantissa/files/convert/block_rows.h"
+#include "mantissa/files/gguf/k_quants.h"
 #include "mantissa/files/gguf/quants.h"
 #include "mantissa/files/io/transpose.h"
 
@@ -70,6 +71,7 @@ void encode_blocks(const io::TensorInfo& tensor, TensorType format, const std::v
                     name_in_quotes(tensor.name), type.name,
                     format == TensorType::q8_0   ? " or values from 8.3e6 on"
                     : format == TensorType::q4_0 ? " or values from 5.2e5 on"
+                    : gguf::is_k_type(format)    ? " or values whose scale exceeds f16"
                                                  : "");
   }
   std::vector<float> decoded(narrow.size());

@@ -33,8 +33,8 @@ struct RowRange {
 /// elements except the last. A transposed matrix is one range.
 std::vector<RowRange> row_ranges(const GgufSource& source);
 
-/// Encodes rows as F32, F16, BF16, Q8_0, Q4_0 or MXFP4, with the rounding of `change`, and returns the
-/// errors, for a gain those of gain + 1, and for a trained format those of its values. Throws FileError,
+/// Encodes rows as F32, F16, BF16 or one of gguf::kWrittenTypes, with the rounding of `change`, and returns
+/// the errors, for a gain those of gain + 1, and for a trained format those of its values. Throws FileError,
 /// naming the tensor, if a quantized type cannot hold a block.
 ErrorStats encode_rows(const io::WeightFiles& files, const GgufSource& source, gguf::TensorType type,
                        const RowRange& rows, const Change& change, std::vector<std::byte>& out);

@@ -3,12 +3,14 @@
 #include <algorithm>
 #include <cmath>
 #include <cstring>
+#include <iterator>
 
 #include "mantissa/core/base/error.h"
 #include "mantissa/core/numeric/convert.h"
 #include "mantissa/core/numeric/format.h"
 #include "mantissa/core/numeric/quantize_blocks.h"
 #include "mantissa/core/numeric/scaled.h"
+#include "mantissa/files/gguf/k_quants.h"
 
 namespace mantissa::gguf {
 namespace {
@@ -272,8 +274,19 @@ bool quantize_mxfp4(const float* values, std::size_t n, std::byte* out) {
 
 }  // namespace
 
+std::string written_types() {
+  std::string names;
+  for (const TensorType type : kWrittenTypes)
+    names += (names.empty()                                         ? ""
+              : type == kWrittenTypes[std::size(kWrittenTypes) - 1] ? " or "
+                                                                    : ", ") +
+             lower_name(traits(type));
+  return names;
+}
+
 bool quantize(TensorType type, const float* values, std::size_t n, std::byte* out) {
   if (type == TensorType::mxfp4) return quantize_mxfp4(values, n, out);
+  if (is_k_type(type)) return quantize_k(type, values, n, out);
   const std::optional<QuantFormat> format = quant_format(type);
   if (format != QuantFormat::q4_0 && format != QuantFormat::q8_0)
     throw InternalError("a tensor type is not written");

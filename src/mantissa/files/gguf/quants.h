@@ -7,6 +7,7 @@
 #pragma once
 
 #include <cstddef>
+#include <string>
 
 #include "mantissa/files/gguf/tensor_type.h"
 
@@ -16,9 +17,17 @@ namespace mantissa::gguf {
 /// for each. `stored` holds traits(type).bytes bytes for each. F64 rounds to nearest even.
 void dequantize(TensorType type, const std::byte* stored, std::size_t blocks, float* out);
 
-/// Encodes n values, a multiple of 32, as Q4_0 or Q8_0 (core/numeric/quantize_blocks.h), or as MXFP4: codes
-/// of round_blocks() with the scale floor (core/numeric/scaled.h). Returns false, with unusable contents, if
-/// a value is not finite or a scale exceeds its format.
+/// The quantized types that quantize() writes.
+inline constexpr TensorType kWrittenTypes[] = {TensorType::q8_0, TensorType::q6_k, TensorType::q5_k,
+                                               TensorType::q4_k, TensorType::q4_0, TensorType::q3_k,
+                                               TensorType::mxfp4};
+/// Returns "q8_0, q6_k, … or mxfp4".
+std::string written_types();
+
+/// Encodes n values, a multiple of traits(type).block, as Q4_0 or Q8_0 (core/numeric/quantize_blocks.h), as
+/// MXFP4, with codes of round_blocks() and the scale floor (core/numeric/scaled.h), or as a K type
+/// (k_quants.h). Returns false, with unusable contents, if a value is not finite or a scale exceeds its
+/// format.
 bool quantize(TensorType type, const float* values, std::size_t n, std::byte* out);
 
 }  // namespace mantissa::gguf
