@@ -252,10 +252,9 @@ TEST_F(GgufModel, RowsThatHaveNoBlocksOfAKTypeAreQ8) {
     EXPECT_EQ(quantized.find("blk.0.attn_q.weight")->type->name, name);
     EXPECT_EQ(quantized.find("token_embd.weight")->type->name, name);
     EXPECT_STREQ(quantized.find("blk.0.ffn_down.weight")->type->name, "Q8_0");
-    ASSERT_EQ(result.notes.size(), 1U);
-    EXPECT_TRUE(
-        result.notes[0].starts_with("written as Q8_0, since rows do not divide into blocks of 256: blk.0."))
-        << result.notes[0];
+    EXPECT_TRUE(std::ranges::any_of(result.notes, [](const std::string& note) {
+      return note.starts_with("written as Q8_0, since rows do not divide into blocks of 256: blk.");
+    }));
     EXPECT_EQ(convert_back().warnings.size(), 0U);
   }
   write(llama());  // narrower than a block
