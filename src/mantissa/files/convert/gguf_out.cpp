@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <map>
+#include <span>
 
 #include "mantissa/core/base/counted.h"
 #include "mantissa/core/base/error_text.h"
@@ -245,10 +246,14 @@ class Writer {
           "relative to them",
           counted(matrices, "weight", "was", "were"), gguf::lower_name(traits(*request_.quantized))));
     }
+    constexpr std::size_t kShown = 4;
     for (const auto& [type, names] : unfit_) {
-      result_.notes.push_back(fmt::format("written as {}, since rows do not divide into blocks of {}: {}",
+      const std::span<const std::string> shown(names.data(), std::min(names.size(), kShown));
+      const std::size_t others = names.size() - shown.size();
+      result_.notes.push_back(fmt::format("written as {}, since rows do not divide into blocks of {}: {}{}",
                                           traits(type).name, traits(*request_.quantized).block,
-                                          fmt::join(names, ", ")));
+                                          fmt::join(shown, ", "),
+                                          others == 0 ? "" : " and " + counted(others, "other")));
     }
     if (low_rank_ > 0) {
       result_.notes.push_back(fmt::format(
