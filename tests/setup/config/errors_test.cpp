@@ -39,6 +39,8 @@ TEST(ConfigErrors, SyntaxHasALine) {
   EXPECT_EQ(refused("[batch\n").find("dir/run.toml:7: not valid TOML at column "), 0U) << refused("[batch\n");
   EXPECT_EQ(refused("[run]\nseed = 2\n").find("dir/run.toml:7: not valid TOML"), 0U);  // a table twice
   EXPECT_EQ(refused("\xff\xfe").find("dir/run.toml:7: not valid TOML"), 0U);
+  for (const char* letter : {"\xc3\xa4 = 1", "\xcb\xb6 \"", "a = 1 \xc3\xa4", "[\xc3\xa4]"})
+    EXPECT_EQ(refused(letter).find("dir/run.toml:7: not valid TOML"), 0U) << letter;
   EXPECT_EQ(refused("deep = " + std::string(5000, '[')).find("dir/run.toml:7: not valid TOML"), 0U);
 }
 
