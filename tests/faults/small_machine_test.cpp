@@ -69,6 +69,22 @@ TEST_P(SlowSmallMachine, GivesOneMessageAndLosesNothingForLong) {
 INSTANTIATE_TEST_SUITE_P(Slow, SlowSmallMachine, ::testing::Range<std::size_t>(0, std::size(kLittles)),
                          little_name);
 
+/// A file that cannot be read is not taken for one of somebody else.
+TEST(Unreadable, AnEarlierResultIsNotAFileInTheWay) {
+  Prepared prepared(command_named("trace"));
+  ASSERT_NO_FATAL_FAILURE(prepared.prepare());
+  const std::string again = with_options(prepared.command().run);
+  const Ran whole = prepared.machine.run(again, {.calls = "read"});
+  ASSERT_EQ(whole.code, 0) << whole.err;
+  std::int64_t refused = 0;
+  for (std::int64_t at = 1; at <= whole.counts.numbered; ++at) {
+    const Ran ran = prepared.machine.run(again, {.calls = "read", .at = at, .does = "EIO"});
+    EXPECT_FALSE(has(ran.err, "exists already")) << at << ": " << ran.err;
+    if (has(ran.err, "t.safetensors: cannot be read")) ++refused;
+  }
+  EXPECT_GT(refused, 0) << "the output was not looked at";
+}
+
 // Destructors allocate too.
 TEST(ExhaustedMemory, FromAnAllocationOnIsOneMessage) {
   for (const char* name : {"convert_overwrite", "data_shard"}) {

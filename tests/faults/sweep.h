@@ -35,7 +35,7 @@ inline std::vector<Fault> variants(Group group) {
     case Group::remove:
       return {one("EIO"), one("KILL"), one("EACCES", true), one("INT")};
     case Group::mkdir:
-      return {one("ENOSPC"), one("EACCES"), one("KILL")};
+      return {one("ENOSPC"), one("EACCES"), one("KILL"), one("EIO")};
     case Group::mode:
       return {one("EIO"), one("KILL"), one("EACCES", true)};
     case Group::lock:
@@ -66,9 +66,11 @@ inline std::vector<Fault> points(const Counts& counts, std::int64_t most) {
   return all;
 }
 
-/// Returns whether a fault is a lack of space, memory or threads, which has exit code 1.
+/// Returns whether a fault is a lack of space, memory or threads, or a write that fails, which has exit
+/// code 1.
 inline bool is_exhausted(const Fault& fault) {
-  return fault.does == "ENOSPC" || fault.calls == "memory" || fault.calls == "thread" || fault.disk >= 0;
+  return fault.does == "ENOSPC" || (fault.calls == "mkdir" && fault.does == "EIO") ||
+         fault.calls == "memory" || fault.calls == "thread" || fault.disk >= 0;
 }
 
 /// Runs a command with a fault, checks its end, and continues it. Returns what is wrong, if anything is.
@@ -79,6 +81,8 @@ inline std::string run_with(const Prepared& prepared, const Fault& fault) {
   std::string wrong = complaint(ran, fault.does == "KILL" ? SIGKILL : 0);
   if (wrong.empty() && is_exhausted(fault) && ran.code == 2)
     wrong = "exit code 2, but what is missing is a resource of the machine";
+  if (wrong.empty() && ran.code == 0 && ran.counts.faults > 0 && fault.calls == "lock" && fault.does == "EIO")
+    wrong = "exit 0 without the lock";
   const Snapshot after = snapshot(prepared.machine.work());
   const Snapshot found = results(after, command.outputs);
   // A process that was killed leaves its unfinished files, and so does one that cannot remove them.

@@ -10,6 +10,7 @@
 #include "mantissa/core/disk/lock.h"
 #include "mantissa/core/disk/look.h"
 #include "mantissa/core/disk/owned.h"
+#include "mantissa/files/io/model_path.h"
 #include "mantissa/files/io/state.h"
 #include "mantissa/lab/metrics_file.h"
 #include "mantissa/setup/config/run_config.h"
@@ -37,10 +38,15 @@ void take_line(ListedRun& run, const nlohmann::json& line) {
 /// crash damaged, and one that is being written, say nothing.
 void read_metrics(ListedRun& run) {
   const fs::path path = run.path / "metrics.jsonl";
-  if (!disk::exists(path)) return;
+  if (!disk::exists(path)) {
+    if (run.state == State::complete)
+      throw FileError("{}: is missing, although the run is complete", path.string());
+    return;
+  }
   const disk::File file = disk::File::open_to_read(path);
   const std::uint64_t size = file.size();
   constexpr std::uint64_t kFirst = std::uint64_t{1} << 14, kMost = std::uint64_t{1} << 24;
+  bool has_lines = false;
   for (std::uint64_t window = kFirst;; window *= 32) {
     const std::uint64_t begin = size > window ? size - window : 0;
     std::string text(size - begin, '\0');
@@ -49,12 +55,16 @@ void read_metrics(ListedRun& run) {
     while (end != text.npos && end > 0) {
       const std::size_t before = text.rfind('\n', end - 1);
       if (before == text.npos && begin > 0) break;  // the line begins before the window
+      has_lines = true;
       const std::size_t at = before == text.npos ? 0 : before + 1;
       take_line(run, nlohmann::json::parse(text.substr(at, end - at), nullptr, false));
       end = before;
     }
-    if (begin == 0 || window >= kMost || (run.step > 0 && run.validation_loss)) return;
+    if (begin == 0 || window >= kMost || (run.step > 0 && run.validation_loss)) break;
   }
+  const bool says_nothing = run.step == 0 && !run.validation_reward;
+  if (has_lines && says_nothing)
+    throw FileError("{}: none of its last lines is that of a step", path.string());
 }
 
 void read_config(ListedRun& run) {
@@ -71,7 +81,9 @@ ListedRun read_run(const fs::path& path) {
   ListedRun run{.path = path};
   try {
     run.process = disk::lock_holder(path);
-    if (disk::exists(path / "summary.json")) run.state = State::complete;
+    // A run that was to replace another one, and was stopped before its first state, has that one's files.
+    const bool begun = disk::has_name(path / io::kEarlierMark);
+    if (!begun && disk::exists(path / "summary.json")) run.state = State::complete;
     if (run.process) run.state = State::running;
     run.changed = disk::changed(disk::exists(path / "metrics.jsonl") ? path / "metrics.jsonl" : path);
     if (const auto states = io::find_states(path); !states.empty()) run.saved = states.back().step;

@@ -127,6 +127,23 @@ TEST_F(Places, AModelWhoseStatesAreGoneIsKept) {
   EXPECT_NE(read_all(folder / "r/model/model.safetensors"), weights);
 }
 
+/// A run directory stands for its model or adapter, so a foreign one of the other kind is in the way too.
+TEST_F(Places, AModelThatNoRunWroteIsInTheWayOfAnAdapter) {
+  write(folder / "lora.toml",
+        "[run]\nsteps = 2\n[model]\npath = \"m\"\n[adapter]\nkind = \"lora\"\n[data]\nsource = \"kk\"\n"
+        "tokenizer = \"byte\"\nsequence_length = 32\n[batch]\nglobal_batch_size = 1\n");
+  for (const auto& [kept, config] : {std::pair{"model", "lora.toml"}, {"adapter", "run.toml"}}) {
+    const std::string out = std::string("beside-") + kept;
+    fs::create_directories(folder / out / kept);
+    write(folder / out / kept / "config.json", "mine");
+    for (const char* more : {"", " --overwrite", " --resume"}) {
+      const std::string message = refusal(std::string("train ") + config + " --quiet --out " + out + more);
+      EXPECT_TRUE(has(message, out + "/" + kept + ": is in the way: the run would stand for it")) << message;
+    }
+    EXPECT_EQ(read_all(folder / out / kept / "config.json"), "mine");
+  }
+}
+
 TEST_F(Places, FilesWithoutOverwriteReplaceTheirEarlierOnesAlone) {
   const std::string page = "eval m --needle --lengths 160 --depths 0 --trials 1 --page ";
   write(folder / "thesis.txt", "mine");

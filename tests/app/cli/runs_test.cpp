@@ -92,10 +92,23 @@ TEST_F(Runs, DamagedOnesAreListedWithAWarning) {
   const Result r = mantissa(folder, "runs --json");
   EXPECT_EQ(r.code, 0);
   EXPECT_TRUE(has(r.err, "warning: b/config.toml:2: run.steps")) << r.err;
+  EXPECT_TRUE(has(mantissa(folder, "runs --quiet").err, "warning: b/config.toml")) << "the list is not whole";
+  train("--out c");
+  train("--out d");
+  write(folder / "c/metrics.jsonl", "not a\nline of JSON\n");
+  fs::remove(folder / "d/metrics.jsonl");
   const auto all = listed();
+  EXPECT_TRUE(has(all.at("c")["error"].get<std::string>(), "none of its last lines is that of a step"));
+  EXPECT_TRUE(has(all.at("d")["error"].get<std::string>(), "is missing, although the run is complete"));
   EXPECT_EQ(all.at("a")["step"], 3) << "a line that a crash truncated says nothing";
   EXPECT_EQ(all.at("b")["state"], "unreadable");
   EXPECT_TRUE(has(all.at("b")["error"].get<std::string>(), "run.steps"));
+}
+
+TEST_F(Runs, OneThatWasToReplaceAnotherIsNotComplete) {
+  train("--out a");
+  write(folder / "a/.mantissa-earlier", "");
+  EXPECT_EQ(listed().at("a")["state"], "stopped");
 }
 
 TEST_F(Runs, LinksHiddenFoldersAndFoldersOfRunsAreNotSearched) {

@@ -260,7 +260,8 @@ TEST_F(GgufModel, RowsThatHaveNoBlocksOfAKTypeAreQ8) {
   write(llama());  // narrower than a block
   const Result narrow = convert_to_gguf({}, gguf::TensorType::q4_k);
   EXPECT_STREQ(gguf::GgufFile(file()).find("blk.0.attn_q.weight")->type->name, "Q8_0");
-  EXPECT_TRUE(std::ranges::any_of(narrow.notes, [](const std::string& note) { return note.ends_with(" others"); }));
+  EXPECT_TRUE(
+      std::ranges::any_of(narrow.notes, [](const std::string& note) { return note.ends_with(" others"); }));
 }
 
 TEST_F(GgufModel, InspectListsTheTypes) {

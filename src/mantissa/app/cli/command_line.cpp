@@ -160,8 +160,8 @@ Outcome run_words(int argc, const char* const* argv) {
         kStopped);
   } catch (const std::system_error& e) {
     return fail(
-        fmt::format("the system refused: {}; raise the limit (ulimit -u for threads, ulimit -n for open "
-                    "files) or use fewer --threads",
+        fmt::format("the system refused: {}; raise the limit (ulimit -u for threads, ulimit -v for memory, "
+                    "ulimit -n for open files) or use fewer --threads",
                     e.code().message()),
         kStopped);
   } catch (const std::exception& e) {

@@ -11,6 +11,7 @@
 #include "mantissa/app/cli/output.h"
 #include "mantissa/app/cli/terminal.h"
 #include "mantissa/core/base/error_text.h"
+#include "mantissa/core/base/printable.h"
 
 namespace mantissa::cli {
 namespace {
@@ -192,7 +193,10 @@ int runs(const Arguments& a) {
   const std::string& folder = a.at(0);
   const api::RunList list = api::list_runs(folder.empty() ? "." : folder);
   fmt::print("{}\n", a.has("--json") ? list.json : fit(list.text, terminal_columns()));
-  tell(a, {}, list.warnings);
+  flush_output();
+  // Also with --quiet: the list is not whole.
+  for (const std::string& warning : list.warnings)
+    print_message(Message::warning, fmt::format("mantissa: warning: {}\n", printable(warning)));
   return 0;
 }
 

@@ -46,6 +46,12 @@ namespace {
   end_suddenly(message, 1);
 }
 
+/// Set before other objects of the program are made, which allocate memory too.
+struct Terminate {
+  Terminate() { std::set_terminate(end_without_memory); }
+};
+[[gnu::init_priority(101)]] const Terminate kTerminate;
+
 /// Handles SIGINT, SIGTERM and SIGHUP outside of a SignalStop. A command without one has nothing to save: it
 /// prints or writes its result at the end.
 [[noreturn]] void end_command(int signal) {
@@ -66,7 +72,6 @@ void occupy_standard_streams() {
 
 int main(int argc, char** argv) {
   occupy_standard_streams();
-  std::set_terminate(end_without_memory);
   std::signal(SIGXFSZ, SIG_IGN);  // a write beyond the file-size limit then fails with an error message
   std::signal(SIGTERM, end_command);
   // nohup lets a command ignore the end of its terminal.

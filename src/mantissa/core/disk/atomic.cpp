@@ -126,6 +126,7 @@ void AtomicFile::commit() {
     } else {
       rename_or_throw(beside_, path_);
     }
+    appeared_ = true;
     ended_.keep();
     finish(file_->descriptor(), path_);
   }
@@ -184,6 +185,8 @@ bool is_whole(const fs::path& directory, std::string_view kind, const std::set<s
   if (::access(folder_of(directory).c_str(), W_OK) != 0) return false;
   try {
     check_replaceable(directory, kind);
+  } catch (const ReadError&) {
+    throw;
   } catch (const FileError&) {
     return false;
   }
@@ -209,15 +212,11 @@ void appear_together(const fs::path& directory, const OwnedKinds& before, const 
   const fs::path list = directory / kOwnedList;
   const bool listed = has_name(list);
   const Undivided whole;
-  bool appeared = false;
   try {
     write_file_atomic(list, owned_list(after));
-    for (const std::unique_ptr<AtomicFile>& file : files) {
-      file->commit();
-      appeared = true;
-    }
+    for (const std::unique_ptr<AtomicFile>& file : files) file->commit();
   } catch (...) {
-    if (!appeared) {
+    if (std::ranges::none_of(files, [](const auto& file) { return file->appeared(); })) {
       try {
         listed ? write_file_atomic(list, owned_list(before)) : remove_file(list);
       } catch (const std::exception&) {  // the first error matters more

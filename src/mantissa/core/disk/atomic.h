@@ -61,6 +61,8 @@ class AtomicFile {
   void write_at(std::uint64_t offset, std::span<const std::byte> bytes);
   void reserve(std::uint64_t bytes);
   void commit();
+  /// True once the file has its name, also if commit() then throws.
+  bool appeared() const { return appeared_; }
 
  private:
   enum class How { beside, in_place, direct };
@@ -68,6 +70,7 @@ class AtomicFile {
   std::filesystem::path path_, beside_;
   Existing existing_;
   How how_ = How::beside;
+  bool appeared_ = false;
   std::optional<File> file_;
   RemovedAtSuddenEnd ended_;
 };

@@ -210,7 +210,9 @@ void make_directories(const std::filesystem::path& path) {
       continue;
     }
     if (error == EEXIST && disk::is_directory(made)) continue;  // another process has made it
-    if (error == ENOSPC || error == EDQUOT) throw_write_error(made, error);
+    const bool is_path = error == EEXIST || error == EACCES || error == EPERM || error == EROFS ||
+                         error == ENOENT || error == ENOTDIR || error == ENAMETOOLONG || error == ELOOP;
+    if (!is_path) throw_write_error(made, error);  // of the disk or the system
     throw FileError(fmt::format(
         "{}: cannot create the directory: {}; choose another path", name_in_quotes(path.string()),
         error == EEXIST

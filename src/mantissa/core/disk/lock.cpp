@@ -66,7 +66,13 @@ RunLock::RunLock(const std::filesystem::path& directory) : path_(directory / ".l
           directory.string(), std::generic_category().message(errno)));
     }
     if (descriptor_ < 0) throw_write_error(path_, errno);
-    const Locked locked = lock(descriptor_);
+    Locked locked = Locked::no_locks;
+    try {
+      locked = lock(descriptor_, path_);
+    } catch (...) {
+      ::close(descriptor_);
+      throw;
+    }
     if (locked == Locked::in_use) {
       const std::string who = holder(descriptor_);
       ::close(descriptor_);

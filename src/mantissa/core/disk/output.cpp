@@ -86,8 +86,8 @@ void check_output(const Output& out) {
                                 out.path.string(), out.option));
   }
   if (!out.overwrite && !is_empty(out.path, kind)) {
-    throw FileError(fmt::format("{}: exists already; choose another {}, or replace it with --overwrite",
-                                out.path.string(), out.option));
+    throw FileError(fmt::format("{}: exists already; choose another {}{}", out.path.string(), out.option,
+                                out.offers_overwrite ? ", or replace it with --overwrite" : ""));
   }
   if (kind != Kind::other) check_creatable(out.path, out.shape == Shape::directory);
 }

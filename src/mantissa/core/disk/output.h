@@ -24,6 +24,7 @@ struct Output {
   Shape shape = Shape::stream;
   bool overwrite = false;             // an existing result is replaced
   std::string_view option = "--out";  // that gives the path
+  bool offers_overwrite = true;       // the command has --overwrite
 };
 
 /// Throws FileError if the file or directory `out` must not or cannot be written: if it is of another shape,

@@ -88,7 +88,7 @@ Left remove_left(const std::filesystem::path& path, std::span<const std::string_
   const Open open(path, O_RDONLY);
   if (open.descriptor() < 0 && errno == ENOENT) return Left::removed;
   if (open.descriptor() < 0) throw_write_error(path, errno);
-  if (lock(open.descriptor()) == Locked::in_use) return Left::in_use;
+  if (lock(open.descriptor(), path) == Locked::in_use) return Left::in_use;
   if (!is_still(path, open.descriptor())) return Left::removed;
   if (S_ISDIR(status.st_mode)) {
     remove_directory(path, known);
@@ -131,7 +131,7 @@ int create(const std::filesystem::path& path, std::span<const std::string_view> 
     if (descriptor < 0) throw_write_error(path, errno);
     try {
       // Another process may have taken it for abandoned before the lock, and removed it.
-      if (lock(descriptor) != Locked::in_use && is_still(path, descriptor)) return descriptor;
+      if (lock(descriptor, path) != Locked::in_use && is_still(path, descriptor)) return descriptor;
     } catch (...) {
       remove(path.c_str());
       ::close(descriptor);
@@ -168,9 +168,19 @@ std::string final_name(const std::filesystem::path& path) {
   return name.string();
 }
 
-Locked lock(int descriptor) {
+Locked lock(int descriptor, const std::filesystem::path& path) {
   if (uninterrupted([&] { return ::flock(descriptor, LOCK_EX | LOCK_NB); }) == 0) return Locked::taken;
-  return errno == EWOULDBLOCK ? Locked::in_use : Locked::no_locks;
+  switch (errno) {
+    case EWOULDBLOCK:
+      return Locked::in_use;
+    case ENOSYS:
+    case ENOLCK:  // NFS without its lock service
+    case EOPNOTSUPP:
+    case EINVAL:
+      return Locked::no_locks;
+    default:
+      throw_write_error(path, errno);
+  }
 }
 
 bool is_still(const std::filesystem::path& path, int descriptor) {
@@ -212,8 +222,9 @@ void check_unfinished(const std::filesystem::path& path, std::span<const std::st
 
 void finish(int descriptor, const std::filesystem::path& path) {
   struct stat status {};
-  if (::fstat(descriptor, &status) != 0 || ::fchmod(descriptor, status.st_mode & 0777U) != 0)
-    throw_write_error(path, errno);
+  if (::fstat(descriptor, &status) != 0) throw_write_error(path, errno);
+  // A file system without such modes has no mark, and may refuse to change one.
+  if (is_marked(status) && ::fchmod(descriptor, status.st_mode & 0777U) != 0) throw_write_error(path, errno);
 }
 
 void finish_directory(int descriptor, const std::filesystem::path& path) {

@@ -34,8 +34,8 @@ std::string final_name(const std::filesystem::path& path);
 /// What became of a lock: no_locks on a file system without them.
 enum class Locked { taken, in_use, no_locks };
 
-/// Locks an open file or directory for this descriptor.
-Locked lock(int descriptor);
+/// Locks an open file or directory for this descriptor. Throws ResourceError for an error of the system.
+Locked lock(int descriptor, const std::filesystem::path& path);
 
 /// Returns true if `path` still names the open file or directory. Throws FileError if the system cannot tell.
 bool is_still(const std::filesystem::path& path, int descriptor);

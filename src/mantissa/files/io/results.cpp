@@ -1,6 +1,7 @@
 #include "mantissa/files/io/results.h"
 
 #include "mantissa/core/base/error.h"
+#include "mantissa/core/disk/file.h"
 #include "mantissa/files/io/safetensors.h"
 
 namespace mantissa::io {
@@ -16,6 +17,8 @@ bool is_trace(const SafetensorsReader& file) {
 bool is_trace_file(const std::filesystem::path& path) {
   try {
     return is_trace(SafetensorsReader(path));
+  } catch (const disk::ReadError&) {
+    throw;
   } catch (const FileError&) {
     return false;
   }
@@ -25,6 +28,8 @@ bool is_result_file(const std::filesystem::path& path) {
   try {
     const SafetensorsReader file(path);
     return is_trace(file) || file.metadata().contains(kKindKey);
+  } catch (const disk::ReadError&) {
+    throw;
   } catch (const FileError&) {
     return false;
   }

@@ -105,7 +105,7 @@ const rollout::StatesOrigin& Conversation::origin() {
 }
 
 void Conversation::check_place(const std::filesystem::path& file) const {
-  rollout::check_states_place(file, false, rollout::states_inputs(source_));
+  rollout::check_states_place(file, std::nullopt, rollout::states_inputs(source_));
 }
 
 bool Conversation::save_states(const std::filesystem::path& file) {

@@ -9,6 +9,7 @@
 
 #include "mantissa/core/base/error_text.h"
 #include "mantissa/core/base/words.h"
+#include "mantissa/core/disk/file.h"
 #include "mantissa/core/disk/look.h"
 #include "mantissa/core/disk/output.h"
 #include "mantissa/core/numeric/convert.h"
@@ -61,6 +62,8 @@ bool is_states(const std::filesystem::path& file) {
     const io::SafetensorsReader reader(file);
     const auto kind = reader.metadata().find(kKind);
     return kind != reader.metadata().end() && kind->second == kKindName;
+  } catch (const disk::ReadError&) {
+    throw;
   } catch (const FileError&) {
     return false;
   }
@@ -74,11 +77,12 @@ std::vector<std::filesystem::path> states_inputs(const weights::ModelSource& sou
   return disk::with_files(inputs);
 }
 
-void check_states_place(const std::filesystem::path& file, bool overwrite,
+void check_states_place(const std::filesystem::path& file, std::optional<bool> overwrite,
                         std::span<const std::filesystem::path> inputs) {
   const bool again = is_states(file);  // a file of states in the model's directory is not a part of the model
-  disk::check_output({file, disk::Shape::stream, overwrite || again, "--save-state"},
-                     again ? std::span<const std::filesystem::path>() : inputs);
+  disk::check_output(
+      {file, disk::Shape::stream, again || overwrite == true, "--save-state", overwrite.has_value()},
+      again ? std::span<const std::filesystem::path>() : inputs);
 }
 
 void write_states(const std::filesystem::path& file, const SequenceStates& states, const StatesOrigin& origin,

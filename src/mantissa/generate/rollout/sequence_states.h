@@ -5,6 +5,7 @@
 #include <cstdint>
 #include <filesystem>
 #include <map>
+#include <optional>
 #include <span>
 #include <string>
 #include <vector>
@@ -48,8 +49,8 @@ struct StatesFile {
 std::vector<std::filesystem::path> states_inputs(const weights::ModelSource& source);
 
 /// Throws FileError unless a file of states can be written to `file`, which may exist if it is one, or if
-/// `overwrite`. It must not be one of `inputs`, or in one of them.
-void check_states_place(const std::filesystem::path& file, bool overwrite,
+/// `overwrite`; null: the command has no such option. It must not be one of `inputs`, or in one of them.
+void check_states_place(const std::filesystem::path& file, std::optional<bool> overwrite,
                         std::span<const std::filesystem::path> inputs);
 
 /// Throws FileError for any other file.

@@ -12,6 +12,7 @@
 #include "mantissa/core/base/suggest.h"
 #include "mantissa/core/base/words.h"
 #include "mantissa/core/disk/atomic.h"
+#include "mantissa/core/disk/file.h"
 #include "mantissa/core/disk/output.h"
 #include "mantissa/lab/objective/parts.h"
 #include "mantissa/setup/config/options.h"
@@ -70,6 +71,8 @@ config::RunConfig config_of(const ObjectiveRequest& request) {
 bool is_replay(const std::filesystem::path& path) {
   try {
     return io::SafetensorsReader(path).metadata().contains(kMark);
+  } catch (const disk::ReadError&) {
+    throw;
   } catch (const FileError&) {
     return false;
   }

@@ -112,6 +112,13 @@ void check_claim(const fs::path& out, const RunNames& names, std::int64_t step) 
                     "directory with --out, or move it away",
                     (out / name).string()));
   }
+  for (const char* part : kResults) {
+    if (owned.contains(part) || names.files.contains(part) || !disk::has_name(out / part)) continue;
+    throw FileError(fmt::format(
+        "{}: is in the way: the run would stand for it, and no run wrote it; choose another directory "
+        "with --out, or move it away",
+        (out / part).string()));
+  }
   for (const char* part : kDirectories) {
     if (!owned.contains(part)) continue;
     if (is_of_earlier_version(out) && lacks_list(out, part)) {

@@ -360,6 +360,12 @@ Result train(Start start, const Events& events, const runtime::Device& device, s
   check_place(start.directory.out, start.source);
   disk::NewDirectories created(start.directory.out);
   const disk::RunLock lock(start.directory.out);
+  if (!lock.held() && events.on_warning) {
+    events.on_warning(
+        {fmt::format("{}: its file system has no locks: two processes that write this run would mix "
+                     "their files, and nothing prevents it",
+                     start.directory.out.string())});
+  }
   // Only the holder of the lock may look.
   io::finish_replaced_states(start.directory.out);
   const std::optional<io::FoundState> state = choose_state(start.directory);
