@@ -15,6 +15,7 @@
 
 #include "core/base/sanitized.h"
 #include "core/numeric/element.h"
+#include "kernels/workspace.h"
 #include "mantissa/core/numeric/convert.h"
 #include "mantissa/kernels/attention.h"
 
@@ -145,11 +146,10 @@ inline std::vector<Simd> supported_sets() {
 inline void run_forward(const Machine& machine, const std::vector<Segment>& segments, const Attention& a) {
   Context ctx{machine.simd, machine.threads, nullptr, 0};
   const Extent extent = extent_of(segments);
-  Storage workspace(attention_workspace(ctx, a.shape, extent.tokens, longest(segments),
-                                        a.q.type == Scalar::f64 ? Scalar::f64 : Scalar::f32,
-                                        a.operand.parts));
-  ctx.workspace = workspace.data();
-  ctx.workspace_bytes = workspace.size();
+  ctx.workspace_bytes =
+      attention_workspace(ctx, a.shape, extent.tokens, longest(segments),
+                          a.q.type == Scalar::f64 ? Scalar::f64 : Scalar::f32, a.operand.parts);
+  ctx.workspace = filled_workspace(ctx.workspace_bytes);
   attention(ctx, extent, a);
 }
 
@@ -157,11 +157,10 @@ inline void run_backward(const Machine& machine, const std::vector<Segment>& seg
                          const AttentionBackward& a) {
   Context ctx{machine.simd, machine.threads, nullptr, 0};
   const Extent extent = extent_of(segments);
-  Storage workspace(attention_backward_workspace(ctx, a.shape, extent.tokens, longest(segments),
-                                                 a.q.type == Scalar::f64 ? Scalar::f64 : Scalar::f32,
-                                                 a.operand.parts));
-  ctx.workspace = workspace.data();
-  ctx.workspace_bytes = workspace.size();
+  ctx.workspace_bytes =
+      attention_backward_workspace(ctx, a.shape, extent.tokens, longest(segments),
+                                   a.q.type == Scalar::f64 ? Scalar::f64 : Scalar::f32, a.operand.parts);
+  ctx.workspace = filled_workspace(ctx.workspace_bytes);
   attention_backward(ctx, extent, a);
 }
 

@@ -15,6 +15,7 @@
 #include "core/base/sanitized.h"
 #include "kernels/row_testing.h"
 #include "kernels/tile_simds.h"
+#include "kernels/workspace.h"
 #include "mantissa/core/numeric/card_sum.h"
 #include "mantissa/core/numeric/product.h"
 #include "mantissa/core/numeric/round.h"
@@ -82,13 +83,11 @@ inline void run(const Gemm& g, Context ctx = best()) {
       g.a.operand.format == Scalar::f64 && g.b.operand.format == Scalar::f64 && g.c.type == Scalar::f64;
   ctx.workspace_bytes =
       gemm_workspace(ctx, g.m, g.n, g.k, f64 ? Scalar::f64 : Scalar::f32, g.a.operand.parts);
-  const Storage workspace(ctx.workspace_bytes + kGuard);
-  std::memset(workspace.data(), 0xff, workspace.size());
-  ctx.workspace = workspace.data();
+  std::byte* const workspace = filled_workspace(ctx.workspace_bytes + kGuard);
+  ctx.workspace = workspace;
   gemm(ctx, g);
   for (std::size_t i = 0; i < kGuard; ++i) {
-    ASSERT_EQ(workspace.data()[ctx.workspace_bytes + i], std::byte{0xff})
-        << "byte " << i << " after the workspace";
+    ASSERT_EQ(workspace[ctx.workspace_bytes + i], std::byte{0xff}) << "byte " << i << " after the workspace";
   }
 }
 

@@ -6,8 +6,8 @@ import sys
 import unittest
 
 TOOLS = pathlib.Path(sys.argv.pop(1))
-# Modules of source trees and environments that scripts are given.
-GIVEN = {"mmaemu", "mmasim", "mx", "torchao"}
+# Modules of source trees and environments that scripts are given; export_run.py has those of the user.
+GIVEN = {"mmaemu", "mmasim", "mx", "torchao", "trackio", "wandb"}
 
 
 def imported():
