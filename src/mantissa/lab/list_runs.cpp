@@ -1,8 +1,8 @@
 #include "mantissa/lab/list_runs.h"
 
 #include <algorithm>
+#include <limits>
 #include <nlohmann/json.hpp>
-#include <set>
 #include <span>
 
 #include "mantissa/core/base/error.h"
@@ -21,15 +21,18 @@ namespace {
 namespace fs = std::filesystem;
 using State = ListedRun::State;
 
-/// Takes the newest values from a line; later lines were taken before.
+/// Takes the newest values from a line; later lines were taken before. A number that is not finite is null in
+/// the file, and NaN here: a run that diverged does not show an earlier loss.
 void take_line(ListedRun& run, const nlohmann::json& line) {
+  if (!line.is_object()) return;
   const auto take = [&](std::optional<double>& value, const char* key) {
-    if (!value) value = number_in(line, key);
+    if (!value && line.contains(key))
+      value = number_in(line, key).value_or(std::numeric_limits<double>::quiet_NaN());
   };
   if (const std::optional<double> step = number_in(line, "step"))
     run.step = std::max(run.step, static_cast<std::int64_t>(std::clamp(*step, 0.0, 0x1p53)));
   take(run.loss, "loss");
-  take(run.validation_loss, "validation_loss");
+  if (!line.contains("validation_reward")) take(run.validation_loss, "validation_loss");  // of rl it is null
   take(run.reward, "reward");
   take(run.validation_reward, "validation_reward");
 }
@@ -101,7 +104,7 @@ bool is_run(const fs::path& folder, const disk::OwnedKinds& owned) {
   return disk::is_file(folder / "config.toml") && disk::is_file(folder / "metrics.jsonl");
 }
 
-/// The folders of a search that must still be read.
+/// Collects the runs in a folder and below it.
 class Search {
  public:
   explicit Search(const fs::path& folder) { read(folder); }

@@ -111,6 +111,14 @@ TEST_F(Runs, OneThatWasToReplaceAnotherIsNotComplete) {
   EXPECT_EQ(listed().at("a")["state"], "stopped");
 }
 
+TEST_F(Runs, ALossThatIsNotFiniteIsNotReplacedByAnEarlierOne) {
+  train("--out a");
+  const std::string metrics = read_all(folder / "a/metrics.jsonl");
+  write(folder / "a/metrics.jsonl", metrics + "{\"step\":4,\"loss\":null}\n");
+  EXPECT_TRUE(listed().at("a")["loss"].is_null());
+  EXPECT_TRUE(has(mantissa(folder, "runs").out, " nan ")) << mantissa(folder, "runs").out;
+}
+
 TEST_F(Runs, LinksHiddenFoldersAndFoldersOfRunsAreNotSearched) {
   train("--out a");
   fs::create_directories(folder / ".hidden");

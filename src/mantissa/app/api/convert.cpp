@@ -4,7 +4,6 @@
 
 #include <algorithm>
 #include <cctype>
-#include <span>
 
 #include "mantissa/app/api/internal.h"
 #include "mantissa/core/base/error.h"
@@ -19,15 +18,15 @@
 namespace mantissa::api {
 namespace {
 
-/// The quantized types that only GGUF files have.
-constexpr gguf::TensorType kOnlyGguf[] = {gguf::TensorType::q8_0, gguf::TensorType::q6_k,
-                                          gguf::TensorType::q5_k, gguf::TensorType::q4_k,
-                                          gguf::TensorType::q4_0, gguf::TensorType::q3_k};
+/// Returns true for the quantized types that only GGUF files have.
+bool is_only_gguf(gguf::TensorType type) {
+  return type != gguf::TensorType::mxfp4;
+}
 
-/// Returns the one of `types` called `text`, in capitals too, as llama.cpp writes them, or null.
-std::optional<gguf::TensorType> type_named(std::span<const gguf::TensorType> types, std::string text) {
+/// Returns the quantized type called `text`, in capitals too, as llama.cpp writes them, or null.
+std::optional<gguf::TensorType> type_named(std::string text) {
   std::ranges::transform(text, text.begin(), [](unsigned char c) { return std::tolower(c); });
-  for (const gguf::TensorType type : types) {
+  for (const gguf::TensorType type : gguf::kWrittenTypes) {
     if (gguf::lower_name(gguf::traits(type)) == text) return type;
   }
   return std::nullopt;
@@ -45,7 +44,9 @@ Scalar format_named(const std::string& text) {
   std::vector<std::string> names;
   for (const Scalar s : kScalars) names.emplace_back(name(s));
   for (const BlockFormat f : kBlockFormats) names.emplace_back(traits(f).name);
-  for (const gguf::TensorType type : kOnlyGguf) names.push_back(gguf::lower_name(gguf::traits(type)));
+  for (const gguf::TensorType type : gguf::kWrittenTypes) {
+    if (is_only_gguf(type)) names.push_back(gguf::lower_name(gguf::traits(type)));
+  }
   if (const std::string_view several = formats_of_width(text); !several.empty())
     throw ConfigError(fmt::format("--dtype {}: ambiguous; write one of {}", text, several));
   throw ConfigError(fmt::format("--dtype {}: unknown number format{} (formats: {})", text,
@@ -211,7 +212,8 @@ Conversion convert(const ConvertOptions& o, std::stop_token stop) {
   request.out = o.out.has_filename() || !o.out.has_parent_path() ? o.out : o.out.parent_path();
   request.layout = layout_of(o.format, request.out);
   const bool gguf = request.layout == convert::Layout::gguf;
-  request.quantized = gguf ? type_named(gguf::kWrittenTypes, o.dtype) : type_named(kOnlyGguf, o.dtype);
+  request.quantized = type_named(o.dtype);
+  if (!gguf && request.quantized && !is_only_gguf(*request.quantized)) request.quantized.reset();
   request.change = change_of(o, request.quantized);
   check_gguf(o, request);
   check_pth(o, request);

@@ -1,7 +1,5 @@
 #include "mantissa/app/api/runs.h"
 
-#include <fmt/format.h>
-
 #include "mantissa/lab/list_runs.h"
 #include "mantissa/lab/run_table.h"
 

@@ -98,10 +98,11 @@ RunLock::~RunLock() {
 }
 
 std::optional<std::int64_t> lock_holder(const std::filesystem::path& directory) {
+  const std::filesystem::path path = directory / ".lock";
   struct stat status {};
-  if (::lstat((directory / ".lock").c_str(), &status) != 0) {
+  if (::lstat(path.c_str(), &status) != 0) {
     if (errno == ENOENT || errno == ENOTDIR) return std::nullopt;
-    throw_read_error(directory / ".lock", errno);
+    throw_read_error(path, errno);
   }
   // proc_locks(5): "1: FLOCK  ADVISORY  WRITE 3768 00:1b:6480129 0 EOF", with the process and the inode.
   std::ifstream locks("/proc/locks");

@@ -99,8 +99,10 @@ bool is_same(const std::filesystem::path& a, const std::filesystem::path& b) {
 std::chrono::system_clock::time_point changed(const std::filesystem::path& path) {
   const std::optional<struct stat> status = status_of(path, ::stat);
   if (!status) throw_read_error(path, ENOENT);
+  constexpr time_t kMost = 9'000'000'000;  // the years 1684 to 2255, whose nanoseconds fit in 64 bits
   const auto& time = status->st_mtim;
-  const auto since = std::chrono::seconds(time.tv_sec) + std::chrono::nanoseconds(time.tv_nsec);
+  const auto since =
+      std::chrono::seconds(std::clamp(time.tv_sec, -kMost, kMost)) + std::chrono::nanoseconds(time.tv_nsec);
   return std::chrono::system_clock::time_point(
       std::chrono::duration_cast<std::chrono::system_clock::duration>(since));
 }
