@@ -112,6 +112,15 @@ TEST(InitTasks, FillInModelAndDataRelativeToTheFile) {
   EXPECT_TRUE(has(puzzles, "generated puzzles; --data FILES for your own prompts")) << puzzles;
 }
 
+TEST(InitTasks, RefuseANameThatNoConfigCanHold) {
+  const TemporaryFolder folder;
+  write(folder / "b\xff.txt", "text\n");
+  const Result r = mantissa(folder, "init pretrain --out a.toml --data 'b\xff.txt'");
+  EXPECT_EQ(r.code, 2);
+  EXPECT_TRUE(has(r.err, "b\\xff.txt: the name is not UTF-8")) << r.err;
+  EXPECT_FALSE(std::filesystem::exists(folder / "a.toml"));
+}
+
 TEST(InitTasks, SayWhatADataFileHasAndWhatTheTaskNeeds) {
   const TemporaryFolder folder;
   write(folder / "a.txt", "hello there\n");

@@ -5,6 +5,7 @@
 
 #include <array>
 #include <atomic>
+#include <barrier>
 #include <string>
 
 #include "engine/comm/run_ranks.h"
@@ -149,6 +150,34 @@ TEST(Communicator, ARankThatDoesNotAnswerIsNamed) {
         if (--waiting == 0) others_gave_up.set_value();
       },
       std::chrono::milliseconds(50));
+}
+
+/// Rank 0 waits for rank 1, which waits for rank 2: neither of both that gave up is the one to name.
+TEST(Communicator, OfRanksThatWaitForEachOtherTheOneThatHangsIsNamed) {
+  std::promise<void> others_left;
+  std::shared_future<void> over = others_left.get_future().share();
+  std::barrier both_gave_up(2);
+  std::atomic<int> working = 2, tell = 0;
+  testing::run_ranks(
+      3,
+      [&](Communicator& ranks) {
+        if (ranks.rank() == 2) return over.wait();
+        EXPECT_THROW(ranks.run([next = ranks.rank() + 1](Messages& m) {
+          std::byte theirs{};
+          m.receive(next, {&theirs, 1});
+          m.complete();
+        }),
+                     NoAnswer);
+        both_gave_up.arrive_and_wait();
+        const Communicator::Farewell farewell = ranks.leave(Ending::lost, std::chrono::milliseconds(200));
+        if (farewell.tells) {
+          ++tell;
+          EXPECT_TRUE(farewell.hanging.starts_with("rank 2: no answer for 0.05 s")) << farewell.hanging;
+        }
+        if (--working == 0) others_left.set_value();
+      },
+      std::chrono::milliseconds(50));
+  EXPECT_EQ(tell, 1);
 }
 
 }  // namespace

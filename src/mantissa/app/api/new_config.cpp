@@ -9,6 +9,7 @@
 #include "mantissa/core/disk/atomic.h"
 #include "mantissa/core/disk/look.h"
 #include "mantissa/setup/config/new_config.h"
+#include "mantissa/text/chat/unicode.h"
 #include "mantissa/text/reward/rule.h"
 #include "mantissa/text/rows/preference_row.h"
 #include "mantissa/text/rows/readers.h"
@@ -23,11 +24,16 @@ ConfigTask to_api(const config::ConfigTask& t) {
 }
 
 /// Returns a path of the current directory as one of the directory of `file`, from where a config's paths
-/// begin.
+/// begin. Throws ConfigError for a path that a config cannot hold.
 std::string from_file(const std::string& path, const std::filesystem::path& file) {
   if (path.empty() || path == "kk") return path;
   const std::filesystem::path folder = std::filesystem::absolute(file).lexically_normal().parent_path();
-  return std::filesystem::absolute(path).lexically_normal().lexically_proximate(folder).string();
+  std::string relative =
+      std::filesystem::absolute(path).lexically_normal().lexically_proximate(folder).string();
+  if (!chat::unicode::valid(relative))
+    throw ConfigError(fmt::format(
+        "{}: the name is not UTF-8, which a config, a file of TOML, cannot hold. Fix: rename it", relative));
+  return relative;
 }
 
 /// Returns the rule that scores the answers to `row`. Throws FileError if it is not a prompt.

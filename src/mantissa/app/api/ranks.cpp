@@ -1,6 +1,7 @@
 #include "mantissa/app/api/ranks.h"
 
 #include <optional>
+#include <utility>
 
 #include "mantissa/engine/comm/communicator.h"
 #include "mantissa/engine/comm/launch.h"
@@ -30,8 +31,8 @@ std::string Ranks::place() const {
 }
 
 Ranks::Farewell Ranks::leave(Ending ending) const {
-  const comm::Communicator::Farewell farewell = communicator_->leave(static_cast<comm::Ending>(ending));
-  return {farewell.together, farewell.tells};
+  comm::Communicator::Farewell farewell = communicator_->leave(static_cast<comm::Ending>(ending));
+  return {farewell.together, farewell.tells, std::move(farewell.hanging)};
 }
 
 void Ranks::on_lost(std::function<void(const RankLost&)> handler) const {

@@ -97,7 +97,7 @@ void end_all(const api::Ranks::Farewell& farewell, int code) {
 void end_lost(const RankLost& e) {
   constexpr int kLost = 1;
   const api::Ranks::Farewell farewell = ranks().leave(api::Ranks::Ending::lost);
-  if (farewell.tells) tell_error(e.what());
+  if (farewell.tells) tell_error(farewell.hanging.empty() ? e.what() : farewell.hanging);
   std::signal(SIGTERM, SIG_IGN);
   if (!farewell.together) end_all(farewell, kLost);
   ranks().disconnect();
@@ -113,7 +113,8 @@ int leave_ranks(int code, const std::string& message, bool lost) {
   const api::Ranks::Farewell farewell = ranks().leave(!failed ? Ending::done
                                                       : lost  ? Ending::lost
                                                               : Ending::failed);
-  if (failed && farewell.tells && !message.empty()) tell_error(message);
+  if (failed && farewell.tells && !message.empty())
+    tell_error(farewell.hanging.empty() ? message : farewell.hanging);
   std::signal(SIGTERM, SIG_IGN);  // launchers end the others when the first one exits with an error
   if (!farewell.together) end_all(farewell, code != 0 ? code : 1);
   shared_ranks().reset();                       // leaves MPI

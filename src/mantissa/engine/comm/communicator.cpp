@@ -57,7 +57,20 @@ void all_gather_in(Messages& m, std::span<const std::span<std::byte>> blocks) {
   }
 }
 
+std::string places_of(const Transport& transport, std::span<const int> ranks) {
+  std::string places;
+  for (const int rank : ranks) places += (places.empty() ? "" : ", ") + transport.place(rank);
+  return places;
+}
+
 }  // namespace
+
+NoAnswer::NoAnswer(const std::string& places, std::chrono::milliseconds timeout)
+    : RankLost(
+          "{}: no answer for {} s (distributed.timeout), so the command ends; the last state of a run is "
+          "complete. Fix: look for a process that hangs or a machine out of reach, and continue a run with "
+          "--resume",
+          places, static_cast<double>(timeout.count()) / 1000) {}
 
 std::vector<std::byte> bytes_of_text(std::string_view text) {
   const auto bytes = std::as_bytes(std::span(text));
@@ -161,12 +174,7 @@ void Messages::throw_silent() const {
   for (const Pending& p : pending_) {
     if (std::ranges::find(silent, p.other) == silent.end()) silent.push_back(p.other);
   }
-  std::string places;
-  for (const int rank : silent) places += (places.empty() ? "" : ", ") + transport_.place(rank);
-  throw RankLost(
-      "{}: no answer for {} s (distributed.timeout), so the command ends; the last state of a run is complete. "
-      "Fix: look for a process that hangs or a machine out of reach, and continue a run with --resume",
-      places, static_cast<double>(timeout_.count()) / 1000);
+  throw NoAnswer(places_of(transport_, silent), timeout_);
 }
 
 Communicator::Communicator(std::unique_ptr<Transport> transport, std::chrono::milliseconds timeout)
@@ -212,13 +220,17 @@ Communicator::Farewell Communicator::leave(Ending own, std::chrono::milliseconds
       }
       pause(since);
     }
+    std::vector<int> hanging;
     for (int other = 0; other < size(); ++other) {
       const std::optional<Ending> ending = goodbyes_->of(other);
+      if (!ending && other != rank()) hanging.push_back(other);
       if (!ending || *ending == Ending::done) continue;
       // The lowest rank with an error of its own tells, or without such a rank the lowest of those that
       // missed one.
       if (*ending == own ? other < rank() : *ending == Ending::failed) farewell.tells = false;
     }
+    if (own == Ending::lost && no_answer_ && !hanging.empty())
+      farewell.hanging = NoAnswer(places_of(*transport_, hanging), timeout_).what();
   } catch (const RankLost&) {
     farewell.together = false;
   }
@@ -252,6 +264,7 @@ std::future<void> Communicator::start(Operation operation) {
       operation(messages);
       messages.complete();
     } catch (const RankLost& e) {
+      no_answer_ = dynamic_cast<const NoAnswer*>(&e) != nullptr;
       if (on_lost_ && !ended_ && !expects_losses_) on_lost_(e);
       failed_ = operation;
       failure_ = std::current_exception();

@@ -19,6 +19,7 @@
 #include <thread>
 #include <vector>
 
+#include "mantissa/core/base/error.h"
 #include "mantissa/engine/comm/transport.h"
 
 namespace mantissa::comm {
@@ -51,6 +52,12 @@ class Goodbyes {
   Transport& transport_;
   std::vector<Other> others_;
   Ending own_ = Ending::done;
+};
+
+/// A rank gave no answer in time. The message names every rank that was waited for.
+class NoAnswer : public RankLost {
+ public:
+  NoAnswer(const std::string& places, std::chrono::milliseconds timeout);
 };
 
 /// The messages of one operation.
@@ -137,6 +144,7 @@ class Communicator {
   struct Farewell {
     bool together = true;  // every rank has ended; otherwise only end_all() ends them
     bool tells = true;     // of all ranks with an error, this one has the message that says why
+    std::string hanging;   // a message in place of NoAnswer's, or "": the rank that it waited for waited too
   };
   /// Says how this rank's work ended; no operation may follow. Waits until all have ended, after an error not
   /// longer than `grace`.
@@ -173,6 +181,7 @@ class Communicator {
   std::atomic<bool> expects_losses_ = false;
   Operation failed_;            // keeps its memory for messages that are under way
   std::exception_ptr failure_;  // of the first operation that failed; of the thread
+  bool no_answer_ = false;      // it was NoAnswer; of the thread
   std::thread thread_;
 };
 
