@@ -110,6 +110,45 @@ TEST_F(DataCommands, ShardsOfArraysAndCsvAreThoseOfJsonLines) {
   }
 }
 
+/// The same rows under other names have the same tokens, shards and loss.
+TEST_F(DataCommands, FieldsAreNamedAsInAConfig) {
+  ASSERT_EQ(train_tiny(folder, 2, "32-true").code, 0);
+  write(folder / "a.jsonl", "{\"text\": \"one\\n\\nthe first\"}\n{\"text\": \"two\\n\\nanother\"}\n");
+  write(folder / "b.csv", "title,body\none,the first\ntwo,another\n");
+  const std::string named = "b.csv --fields text=title+body";
+  const auto sizes = [&](const std::string& files) {
+    const json d = json_of("data inspect " + files + " --sequence-length 8");
+    return std::pair(d["tokens"], d["sample_ids"]);
+  };
+  EXPECT_EQ(sizes("a.jsonl"), sizes(named));
+  json_of("data shard a.jsonl --tokenizer byte --out s");
+  json_of("data shard " + named + " --tokenizer byte --out n");
+  EXPECT_EQ(read_all(folder / "s/shard-00000.bin"), read_all(folder / "n/shard-00000.bin"));
+  EXPECT_EQ(json_of("eval r --data a.jsonl")["loss"], json_of("eval r --data " + named)["loss"]);
+  write(folder / "c.jsonl", "{\"prompt\": \"a\", \"completion\": \"bc\"}\n");
+  write(folder / "d.jsonl", "{\"query\": \"a\", \"reply\": \"bc\"}\n");
+  EXPECT_EQ(
+      json_of("eval r --data c.jsonl --template chatml")["loss"],
+      json_of("eval r --data d.jsonl --template chatml --fields prompt=query,completion=reply")["loss"]);
+
+  EXPECT_TRUE(has(mantissa(folder, "eval r --data d.jsonl --fields prompt=query,completion=reply").err,
+                  "no chat template"))
+      << "rows are conversations under the names of their fields";
+  expect_refused("data inspect b.csv --fields text", "--fields: \"text\": expected NAME=FIELD");
+  expect_refused("data inspect b.csv --fields text=+body", "expected NAME=FIELD");
+  expect_refused("data inspect b.csv --fields txt=body", "no field \"txt\" to fill; did you mean \"text\"?");
+  expect_refused("data inspect b.csv --fields text=body,text=title", "text is given twice");
+  expect_refused("data inspect b.csv --fields text=bdy", "no field \"bdy\", the source of \"text\"");
+  write(folder / "t.txt", "plain words");
+  for (const char* command :
+       {"data inspect t.txt", "data shard t.txt --tokenizer byte --out t", "eval r --data t.txt"})
+    expect_refused(std::string(command) + " --fields text=body", "\"t.txt\" has no rows with fields");
+  expect_refused("eval r --last-word a.jsonl --fields text=body", "names the fields of --data FILES");
+  expect_refused("data inspect run.toml --fields text=body", "a config has its own data");
+  expect_refused("train run.toml --out q --set data.source=t.txt --set 'data.fields={text = \"body\"}'",
+                 "t.txt\" has no rows with fields. Fix: remove data.fields");
+}
+
 TEST_F(DataCommands, ShardsAreWrittenDescribedAndTrainedOn) {
   std::string rows;
   for (int i = 0; i < 300; ++i) rows += "{\"text\": \"document " + std::to_string(i * i) + "\"}\n";

@@ -46,14 +46,13 @@ TEST(FieldMap, JoinsTextsWithABlankLine) {
   EXPECT_EQ(mapped(map, R"({"title": "t", "body": "b"})")["text"], "t\n\nb");
   EXPECT_EQ(mapped(map, R"({"title": null, "body": "b"})")["text"], "b");
   EXPECT_EQ(mapped(map, R"({"title": "", "body": "b"})")["text"], "b");
-  EXPECT_EQ(
-      refusal(map, R"({"title": "t", "body": 3})"),
-      "f.jsonl:7: \"body\" is of type number; data.fields joins it to \"text\", so it must be a string");
+  EXPECT_EQ(refusal(map, R"({"title": "t", "body": 3})"),
+            "f.jsonl:7: \"body\" is of type number; it is joined to \"text\", so it must be a string");
 }
 
 TEST(FieldMap, RefusesARowWithoutTheField) {
   EXPECT_EQ(refusal(kExchange, R"({"quary": "q", "reply": "a"})"),
-            "f.jsonl:7: no field \"query\", which data.fields gives for \"prompt\". The row's fields: quary, "
+            "f.jsonl:7: no field \"query\", the source of \"prompt\". The row's fields: quary, "
             "reply; did you mean \"quary\"?");
   EXPECT_TRUE(mapped(kExchange, R"({"query": null, "reply": "a"})")["prompt"].is_null());
 }
@@ -75,7 +74,7 @@ TEST(FieldMap, ChecksTheWholeFileForAFieldThatARowNeedNotHave) {
   };
   EXPECT_EQ(count("{\"q\": \"a\"}\n{\"q\": \"b\", \"rules\": \"s\"}\n"), 1);
   EXPECT_TRUE(has(error_of<FileError>([&] { count("{\"q\": \"a\"}\n"); }),
-                  "r.jsonl: no row has the field \"rules\", which data.fields gives for \"system\". Fix: "));
+                  "r.jsonl: no row has the field \"rules\", the source of \"system\". Fix: "));
 }
 
 }  // namespace

@@ -93,13 +93,14 @@ ShardReport write_shards(const ShardOptions& o, const std::function<void(const S
     progress = [&](const data::ShardProgress& p) { on_progress({p.tokens, p.documents, p.share, p.file}); };
   }
   const data::ShardReport report = data::write_shards(
-      {o.files, o.format, o.tokenizer, o.out, o.shard_tokens, o.threads, o.overwrite}, progress, stop);
+      {o.files, o.format, o.fields, o.tokenizer, o.out, o.shard_tokens, o.threads, o.overwrite}, progress,
+      stop);
   return {report.tokens, report.documents, report.shards, report.interrupted};
 }
 
 DataDescription inspect_data(const InspectOptions& o) {
-  return description_of(data::describe_files(
-      {o.files, o.format, o.id_type, o.tokenizer, o.vocabulary, o.sequence_length, o.packing, o.samples}));
+  return description_of(data::describe_files({o.files, o.format, o.fields, o.id_type, o.tokenizer,
+                                              o.vocabulary, o.sequence_length, o.packing, o.samples}));
 }
 
 DataDescription inspect_data(const Config& config, std::int64_t samples) {

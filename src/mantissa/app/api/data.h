@@ -56,7 +56,8 @@ void write_puzzles(const PuzzleOptions& options, const std::filesystem::path& ou
 struct ShardOptions {
   std::vector<std::string> files;  // names and globs of text, JSON and CSV, also with .gz or .zst
   std::string format = "auto";
-  std::string tokenizer;  // as for Tokenizer
+  std::string fields = {};  // the names of fields: "text=body", or "text=title+body" to join them
+  std::string tokenizer;    // as for Tokenizer
   std::filesystem::path out;
   std::int64_t shard_tokens = 100'000'000;
   int threads = 0;         // 0: all processors; changes no byte
@@ -107,6 +108,7 @@ struct DataDescription {
 struct InspectOptions {
   std::vector<std::string> files;
   std::string format = "auto";
+  std::string fields = {};       // the names of fields, as ShardOptions::fields
   std::string id_type = "auto";  // of ids without a header: auto (by the vocabulary), uint16 or uint32
   std::string tokenizer = {};    // empty: bytes for text, and for ids the one that a shard names
   std::int64_t vocabulary = 0;   // 0: the tokenizer's; for ids without one 65,535

@@ -7,6 +7,7 @@
 #include "mantissa/generate/eval/evaluate.h"
 #include "mantissa/generate/eval/paired.h"
 #include "mantissa/setup/config/ranks.h"
+#include "mantissa/setup/data/generated.h"
 #include "mantissa/train/rl/held_out.h"
 
 namespace mantissa::api {
@@ -95,9 +96,11 @@ Evaluation evaluate(const Model& model, const EvaluateOptions& options, const Pr
     throw ConfigError(
         "evaluate: there is nothing to evaluate. Fix: give files, or a file of passages or questions");
   eval::Files files{options.data,
-                    {options.format, text::id_type_named(options.id_type, "--id-type")},
+                    {options.format, text::id_type_named(options.id_type, "--id-type"),
+                     text::read_field_map("--fields", options.fields, "pretrain sft rl")},
                     options.sequence_length,
                     options.puzzles};
+  if (!options.data.empty()) data::check_has_fields(options.data, files.format, "--fields");
   files.passages = {options.last_words, options.passage_limit};
   files.chat_template = options.chat_template;
   files.choices = {options.multiple_choice, options.passage_limit};

@@ -96,6 +96,7 @@ struct Evaluation {
 struct EvaluateOptions {
   std::vector<std::string> data;  // files, or {"kk"} for held-out puzzles; none: no loss
   std::string format = "auto";
+  std::string fields = {};       // the names of fields, as ShardOptions::fields (app/api/data.h)
   std::string id_type = "auto";  // of ids without a header: auto (by the vocabulary), uint16 or uint32
   // Tokens of a row; 0: 256, and for conversations as many as the model has positions. Longer conversations
   // lose tokens on their left.

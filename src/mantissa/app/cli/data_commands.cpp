@@ -164,7 +164,8 @@ int data_inspect(const Arguments& a) {
   api::DataDescription d;
   if (config) {
     refuse_given(a,
-                 {"--tokenizer", "--format", "--id-type", "--sequence-length", "--packing", "--vocab-size"},
+                 {"--tokenizer", "--format", "--fields", "--id-type", "--sequence-length", "--packing",
+                  "--vocab-size"},
                  "{0}: a config has its own data; use --set, or give files");
     if (a.given().size() > 1) throw ConfigError("data inspect: give one config, or files");
     d = api::inspect_data(api::Config::load(a.at(0), a.texts("--set")), samples);
@@ -173,6 +174,7 @@ int data_inspect(const Arguments& a) {
     api::InspectOptions options;
     options.files = files_of(a);
     options.format = a.text("--format");
+    options.fields = a.text("--fields");
     options.id_type = a.text("--id-type");
     options.tokenizer = a.text("--tokenizer");
     if (a.has("--vocab-size")) options.vocabulary = a.integer("--vocab-size", 1, 2147483647);
@@ -191,6 +193,7 @@ int data_shard(const Arguments& a) {
   api::ShardOptions options;
   options.files = files_of(a);
   options.format = a.text("--format");
+  options.fields = a.text("--fields");
   options.tokenizer = a.text("--tokenizer");
   if (options.tokenizer.empty()) {
     throw ConfigError(
@@ -245,6 +248,7 @@ Commands data_commands() {
            .options = {kIdType,
                        kTokenizer,
                        data_format("--format", "format of the files"),
+                       kFields,
                        {"--sequence-length", one, "T", "tokens per row", "256"},
                        {"--packing", "rows of several documents"},
                        {"--vocab-size", one, "N", "entries of the model; default: those of the tokenizer"},
@@ -259,6 +263,7 @@ Commands data_commands() {
                       "and uint16 or uint32 ids. The directory appears complete or not at all.",
            .options = {kTokenizer,
                        data_format("--format", "format of the files", true),
+                       kFields,
                        {"--out", one, "DIR", "directory to write"},
                        {"--shard-tokens", one, "N", "largest number of ids in a shard", "100000000"},
                        {"--overwrite", "replace a directory of shards"}},

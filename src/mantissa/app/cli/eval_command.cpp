@@ -94,7 +94,7 @@ class Subject {
                    "{0}: a run has its own adapter and base; give a model directory, or remove {0}");
       refuse_given(a,
                    {"--data", "--last-word", "--multiple-choice", "--window", "--documents", "--people-min",
-                    "--people-max", "--template", "--max-new-tokens", "--id-type"},
+                    "--people-max", "--template", "--max-new-tokens", "--id-type", "--fields"},
                    "{0}: a config has its own data; give a model directory, or remove {0}");
       std::vector<std::string> set = a.texts("--set");
       if (run) set.insert(set.begin(), "run.out=" + what.string());
@@ -116,6 +116,7 @@ class Subject {
     options_.data = a.texts("--data");
     options_.format = a.text("--format");
     options_.id_type = a.text("--id-type");
+    options_.fields = a.text("--fields");
     if (a.has("--sequence-length"))
       options_.sequence_length = a.integer("--sequence-length", 1, std::int64_t{1} << 24);
     if (a.has("--template")) {
@@ -124,6 +125,8 @@ class Subject {
     }
     const bool generated = options_.data == std::vector<std::string>{"kk"};
     if (generated || a.has("--puzzles")) options_.puzzles = puzzles_;
+    if (a.has("--fields") && options_.data.empty())
+      throw ConfigError("--fields: names the fields of --data FILES, which is missing");
     if (options_.puzzles > 0 && options_.data.empty())
       throw ConfigError("--puzzles: requires --data FILES (or kk)");
     constexpr int kMostPeople = 1000;  // of a file; the generator refuses its own
@@ -263,6 +266,7 @@ Commands eval_commands() {
            {kAdapter,
             kData,
             data_format("--format", "format of the data files"),
+            kFields,
             kIdType,
             {"--last-word", one, "FILE",
              "passages whose last word is predicted, as in LAMBADA: JSON or CSV with \"text\", or plain "

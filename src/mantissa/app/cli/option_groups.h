@@ -68,6 +68,9 @@ inline constexpr Option kSeed = {"--seed", one, "S", "seed of the draws", "1"};
 inline constexpr Option kData = {"--data", list, "FILES", "files and globs, or kk for held-out puzzles"};
 /// Returns the option with the kinds of data files as its words, or only with those of text.
 Option data_format(std::string_view name, std::string_view description, bool only_text = false);
+inline constexpr Option kFields = {"--fields", one, "NAME=FIELD,…",
+                                   "names of the fields in the files, as data.fields of a config: text=body, "
+                                   "or text=title+body to join texts with a blank line"};
 inline constexpr Option kIdType = {
     "--id-type", one, "auto|uint16|uint32",
     "type of the ids in token files without a header; auto: uint16 if the vocabulary is below 65,536",

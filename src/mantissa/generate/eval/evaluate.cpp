@@ -169,9 +169,8 @@ Evaluation evaluate_model(const weights::ModelSource& source, const precision::P
   const std::vector<AskedQuestion> asked = questions_of(files);
   Evaluation e;
   const bool generated = data::is_generated(files.names);
-  const bool answers =
-      !files.names.empty() && !files.documents &&
-      (!files.chat_template.empty() || data::holds_conversations(files.names, files.format.name));
+  const bool answers = !files.names.empty() && !files.documents &&
+                       (!files.chat_template.empty() || data::holds_conversations(files.names, files.format));
   const std::string chat_template = !files.chat_template.empty() ? files.chat_template
                                     : answers                    ? "auto"
                                                                  : "none";

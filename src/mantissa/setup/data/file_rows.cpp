@@ -143,10 +143,10 @@ text::StepData document_rows(const weights::ModelSource& source, const std::vect
   return data;
 }
 
-bool holds_conversations(const std::vector<std::string>& files, const std::string& format) {
+bool holds_conversations(const std::vector<std::string>& files, const text::FileFormat& format) {
   if (is_generated(files)) return false;
   const std::string first = text::expand_files(files).front();
-  if (!text::holds_rows(first, format)) return false;
+  if (!text::holds_rows(first, format.name)) return false;
   bool found = false;
   text::read_rows(
       first,

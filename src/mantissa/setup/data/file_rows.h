@@ -29,7 +29,7 @@ text::StepData answer_rows(const weights::ModelSource& source, const std::vector
                            std::int64_t sequence_length, std::vector<std::string>& notes);
 
 /// Returns true if the first row of the first file is a conversation, without a document in "text".
-bool holds_conversations(const std::vector<std::string>& files, const std::string& format);
+bool holds_conversations(const std::vector<std::string>& files, const text::FileFormat& format);
 
 /// Returns windows of `window` tokens of the stream of files that begin every `stride` tokens, up to the one
 /// that reaches its end. A window predicts the tokens after those of the window before it, but never its own

@@ -1,8 +1,12 @@
 #include "mantissa/setup/data/generated.h"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <utility>
 
+#include "mantissa/core/base/error.h"
+#include "mantissa/core/base/words.h"
 #include "mantissa/text/rows/row_reader.h"
 #include "mantissa/text/rows/sources.h"
 
@@ -53,6 +57,20 @@ text::FileFormat file_format(const config::DataSection& data) {
   text::FileFormat format(data.format, text::id_type_named(data.id_type, "data.id_type ="));
   format.fields = data.fields;
   return format;
+}
+
+void check_has_fields(const std::vector<std::string>& files, const text::FileFormat& format,
+                      std::string_view key) {
+  if (format.fields.empty()) return;
+  for (const std::string& file : files) {
+    if (is_generated({file})) continue;
+    for (const std::string& path : text::expand_files({file})) {
+      if (text::holds_rows(path, format.name)) return;
+    }
+  }
+  throw ConfigError(fmt::format(
+      "{}: {} has no rows with fields. Fix: remove {}, or give files of JSON or CSV, or their format", key,
+      in_quotes(files.front()), key));
 }
 
 void for_each_row(const std::vector<std::string>& files, const TakeRow& take,

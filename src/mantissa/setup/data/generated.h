@@ -36,6 +36,11 @@ std::vector<std::int32_t> generated_tokens(const text::GeneratedRows& rows,
 /// Returns how the files of a config are read.
 text::FileFormat file_format(const config::DataSection& data);
 
+/// Throws ConfigError if the format names fields and none of the files has rows with fields. `key` is what
+/// gave the names: "data.fields", "--fields".
+void check_has_fields(const std::vector<std::string>& files, const text::FileFormat& format,
+                      std::string_view key);
+
 /// Passes each row of the files with its place to `take` until that returns false. Throws FileError with file
 /// and line.
 using TakeRow = std::function<bool(nlohmann::ordered_json row, std::string where)>;

@@ -190,7 +190,9 @@ DataDescription describe_run(const config::RunConfig& config, const model::Model
 
 DataDescription describe_files(const InspectFiles& o) {
   constexpr std::int64_t kNarrow = 65535, kOfUint16 = 65536;
-  const text::FileFormat format(o.format, text::id_type_named(o.id_type, "--id-type"));
+  const text::FileFormat format(o.format, text::id_type_named(o.id_type, "--id-type"),
+                                text::read_field_map("--fields", o.fields, "pretrain"));
+  check_has_fields(o.files, format, "--fields");
   const bool text = text::holds_text(o.files, o.format), named = !o.tokenizer.empty();
   const auto own = [&] { return make_tokenizer(o.tokenizer); };
   if (named) check_shards(o.files, format, own, "--tokenizer");

@@ -57,6 +57,7 @@ DataDescription describe_run(const config::RunConfig& config, const model::Model
 struct InspectFiles {
   std::vector<std::string> files;
   std::string format = "auto";
+  std::string fields = {};  // the names of fields, as --fields
   std::string id_type = "auto";
   std::string tokenizer;        // empty: bytes for text; for ids the one that a shard names, if it is there
   std::int64_t vocabulary = 0;  // 0: the tokenizer's; for ids without one 65535, of binidx 65536

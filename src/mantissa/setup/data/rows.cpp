@@ -199,6 +199,7 @@ text::Dataset training_set(const config::RunConfig& config, const model::ModelCo
                     "`mantissa {} CONFIG` trains this objective",
                     objective, objective == "rl" ? "rl" : "train"));
   }
+  check_has_fields(config.data.source, file_format(config.data), "data.fields");
   check_bytes(config, model);
   if (objective == "sft") return sft_set(config, model, options, notes);
   const std::unique_ptr<tokenizer::Tokenizer> tokenizer = source_tokenizer(config, model);

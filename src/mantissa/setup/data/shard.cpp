@@ -18,6 +18,7 @@
 #include "mantissa/core/disk/look.h"
 #include "mantissa/core/disk/output.h"
 #include "mantissa/core/disk/owned.h"
+#include "mantissa/setup/data/generated.h"
 #include "mantissa/setup/data/tokenizer.h"
 #include "mantissa/text/rows/file_kinds.h"
 #include "mantissa/text/rows/pieces.h"
@@ -43,7 +44,10 @@ struct Piece {
 class PieceStream {
  public:
   PieceStream(const ShardOptions& options, const tokenizer::Tokenizer& tokenizer)
-      : tokenizer_(tokenizer), files_(text::expand_files(options.files)) {
+      : tokenizer_(tokenizer),
+        files_(text::expand_files(options.files)),
+        fields_(text::read_field_map("--fields", options.fields, "pretrain")) {
+    check_has_fields(files_, text::FileFormat(options.format, text::IdType::automatic, fields_), "--fields");
     for (const std::string& file : files_) {
       formats_.push_back(text::format_of(file, options.format));
       if (formats_.back() == "tokens" || formats_.back() == "binidx") {
@@ -90,7 +94,7 @@ class PieceStream {
  private:
   void open() {
     if (text::find_file_kind(formats_[at_])->rows) {
-      rows_.emplace(files_[at_], formats_[at_]);
+      rows_.emplace(files_[at_], text::FileFormat(formats_[at_], text::IdType::automatic, fields_));
     } else {
       pieces_.emplace(files_[at_], tokenizer_);
       read_ahead();
@@ -103,6 +107,7 @@ class PieceStream {
 
   const tokenizer::Tokenizer& tokenizer_;
   std::vector<std::string> files_, formats_;
+  text::FieldMap fields_;
   std::vector<std::uintmax_t> bytes_;
   std::size_t at_ = 0;
   std::uintmax_t done_ = 0;  // bytes of the complete files

@@ -13,7 +13,8 @@ namespace mantissa::data {
 struct ShardOptions {
   std::vector<std::string> files;  // names and globs of text, JSON and CSV
   std::string format = "auto";
-  std::string tokenizer;  // as data.tokenizer, but not "model"
+  std::string fields = {};  // the names of fields, as --fields
+  std::string tokenizer;    // as data.tokenizer, but not "model"
   std::filesystem::path out;
   std::int64_t shard_tokens = 100'000'000;
   int threads = 0;         // 0: all processors; changes no byte

@@ -92,8 +92,8 @@ Json joined(const MappedField& field, const std::vector<const Json*>& values, co
   for (std::size_t i = 0; i < values.size(); ++i) {
     if (values[i]->is_null()) continue;
     if (!values[i]->is_string()) {
-      throw FileError("{}: \"{}\" is of type {}; data.fields joins it to \"{}\", so it must be a string",
-                      where, field.from[i], values[i]->type_name(), field.name);
+      throw FileError("{}: \"{}\" is of type {}; it is joined to \"{}\", so it must be a string", where,
+                      field.from[i], values[i]->type_name(), field.name);
     }
     const auto& part = values[i]->template get_ref<const std::string&>();
     if (!part.empty()) text += (text.empty() ? "" : "\n\n") + part;
@@ -112,6 +112,37 @@ std::vector<std::string> mappable_fields(std::string_view objective) {
   return names;
 }
 
+FieldMap read_field_map(std::string_view option, std::string_view text, std::string_view objectives) {
+  std::vector<std::string> known;
+  for (const std::string_view objective : split_words(objectives, " ")) {
+    for (std::string& name : mappable_fields(objective)) {
+      if (std::ranges::find(known, name) == known.end()) known.push_back(std::move(name));
+    }
+  }
+  FieldMap map;
+  for (const std::string_view entry : split_words(text, ",")) {
+    const std::size_t equals = entry.find('=');
+    MappedField field{std::string(trimmed(entry.substr(0, equals))), {}};
+    const std::string_view from = equals == entry.npos ? "" : entry.substr(equals + 1);
+    for (const std::string_view name : split_words(from, "+")) field.from.emplace_back(trimmed(name));
+    const auto pluses = static_cast<std::size_t>(std::ranges::count(from, '+'));
+    if (field.name.empty() || field.from.size() != pluses + 1 ||
+        std::ranges::find(field.from, "") != field.from.end())
+      throw ConfigError(
+          fmt::format("{}: {}: expected NAME=FIELD, or NAME=FIELD+FIELD for texts to join. Fix: "
+                      "write it like {} text=body, or {} text=title+body",
+                      option, in_quotes(entry), option, option));
+    if (std::ranges::find(known, field.name) == known.end())
+      throw ConfigError(fmt::format("{}: there is no field {} to fill{} (fields: {})", option,
+                                    in_quotes(field.name), did_you_mean(field.name, known), list_of(known)));
+    if (std::ranges::find(map, field.name, &MappedField::name) != map.end())
+      throw ConfigError(fmt::format("{}: {} is given twice. Fix: join fields as in {}=title+body", option,
+                                    field.name, field.name));
+    map.push_back(std::move(field));
+  }
+  return map;
+}
+
 template <class Json>
 void FieldMapper::rename(Json& row, const std::string& where) {
   std::vector<std::pair<std::string, Json>> mapped;
@@ -124,8 +155,8 @@ void FieldMapper::rename(Json& row, const std::string& where) {
         values.push_back(&*found);
       else if (const Field* known = find_field(field.name); known == nullptr || !known->optional) {
         const std::vector<std::string> names = names_in(row);
-        throw FileError("{}: no field \"{}\", which data.fields gives for \"{}\". The row's fields: {}{}",
-                        where, name, field.name, fmt::join(names, ", "), did_you_mean(name, names));
+        throw FileError("{}: no field \"{}\", the source of \"{}\". The row's fields: {}{}", where, name,
+                        field.name, fmt::join(names, ", "), did_you_mean(name, names));
       }
     }
     if (values.size() < field.from.size()) continue;
@@ -147,9 +178,8 @@ void FieldMapper::apply(nlohmann::ordered_json& row, const std::string& where) {
 void FieldMapper::check_found(const std::string& path) const {
   for (std::size_t f = 0; f < map_.size(); ++f) {
     if (found_[f]) continue;
-    throw FileError(
-        "{}: no row has the field \"{}\", which data.fields gives for \"{}\". Fix: correct the name", path,
-        fmt::join(map_[f].from, "\", \""), map_[f].name);
+    throw FileError("{}: no row has the field \"{}\", the source of \"{}\". Fix: correct the name", path,
+                    fmt::join(map_[f].from, "\", \""), map_[f].name);
   }
 }
 

@@ -1,4 +1,4 @@
-// The names that the fields of rows have in files (data.fields).
+// The names that the fields of rows have in files (data.fields, --fields).
 #pragma once
 
 #include <nlohmann/json_fwd.hpp>
@@ -20,6 +20,11 @@ using FieldMap = std::vector<MappedField>;
 
 /// Returns the names that a map may give: those that the rows of `objective` (train.objective) are read by.
 std::vector<std::string> mappable_fields(std::string_view objective);
+
+/// Reads a map from the command line: "NAME=FIELD,NAME=FIELD+FIELD". `option` is named in messages. Throws
+/// ConfigError for another form, and for a name that rows of none of the `objectives`, which blanks separate,
+/// are read by.
+FieldMap read_field_map(std::string_view option, std::string_view text, std::string_view objectives);
 
 /// Gives the rows of one file the fields of a map.
 class FieldMapper {

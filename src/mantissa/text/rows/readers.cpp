@@ -42,8 +42,9 @@ std::string other_fields_hint(const nlohmann::json& row) {
   }
   for (const auto& [name, value] : row.items()) {
     if (value.is_string())
-      return fmt::format(". If the text is in \"{0}\", write data.fields = {{text = \"{0}\"}} in a config",
-                         name);
+      return fmt::format(
+          ". If the text is in \"{0}\", write data.fields = {{text = \"{0}\"}} in a config, or --fields text={0}",
+          name);
   }
   return "";
 }
