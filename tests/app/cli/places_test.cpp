@@ -113,6 +113,18 @@ TEST_F(Places, StatesThatALinkLeadsToAreNotRemoved) {
   EXPECT_FALSE(fs::exists(folder / "r/state/step-00000009"));
 }
 
+TEST_F(Places, AStateThatCannotBeRemovedIsNamedOnce) {
+  write(folder / "run.toml", tiny_config(12, "32-true"));
+  const std::string train = "train run.toml --out q --set checkpoint.keep=1 --set ";
+  ASSERT_EQ(mantissa(folder, train + "run.steps=3").code, 0);
+  write(folder / "q/state/step-00000003/notes.txt", "mine");
+  const Result r = mantissa(folder, train + "run.steps=12 --resume");
+  EXPECT_EQ(r.code, 0) << r.err;
+  EXPECT_TRUE(has(r.out, "q/state/step-00000003: should be gone, since checkpoint.keep = 1")) << r.out;
+  EXPECT_EQ(r.out.find("should be gone"), r.out.rfind("should be gone")) << r.out;
+  EXPECT_EQ(read_all(folder / "q/state/step-00000003/notes.txt"), "mine");
+}
+
 TEST_F(Places, AModelWhoseStatesAreGoneIsKept) {
   const std::string weights = read_all(folder / "r/model/model.safetensors");
   fs::remove_all(folder / "r/state");

@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <cmath>
 #include <limits>
+#include <utility>
 
 #include "mantissa/core/disk/atomic.h"
 #include "mantissa/core/disk/lock.h"
@@ -132,7 +133,19 @@ class Run {
     if (events_.before_state) events_.before_state();
     kept_.save_state(orders_, last_loss_, changes_, validates_);
     saved_ = trainer_.step();
+    tell_surplus();
     if (events_.on_state) events_.on_state(saved_, kept_.last_state());
+  }
+
+  /// Says once that states take space which checkpoint.keep should have made free.
+  void tell_surplus() {
+    const std::vector<io::FoundState> states = io::find_states(out_);
+    const std::int64_t surplus = std::ssize(states) - std::max<std::int64_t>(config_.checkpoint.keep, 1);
+    if (surplus <= 0 || std::exchange(told_surplus_, true) || !events_.on_warning) return;
+    events_.on_warning({fmt::format(
+        "{}: should be gone, since checkpoint.keep = {}, but cannot be removed or has files that "
+        "the run did not write. Fix: remove it",
+        states.front().path.string(), config_.checkpoint.keep)});
   }
 
   void save_unsaved() {
@@ -331,6 +344,7 @@ class Run {
   std::size_t predicted_peak_ = 0;
   std::int64_t saved_ = 0;
   std::optional<Journal> journal_;
+  bool told_surplus_ = false;
   bool validates_ = false;  // the validation that is due after the current step is still to be done
   std::optional<Observations> observations_;
 };
