@@ -2,8 +2,11 @@
 #pragma once
 
 #include <filesystem>
+#include <functional>
+#include <optional>
 #include <stop_token>
 #include <string>
+#include <string_view>
 #include <utility>
 #include <vector>
 
@@ -11,8 +14,19 @@ namespace mantissa::api {
 
 struct Reward {
   double total = 0;
-  std::vector<std::pair<std::string, double>> parts;
+  std::vector<std::pair<std::string, double>> parts = {};
+  std::optional<bool> right = {};  // true if the answer is correct; null: not known
 };
+
+/// A response of a run to score. The texts are valid during the call.
+struct ResponseToScore {
+  std::string_view prompt;    // up to the place where the answer begins
+  std::string_view response;  // the answer, with the beginning that the prompt gives it, such as "<think>"
+  std::string_view row;       // the row of the data, as JSON
+};
+/// Returns the reward of each response, in order: each number finite as f32. An exception ends the run, as
+/// one from an event does.
+using RewardFunction = std::function<std::vector<Reward>(const std::vector<ResponseToScore>& responses)>;
 
 struct RewardOptions {
   double timeout = 600;  // seconds that a program may take for 256 responses

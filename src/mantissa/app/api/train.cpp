@@ -7,6 +7,7 @@
 #include <string_view>
 
 #include "mantissa/app/api/internal.h"
+#include "mantissa/app/api/reward_rule.h"
 #include "mantissa/core/base/error_text.h"
 #include "mantissa/engine/comm/on_thread_ranks.h"
 #include "mantissa/files/io/state.h"
@@ -140,7 +141,7 @@ Summary train(const Config& config, const TrainOptions& options, const Events& e
   if (const auto parts = static_cast<int>(run.distributed.sequence_shards);
       parts > 1 && options.ranks.size() == 1)
     return train_on_threads(parts, run.run.threads, config, options, events, stop);
-  rl::check_allowed(run);
+  if (!options.reward) rl::check_allowed(run);
   const auto device = device_for(options.hardware, run.run.threads, options.ranks.local_size());
   const std::filesystem::path out = options.out.empty() ? std::filesystem::path(run.run.out) : options.out;
   weights::ModelSource source = weights::find_run_model(run);
@@ -155,8 +156,8 @@ Summary train(const Config& config, const TrainOptions& options, const Events& e
       samples->write(step, sampled);
     };
   }
-  run::Work work =
-      run::work_of(run, source, memory_of(options.data), *device, &told.notes, std::move(on_rollout));
+  run::Work work = run::work_of(run, source, memory_of(options.data), *device, &told.notes,
+                                std::move(on_rollout), rule_of(options.reward));
   run::Events listeners = events_of(events, run.run.steps);
   listeners.before_state = [samples] { samples->sync(); };
   run::DirectoryOptions directory{out, options.overwrite, options.resume};

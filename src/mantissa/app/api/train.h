@@ -16,6 +16,7 @@
 #include "mantissa/app/api/hardware.h"
 #include "mantissa/app/api/plan.h"
 #include "mantissa/app/api/ranks.h"
+#include "mantissa/app/api/reward.h"
 #include "mantissa/app/api/tensor.h"
 #include "mantissa/core/base/error.h"
 
@@ -68,6 +69,9 @@ struct TrainOptions {
   Data data;                               // from memory, in place of the config's source
   std::shared_ptr<const Weights> weights;  // initial weights, in place of those of the config's model
   bool return_weights = false;             // fill Summary::weights
+  /// Under rl: scores the responses in place of rl.reward, on the thread that called train(). A resumed run
+  /// has the same bits if the rewards depend only on what the function gets.
+  RewardFunction reward;
   Hardware hardware;
   Ranks ranks;  // that share the run: each calls train() alike, and only the first one writes and has events
 };

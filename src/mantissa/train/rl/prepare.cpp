@@ -19,14 +19,14 @@ void check_allowed(const config::RunConfig& config) {
       in_quotes(config.rl.reward));
 }
 
-Prepared prepare(config::RunConfig config, const model::ModelConfig& model) {
+Prepared prepare(config::RunConfig config, const model::ModelConfig& model, const MakeRule& make_rule) {
   constexpr std::int64_t kAny = std::int64_t{1} << 24;
   Prepared p{std::move(config), nullptr, {}};
   const bool chosen = p.config.data.sequence_length > 0;
   if (!chosen) p.config.data.sequence_length = kAny;
-  reward::check_rule(p.config.rl.reward);
   data::CheckRow check;
-  if (!reward::runs_program(p.config.rl.reward)) {
+  if (!make_rule) reward::check_rule(p.config.rl.reward);
+  if (!make_rule && !reward::runs_program(p.config.rl.reward)) {
     check = [rule = std::shared_ptr<reward::Rule>(reward::make_rule(p.config.rl.reward))](
                 const nlohmann::ordered_json& row, const std::string& where) { rule->check_row(row, where); };
   }

@@ -44,11 +44,13 @@ void check_masters(const plan::Program& sampling, const plan::Program& training)
 class RlTask final : public train::Task {
  public:
   RlTask(const config::RunConfig& config, const weights::ModelSource& source,
-         std::shared_ptr<const data::PromptSet> prompts, OnRollout on_rollout, const runtime::Device& device)
+         std::shared_ptr<const data::PromptSet> prompts, OnRollout on_rollout, const runtime::Device& device,
+         MakeRule make_rule)
       : config_(config),
         source_(source),
         prompts_(std::move(prompts)),
         on_rollout_(std::move(on_rollout)),
+        make_rule_(std::move(make_rule)),
         device_(device),
         settings_(objective::rl_settings(config.rl)),
         objective_(settings_),
@@ -69,7 +71,7 @@ class RlTask final : public train::Task {
       }
       reference_.emplace(config, source, config.rl.reference, device);
     }
-    reward::check_rule(config.rl.reward);
+    if (!make_rule_) reward::check_rule(config.rl.reward);
   }
 
   const std::string& name() const override { return name_; }
@@ -203,10 +205,11 @@ class RlTask final : public train::Task {
   /// Starts the rule when it is needed first, so that a resumed run's program starts where it continues.
   reward::Rule& rule() {
     if (rule_ == nullptr) {
-      check_allowed(config_);
+      if (!make_rule_) check_allowed(config_);
       if (ranks_ == nullptr || ranks_->leads()) {
-        rule_ =
-            reward::make_rule(config_.rl.reward, {.timeout = config_.rl.reward_timeout, .position = scored_});
+        rule_ = make_rule_ ? make_rule_()
+                           : reward::make_rule(config_.rl.reward,
+                                               {.timeout = config_.rl.reward_timeout, .position = scored_});
       }
       if (ranks_ != nullptr) rule_ = shared_rule(*ranks_, std::move(rule_));
     }
@@ -361,6 +364,7 @@ class RlTask final : public train::Task {
   weights::ModelSource source_;
   std::shared_ptr<const data::PromptSet> prompts_;
   OnRollout on_rollout_;
+  MakeRule make_rule_;
   const runtime::Device& device_;
   objective::RlSettings settings_;
   RlObjective objective_;
@@ -381,8 +385,9 @@ class RlTask final : public train::Task {
 
 std::unique_ptr<train::Task> task(const config::RunConfig& config, const weights::ModelSource& source,
                                   std::shared_ptr<const data::PromptSet> prompts, OnRollout on_rollout,
-                                  const runtime::Device& device) {
-  return std::make_unique<RlTask>(config, source, std::move(prompts), std::move(on_rollout), device);
+                                  const runtime::Device& device, MakeRule make_rule) {
+  return std::make_unique<RlTask>(config, source, std::move(prompts), std::move(on_rollout), device,
+                                  std::move(make_rule));
 }
 
 }  // namespace mantissa::rl

@@ -15,6 +15,7 @@
 #include "mantissa/setup/config/run_config.h"
 #include "mantissa/setup/data/prompt_rows.h"
 #include "mantissa/setup/weights/model_files.h"
+#include "mantissa/text/reward/rule.h"
 #include "mantissa/train/steps/task.h"
 
 namespace mantissa::rl {
@@ -32,6 +33,9 @@ struct Sampled {
 /// Called after each rollout with the number of the optimizer step that it precedes, from 1.
 using OnRollout = std::function<void(std::int64_t step, std::span<const Sampled> samples)>;
 
+/// Makes the rule that scores responses in place of rl.reward; null: that one.
+using MakeRule = std::function<std::unique_ptr<reward::Rule>()>;
+
 /// A config with its prompts. A data.sequence_length of 0 has become the length of the longest prompt and its
 /// response.
 struct Prepared {
@@ -46,12 +50,12 @@ void check_allowed(const config::RunConfig& config);
 
 /// Reads the prompts of `config`. Throws as data::PromptSet does, and for rows that the reward rule cannot
 /// score.
-Prepared prepare(config::RunConfig config, const model::ModelConfig& model);
+Prepared prepare(config::RunConfig config, const model::ModelConfig& model, const MakeRule& make_rule = {});
 
 /// Returns the task of rl with the prompts of the config. Throws ConfigError for a reference, a reward rule,
 /// a rollout precision or prompts that do not fit the run.
 std::unique_ptr<train::Task> task(const config::RunConfig& config, const weights::ModelSource& source,
                                   std::shared_ptr<const data::PromptSet> prompts, OnRollout on_rollout,
-                                  const runtime::Device& device);
+                                  const runtime::Device& device, MakeRule make_rule = {});
 
 }  // namespace mantissa::rl

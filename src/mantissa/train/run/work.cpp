@@ -39,8 +39,13 @@ void settle_padding(weights::ModelSource& source, const std::set<std::int32_t>& 
 }  // namespace
 
 Work work_of(const config::RunConfig& config, weights::ModelSource& source, data::Memory memory,
-             const runtime::Device& device, std::vector<std::string>* notes, rl::OnRollout on_rollout) {
+             const runtime::Device& device, std::vector<std::string>* notes, rl::OnRollout on_rollout,
+             rl::MakeRule make_rule) {
   const bool online = config.train.objective == "rl";
+  if (make_rule && !online)
+    throw ConfigError(
+        "train.objective = \"{}\" has no rewards. Fix: set it to rl, or give no reward function",
+        config.train.objective);
   if (!online && !is_on_pairs(config))
     return {config, train::corpus_task(data::load_dataset(config, source.config, std::move(memory), notes))};
   if (memory.any()) {
@@ -48,9 +53,9 @@ Work work_of(const config::RunConfig& config, weights::ModelSource& source, data
                       config.train.objective, online ? "prompts" : "pairs");
   }
   if (online) {
-    rl::Prepared p = rl::prepare(config, source.config);
+    rl::Prepared p = rl::prepare(config, source.config, make_rule);
     if (notes != nullptr) std::ranges::move(p.notes, std::back_inserter(*notes));
-    auto task = rl::task(p.config, source, p.prompts, std::move(on_rollout), device);
+    auto task = rl::task(p.config, source, p.prompts, std::move(on_rollout), device, std::move(make_rule));
     return {std::move(p.config), std::move(task)};
   }
   data::PairSet pairs = data::load_pairs(config, source.config, notes);

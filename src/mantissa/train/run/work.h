@@ -22,9 +22,11 @@ struct Work {
 
 /// Reads the data of the objective, or takes `memory` unless it is empty. Adds lines about the data to
 /// `notes` unless it is null. `source` is the run's model; what its config.json says of padding is removed if
-/// rows of a reward model end with that token. `on_rollout` is called under rl. Throws ConfigError and
-/// FileError for data that the objective cannot use.
+/// rows of a reward model end with that token. Under rl, `on_rollout` is called, and `make_rule` makes the
+/// rule in place of rl.reward. Throws ConfigError and FileError for data that the objective cannot use, and
+/// ConfigError for a `make_rule` of another objective.
 Work work_of(const config::RunConfig& config, weights::ModelSource& source, data::Memory memory,
-             const runtime::Device& device, std::vector<std::string>* notes, rl::OnRollout on_rollout = {});
+             const runtime::Device& device, std::vector<std::string>* notes, rl::OnRollout on_rollout = {},
+             rl::MakeRule make_rule = {});
 
 }  // namespace mantissa::run
