@@ -10,6 +10,8 @@ The checks of each model, with weights in f32:
             llama.cpp and Mantissa round differently.
   back      The GGUF file itself must have the log-probabilities of the model directory in Mantissa, bit for bit.
   names     The tensors must be those that the package gguf lists for the architecture.
+  adapter   The model with a LoRA adapter of all its linear layers, which Mantissa wrote as GGUF, must have the log-probabilities of
+            peft within the same bound, and others than without it.
 
 The exit status is 1 if anything differs.
 """
@@ -22,6 +24,7 @@ import sys
 import tempfile
 
 import gguf
+import peft
 import torch
 import transformers
 import xllamacpp
@@ -72,12 +75,16 @@ def run(args, *words):
     return done.stdout
 
 
-def of_llama_cpp(path, ids):
+def of_llama_cpp(path, ids, adapter=None):
     """Returns the log-probabilities of all tokens after the prompt `ids`."""
     p = xllamacpp.CommonParams()
     p.model.path, p.n_ctx, p.n_parallel, p.warmup, p.verbosity = str(path), 64, 1, False, -1
     p.cache_type_k = p.cache_type_v = xllamacpp.ggml_type.GGML_TYPE_F32
     p.flash_attn_type = xllamacpp.llama_flash_attn_type.LLAMA_FLASH_ATTN_TYPE_DISABLED
+    if adapter is not None:
+        lora = xllamacpp.CommonAdapterLoraInfo()
+        lora.path, lora.scale = str(adapter), 1.0
+        p.lora_adapters = [lora]
     request = dict(prompt=ids, n_predict=1, n_probs=VOCABULARY, temperature=1.0, samplers=[], cache_prompt=False)
     answer = xllamacpp.Server(p).handle_completions(request)
     after = answer["choices"][0]["logprobs"]["content"][0]["top_logprobs"]
@@ -105,7 +112,27 @@ def check(label, config_class, fields, args, work):
         traces.append(load_file(work / "trace.safetensors")["logits"])
     if not torch.equal(*traces):
         faults.append("the GGUF file has other logits than the directory")
-    return faults + check_names(file)
+    return faults + check_adapter(model, directory, file, ids, wanted, args) + check_names(file)
+
+
+def check_adapter(model, directory, file, ids, plain, args):
+    """`plain` are the log-probabilities of the model alone."""
+    adapted = peft.get_peft_model(model, peft.LoraConfig(r=4, lora_alpha=6, target_modules="all-linear"))
+    generator = torch.Generator().manual_seed(5)
+    for name, parameter in adapted.named_parameters():
+        if ".lora_" in name:
+            parameter.data = torch.randn(parameter.shape, generator=generator) * 0.1
+    folder, lora = directory.with_name(directory.name + "-adapter"), file.with_suffix(".lora.gguf")
+    adapted.peft_config["default"].base_model_name_or_path = str(directory)
+    adapted.save_pretrained(folder)
+    with torch.no_grad():
+        wanted = torch.log_softmax(adapted(input_ids=ids).logits[0, -1].double(), -1)
+    run(args, "convert", folder, lora, "--overwrite")
+    off = (of_llama_cpp(file, ids[0].tolist(), lora).double() - wanted).abs().max().item()
+    change = (wanted - plain).abs().max().item()
+    print(f"  with an adapter, which changes {change:.1e}: {off:.1e}")
+    faults = [] if off <= 2e-5 else [f"llama.cpp with the adapter differs from peft by {off:.2e}"]
+    return faults + ([] if change > 1e-2 else ["the adapter changes nothing that could be seen"])
 
 
 def check_names(file):

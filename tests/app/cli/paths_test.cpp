@@ -78,7 +78,7 @@ TEST_F(Paths, AnAdapterIsConvertedAfterAMerge) {
         "sequence_length = 32\n[batch]\nglobal_batch_size = 2\n[adapter]\nkind = \"lora\"\nrank = 2\n");
   ASSERT_EQ(mantissa(folder, "train lora.toml --out l --quiet").code, 0) << read_all(folder / "err");
   for (const char* in : {"l", "l/adapter"}) {
-    for (const char* out : {"x.gguf", "x"}) {
+    for (const char* out : {"x.pth", "x"}) {
       const std::string said = refusal(std::string("convert ") + in + " " + out);
       EXPECT_TRUE(has(said, "Fix: add it into its base, and convert the result: mantissa merge /")) << said;
       EXPECT_TRUE(has(said, std::string("/r/model ") + in + " MERGED")) << said;

@@ -9,6 +9,7 @@
 #include "mantissa/core/base/error.h"
 #include "mantissa/core/base/suggest.h"
 #include "mantissa/files/convert/block_rows.h"
+#include "mantissa/files/convert/gguf_adapter.h"
 #include "mantissa/files/convert/refuse_adapter.h"
 #include "mantissa/files/convert/rwkv.h"
 #include "mantissa/files/gguf/quants.h"
@@ -218,7 +219,8 @@ Conversion convert(const ConvertOptions& o, std::stop_token stop) {
   check_gguf(o, request);
   check_pth(o, request);
   request.in = io::open_model(o.in);
-  if (!convert::becomes_states_file(request)) convert::refuse_adapter(request.in, o.in);
+  if (!convert::becomes_states_file(request) && !convert::becomes_gguf_adapter(request))
+    convert::refuse_adapter(request.in, o.in);
   convert::look_at_names(request);
   check_directory(o, request);
   request.overwrite = o.overwrite;

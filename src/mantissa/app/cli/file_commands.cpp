@@ -221,8 +221,10 @@ Commands file_commands() {
        .run = diff},
       {.name = "convert",
        .summary = "rewrite a checkpoint in another format, and report the errors",
-       .positionals = {{"IN", "a safetensors, PyTorch or GGUF file, a model directory, a state, or a run"},
-                       {"OUT", "the file or directory to write"}},
+       .positionals =
+           {{"IN",
+             "a safetensors, PyTorch or GGUF file, a model directory, a state, a run, or an adapter for OUT.gguf"},
+            {"OUT", "the file or directory to write"}},
        .options =
            {kData,
             {"--dtype", one, "FORMAT",

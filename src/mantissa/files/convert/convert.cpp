@@ -16,6 +16,7 @@
 #include "mantissa/core/disk/output.h"
 #include "mantissa/core/disk/owned.h"
 #include "mantissa/files/convert/beside.h"
+#include "mantissa/files/convert/gguf_adapter.h"
 #include "mantissa/files/convert/gguf_in.h"
 #include "mantissa/files/convert/gguf_out.h"
 #include "mantissa/files/convert/input_model.h"
@@ -52,6 +53,7 @@ class Converter {
 
  private:
   bool rewrite() {
+    if (becomes_gguf_adapter(request_)) return take(write_gguf_adapter(request_, ctx_, stop_));
     if (request_.layout == Layout::gguf) return take(write_gguf(request_, ctx_, stop_));
     if (becomes_states_file(request_)) return take(write_states(request_, ctx_, stop_));
     if (becomes_rwkv_file(request_)) return take(write_rwkv(request_, ctx_, stop_));

@@ -38,7 +38,7 @@ void refuse_adapter(const io::ModelPath& source, const fs::path& given) {
   }
   throw FileError(
       "{}: expected a model, got an adapter, which has no weights of its own. Fix: add it into its base, and "
-      "convert the result: {}",
+      "convert the result: {}; or, for llama.cpp, write the adapter alone: an OUT that ends in .gguf",
       given.string(),
       shell_words(std::array<std::string, 5>{"mantissa", "merge", base.empty() ? "BASE" : base,
                                              given.string(), "MERGED"}));
