@@ -1,4 +1,5 @@
 #include "mantissa/lab/run_table.h"
+#include "mantissa/core/base/printable.h"
 
 #include <fmt/chrono.h>
 #include <fmt/format.h>
@@ -32,7 +33,7 @@ struct RunColumn {
   std::string (*text)(const ListedRun&);
 };
 constexpr std::array kRunColumns = {
-    RunColumn{"run", false, [](const ListedRun& r) { return r.path.string(); }},
+    RunColumn{"run", false, [](const ListedRun& r) { return printable(r.path.string()); }},
     RunColumn{"state", false, state_text},
     RunColumn{"step", true, step_text},
     RunColumn{"saved", true,
@@ -42,7 +43,8 @@ constexpr std::array kRunColumns = {
     RunColumn{
         "reward", true,
         [](const ListedRun& r) { return number_text(r.validation_reward ? r.validation_reward : r.reward); }},
-    RunColumn{"policy", false, [](const ListedRun& r) { return r.policy.empty() ? "–" : r.policy; }},
+    RunColumn{"policy", false,
+              [](const ListedRun& r) { return r.policy.empty() ? "–" : printable(r.policy); }},
     RunColumn{"changed", false, [](const ListedRun& r) {
                 return fmt::format("{:%Y-%m-%d %H:%M}",
                                    fmt::localtime(std::chrono::system_clock::to_time_t(r.changed)));

@@ -7,7 +7,7 @@
 namespace mantissa::report {
 
 std::string summary_json(const RunSummary& s) {
-  nlohmann::ordered_json json;  // a non-finite value is written as null
+  nlohmann::ordered_json json = nlohmann::ordered_json::object();  // a non-finite value is written as null
   json["steps"] = s.steps;
   json["final_loss"] = s.final_loss;
   json["validation_loss"] = nullptr;

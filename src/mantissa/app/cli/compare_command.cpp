@@ -7,6 +7,7 @@
 #include "mantissa/app/cli/common.h"
 #include "mantissa/app/cli/signal_stop.h"
 #include "mantissa/app/cli/together.h"
+#include "mantissa/core/base/printable.h"
 #include "mantissa/core/disk/atomic.h"
 #include "mantissa/core/disk/look.h"
 #include "mantissa/core/disk/owned.h"
@@ -90,7 +91,7 @@ int compare(const Arguments& a) {
     disk::write_files_atomic(out, disk::kComparison,
                              {{kJson, report.json}, {kTable, report.csv}, {kPage, report.html}});
   }
-  const std::string text = fmt::format("{}\nreport  {}", report.text, (out / kPage).string());
+  const std::string text = fmt::format("{}\nreport  {}", report.text, printable((out / kPage).string()));
   fmt::print("{}\n", a.has("--json") ? report.json : text);
   if (report.interrupted) return report_interrupt(signals, "the report has the runs that had ended");
   return 0;

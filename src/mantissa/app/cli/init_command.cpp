@@ -9,6 +9,7 @@
 #include "mantissa/app/cli/common.h"
 #include "mantissa/app/cli/download.h"
 #include "mantissa/app/cli/output.h"
+#include "mantissa/core/base/printable.h"
 #include "mantissa/core/base/words.h"
 #include "mantissa/core/disk/file.h"
 #include "mantissa/core/disk/look.h"
@@ -118,7 +119,7 @@ int init(const Arguments& a) {
     constexpr std::uint64_t kQuick = 64U << 20;  // bytes of data that explain reads in about a second
     const bool quick = source.path.empty() || disk::guess_kind(source.path) != disk::Kind::file ||
                        disk::File::open_to_read(source.path).size() < kQuick;
-    fmt::print("{}{}", told("wrote", out.string()), needs);
+    fmt::print("{}{}", told("wrote", printable(out.string())), needs);
     if (task.source == "kk" && source.path.empty())
       fmt::print("{}", told("data", fmt::format("generated puzzles; --data FILES for your own {}",
                                                 task.name == "rl" ? "prompts" : "text")));

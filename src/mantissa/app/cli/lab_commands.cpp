@@ -7,6 +7,7 @@
 #include "mantissa/app/cli/terminal.h"
 #include "mantissa/app/cli/together.h"
 #include "mantissa/core/base/counted.h"
+#include "mantissa/core/base/printable.h"
 #include "mantissa/core/disk/atomic.h"
 #include "mantissa/core/disk/look.h"
 #include "mantissa/core/disk/owned.h"
@@ -126,7 +127,7 @@ int audit(const Arguments& a) {
   if (report.interrupted && report.steps == 0)
     return report_interrupt(signals, "no step was completed, and no report was written");
   disk::write_files_atomic(out, disk::kAudit, {{kAuditJson, report.json}, {kAuditPage, report.html}});
-  const std::string text = fmt::format("{}\nreport  {}", report.text, (out / kAuditPage).string());
+  const std::string text = fmt::format("{}\nreport  {}", report.text, printable((out / kAuditPage).string()));
   fmt::print("{}\n", a.has("--json") ? report.json : text);
   if (!report.interrupted) return 0;
   return report_interrupt(signals, fmt::format("the report has {} of {}", report.steps,

@@ -11,6 +11,7 @@
 #include "mantissa/app/cli/together.h"
 #include "mantissa/core/base/counted.h"
 #include "mantissa/core/base/error_text.h"
+#include "mantissa/core/base/printable.h"
 #include "mantissa/core/base/words.h"
 
 namespace mantissa::cli {
@@ -75,8 +76,8 @@ void print_summary(const api::Summary& s, const Rewards& rewards, bool quiet) {
     fmt::print("units       {:.2g} % of the blocks of products by FMA: a subnormal number could occur\n",
                100 * s.fallback_share);
   }
-  fmt::print("{:<11} {} ({}, xxh64 {})\n", s.model.filename().string(), s.model.string(), s.model_format,
-             s.weights_xxh64);
+  fmt::print("{:<11} {} ({}, xxh64 {})\n", s.model.filename().string(), printable(s.model.string()),
+             s.model_format, s.weights_xxh64);
 }
 
 nlohmann::json summary_json(const api::Summary& s, const std::vector<std::string>& notes) {

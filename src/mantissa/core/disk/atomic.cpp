@@ -330,8 +330,9 @@ void AtomicDirectory::commit() {
       replaces ? removable_names(path_, known_) : std::vector<std::string>();
   {
     const Undivided whole;
+    fs::path previous;
     if (replaces) {
-      replace(replaced);
+      previous = replace();
     } else {
       if (disk::is_directory(path_)) ::rmdir(path_.c_str());  // an empty one
       rename_to_new(beside_, path_);
@@ -340,15 +341,25 @@ void AtomicDirectory::commit() {
     ended_.keep();
     parents_.keep();
     finish_directory(descriptor_, path_);
+    if (replaces) remove_previous(previous, replaced);
   }
   sync_directory(folder_of(path_));
 }
 
-void AtomicDirectory::replace(std::span<const std::string> names) {
+void AtomicDirectory::remove_previous(const fs::path& previous, std::span<const std::string> names) const {
+  try {
+    remove_names(previous, names);
+  } catch (const Error& e) {
+    throw ResourceError(fmt::format("{}: is the new result; the earlier one, {}, is still there. {}",
+                                    path_.string(), previous.string(), e.what()));
+  }
+}
+
+fs::path AtomicDirectory::replace() {
   if (!is_link(path_)) mark_directory(path_);  // it is about to be unfinished
   if (::renameat2(AT_FDCWD, beside_.c_str(), AT_FDCWD, path_.c_str(), RENAME_EXCHANGE) == 0) {
     sync_directory(folder_of(path_));
-    return remove_names(beside_, names);  // the previous directory
+    return beside_;
   }
   if (errno != EINVAL && errno != ENOSYS) throw_write_error(path_, errno);
   const fs::path replaced = replaced_name(path_);
@@ -356,7 +367,7 @@ void AtomicDirectory::replace(std::span<const std::string> names) {
   rename_to_new(path_, replaced);
   rename_or_throw(beside_, path_);
   sync_directory(folder_of(path_));
-  remove_names(replaced, names);
+  return replaced;
 }
 
 void finish_replacement(const fs::path& path, std::span<const std::string_view> known) {

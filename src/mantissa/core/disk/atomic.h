@@ -145,8 +145,10 @@ class AtomicDirectory {
   void commit();
 
  private:
-  /// Makes the directory appear in place of the one at path_, which holds `names` and is removed.
-  void replace(std::span<const std::string> names);
+  /// Makes the directory appear in place of the one at path_, and returns the new name of that.
+  std::filesystem::path replace();
+  /// Removes that one, which holds `names`. Throws ResourceError, with what has happened.
+  void remove_previous(const std::filesystem::path& previous, std::span<const std::string> names) const;
 
   std::filesystem::path path_, beside_;
   Existing existing_;

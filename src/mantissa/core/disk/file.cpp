@@ -17,6 +17,7 @@
 #include "mantissa/core/base/printable.h"
 #include "mantissa/core/base/quantities.h"
 #include "mantissa/core/disk/look.h"
+#include "mantissa/core/disk/remove.h"
 #include "mantissa/core/disk/unfinished.h"
 
 namespace mantissa::disk {
@@ -192,7 +193,7 @@ void File::close() {
 }
 
 void remove_file(const std::filesystem::path& path) {
-  if (::unlink(path.c_str()) != 0 && errno != ENOENT) throw_write_error(path, errno);
+  if (::unlink(path.c_str()) != 0 && errno != ENOENT) throw_remove_error(path, errno);
 }
 
 void make_directories(const std::filesystem::path& path) {
@@ -249,6 +250,21 @@ void throw_read_error(const std::filesystem::path& path, int error) {
   if (error == ENOMEM) throw ResourceError(what + "; free some memory");
   if (error == EMFILE || error == ENFILE) throw ResourceError(what + "; raise the limit (ulimit -n)");
   throw ReadError(what + "; check its permissions and its disk");
+}
+
+void throw_remove_error(const std::filesystem::path& path, int error) {
+  const std::string what = fmt::format("{}: cannot be removed: {}", path.string(), reason(error));
+  switch (error) {
+    case EACCES:
+    case EPERM:
+    case EROFS:
+      throw FileError(what + ". Fix: give this user the right to, or remove it as its owner");
+    case ENOTEMPTY:
+    case EEXIST:
+      throw FileError(what + ". Fix: move away what is in it");
+    default:
+      throw ResourceError(what + ". Fix: check the disk, and remove it");
+  }
 }
 
 void throw_write_error(const std::filesystem::path& path, int error) {

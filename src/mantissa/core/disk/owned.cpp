@@ -106,6 +106,21 @@ std::string owned_list(const std::set<std::string>& names, std::string_view kind
   return owned_list(all);
 }
 
+namespace {
+
+/// Throws FileError for a directory whose files this user cannot remove.
+void check_removable(const fs::path& directory) {
+  if (entries(directory).empty() || ::access(directory.c_str(), W_OK | X_OK) == 0) return;
+  const int error = errno;
+  if (error != EACCES && error != EROFS) return;  // the removal will tell
+  throw FileError(fmt::format(
+      "{}: is not replaced, since its files cannot be removed: {}. Fix: give this user the right to write in it "
+      "(chmod u+w), or choose another place",
+      directory.string(), reason(error)));
+}
+
+}  // namespace
+
 void check_replaceable(const fs::path& path, std::string_view kind, std::span<const std::string_view> known) {
   if (is_link(path) || kind_of(path) == Kind::absent) return;
   if (!disk::is_directory(path)) {
@@ -117,7 +132,7 @@ void check_replaceable(const fs::path& path, std::string_view kind, std::span<co
       throw_other_kind(path, kind, other);
   }
   const std::string stranger = stranger_in(path, known);
-  if (stranger.empty()) return;
+  if (stranger.empty()) return check_removable(path);
   if (has_name(path / kOwnedList) || !known.empty()) {
     throw FileError(
         fmt::format("{}: contains {}, which this program did not write; move it away, or choose "
@@ -155,7 +170,7 @@ std::vector<std::string> removable_names(const fs::path& directory, std::span<co
 void remove_names(const fs::path& directory, std::span<const std::string> names) {
   if (is_link(directory)) return remove_file(directory);
   for (const std::string& name : names) remove_file(directory / name);
-  if (::rmdir(directory.c_str()) != 0 && errno != ENOENT) throw_write_error(directory, errno);
+  if (::rmdir(directory.c_str()) != 0 && errno != ENOENT) throw_remove_error(directory, errno);
 }
 
 }  // namespace mantissa::disk

@@ -16,6 +16,7 @@
 #include "mantissa/core/disk/file.h"
 #include "mantissa/core/disk/look.h"
 #include "mantissa/core/disk/owned.h"
+#include "mantissa/core/disk/remove.h"
 
 namespace mantissa::disk {
 namespace {
@@ -60,15 +61,15 @@ void remove_directory(const std::filesystem::path& directory, std::span<const st
     const bool is_ours = S_ISREG(status.st_mode) && (is_marked(status) || listed.contains(name) ||
                                                      name == kOwnedList || is_known(file, known));
     if (!is_ours) {
-      throw FileError(
-          fmt::format("{}: is in a directory that a killed process left, and this program did not "
-                      "write it; move it away",
-                      file.string()));
+      throw FileError(fmt::format(
+          "{}: is in an unfinished or earlier result, which is to be removed, and this program did not "
+          "write it. Fix: move it away",
+          file.string()));
     }
     if (name != kOwnedList) remove_file(file);
   }
   remove_file(directory / kOwnedList);
-  if (::rmdir(directory.c_str()) != 0 && errno != ENOENT) throw_write_error(directory, errno);
+  if (::rmdir(directory.c_str()) != 0 && errno != ENOENT) throw_remove_error(directory, errno);
 }
 
 enum class Left { removed, in_use, foreign };
@@ -277,10 +278,18 @@ bool is_unfinished_directory(const std::filesystem::path& path) {
          S_ISDIR(status.st_mode) && is_marked(status);
 }
 
-void remove_abandoned(const std::filesystem::path& directory, std::span<const std::string_view> known) {
+std::string remove_abandoned(const std::filesystem::path& directory,
+                             std::span<const std::string_view> known) {
+  std::string why;
   for (const std::filesystem::path& entry : entries(directory)) {
-    if (entry.extension() == kPartial) remove_left(entry, known);
+    if (entry.extension() != kPartial) continue;
+    try {
+      remove_left(entry, known);
+    } catch (const Error& e) {  // it takes space, but is in nobody's way until its name is needed
+      if (why.empty()) why = e.what();
+    }
   }
+  return why;
 }
 
 }  // namespace mantissa::disk

@@ -46,7 +46,7 @@ void read_factor(const FieldReader& rope, std::int64_t positions, RopeScaling& s
 /// Returns the value of rope_scaling, or null for angles that are not scaled.
 json to_json(const RopeScaling& s) {
   if (s.kind == Kind::none) return nullptr;
-  json out;
+  json out = json::object();
   for (const auto& [kind, name] : kKinds) {
     if (kind == s.kind) out["rope_type"] = name;
   }

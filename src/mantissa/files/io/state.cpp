@@ -96,13 +96,26 @@ std::optional<std::int64_t> intact_state_before(const fs::path& folder) {
   return std::nullopt;
 }
 
-/// Removes a state, unless somebody has put other files into it. A surplus state must not stop a run.
-void remove_state(const fs::path& folder) {
+/// Removes a state, unless somebody has put other files into it. A surplus state must not stop a run: returns
+/// why it stays, or "".
+std::string remove_state(const fs::path& folder) {
   try {
     disk::remove_whole(folder, kFiles);
-  } catch (const Error&) {
-    return;
+    return "";
+  } catch (const Error& e) {
+    return e.what();
   }
+}
+
+/// Removes the first of `states`, and leaves as many as are to be kept. Returns why one stays, or "".
+std::string remove_surplus(const std::vector<FoundState>& states, int keep) {
+  std::string why;
+  const std::size_t kept = std::min(states.size(), static_cast<std::size_t>(std::max(keep, 1)));
+  for (std::size_t i = 0; i + kept < states.size(); ++i) {
+    const std::string stays = remove_state(states[i].path);
+    if (why.empty()) why = stays;
+  }
+  return why;
 }
 
 }  // namespace
@@ -133,8 +146,8 @@ void finish_replaced_states(const fs::path& run) {
   }
 }
 
-void remove_abandoned_states(const fs::path& run) {
-  if (disk::exists(run / "state")) disk::remove_abandoned(run / "state", kFiles);
+std::string remove_abandoned_states(const fs::path& run) {
+  return disk::exists(run / "state") ? disk::remove_abandoned(run / "state", kFiles) : "";
 }
 
 void check_states_after(const fs::path& run, std::int64_t step) {
@@ -144,14 +157,13 @@ void check_states_after(const fs::path& run, std::int64_t step) {
   if (!disk::exists(run / "state")) return;
   for (const fs::path& entry : disk::entries(run / "state")) {
     const fs::path whole = disk::final_name(entry);
-    if (whole != entry && step_of(whole)) disk::check_unfinished(whole, kFiles);
+    if (whole != entry && step_of(whole).value_or(step) > step) disk::check_unfinished(whole, kFiles);
   }
 }
 
-void keep_newest_states(const fs::path& run, int keep) {
-  std::vector<FoundState> states = find_states(run);
-  const std::size_t kept = std::min(states.size(), static_cast<std::size_t>(std::max(keep, 1)));
-  for (std::size_t i = 0; i + kept < states.size(); ++i) remove_state(states[i].path);
+std::string keep_newest_states(const fs::path& run, int keep) {
+  const std::string left = remove_abandoned_states(run), surplus = remove_surplus(find_states(run), keep);
+  return surplus.empty() ? left : surplus;
 }
 
 namespace {
@@ -166,8 +178,7 @@ void commit_state(const fs::path& run, const StateHeader& header, disk::AtomicDi
   remove_abandoned_states(run);
   std::vector<FoundState> states = find_states(run);
   std::erase_if(states, [&](const FoundState& state) { return state.step > header.step; });
-  const std::size_t kept = std::min(states.size(), static_cast<std::size_t>(std::max(keep, 1)));
-  for (std::size_t i = 0; i + kept < states.size(); ++i) remove_state(states[i].path);
+  remove_surplus(states, keep);
 }
 
 }  // namespace

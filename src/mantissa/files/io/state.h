@@ -90,15 +90,17 @@ class SharedState {
 /// run's lock may call this. Throws FileError if the directory of states is a link.
 void finish_replaced_states(const std::filesystem::path& run);
 
-/// Removes what killed processes left among the states of `run`.
-void remove_abandoned_states(const std::filesystem::path& run);
+/// Removes what killed processes left among the states of `run`. Returns why the first of it stays that
+/// cannot be removed, or "".
+std::string remove_abandoned_states(const std::filesystem::path& run);
 
-/// Throws FileError if a state after `step` holds other files than a state, or if a name that unfinished
-/// states have is somebody else's.
+/// Throws FileError if a state after `step` holds other files than a state, or if a name that an unfinished
+/// one will have is somebody else's.
 void check_states_after(const std::filesystem::path& run, std::int64_t step);
 
-/// Removes all states but the newest `keep` (at least 1): a process that is killed leaves more.
-void keep_newest_states(const std::filesystem::path& run, int keep);
+/// Removes all states but the newest `keep` (at least 1), and what killed processes left: a process that is
+/// killed leaves more. Returns why the first of them stays that cannot be removed, or "".
+std::string keep_newest_states(const std::filesystem::path& run, int keep);
 
 /// Removes the states after `step`, which a run resumed from `step` invalidates. Throws FileError if one
 /// stays.

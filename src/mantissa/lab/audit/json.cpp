@@ -8,7 +8,7 @@ namespace {
 using Json = nlohmann::ordered_json;  // writes numbers that are not finite as null
 
 Json json_of(const Finding& f) {
-  Json json;
+  Json json = Json::object();
   json["kind"] = f.kind;
   json["scope"] = f.scope;
   json["op"] = f.op;
@@ -62,7 +62,7 @@ Json routers_of(const Audit& audit) {
 }  // namespace
 
 std::string to_json(const Audit& audit) {
-  Json json;
+  Json json = Json::object();
   json["policy"] = audit.policy;
   json["preset"] = audit.preset;
   json["model"] = audit.model;

@@ -191,7 +191,7 @@ std::string to_jsonl_row(const KkPuzzle& puzzle) {
     told += before + role_words(puzzle, i);
   }
   const std::string statements = tuple(puzzle.statements);
-  nlohmann::ordered_json row;
+  nlohmann::ordered_json row = nlohmann::ordered_json::object();
   row["quiz"] = puzzle.quiz;
   row["names"] = puzzle.names;
   row["solution"] = solution;

@@ -3,11 +3,13 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <array>
 #include <filesystem>
 #include <nlohmann/json.hpp>
 #include <optional>
 
 #include "mantissa/core/base/error_text.h"
+#include "mantissa/core/base/words.h"
 #include "mantissa/core/disk/look.h"
 #include "mantissa/text/rows/byte_reader.h"
 #include "mantissa/text/rows/known_ids.h"
@@ -41,10 +43,13 @@ std::string other_fields_hint(const nlohmann::json& row) {
       return fmt::format(". Rows with \"{}\" are read by a config with train.objective = \"sft\"", name);
   }
   for (const auto& [name, value] : row.items()) {
-    if (value.is_string())
-      return fmt::format(
-          ". If the text is in \"{0}\", write data.fields = {{text = \"{0}\"}} in a config, or --fields text={0}",
-          name);
+    if (!value.is_string()) continue;
+    const std::string option =
+        name.find_first_of(",+=") != name.npos
+            ? ""
+            : ", or beside files " + shell_words(std::array{std::string("--fields"), "text=" + name});
+    return fmt::format(". If the text is in {0}, write data.fields = {{text = {0}}} in a config{1}",
+                       in_quotes(name), option);
   }
   return "";
 }

@@ -1,4 +1,5 @@
 #include "mantissa/train/run/run.h"
+#include "mantissa/core/base/printable.h"
 
 #include <fmt/format.h>
 
@@ -105,12 +106,12 @@ class Run {
     restore(trainer_, state, chosen->path);
     last_loss_ = state.header().loss;
     validates_ = state.header().validates;
-    tell(fmt::format("resumed from {} at step {}", chosen->path.string(), chosen->step));
+    tell(fmt::format("resumed from {} at step {}", printable(chosen->path.string()), chosen->step));
     if (changes_.size() > state.header().changes.size()) tell("changed at " + changes_.back());
   }
 
   void begin_directory() {
-    io::keep_newest_states(out_, static_cast<int>(config_.checkpoint.keep));
+    tell_surplus();
     const explain::Explained plan = explain::describe_training(
         config_, trainer_.source().config, trainer_.parts(), trainer_.part(), trainer_.memory(),
         trainer_.machine(), trainer_.device(), told_, {}, trainer_.task().passes());
@@ -137,15 +138,12 @@ class Run {
     if (events_.on_state) events_.on_state(saved_, kept_.last_state());
   }
 
-  /// Says once that states take space which checkpoint.keep should have made free.
+  /// Removes the states that checkpoint.keep does not keep. Says once why one stays.
   void tell_surplus() {
-    const std::vector<io::FoundState> states = io::find_states(out_);
-    const std::int64_t surplus = std::ssize(states) - std::max<std::int64_t>(config_.checkpoint.keep, 1);
-    if (surplus <= 0 || std::exchange(told_surplus_, true) || !events_.on_warning) return;
-    events_.on_warning({fmt::format(
-        "{}: should be gone, since checkpoint.keep = {}, but cannot be removed or has files that "
-        "the run did not write. Fix: remove it",
-        states.front().path.string(), config_.checkpoint.keep)});
+    const std::string why = io::keep_newest_states(out_, static_cast<int>(config_.checkpoint.keep));
+    if (why.empty() || std::exchange(told_surplus_, true) || !events_.on_warning) return;
+    events_.on_warning({fmt::format("an old state stays, beside the checkpoint.keep = {} newest: {}",
+                                    config_.checkpoint.keep, why)});
   }
 
   void save_unsaved() {
