@@ -98,14 +98,6 @@ std::vector<Generation> complete_here(const weights::ModelSource& source, const 
                                                               device);
 }
 
-/// Returns true if a sequence depends on those that are decoded with it.
-bool depends_on_others(const weights::ModelSource& source, const precision::Policy& policy,
-                       const runtime::Device& device) {
-  constexpr std::int64_t kAnyCapacity = 2;
-  return std::ranges::any_of(programs::compile_decode(source.config, policy, kAnyCapacity, device, 1)->scales,
-                             &plan::ScaleSlot::current);
-}
-
 }  // namespace
 
 std::vector<std::int32_t> stop_ids(const weights::ModelSource& source) {
@@ -117,6 +109,13 @@ std::vector<std::int32_t> stop_ids(const weights::ModelSource& source) {
     if (!ids.empty()) return ids;
   }
   return ids_in(source.config.source);
+}
+
+bool depends_on_others(const weights::ModelSource& source, const precision::Policy& policy,
+                       const runtime::Device& device) {
+  constexpr std::int64_t kAnyCapacity = 2;
+  return std::ranges::any_of(programs::compile_decode(source.config, policy, kAnyCapacity, device, 1)->scales,
+                             &plan::ScaleSlot::current);
 }
 
 std::shared_ptr<const plan::Program> compile_decode_within(std::size_t bytes,

@@ -28,6 +28,11 @@ std::shared_ptr<const plan::Program> compile_decode_within(std::size_t bytes,
                                                            std::int64_t capacity, std::int64_t streams,
                                                            const runtime::Device& device);
 
+/// Returns true if a sequence depends on those that are decoded with it, and on how its prompt is split into
+/// steps: under a policy with scales of whole tensors (scaling=current).
+bool depends_on_others(const weights::ModelSource& source, const precision::Policy& policy,
+                       const runtime::Device& device);
+
 /// Loads the weights of `source` and continues each prompt, up to `streams` sequences at once, or fewer if
 /// the machine's memory is short. Throws as generate() does, and ConfigError if a rule of `policy` matches
 /// nothing.

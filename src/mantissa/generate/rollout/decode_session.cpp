@@ -27,8 +27,13 @@ runtime::Values DecodeSession::logits() const {
 }
 
 void DecodeSession::open(std::size_t slot, std::span<const std::int32_t> prompt, std::int64_t sequence,
-                         std::int64_t fed) {
-  slots_[slot] = {{prompt.begin() + fed, prompt.end()}, 0, fed, sequence};
+                         std::int64_t fed, bool every) {
+  slots_[slot] = {{prompt.begin() + fed, prompt.end()}, 0, fed, sequence, every};
+}
+
+void DecodeSession::drop(std::size_t slot) {
+  slots_[slot].waiting.clear();
+  slots_[slot].next = 0;
 }
 
 void DecodeSession::share(std::size_t from, std::size_t to, std::int64_t tokens) {
@@ -84,6 +89,8 @@ void DecodeSession::step() {
   segments_.clear();
   tokens_ = 0;
   const std::int64_t most = session_.program().token_capacity;
+  // Rows of logits in addition to one for each slot.
+  auto rows = static_cast<std::int64_t>(std::ranges::count(slots_, 0U, &Slot::left));
   // Growing sequences go first, so none of them waits for another one's prompt.
   for (std::size_t s = 0; s < slots_.size(); ++s) {
     if (slots_[s].left() == 1) take(s, 1);
@@ -91,7 +98,10 @@ void DecodeSession::step() {
   for (std::size_t s = 0; s < slots_.size(); ++s) {
     // States that cannot rewind stop before the last token, where sequences with the same prompt share them.
     const auto left = static_cast<std::int64_t>(slots_[s].left()) - (rewinds_ || slots_.size() == 1 ? 0 : 1);
-    if (slots_[s].left() > 1 && tokens_ < most) take(s, std::min(left, most - tokens_));
+    if (slots_[s].left() < 2 || tokens_ >= most) continue;
+    const std::int64_t n = std::min({left, most - tokens_, slots_[s].every ? 1 + rows : most});
+    if (slots_[s].every) rows -= n - 1;
+    take(s, n);
   }
   session_.run(graph::Phase::forward, {tokens_, rows_, segments_, 1, seed_});
 }
@@ -105,10 +115,17 @@ void DecodeSession::take(std::size_t slot, std::int64_t most) {
   tokens_ += n;
   s.next += static_cast<std::size_t>(n);
   s.position += n;
-  if (s.left() > 0) return;
-  const auto last = static_cast<std::int32_t>(tokens_ - 1);
-  session_.write("rows", std::span(&last, 1), static_cast<std::int64_t>(asked_.size()));
-  rows_.push_back({tokens_ - n, n});
+  if (s.every) {
+    for (std::int64_t token = tokens_ - n; token < tokens_; ++token) ask(slot, token, {token, 1});
+  } else if (s.left() == 0) {
+    ask(slot, tokens_ - 1, {tokens_ - n, n});
+  }
+}
+
+void DecodeSession::ask(std::size_t slot, std::int64_t token, Row row) {
+  const auto index = static_cast<std::int32_t>(token);
+  session_.write("rows", std::span(&index, 1), static_cast<std::int64_t>(asked_.size()));
+  rows_.push_back(row);
   asked_.push_back(slot);
 }
 

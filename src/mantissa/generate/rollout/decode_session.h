@@ -25,9 +25,12 @@ class DecodeSession {
   std::int64_t capacity() const { return capacity_; }
 
   /// Starts a sequence in `slot`, replacing the previous one. `sequence` keys its random numbers. The slot's
-  /// states have taken in the first `fed` tokens of the prompt, which are not fed again.
+  /// states have taken in the first `fed` tokens of the prompt, which are not fed again. `every`: each token
+  /// of the prompt gets logits, not only the last one; a step then feeds as many as there are rows for them.
   void open(std::size_t slot, std::span<const std::int32_t> prompt, std::int64_t sequence,
-            std::int64_t fed = 0);
+            std::int64_t fed = 0, bool every = false);
+  /// Removes the tokens of `slot` that wait. Its states stay.
+  void drop(std::size_t slot);
   /// Returns the number of tokens of the sequence in `slot` that its states have taken in.
   std::int64_t fed(std::size_t slot) const { return slots_[slot].position; }
   /// Returns true if slot `slot` holds what its states were after their first `tokens` tokens.
@@ -46,7 +49,8 @@ class DecodeSession {
   /// Appends one token to the sequence in `slot`, whose earlier tokens must all have been fed.
   void append(std::size_t slot, std::int32_t id);
 
-  /// Feeds waiting tokens. Afterwards row i of logits() belongs to the last token of slot asked()[i].
+  /// Feeds waiting tokens. Afterwards row i of logits() belongs to the last token of slot asked()[i], or with
+  /// `every` to its next token.
   void step();
   std::span<const std::size_t> asked() const { return asked_; }
 
@@ -60,9 +64,12 @@ class DecodeSession {
     std::size_t next = 0;       // index into `waiting`
     std::int64_t position = 0;  // of waiting[next]
     std::int64_t sequence = 0;
+    bool every = false;  // each token gets logits
     std::size_t left() const { return waiting.size() - next; }
   };
   void take(std::size_t slot, std::int64_t most);
+  /// Requests logits of token `token` of this step.
+  void ask(std::size_t slot, std::int64_t token, Row row);
   /// The memory of a state for a slot: its first `tokens` positions, or that of the prefix.
   std::span<std::byte> part_of(plan::BufferId state, std::size_t slot, std::int64_t tokens) const;
 

@@ -1,4 +1,4 @@
-// The log-probability of a token from its row of logits.
+// The log-probabilities of tokens from a row of logits.
 #pragma once
 
 #include <algorithm>
@@ -39,17 +39,33 @@ double entropy_of(std::span<const T> logits) {
   return std::log(total) - moment / total;
 }
 
-/// Returns logits[id] − log-sum-exp, rounded to the arithmetic's format: the bits of a trace. `type` is T,
-/// and `softmax` that of the program.
+/// The log-probabilities of a row of logits: logits[id] − log-sum-exp, rounded to the arithmetic's format:
+/// the bits of a trace. `type` is T, and `softmax` that of the program.
+template <class T>
+class LogProbs {
+ public:
+  LogProbs(const runtime::Device& device, std::span<const T> logits, Scalar type, Scalar softmax)
+      : logits_(logits), softmax_(softmax) {
+    const auto vocabulary = static_cast<std::int64_t>(logits.size());
+    kernels::log_sum_exp(device.serial(), 1, vocabulary, {logits.data(), type, vocabulary}, {&lse_, type, 1},
+                         softmax);
+  }
+  double of(std::int32_t id) const {
+    const double logit = round_to(static_cast<double>(logits_[static_cast<std::size_t>(id)]), softmax_);
+    return static_cast<double>(static_cast<T>(round_to(logit - static_cast<double>(lse_), softmax_)));
+  }
+
+ private:
+  std::span<const T> logits_;
+  Scalar softmax_;
+  T lse_ = 0;
+};
+
+/// Returns LogProbs::of(id).
 template <class T>
 double log_prob_of(const runtime::Device& device, std::span<const T> logits, Scalar type, Scalar softmax,
                    std::int32_t id) {
-  const auto vocabulary = static_cast<std::int64_t>(logits.size());
-  T lse = 0;
-  kernels::log_sum_exp(device.serial(), 1, vocabulary, {logits.data(), type, vocabulary}, {&lse, type, 1},
-                       softmax);
-  const double logit = round_to(static_cast<double>(logits[static_cast<std::size_t>(id)]), softmax);
-  return static_cast<double>(static_cast<T>(round_to(logit - static_cast<double>(lse), softmax)));
+  return LogProbs<T>(device, logits, type, softmax).of(id);
 }
 
 }  // namespace mantissa::rollout
