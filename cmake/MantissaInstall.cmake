@@ -11,7 +11,7 @@ function(mantissa_build_before_install target component)
     endif()" COMPONENT ${component})
 endfunction()
 
-# Every room but the command line in one library, and the public headers of app/api. They are included as mantissa/api/x.h and
+# Every room but the command line and the server in one library, and the public headers of app/api. They are included as mantissa/api/x.h and
 # mantissa/base/error.h, which headers of these names forward to their places in the house.
 function(mantissa_forwarding_headers)
   set(folder ${PROJECT_BINARY_DIR}/include/mantissa)

@@ -217,7 +217,7 @@ function check(file,   line, text, room, used, path, name, number) {
       used = room_of(path)
       if (used == "") fault(number, "includes \"" path "\", which is in no room")
       else if (!may(room, used)) fault(number, "room \"" room "\" may not use room \"" used "\"")
-      else if (room == "cli" && used !~ /^(cli|api)$/ && room_wing[used] != wing_name[1])
+      else if (room == "cli" && used !~ /^(cli|api|serve)$/ && room_wing[used] != wing_name[1])
         fault(number, "cli reaches room \"" used "\" through api")
       includes[room, used] = 1
     }

@@ -13,6 +13,7 @@ function library(name, target, headers,   words, n, i) {
 
 function read_libraries() {
   library("fmt", "", "fmt/")
+  library("cpp-httplib", "mantissa::httplib", "httplib.h")
   library("Highway", "mantissa::hwy", "hwy/")
   library("nlohmann JSON", "nlohmann_json::nlohmann_json", "nlohmann/")
   library("PCRE2", "mantissa::pcre2-8", "pcre2.h")

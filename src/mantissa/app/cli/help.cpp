@@ -28,7 +28,7 @@ constexpr std::pair<std::string_view, std::string_view> kToBegin[] = {
 /// The commands by purpose, each once.
 constexpr std::pair<std::string_view, std::string_view> kGroups[] = {
     {"train", "init, explain, train, rl, runs, doctor"},
-    {"use a model", "chat, generate, eval"},
+    {"use a model", "chat, generate, serve, eval"},
     {"see what the precision does", "audit, compare, diff, trace"},
     {"checkpoints", "inspect, convert, merge"},
     {"data",

@@ -15,9 +15,10 @@ namespace mantissa::cli {
 std::span<const Command> commands() {
   static const Commands all = [] {
     Commands made;
-    for (const auto of_file : {init_commands, train_commands, generate_commands, chat_commands, eval_commands,
-                               plan_commands, audit_commands, compare_commands, file_commands, data_commands,
-                               tokenizer_commands, doctor_commands, program_commands})
+    for (const auto of_file :
+         {init_commands, train_commands, generate_commands, chat_commands, serve_commands, eval_commands,
+          plan_commands, audit_commands, compare_commands, file_commands, data_commands, tokenizer_commands,
+          doctor_commands, program_commands})
       std::ranges::move(of_file(), std::back_inserter(made));
     return made;
   }();

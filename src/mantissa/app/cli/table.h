@@ -67,8 +67,8 @@ struct Command {
 using Commands = std::vector<Command>;
 
 // The commands of each file.
-Commands init_commands(), train_commands(), generate_commands(), chat_commands(), eval_commands(),
-    plan_commands(), audit_commands(), compare_commands(), file_commands(), data_commands(),
+Commands init_commands(), train_commands(), generate_commands(), chat_commands(), serve_commands(),
+    eval_commands(), plan_commands(), audit_commands(), compare_commands(), file_commands(), data_commands(),
     tokenizer_commands(), doctor_commands(), program_commands();
 
 /// Returns all commands, in the order of the manual.

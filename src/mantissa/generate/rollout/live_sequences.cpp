@@ -218,7 +218,7 @@ void LiveSequences::cancel() {
   waiting_ = std::move(kept);
 }
 
-void LiveSequences::step(std::stop_token stop) {
+void LiveSequences::step(const std::stop_token& stop) {
   cancel();
   admit();
   if (active_ == 0) return;

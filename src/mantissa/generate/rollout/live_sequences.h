@@ -76,7 +76,7 @@ class LiveSequences {
   bool idle() const { return waiting_.empty() && active_ == 0; }
   /// Feeds the waiting tokens once. An error of one sequence, such as logits that are not finite, goes to its
   /// on_end; an error of the step ends all sequences in work. After a stop, call end_all().
-  void step(std::stop_token stop = {});
+  void step(const std::stop_token& stop = {});
   /// Ends all sequences, also those that wait, with `error`.
   void end_all(const std::exception_ptr& error);
 
