@@ -8,6 +8,7 @@
 #include "mantissa/engine/plan/passes.h"
 #include "mantissa/kernels/update.h"
 #include "mantissa/setup/programs/update.h"
+#include "mantissa/train/steps/evaluation_weights.h"
 #include "mantissa/train/steps/update.h"
 
 namespace mantissa::testing {
@@ -64,11 +65,15 @@ class UpdateCase {
 
   static optim::Settings settings(std::string_view optimizer, const optim::Settings& changes) {
     optim::Settings all = optim::defaults(optim::find_optimizer(optimizer));
-    for (const auto& [key, value] : changes) all.at(key) = value;
+    for (const auto& [key, value] : changes) all.insert_or_assign(key, value);
     return all;
   }
 
-  void set_weight(std::size_t i, const std::vector<double>& values) { store(weights_->master(i), values); }
+  /// Sets a weight before the first step, and the states that start at weights.
+  void set_weight(std::size_t i, const std::vector<double>& values) {
+    store(weights_->master(i), values);
+    train::start_weight_states(update_, *weights_);
+  }
   void set_gradient(std::size_t i, const std::vector<double>& values) {
     store(session_.executor().buffer(training_->slots[i].gradient), values);
   }

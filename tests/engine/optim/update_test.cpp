@@ -9,6 +9,7 @@
 #include "engine/optim/update_case.h"
 #include "mantissa/core/base/error.h"
 #include "mantissa/core/numeric/round.h"
+#include "mantissa/engine/graph/weight_states.h"
 
 namespace mantissa::optim::update_test {
 namespace {
@@ -135,7 +136,7 @@ TEST_P(EveryOptimizer, RoundsWeightsAndStatesStochasticallyWithoutABias) {
   };
   expect_mean(narrow.weight(0), exact.weight(0)[0], "weight");
   for (const plan::Buffer& b : narrow.program().buffers) {
-    if (b.home != plan::Home::kept) continue;
+    if (b.home != plan::Home::kept || graph::starts_at_weight(b.random)) continue;
     EXPECT_EQ(b.type, Scalar::bf16) << b.name;
     expect_mean(narrow.state(b.name), exact.state(b.name)[0], b.name);
   }
@@ -157,8 +158,15 @@ TEST_P(EveryOptimizer, KeepsWhatRoundingWeightsLoses) {
     ASSERT_TRUE(step(kept, all, t, kLr).applied);
   }
   for (std::size_t p = 0; p < all.size(); ++p) {
-    const std::vector<double> w = exact.weight(p), stored = kept.weight(p),
-                              lost = kept.state("compensation." + all[p].name);
+    const std::vector<double> w = exact.weight(p), stored = kept.weight(p);
+    std::vector<double> lost = kept.state("compensation." + all[p].name);
+    if (const std::vector<double> average = kept.state("average." + all[p].name); !average.empty()) {
+      // The weight follows from states in f32, so it loses only its own rounding.
+      EXPECT_TRUE(lost.empty());
+      for (std::size_t i = 0; i < w.size(); ++i)
+        ASSERT_NEAR(stored[i], w[i], 0x1p-8 * std::abs(w[i]) + kSteps * 0x1p-24) << all[p].name << ' ' << i;
+      continue;
+    }
     ASSERT_EQ(lost.size(), w.size());
     for (std::size_t i = 0; i < w.size(); ++i)
       ASSERT_NEAR(stored[i] + lost[i], w[i], kSteps * (0x1p-17 * (std::abs(w[i]) + kLr) + 0x1p-8 * 2 * kLr))
@@ -202,7 +210,11 @@ INSTANTIATE_TEST_SUITE_P(Registry, EveryOptimizer, ::testing::ValuesIn([] {
                            for (const Optimizer* o : all_optimizers()) names.emplace_back(o->name);
                            return names;
                          }()),
-                         [](const auto& info) { return info.param; });
+                         [](const auto& info) {
+                           std::string name = info.param;
+                           std::erase(name, '-');
+                           return name;
+                         });
 
 TEST(Update, ClipsTheNormOfAllGradientsTogetherAndUnscalesThem) {
   const std::vector<Parameter> all = parameters(0);

@@ -36,7 +36,8 @@ TEST(Config, NeedsOnlyStepsModelAndData) {
   EXPECT_TRUE(c.data.validation.files.empty());
   EXPECT_EQ(c.train.objective, "pretrain");
   EXPECT_EQ(c.batch, (BatchSection{32, 8, 1, 1}));
-  const optim::Settings adamw{{"betas", std::array{0.9, 0.95}}, {"eps", 1e-8}, {"weight_decay", 0.1}};
+  const optim::Settings adamw{
+      {"betas", std::array{0.9, 0.95}}, {"eps", 1e-8}, {"weight_decay", 0.1}, {"ema_decay", 0.0}};
   EXPECT_EQ(c.optimizer, (OptimizerSection{"adamw", 3e-4, adamw, 1.0}));
   EXPECT_EQ(c.schedule, (ScheduleSection{.name = "cosine", .warmup_steps = 20, .min_lr_ratio = 0.1}));
   EXPECT_EQ(c.policy, precision::Policy());
@@ -56,7 +57,8 @@ TEST(Config, ReadsEveryKey) {
   EXPECT_EQ(c.data.sequence_length, 128);
   EXPECT_FALSE(c.data.shuffle);
   EXPECT_EQ(c.batch, (BatchSection{24, 6, 2, 2}));
-  const optim::Settings settings{{"betas", std::array{0.9, 0.99}}, {"eps", 1e-18}, {"weight_decay", 0.0}};
+  const optim::Settings settings{
+      {"betas", std::array{0.9, 0.99}}, {"eps", 1e-18}, {"weight_decay", 0.0}, {"ema_decay", 0.0}};
   EXPECT_EQ(c.optimizer, (OptimizerSection{"adamw", 1e-3, settings, 0}));
   EXPECT_EQ(
       c.schedule,

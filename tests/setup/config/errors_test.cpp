@@ -191,7 +191,7 @@ TEST(ConfigErrors, WrongTypesAndRangesNameKeyAndValue) {
        "dir/run.toml:8: optimizer.betas = an array: betas[0] is \"a\", but must be a number"},
       {"[optimizer]\nname = \"adamv\"",
        "dir/run.toml:8: optimizer.name = \"adamv\": unknown choice; did you mean \"adamw\"? (choices: "
-       "adamw, adam, sgd, lion, adafactor, muon)"},
+       "adamw, adam, sgd, lion, adafactor, muon, schedule-free-adamw, ademamix, adan)"},
       {"[optimizer]\nname = 3", "dir/run.toml:8: optimizer.name = 3: must be a string; write \"3\""},
       {"[schedule]\nname = \"cosin\"",
        "dir/run.toml:8: schedule.name = \"cosin\": unknown choice; did you mean \"cosine\"? (choices: "

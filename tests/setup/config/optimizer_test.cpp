@@ -28,7 +28,9 @@ std::string refused(const std::string& optimizer) {
 
 TEST(Optimizer, EachHasItsOwnKeysAndDefaults) {
   for (const optim::Optimizer* o : optim::all_optimizers()) {
-    const RunConfig c = config_with("name = \"" + std::string(o->name) + "\"");
+    const bool constant = o->name == "schedule-free-adamw";
+    const RunConfig c = config_with("name = \"" + std::string(o->name) + "\"" +
+                                    (constant ? "\n[schedule]\nname = \"constant\"" : ""));
     EXPECT_EQ(c.optimizer.settings, optim::defaults(*o)) << o->name;
     const std::string printed = c.to_toml();
     for (const optim::SettingDef& def : o->settings)
@@ -52,10 +54,12 @@ TEST(Optimizer, ReadsItsKeys) {
 TEST(Optimizer, RejectsKeysOfOthers) {
   EXPECT_EQ(refused("name = \"sgd\"\nbetas = [0.9, 0.95]"),
             "dir/run.toml:10: optimizer.betas = an array: sgd does not use this key (its keys: momentum, "
-            "nesterov, weight_decay)");
+            "nesterov, weight_decay, ema_decay)");
   EXPECT_NE(refused("momentum = 0.9").find("adamw does not use this key"), std::string::npos);
-  EXPECT_NE(refused("name = \"adagrad\"").find("(choices: adamw, adam, sgd, lion, adafactor, muon)"),
-            std::string::npos);
+  EXPECT_NE(
+      refused("name = \"adagrad\"")
+          .find("(choices: adamw, adam, sgd, lion, adafactor, muon, schedule-free-adamw, ademamix, adan)"),
+      std::string::npos);
   EXPECT_NE(refused("name = \"sgd\"\nnesterov = true").find("needs a momentum"), std::string::npos);
   EXPECT_NE(refused("name = \"sgd\"\nmomentum = 1.0").find("must be at least 0 and below 1"),
             std::string::npos);

@@ -68,6 +68,18 @@ optimizer  moments   f32    –     f32   f32      policy line
             "name and element");
 }
 
+TEST(UpdateRows, HaveTheWeightsForEvaluation) {
+  const std::string groups = "ema_decay = 0.999\n";
+  const std::vector<plan::PlanRow> rows = plan::plan_rows(program("adamw", "bf16-true", groups));
+  EXPECT_EQ(plan::plan_table(rows, graph::Phase::finish),
+            R"(scope      op        store  mul   acc   out      decided by
+optimizer  adamw     bf16   –     f32   bf16     bf16-true
+optimizer  moments   f32    –     f32   f32      bf16-true
+optimizer  average   f32    –     f32   f32      bf16-true
+)");
+  EXPECT_EQ(rows.back().kernel, "read by validation, eval and the saved model");
+}
+
 TEST(UpdateRows, HaveEachRuleOfUpdateAndItsProducts) {
   EXPECT_EQ(rows_of("muon", "bf16-mixed"), R"(scope      op        store  mul   acc   out      decided by
 optimizer  adamw     f32    –     f32   f32+bf16 bf16-mixed
@@ -120,6 +132,14 @@ TEST(UpdateMemory, IsThatOfTheStatesThatAnOptimizerDeclares) {
   EXPECT_EQ(moments("lion", "32-true"), masters);
   EXPECT_EQ(moments("sgd", "32-true"), 0U);
   EXPECT_LT(moments("adafactor", "32-true"), masters / 4);
+  EXPECT_EQ(moments("ademamix", "32-true"), 3 * masters);
+  EXPECT_EQ(moments("adan", "32-true"), 4 * masters);
+  const auto averaged = [&](const std::string& policy) {
+    return forecast::forecast_memory(program("lion", policy, "ema_decay = 0.9\n"), 0).moments;
+  };
+  EXPECT_EQ(averaged("32-true"), 2 * masters);
+  // With what a validation keeps aside.
+  EXPECT_NEAR(static_cast<double>(averaged("bf16-true")), 2.5 * static_cast<double>(masters), 2 * gaps);
   EXPECT_GT(moments("muon", "32-true"), masters);
   EXPECT_LT(moments("muon", "32-true"), 2 * masters);
   EXPECT_NEAR(

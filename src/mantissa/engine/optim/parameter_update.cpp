@@ -5,6 +5,7 @@
 #include <algorithm>
 
 #include "mantissa/core/base/error_text.h"
+#include "mantissa/engine/graph/weight_states.h"
 
 namespace mantissa::optim {
 
@@ -39,16 +40,44 @@ std::optional<graph::ValueId> ParameterUpdate::compensation() {
 }
 
 graph::ValueId ParameterUpdate::add_state(std::string_view kind, Shape shape, bool never_negative) {
-  static constexpr RandomUse kStreams[] = {RandomUse::first_moment, RandomUse::second_moment};
-  if (states_ == std::size(kStreams)) {
+  static constexpr RandomUse kFirst[] = {RandomUse::first_moment, RandomUse::second_moment};
+  const std::size_t i = states_++;
+  if (i < std::size(kFirst)) return add_state(kind, std::move(shape), kFirst[i], never_negative);
+  if (i - std::size(kFirst) >= std::size(graph::kLaterMoments)) {
     throw InternalError("{} has more states per parameter than there are random streams", label_);
   }
+  return add_state(kind, std::move(shape), graph::kLaterMoments[i - std::size(kFirst)], never_negative);
+}
+
+graph::ValueId ParameterUpdate::weight_state(std::string_view kind) {
+  return add_state(kind, shape(), graph::kWeightState, false);
+}
+
+graph::ValueId ParameterUpdate::average() {
+  const std::string_view kind = graph::kAveragePrefix.substr(0, graph::kAveragePrefix.size() - 1);
+  return add_state(kind, shape(), graph::kAverageState, false);
+}
+
+void ParameterUpdate::average_weights() {
+  const auto found = settings_.find(kEmaDecay);
+  const double decay = found == settings_.end() ? 0 : std::get<double>(found->second);
+  if (decay == 0) return;
+  const ValueId state = average();
+  Sweep s(*this);
+  const auto w = s.weight();
+  s.write(state, s.lerp(s.read(state), w,
+                        s.read(number("1-ema_decay", [decay](const Progress&) { return 1 - decay; }))));
+  s.done();
+}
+
+graph::ValueId ParameterUpdate::add_state(std::string_view kind, Shape shape, RandomUse stream,
+                                          bool never_negative) {
   return out_.graph.add_value({.name = fmt::format("{}.{}", kind, parameter_.name),
                                .kind = ValueKind::optimizer_state,
                                .role = Role::moment,
                                .shape = std::move(shape),
                                .of = weight_,
-                               .random = kStreams[states_++],
+                               .random = stream,
                                .never_negative = never_negative});
 }
 
@@ -161,6 +190,20 @@ void Sweep::move_compensated(Reg step) {
   const Reg moved = move(w, change, outputs_.size());
   outputs_.push_back(p_.in_place(p_.weight()));
   write(*p_.compensation(), lost(moved, w, change));
+}
+
+void Sweep::end_by_moving(Reg step) {
+  const std::size_t outputs = p_.parameter().compensated ? 2 : 1;
+  if (outputs_.size() + outputs <= kernels::kMaxOutputs) {
+    move_weight(step);
+    done();
+    return;
+  }
+  make(step, p_.shape(), "step");
+  const ValueId made = done().front();
+  Sweep last(p_);
+  last.move_weight(last.read(made));
+  last.done();
 }
 
 std::vector<graph::ValueId> Sweep::done() {

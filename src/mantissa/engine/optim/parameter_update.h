@@ -12,6 +12,7 @@
 #include <vector>
 
 #include "mantissa/engine/graph/op.h"
+#include "mantissa/engine/optim/common_settings.h"
 #include "mantissa/engine/optim/update_graph.h"
 #include "mantissa/kernels/expression.h"
 #include "mantissa/kernels/reduce.h"
@@ -38,6 +39,9 @@ class ParameterUpdate {
     return std::get<std::array<double, 2>>(settings_.find("betas")->second);
   }
 
+  /// Returns what is known of the run.
+  RunFacts facts() const { return facts_of(settings_); }
+
   /// Sets the name of the following steps in explain, if it differs from the optimizer's.
   void set_label(std::string_view label) { label_ = label; }
 
@@ -52,6 +56,15 @@ class ParameterUpdate {
   ValueId state(std::string_view kind) { return state(kind, shape()); }
   /// Declares a moment of squares, which is never negative.
   ValueId squares(std::string_view kind) { return add_state(kind, shape(), true); }
+
+  /// Declares a state that starts at the weight and is kept in the arithmetic's format, "KIND.NAME".
+  ValueId weight_state(std::string_view kind);
+  /// Declares the state, of the same kind, that validation, eval and the saved model read in place of the
+  /// weight: "average.NAME". A parameter has at most one.
+  ValueId average();
+  /// Appends the average of the setting ema_decay, if it is not 0: average = average + (1 − decay)·(weight −
+  /// average), from the weight after the update. As torch.optim.swa_utils.get_ema_multi_avg_fn.
+  void average_weights();
 
   /// Declares a number that is computed in double for each run. It is one input of the graph for all
   /// parameters with the same rule, learning rate scale and decay.
@@ -77,6 +90,7 @@ class ParameterUpdate {
 
  private:
   ValueId add_state(std::string_view kind, Shape shape, bool never_negative);
+  ValueId add_state(std::string_view kind, Shape shape, RandomUse stream, bool never_negative);
   std::vector<ValueId> add(std::string_view op, kernels::Expression program, std::vector<ValueId> inputs,
                            graph::Attributes attributes, std::vector<graph::OutputSpec> outputs);
 
@@ -86,7 +100,7 @@ class ParameterUpdate {
   std::string label_;
   ValueId weight_ = graph::kNone, gradient_ = graph::kNone;
   std::optional<ValueId> compensation_;
-  std::size_t states_ = 0;
+  std::size_t states_ = 0;  // moments, which have a random stream each
 };
 
 /// One pass, written operation by operation. Operands have the shape of the results, or are a row [width], a
@@ -116,6 +130,8 @@ class Sweep : private kernels::ExpressionBuilder {
   void move_weight(Reg step);
   /// Computes weight − step.
   void move_weight_undecayed(Reg step);
+  /// Ends the pass by move_weight(), or lets another pass do so if this one has no output left.
+  void end_by_moving(Reg step);
   /// Appends the pass and returns the values from make(), in order.
   std::vector<ValueId> done();
 

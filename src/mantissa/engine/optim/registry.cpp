@@ -3,12 +3,14 @@
 #include <fmt/ranges.h>
 
 #include "mantissa/core/base/error_text.h"
+#include "mantissa/engine/optim/common_settings.h"
 #include "mantissa/engine/optim/rules.h"
 
 namespace mantissa::optim {
 
 std::span<const Optimizer* const> all_optimizers() {
-  static constexpr const Optimizer* kAll[] = {&kAdamW, &kAdam, &kSgd, &kLion, &kAdafactor, &kMuon};
+  static constexpr const Optimizer* kAll[] = {
+      &kAdamW, &kAdam, &kSgd, &kLion, &kAdafactor, &kMuon, &kScheduleFreeAdamW, &kAdEmaMix, &kAdan};
   return kAll;
 }
 
@@ -23,6 +25,7 @@ const Optimizer& find_optimizer(std::string_view name) {
 
 Settings defaults(const Optimizer& optimizer) {
   Settings all;
+  for (const SettingDef& def : common_settings()) all.emplace(def.key, def.fallback);
   for (const SettingDef& def : optimizer.settings) all.emplace(def.key, def.fallback);
   return all;
 }

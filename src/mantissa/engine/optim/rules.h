@@ -5,7 +5,7 @@
 
 namespace mantissa::optim {
 
-extern const Optimizer kAdamW, kAdam, kSgd, kLion, kAdafactor, kMuon;
+extern const Optimizer kAdamW, kAdam, kSgd, kLion, kAdafactor, kMuon, kScheduleFreeAdamW, kAdEmaMix, kAdan;
 
 /// AdamW's update. Its settings are betas, eps and weight_decay.
 void update_by_adamw(ParameterUpdate& p);

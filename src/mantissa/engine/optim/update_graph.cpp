@@ -29,6 +29,7 @@ UpdateGraph build_update(const Optimizer& optimizer, const Settings& settings,
   for (const Parameter& parameter : parameters) {
     ParameterUpdate update(out, optimizer, settings, parameter);
     optimizer.update(update);
+    update.average_weights();
   }
   return out;
 }

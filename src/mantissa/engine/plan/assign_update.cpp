@@ -1,11 +1,13 @@
-// The precision pass of an optimizer's graph. Kept states have the policy's `optimizer` format; passes
-// compute in the arithmetic and products multiply in it, unless a rule for the update overrides this.
+// The precision pass of an optimizer's graph. Kept states have the policy's `optimizer` format, but weights
+// among them that of the arithmetic; passes compute in the arithmetic and products multiply in it, unless a
+// rule for the update overrides this.
 #include <fmt/format.h>
 
 #include <algorithm>
 
 #include "mantissa/core/base/error.h"
 #include "mantissa/core/numeric/philox.h"
+#include "mantissa/engine/graph/weight_states.h"
 #include "mantissa/engine/plan/passes.h"
 #include "mantissa/engine/plan/sum_order.h"
 #include "mantissa/kernels/expression.h"
@@ -138,6 +140,7 @@ class UpdateLowering {
   /// Returns the format of a state. Blocks follow the elements of the parameter, so states of other shapes,
   /// and small ones, stay in f32.
   StateFormat state_format(const Value& state, const Value& parameter, std::string_view name) const {
+    if (graph::starts_at_weight(state.random)) return p_.arithmetic;
     const StateFormat format = resolve_update(p_.policy, name).optimizer;
     if (!format.in_blocks()) return format;
     if (state.shape != parameter.shape || state.shape.count() < kLeastBlockedState) return Scalar::f32;

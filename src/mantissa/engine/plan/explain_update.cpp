@@ -7,6 +7,7 @@
 #include <string>
 #include <vector>
 
+#include "mantissa/engine/graph/weight_states.h"
 #include "mantissa/engine/plan/explain.h"
 #include "mantissa/engine/plan/sum_order.h"
 #include "mantissa/precision/policy/accumulate.h"
@@ -79,6 +80,8 @@ class Table {
   explicit Table(const Program& p) : p_(p) {
     moments_.op = "moments";
     compensations_.op = "kahan";
+    weights_.op = "weight states";
+    averages_.op = "average";
   }
 
   std::vector<PlanRow> rows() {
@@ -99,6 +102,9 @@ class Table {
     if (!moments_.stored.empty()) rows.push_back(moments_.made("in the same sweep"));
     if (!compensations_.stored.empty())
       rows.push_back(compensations_.made("in the same sweep: rounding errors of the masters"));
+    if (!weights_.stored.empty()) rows.push_back(weights_.made("they start at the weights"));
+    if (!averages_.stored.empty())
+      rows.push_back(averages_.made("read by validation, eval and the saved model"));
     return rows;
   }
 
@@ -168,12 +174,16 @@ class Table {
 
   void add_kept(const Buffer& b) {
     const bool compensation = b.random == RandomUse::compensation;
-    Row& row = compensation ? compensations_ : moments_;
+    const bool averages = b.random == graph::kAverageState;
+    const bool arithmetic = graph::starts_at_weight(b.random);
+    Row& row = compensation ? compensations_ : averages ? averages_ : arithmetic ? weights_ : moments_;
     const std::string& scope = p_.slots[static_cast<std::size_t>(b.slot)].name;
     const std::string_view format = b.codes == StateCodes::none ? name(b.type) : name(b.codes);
     row.stored.add(format);
     row.written.add(format);
-    row.by.add(compensation ? by(scope, {"kahan"}) : by(scope, {"optimizer", "rounding"}));
+    row.by.add(compensation ? by(scope, {"kahan"})
+               : arithmetic ? by(scope, {})
+                            : by(scope, {"optimizer", "rounding"}));
     for (const Step& s : p_.steps) {
       if (s.scope == scope && s.factors.empty()) row.arithmetic.add(name(s.interior));
     }
@@ -193,7 +203,7 @@ class Table {
 
   const Program& p_;
   std::vector<Rule> rules_;
-  Row moments_, compensations_;
+  Row moments_, compensations_, weights_, averages_;
   Narrow narrow_;
 };
 

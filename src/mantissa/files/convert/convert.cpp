@@ -28,6 +28,7 @@
 #include "mantissa/files/io/expert_tensors.h"
 #include "mantissa/files/io/json.h"
 #include "mantissa/files/io/state.h"
+#include "mantissa/files/io/state_weights.h"
 
 namespace mantissa::convert {
 namespace {
@@ -232,22 +233,23 @@ class Converter {
     disk::write_file_atomic(to, index.dump(2) + "\n");
   }
 
-  /// Writes the masters under the weights' names.
+  /// Writes the averages, or the masters, under the weights' names.
   bool state() {
-    constexpr std::string_view kMaster = "master.";
     const io::StateReader state(request_.in.path);
     const io::SafetensorsReader& in = state.tensors().shards().front();
-    std::vector<io::TensorInfo> masters;
-    for (const io::TensorInfo& tensor : in.tensors()) {
-      if (tensor.name.starts_with(kMaster))
-        std::ranges::copy(io::split_experts(tensor), std::back_inserter(masters));
+    const std::vector<io::StateWeight> weights = io::state_weights(in.tensors());
+    std::vector<io::TensorInfo> tensors;
+    for (const io::StateWeight& w : weights) {
+      io::TensorInfo tensor = w.tensor;
+      tensor.name = w.name;
+      std::ranges::copy(io::split_experts(tensor), std::back_inserter(tensors));
     }
     std::vector<OutputTensor> outputs;
-    for (const io::TensorInfo& tensor : masters)
-      outputs.push_back({&tensor, tensor.name.substr(kMaster.size())});
+    for (const io::TensorInfo& tensor : tensors) outputs.push_back({&tensor, tensor.name});
     Metadata metadata = {{"format", "pt"},
                          {kPolicyKey, state.header().policy},
-                         {kHistoryKey, fmt::format("masters of the state of step {}", state.header().step)}};
+                         {kHistoryKey, fmt::format("{} of the state of step {}", io::kind_of_weights(weights),
+                                                   state.header().step)}};
     if (const std::optional<Scalar> format = narrowest(outputs)) metadata[kRoundedToKey] = name(*format);
     if (std::string amax = io::amax_of_state(in); !amax.empty()) metadata[io::kAmaxKey] = std::move(amax);
     if (const auto& blocks = request_.change.blocks; blocks)

@@ -16,6 +16,7 @@
 #include "mantissa/files/convert/origin.h"
 #include "mantissa/files/io/json.h"
 #include "mantissa/files/io/state.h"
+#include "mantissa/files/io/state_weights.h"
 #include "mantissa/files/peft/states.h"
 #include "mantissa/files/rwkv/checkpoint.h"
 
@@ -95,16 +96,18 @@ bool is_rwkv7(const nlohmann::json& config) {
   return config.is_object() && config.value("model_type", nlohmann::json()) == "rwkv7";
 }
 
-/// Returns the masters of a state, with what they are as their metadata.
+/// Returns the weights of a state, with what they are as their metadata.
 InputModel model_of_state(const fs::path& folder, std::map<std::string, std::string>& metadata) {
   const io::StateReader state(folder);
   metadata = {
       {kPolicyKey, state.header().policy},
-      {kHistoryKey, fmt::format("masters of the state of step {}", state.header().step)},
+      {kHistoryKey,
+       fmt::format("{} of the state of step {}",
+                   io::kind_of_weights(io::state_weights(state.tensors().tensors())), state.header().step)},
   };
   const fs::path header = folder / "state.json";
   return {model::parse_model_config(io::parse_json(state.header().model_config, header), header.string()),
-          io::WeightFiles(folder / io::kStateTensors, std::string(io::kMasterPrefix)),
+          io::open_state_weights(folder / io::kStateTensors),
           {}};
 }
 

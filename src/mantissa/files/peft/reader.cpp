@@ -15,7 +15,9 @@
 #include "mantissa/files/io/dtype.h"
 #include "mantissa/files/io/json.h"
 #include "mantissa/files/io/pth/torch_file.h"
+#include "mantissa/files/io/renamed_tensors.h"
 #include "mantissa/files/io/safetensors.h"
+#include "mantissa/files/io/state_weights.h"
 #include "mantissa/files/peft/config.h"
 #include "mantissa/files/peft/states.h"
 #include "mantissa/files/peft/targets.h"
@@ -25,33 +27,6 @@ namespace {
 
 namespace fs = std::filesystem;
 using model::LinearLayer;
-
-/// Tensors of another source under other names.
-class RenamedTensors final : public io::TensorSource {
- public:
-  explicit RenamedTensors(std::shared_ptr<const io::TensorSource> source) : source_(std::move(source)) {}
-
-  void add(std::string name, const io::TensorInfo& tensor) {
-    originals_.emplace(name, tensor);
-    io::TensorInfo& renamed = tensors_.emplace_back(tensor);
-    renamed.name = std::move(name);
-  }
-
-  const std::vector<io::TensorInfo>& tensors() const override { return tensors_; }
-  const std::map<std::string, std::string>& metadata() const override { return source_->metadata(); }
-  const fs::path& path() const override { return source_->path(); }
-  void read(const io::TensorInfo& tensor, std::span<std::byte> out, std::uint64_t offset) const override {
-    source_->read(originals_.at(tensor.name), out, offset);
-  }
-  std::span<const std::byte> in_memory(const io::TensorInfo& tensor) const override {
-    return source_->in_memory(originals_.at(tensor.name));
-  }
-
- private:
-  std::shared_ptr<const io::TensorSource> source_;
-  std::vector<io::TensorInfo> tensors_;
-  std::map<std::string, io::TensorInfo> originals_;  // by new name
-};
 
 std::shared_ptr<const io::TensorSource> open_tensors(const fs::path& directory) {
   if (disk::exists(directory / kWeightsFile))
@@ -89,7 +64,7 @@ class Reading {
         source_(open_tensors(directory)),
         base_(base),
         linear_(modules_of(base)),
-        tensors_(std::make_shared<RenamedTensors>(source_)),
+        tensors_(std::make_shared<io::RenamedTensors>(source_)),
         adapter_(std::make_shared<model::Adapter>()) {
     for (const LinearLayer& layer : linear_) by_scope_.emplace(layer.scope, &layer);
   }
@@ -263,7 +238,7 @@ class Reading {
   std::vector<LinearLayer> linear_;  // as modules of peft
   std::map<std::string_view, const LinearLayer*> by_scope_;
   std::vector<model::RecurrentLayer> recurrent_;  // of an adapter of states
-  std::shared_ptr<RenamedTensors> tensors_;
+  std::shared_ptr<io::RenamedTensors> tensors_;
   std::shared_ptr<model::Adapter> adapter_;
   std::map<std::string, Parts> parts_;          // by scope
   std::map<std::string, std::string> modules_;  // scope → module name in the file
@@ -284,13 +259,10 @@ PeftAdapter read_adapter(const fs::path& directory, const model::ModelConfig& ba
 }
 
 std::shared_ptr<const io::TensorSource> state_tensors(const fs::path& state, const model::Adapter& adapter) {
-  constexpr std::string_view kMasters = "master.";
   const auto source = std::make_shared<const io::SafetensorsReader>(state);
-  auto tensors = std::make_shared<RenamedTensors>(source);
-  for (const io::TensorInfo& tensor : source->tensors()) {
-    if (!tensor.name.starts_with(kMasters)) continue;
-    std::string name = tensor.name.substr(kMasters.size());
-    if (adapter.owns(name)) tensors->add(std::move(name), tensor);
+  auto tensors = std::make_shared<io::RenamedTensors>(source);
+  for (const io::StateWeight& weight : io::state_weights(source->tensors())) {
+    if (adapter.owns(weight.name)) tensors->add(weight.name, weight.tensor);
   }
   return tensors;
 }

@@ -90,7 +90,7 @@ bool scales_factors(const precision::Policy& policy) {
 /// Adds the largest magnitudes that the model's files keep of its tensors, from which their scales begin.
 void add_scales(io::Hash64& hash, const weights::ModelSource& source) {
   const io::WeightFiles files = weights::files_of(source);
-  if (source.state) return add_text(hash, io::amax_of_state(files.shards().front()));
+  if (source.state) return add_text(hash, io::amax_of_state(io::SafetensorsReader(source.weights)));
   const std::map<std::string, std::string>& metadata = files.metadata();
   if (const auto kept = metadata.find(io::kAmaxKey); kept != metadata.end()) add_text(hash, kept->second);
 }

@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "mantissa/files/io/expert_tensors.h"
+#include "mantissa/files/io/state_weights.h"
 #include "mantissa/files/rwkv/checkpoint.h"
 #include "mantissa/files/rwkv/generation.h"
 #include "mantissa/lab/diff/trace_order.h"
@@ -11,7 +12,7 @@ namespace mantissa::lab {
 namespace {
 
 io::WeightFiles open(const Subject& subject, bool masters) {
-  return io::WeightFiles(subject.weights, masters ? std::string(io::kMasterPrefix) : std::string());
+  return masters ? io::open_state_weights(subject.weights) : io::WeightFiles(subject.weights);
 }
 
 /// Gives the weights of RWKV-LM their names and shapes in Hugging Face's layout if the other side has those.
@@ -36,7 +37,7 @@ std::vector<std::string> order_of_traces(const io::WeightFiles& a, const io::Wei
   return ordered;
 }
 
-/// Compares files of tensors. Next to a checkpoint, a state stands for its masters.
+/// Compares files of tensors. Next to a checkpoint, a state stands for its weights.
 convert::TensorDifferences compare_files(const Subject& a, const Subject& b, const runtime::Device& device) {
   using Kind = Subject::Kind;
   io::WeightFiles files_a = open(a, a.kind == Kind::state), files_b = open(b, b.kind == Kind::state);

@@ -5,23 +5,21 @@
 
 #include <algorithm>
 #include <cmath>
+#include <iterator>
 
 #include "mantissa/core/base/error_text.h"
 #include "mantissa/core/base/words.h"
 #include "mantissa/core/numeric/frozen_formats.h"
+#include "mantissa/engine/optim/common_settings.h"
 #include "mantissa/precision/policy/glob.h"
 
 namespace mantissa::config {
 namespace {
 
+using optim::find_setting;
 using optim::Optimizer;
 using optim::Setting;
 using optim::SettingDef;
-
-const SettingDef* find_setting(const Optimizer& optimizer, std::string_view key) {
-  const auto def = std::ranges::find(optimizer.settings, key, &SettingDef::key);
-  return def == optimizer.settings.end() ? nullptr : &*def;
-}
 
 std::string text_of(const Setting& value) {
   Setting copy = value;
@@ -44,16 +42,18 @@ std::string description(const SettingDef& first) {
   return fmt::format("{} ({}{})", first.doc, same, others);
 }
 
-Option option_of(const SettingDef& def) {
+Option option_of(const SettingDef& def, std::string doc) {
   const auto slot = [key = std::string(def.key), fallback = def.fallback](RunConfig& c) -> Slot {
     Setting& value = c.optimizer.settings.try_emplace(key, fallback).first->second;
     return std::visit([](auto& v) -> Slot { return &v; }, value);
   };
-  return {"optimizer", def.key, slot, description(def), {def.least, def.most, def.above, def.below}};
+  return {"optimizer", def.key, slot, std::move(doc), {def.least, def.most, def.above, def.below}};
 }
 
 std::vector<std::string> keys_taken(const Optimizer& optimizer) {
-  return names_of(optimizer.settings, &SettingDef::key);
+  std::vector<std::string> keys = names_of(optimizer.settings, &SettingDef::key);
+  std::ranges::move(names_of(optim::common_settings(), &SettingDef::key), std::back_inserter(keys));
+  return keys;
 }
 
 // ---- groups
@@ -128,9 +128,11 @@ std::vector<Option> optimizer_options() {
   std::vector<Option> all;
   for (const Optimizer* optimizer : optim::all_optimizers()) {
     for (const SettingDef& def : optimizer->settings) {
-      if (std::ranges::find(all, def.key, &Option::key) == all.end()) all.push_back(option_of(def));
+      if (std::ranges::find(all, def.key, &Option::key) == all.end())
+        all.push_back(option_of(def, description(def)));
     }
   }
+  for (const SettingDef& def : optim::common_settings()) all.push_back(option_of(def, std::string(def.doc)));
   return all;
 }
 
@@ -155,7 +157,8 @@ void settle_optimizer(RunConfig& config, const Entries& entries) {
   section.settings = std::move(settings);
   if (optimizer.check != nullptr) {
     try {
-      optimizer.check(section.settings);
+      const bool constant = config.schedule.name == "constant" && entries.find("run", "stage") == nullptr;
+      optimizer.check(optim::with_facts(section.settings, {.constant_rate = constant}));
     } catch (const ConfigError& e) {
       throw ConfigError("{}: {}", entries.where("optimizer", "name"), e.what());
     }

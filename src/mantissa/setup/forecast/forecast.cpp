@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "mantissa/engine/comm/shard_sum.h"
+#include "mantissa/engine/graph/weight_states.h"
 #include "mantissa/engine/model/graphs.h"
 #include "mantissa/engine/runtime/process.h"
 #include "mantissa/engine/runtime/weights.h"
@@ -33,6 +34,10 @@ void add_update_memory(const plan::Program& update, MemoryForecast& f) {
   for (const plan::Buffer& b : update.buffers) {
     if (b.home != plan::Home::kept) continue;
     (b.random == RandomUse::compensation ? f.compensation : f.moments) += aligned(b.bytes);
+    // Validation keeps a master of another format aside (train/steps/evaluation_weights.h).
+    const plan::Slot& slot = update.slots[static_cast<std::size_t>(b.slot)];
+    if (b.random == graph::kAverageState && b.type != slot.master)
+      f.moments += update.buffer(slot.master_buffer).bytes;
   }
   // The update's values use the memory of the activations if there is room.
   if (update.memory.arena() > f.activations + f.work) f.work += update.memory.arena();

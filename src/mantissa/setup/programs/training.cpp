@@ -5,6 +5,7 @@
 #include "mantissa/core/base/error_text.h"
 #include "mantissa/core/base/words.h"
 #include "mantissa/engine/model/graphs.h"
+#include "mantissa/engine/optim/common_settings.h"
 #include "mantissa/engine/plan/compile.h"
 #include "mantissa/engine/plan/passes.h"
 #include "mantissa/precision/policy/glob.h"
@@ -96,8 +97,10 @@ void check_adapter_groups(std::span<const optim::Group> groups, const graph::Gra
   }
 }
 
-/// Returns the optimizer of `config` with the parameters that it updates.
-UpdateSource update_source(const config::RunConfig& config, const model::ModelConfig& model) {
+/// Returns the optimizer of `config`, a run of `steps` steps or a stage of it, with the parameters that it
+/// updates.
+UpdateSource update_source(const config::RunConfig& config, const model::ModelConfig& model,
+                           std::int64_t steps) {
   const config::OptimizerSection& section = config.optimizer;
   const graph::Graph graph = training_graph(config, model, 1);
   std::vector<std::string> names;
@@ -107,8 +110,10 @@ UpdateSource update_source(const config::RunConfig& config, const model::ModelCo
   check_adapter_groups(section.groups, graph);
   optim::check_groups(section.groups, names);
   const auto decay = section.settings.find("weight_decay");
-  UpdateSource source{&optim::find_optimizer(section.name), section.settings,
-                      optim::trained_parameters(graph)};
+  UpdateSource source{
+      &optim::find_optimizer(section.name),
+      optim::with_facts(section.settings, {.warmup_steps = config.schedule.warmup_steps, .steps = steps}),
+      optim::trained_parameters(graph)};
   for (optim::Parameter& p : source.parameters) {
     const optim::GroupSettings group = optim::settings_of(section.groups, p.name);
     const bool decays = p.shape.rank() >= 2 && decay != section.settings.end();
@@ -144,7 +149,7 @@ plan::Program compile_training(const config::RunConfig& config, const model::Mod
                                std::int64_t rows, const runtime::Device& device, bool fold, bool fuse,
                                std::int64_t step) {
   plan::Program program = compile_alone(config, model, rows, device, fold, fuse, step);
-  add_update(program, update_source(config, model), device);
+  add_update(program, update_source(config, model, config.run.steps), device);
   return program;
 }
 
@@ -164,7 +169,7 @@ plan::Program compile_log_probs(const config::RunConfig& config, const model::Mo
 plan::Lower lower_run(const config::RunConfig& config, const model::ModelConfig& model) {
   const auto graph =
       std::make_shared<graph::Graph>(training_graph(config, model, config.batch.micro_batch_size));
-  return [graph, source = update_source(config, model),
+  return [graph, source = update_source(config, model, config.run.steps),
           adapter = config.adapter](const precision::Policy& of_run) {
     const precision::Policy policy = config::adapted_policy(of_run, adapter);
     plan::Program program = plan::assign_formats(*graph, policy);
@@ -206,7 +211,7 @@ std::vector<RunPart> compile_parts(const config::RunConfig& config, const model:
     for (const std::int64_t step : config.policy.changes()) {
       if (begin < step && step < end) firsts.push_back(step);
     }
-    const UpdateSource source = update_source(own, own_model);
+    const UpdateSource source = update_source(own, own_model, config.run.steps);
     for (const std::int64_t first : firsts) {
       auto program = std::make_shared<plan::Program>(
           compile_alone(own, own_model, own.batch.micro_batch_size, device, true, true, first));

@@ -39,7 +39,7 @@ void load_quantized(runtime::WeightSet& weights, std::size_t i, const io::Weight
 void read_scales(runtime::WeightSet& weights, const io::WeightFiles& files, const ModelSource& source) {
   std::map<std::string, std::string> metadata = files.metadata();
   if (source.state) {
-    const std::string amax = io::amax_of_state(files.shards().front());
+    const std::string amax = io::amax_of_state(io::SafetensorsReader(source.weights));
     if (!amax.empty()) metadata[io::kAmaxKey] = amax;
   }
   read_amax(weights.scales(), metadata, source.weights);

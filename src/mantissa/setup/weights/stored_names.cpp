@@ -13,7 +13,7 @@
 #include "mantissa/engine/model/family.h"
 #include "mantissa/engine/model/graphs.h"
 #include "mantissa/files/io/expert_tensors.h"
-#include "mantissa/files/io/state.h"
+#include "mantissa/files/io/state_weights.h"
 
 namespace mantissa::weights {
 namespace {
@@ -112,8 +112,8 @@ void check_tied_head(const plan::Program& program, const StoredNames& names, con
 io::WeightFiles files_of(const ModelSource& source) {
   if (source.memory != nullptr) return io::with_joined_experts(io::WeightFiles(source.memory));
   if (source.tensors != nullptr) return io::with_joined_experts(io::WeightFiles(source.tensors));
-  return io::with_joined_experts(
-      io::WeightFiles(source.weights, source.state ? std::string(io::kMasterPrefix) : ""));
+  return io::with_joined_experts(source.state ? io::open_state_weights(source.weights)
+                                              : io::WeightFiles(source.weights));
 }
 
 const io::TensorInfo* stored_tensor(const std::string& name, const io::WeightFiles& files,

@@ -7,6 +7,7 @@
 
 #include "mantissa/core/base/error.h"
 #include "mantissa/files/io/model_path.h"
+#include "mantissa/files/io/state_weights.h"
 #include "mantissa/kernels/update.h"
 #include "mantissa/setup/config/stages.h"
 #include "mantissa/setup/weights/frozen_hash.h"
@@ -26,7 +27,8 @@ struct Saved {
   const std::filesystem::path& folder;
 };
 
-/// Converts elements [first, first + n) of a tensor whose format has changed.
+/// Converts elements [first, first + n) of a tensor whose format has changed, or of another one from which
+/// the memory begins.
 void convert_part(const Saved& from, const train::Trainer::NamedMemory& m, const io::TensorInfo& info,
                   std::size_t first, std::size_t n) {
   const Scalar type = *io::scalar_of(info.dtype);
@@ -35,7 +37,7 @@ void convert_part(const Saved& from, const train::Trainer::NamedMemory& m, const
   const auto elements = static_cast<std::int64_t>(n);
   std::vector<std::byte> saved(n * saved_bytes);
   std::vector<double> wide(n), kept(n);
-  from.state.tensors().read(m.name, saved, first * saved_bytes);
+  from.state.tensors().read(info.name, saved, first * saved_bytes);
   kernels::cast(host, elements, saved.data(), type, wide.data(), Scalar::f64);
   std::vector<std::byte> rounded(n * kept_bytes);
   kernels::cast(host, elements, wide.data(), Scalar::f64, rounded.data(), m.type);
@@ -112,7 +114,11 @@ void check_inputs(train::Trainer& trainer, const io::StateHeader& header,
 void read_memory(const Saved& from, const train::Trainer::NamedMemory& m,
                  const train::Trainer::NamedMemory* scales) {
   const io::TensorInfo* info = from.state.tensors().find(m.name);
-  if (info == nullptr && m.begins_at_zero) return;  // keeps its initial zeros
+  if (info == nullptr && m.begins_at_zero) return;                  // keeps its initial zeros
+  if (info == nullptr && m.name.starts_with(io::kStateAverages)) {  // a new average begins at the weight
+    info =
+        from.state.tensors().find(std::string(io::kMasterPrefix) + m.name.substr(io::kStateAverages.size()));
+  }
   if (info != nullptr && m.newest_first && info->dtype == io::dtype_of(m.type) && info->shape.size() == 1) {
     std::vector<std::byte> saved(info->end - info->begin);
     from.state.tensors().read(m.name, saved);
@@ -128,7 +134,7 @@ void read_memory(const Saved& from, const train::Trainer::NamedMemory& m,
   if (scales != nullptr || holds_blocks(from.state, m.name))
     return read_blocked_state(from.trainer, from.state, m, scales);
   // A value saved as F32 can be outside the range of tf32.
-  if (io::scalar_of(info->dtype) == m.type) return read_bytes(from, m);
+  if (io::scalar_of(info->dtype) == m.type && info->name == m.name) return read_bytes(from, m);
   if (!io::scalar_of(info->dtype)) {
     throw DtypeError(
         fmt::format("{}: is {} in {}, but policy \"{}\" keeps {} here; resume from another state, or start "

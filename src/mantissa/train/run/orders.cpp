@@ -83,6 +83,7 @@ Order receive_order(comm::Communicator& ranks, bool stop_requested) {
 RemoteReads::RemoteReads(Orders& orders, train::Trainer& trainer)
     : trainer_(trainer.shares_weights() ? &trainer : nullptr) {
   if (trainer_ != nullptr) orders.tell(Order::serve);
+  averages_ = trainer.evaluation_weights();
 }
 
 RemoteReads::~RemoteReads() {
@@ -99,7 +100,10 @@ void follow(train::Trainer& trainer, comm::Communicator& ranks, const std::funct
     const Order order = receive_order(ranks, stop.stop_requested());
     if (order == Order::end) return;
     if (order == Order::start) on_start();
-    if (order == Order::serve) trainer.serve_reads();
+    if (order == Order::serve) {
+      const std::unique_ptr<train::EvaluationWeights> averages = trainer.evaluation_weights();
+      trainer.serve_reads();
+    }
     if (order == Order::save) write_part(trainer, ranks);
     try {
       if (order == Order::advance) {

@@ -3,12 +3,14 @@
 
 #include <cstdint>
 #include <functional>
+#include <memory>
 #include <optional>
 #include <stop_token>
 
 #include "mantissa/engine/comm/communicator.h"
 #include "mantissa/files/io/state.h"
 #include "mantissa/setup/config/run_config.h"
+#include "mantissa/train/steps/evaluation_weights.h"
 #include "mantissa/train/steps/trainer.h"
 
 namespace mantissa::run {
@@ -61,7 +63,8 @@ Order receive_order(comm::Communicator& ranks, bool stop_requested);
 void follow(train::Trainer& trainer, comm::Communicator& ranks, const std::function<void()>& on_start,
             const std::stop_token& stop);
 
-/// Lets other ranks answer what this one reads of their weights and moments, while it exists.
+/// Replaces the weights by those for evaluation, and lets other ranks answer what this one reads of theirs,
+/// while it exists.
 class RemoteReads {
  public:
   RemoteReads(Orders& orders, train::Trainer& trainer);
@@ -71,6 +74,7 @@ class RemoteReads {
 
  private:
   train::Trainer* trainer_;  // null: every rank has all of them
+  std::unique_ptr<train::EvaluationWeights> averages_;
 };
 
 }  // namespace mantissa::run

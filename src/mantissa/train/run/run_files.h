@@ -42,7 +42,8 @@ class RunFiles {
 
   /// Returns the folder of the model or adapter.
   std::filesystem::path result() const;
-  /// Saves the model, or the adapter, and returns its hash.
+  /// Saves the model, or the adapter, and returns its hash. The masters are then the weights for evaluation
+  /// (train/steps/evaluation_weights.h).
   std::uint64_t save_result() const;
 
  private:

@@ -17,6 +17,7 @@
 #include "mantissa/setup/config/schedule.h"
 #include "mantissa/setup/config/stages.h"
 #include "mantissa/setup/weights/frozen_hash.h"
+#include "mantissa/train/steps/evaluation_weights.h"
 
 namespace mantissa::train {
 namespace {
@@ -112,6 +113,7 @@ Trainer::Trainer(const config::RunConfig& config, weights::ModelSource source, s
   notes_.insert(notes_.end(), source_.config.notes.begin(), source_.config.notes.end());
   kept_ = device_.allocate(program().update->memory.kept);
   bind();
+  start_weight_states(*update_, *weights_);
 }
 
 const forecast::Machine& Trainer::machine() {
@@ -370,6 +372,7 @@ std::optional<Validation> Trainer::validate(const std::stop_token& stop) {
   const std::stop_token for_task = ranks_.alone() ? stop : std::stop_token();
   compare_when_due();
   enter(part_of(std::max<std::int64_t>(0, step_ - 1)));  // also if a run resumes at the end of a part
+  const std::unique_ptr<EvaluationWeights> averages = evaluation_weights();
   Validation result{{}, task_->measure(step_, for_task)};
   if (const std::optional<text::StepData> held_out = task_->held_out(step_, for_task)) {
     std::optional<objective::Outcome> outcome = run_rows(*held_out, objective::Pass::evaluate, stop);

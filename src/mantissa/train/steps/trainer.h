@@ -35,6 +35,8 @@
 
 namespace mantissa::train {
 
+class EvaluationWeights;
+
 /// The cause of a skipped step or of a stopped run, as far as it is known.
 struct Overflow {
   std::string what;                // "model.layers.5.mlp.down_proj matmul backward 8.1e4 > 65504 (f16)"
@@ -174,6 +176,10 @@ class Trainer {
   /// (setup/weights/frozen_hash.h).
   const std::string& frozen_hash() const { return frozen_hash_; }
   const runtime::Device& device() const { return device_; }
+
+  /// Replaces the weights by those for evaluation while the result exists (train/steps/evaluation_weights.h).
+  /// If ranks share the weights, all of them call this, and end it, alike.
+  std::unique_ptr<EvaluationWeights> evaluation_weights();
 
   /// Memory that a resumable state holds: masters that are not in quantized blocks, moments, compensations,
   /// histories of scales and states that rows continue, by name. Valid as long as the trainer.
