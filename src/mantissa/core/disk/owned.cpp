@@ -96,6 +96,7 @@ std::string owned_list(const OwnedKinds& all) {
   }
   nlohmann::ordered_json json = {
       {"about", "The files here that Mantissa wrote. It replaces and removes no others."}, {"files", names}};
+  if (!results.empty()) json["results"] = nlohmann::ordered_json::object();
   for (const auto& [kind, of] : results) json["results"][kind] = of;
   return json.dump(1, ' ', false, nlohmann::json::error_handler_t::replace) + "\n";
 }
