@@ -49,7 +49,7 @@ TEST_F(Adapter, CommandsThatUseItWarnOfABaseThatHasChanged) {
 TEST_F(Adapter, ConvertNamesTheCommandThatMergesItIntoItsBase) {
   ASSERT_EQ(train("r").code, 0) << read_all(folder / "err");
   EXPECT_TRUE(
-      has(refusal("convert r x.gguf"), "mantissa merge " + (folder / "b/model").string() + " r MERGED"));
+      has(refusal("convert r x.pth"), "mantissa merge " + (folder / "b/model").string() + " r MERGED"));
 }
 
 TEST_F(Adapter, ANewOneChangesNoLogitAndATrainedOneDoes) {

@@ -142,11 +142,11 @@ TEST_F(DataCommands, FieldsAreNamedAsInAConfig) {
   write(folder / "t.txt", "plain words");
   for (const char* command :
        {"data inspect t.txt", "data shard t.txt --tokenizer byte --out t", "eval r --data t.txt"})
-    expect_refused(std::string(command) + " --fields text=body", "\"t.txt\" has no rows with fields");
+    expect_refused(std::string(command) + " --fields text=body", "t.txt has no rows with fields");
   expect_refused("eval r --last-word a.jsonl --fields text=body", "names the fields of --data FILES");
   expect_refused("data inspect run.toml --fields text=body", "a config has its own data");
   expect_refused("train run.toml --out q --set data.source=t.txt --set 'data.fields={text = \"body\"}'",
-                 "t.txt\" has no rows with fields. Fix: remove data.fields");
+                 "t.txt has no rows with fields. Fix: remove data.fields");
 }
 
 TEST_F(DataCommands, ShardsAreWrittenDescribedAndTrainedOn) {

@@ -2,9 +2,9 @@
 #include "mantissa/core/disk/owned.h"
 
 #include <gtest/gtest.h>
+#include <stdlib.h>
 #include <unistd.h>
 
-#include "core/disk/temporary.h"
 #include "mantissa/core/base/error.h"
 #include "mantissa/core/disk/atomic.h"
 
@@ -30,7 +30,18 @@ class AsOrdinaryUser {
   bool root_ = geteuid() == 0;
 };
 
-using Owned = test::TemporaryFolder;
+/// A folder that every user can reach: TMPDIR may be in one that only its owner can.
+class Owned : public ::testing::Test {
+ protected:
+  void SetUp() override {
+    std::string name = "/tmp/mantissa-XXXXXX";
+    ASSERT_NE(::mkdtemp(name.data()), nullptr);
+    folder = name;
+  }
+  void TearDown() override { fs::remove_all(folder); }
+
+  fs::path folder;
+};
 
 TEST_F(Owned, ADirectoryWhoseFilesThisUserCannotRemoveIsNotReplaced) {
   const fs::path result = folder / "result";

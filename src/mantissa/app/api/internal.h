@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <memory>
 
 #include "mantissa/app/api/config.h"
@@ -10,12 +11,17 @@
 #include "mantissa/app/api/model.h"
 #include "mantissa/app/api/plan.h"
 #include "mantissa/app/api/precision.h"
+#include "mantissa/app/api/reward.h"
 #include "mantissa/engine/runtime/device.h"
 #include "mantissa/precision/policy/policy.h"
 #include "mantissa/setup/config/run_config.h"
 #include "mantissa/setup/data/rows.h"
 #include "mantissa/setup/weights/adapted.h"
 #include "mantissa/train/explain/explained.h"
+
+namespace mantissa::reward {
+class Rule;
+}
 
 namespace mantissa::api {
 
@@ -50,5 +56,9 @@ std::shared_ptr<const io::MemoryTensors> memory_of(const std::shared_ptr<const W
 Scalar format_named(const std::string& text);
 
 Plan plan_of(const explain::Explained& explained);
+
+/// Returns what makes the rule of rl from a reward function; null for no function. The rule throws RunStopped
+/// if the function returns another number of rewards, or a number that is not finite as f32.
+std::function<std::unique_ptr<reward::Rule>()> rule_of(const RewardFunction& function);
 
 }  // namespace mantissa::api

@@ -1,10 +1,11 @@
-#include "mantissa/app/api/reward_rule.h"
-
+// A reward function of a program that uses the library, as a rule of rl.
 #include <cmath>
 #include <nlohmann/json.hpp>
 #include <utility>
 
+#include "mantissa/app/api/internal.h"
 #include "mantissa/core/base/error_text.h"
+#include "mantissa/text/reward/rule.h"
 
 namespace mantissa::api {
 namespace {
@@ -52,7 +53,7 @@ class FunctionRule final : public reward::Rule {
 
 }  // namespace
 
-rl::MakeRule rule_of(const RewardFunction& function) {
+std::function<std::unique_ptr<reward::Rule>()> rule_of(const RewardFunction& function) {
   if (!function) return {};
   return [function] { return std::make_unique<FunctionRule>(function); };
 }

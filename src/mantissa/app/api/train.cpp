@@ -7,7 +7,6 @@
 #include <string_view>
 
 #include "mantissa/app/api/internal.h"
-#include "mantissa/app/api/reward_rule.h"
 #include "mantissa/core/base/error_text.h"
 #include "mantissa/engine/comm/on_thread_ranks.h"
 #include "mantissa/files/io/state.h"

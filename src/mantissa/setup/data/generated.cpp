@@ -6,7 +6,7 @@
 #include <utility>
 
 #include "mantissa/core/base/error.h"
-#include "mantissa/core/base/words.h"
+#include "mantissa/core/base/printable.h"
 #include "mantissa/text/rows/row_reader.h"
 #include "mantissa/text/rows/sources.h"
 
@@ -70,7 +70,7 @@ void check_has_fields(const std::vector<std::string>& files, const text::FileFor
   }
   throw ConfigError(fmt::format(
       "{}: {} has no rows with fields. Fix: remove {}, or give files of JSON or CSV, or their format", key,
-      in_quotes(files.front()), key));
+      printable(files.front()), key));
 }
 
 void for_each_row(const std::vector<std::string>& files, const TakeRow& take,
