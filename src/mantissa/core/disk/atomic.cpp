@@ -328,11 +328,11 @@ void AtomicDirectory::commit() {
   if (replaces) check_replaceable(path_, kind_, known_);
   const std::vector<std::string> replaced =
       replaces ? removable_names(path_, known_) : std::vector<std::string>();
+  std::exception_ptr stays;
   {
     const Undivided whole;
-    fs::path previous;
     if (replaces) {
-      previous = replace();
+      stays = replace(replaced);
     } else {
       if (disk::is_directory(path_)) ::rmdir(path_.c_str());  // an empty one
       rename_to_new(beside_, path_);
@@ -341,25 +341,33 @@ void AtomicDirectory::commit() {
     ended_.keep();
     parents_.keep();
     finish_directory(descriptor_, path_);
-    if (replaces) remove_previous(previous, replaced);
   }
   sync_directory(folder_of(path_));
+  if (stays) std::rethrow_exception(stays);
 }
 
-void AtomicDirectory::remove_previous(const fs::path& previous, std::span<const std::string> names) const {
+std::exception_ptr AtomicDirectory::remove_previous(const fs::path& previous,
+                                                    std::span<const std::string> names) const {
   try {
     remove_names(previous, names);
+    return nullptr;
+  } catch (const Error&) {  // some faults pass
+  }
+  try {
+    remove_names(previous, names);
+    return nullptr;
   } catch (const Error& e) {
-    throw ResourceError(fmt::format("{}: is the new result; the earlier one, {}, is still there. {}",
-                                    path_.string(), previous.string(), e.what()));
+    return std::make_exception_ptr(
+        ResourceError(fmt::format("{}: is the new result; the earlier one, {}, is still there. {}",
+                                  path_.string(), previous.string(), e.what())));
   }
 }
 
-fs::path AtomicDirectory::replace() {
+std::exception_ptr AtomicDirectory::replace(std::span<const std::string> names) {
   if (!is_link(path_)) mark_directory(path_);  // it is about to be unfinished
   if (::renameat2(AT_FDCWD, beside_.c_str(), AT_FDCWD, path_.c_str(), RENAME_EXCHANGE) == 0) {
     sync_directory(folder_of(path_));
-    return beside_;
+    return remove_previous(beside_, names);
   }
   if (errno != EINVAL && errno != ENOSYS) throw_write_error(path_, errno);
   const fs::path replaced = replaced_name(path_);
@@ -367,7 +375,7 @@ fs::path AtomicDirectory::replace() {
   rename_to_new(path_, replaced);
   rename_or_throw(beside_, path_);
   sync_directory(folder_of(path_));
-  return replaced;
+  return remove_previous(replaced, names);
 }
 
 void finish_replacement(const fs::path& path, std::span<const std::string_view> known) {

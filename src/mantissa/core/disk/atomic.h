@@ -5,6 +5,7 @@
 #pragma once
 
 #include <cstddef>
+#include <exception>
 #include <filesystem>
 #include <initializer_list>
 #include <optional>
@@ -145,10 +146,11 @@ class AtomicDirectory {
   void commit();
 
  private:
-  /// Makes the directory appear in place of the one at path_, and returns the new name of that.
-  std::filesystem::path replace();
-  /// Removes that one, which holds `names`. Throws ResourceError, with what has happened.
-  void remove_previous(const std::filesystem::path& previous, std::span<const std::string> names) const;
+  /// Makes the directory appear in place of the one at path_, and does remove_previous().
+  std::exception_ptr replace(std::span<const std::string> names);
+  /// Removes that one, which holds `names`. Returns the error with which commit() ends if it stays, or null.
+  std::exception_ptr remove_previous(const std::filesystem::path& previous,
+                                     std::span<const std::string> names) const;
 
   std::filesystem::path path_, beside_;
   Existing existing_;
