@@ -348,6 +348,15 @@ TEST(Program, AModelTruncatedWhileInUseIsAnError) {
   EXPECT_EQ(read_all(folder / "out"), "");
 }
 
+TEST(Program, AStackThatIsTooSmallIsAnError) {
+  const TemporaryFolder folder;
+  const Result r = testing::shell(folder, "prlimit --stack=131072 " MANTISSA_BINARY_DIR "/mantissa version");
+  EXPECT_EQ(r.code, 1);
+  EXPECT_TRUE(has(r.err, "the stack is limited to 128 KiB, and the program needs 1024")) << r.err;
+  EXPECT_EQ(testing::shell(folder, "prlimit --stack=1048576 " MANTISSA_BINARY_DIR "/mantissa version").code,
+            0);
+}
+
 TEST(Program, PuzzlesOfTheTwoSplitsDiffer) {
   const TemporaryFolder folder;
   const Result train = mantissa(folder, "data kk --count 50 --people-max 2");

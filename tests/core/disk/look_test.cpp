@@ -63,7 +63,9 @@ TEST_F(Look, OnlyRegularFilesAreReadOrAppendedTo) {
   for (const char* name : {"pipe", "directory"}) {
     EXPECT_THROW(read_text_file(folder / name, 100), FileError) << name;
     EXPECT_THROW(LineReader(folder / name), FileError) << name;
-    EXPECT_THROW(AppendFile(folder / name), FileError) << name;
+    EXPECT_NE(message_of<FileError>([&] { AppendFile(folder / name); }).find("is not a regular file"),
+              std::string::npos)
+        << name;
   }
   EXPECT_THROW(read_text_file("/dev/zero", 100), FileError);
   EXPECT_THROW(LineReader("/dev/zero"), FileError);

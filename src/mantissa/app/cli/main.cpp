@@ -1,5 +1,7 @@
 #include <cxxabi.h>
 #include <fcntl.h>
+#include <fmt/format.h>
+#include <sys/resource.h>
 #include <unistd.h>
 
 #include <atomic>
@@ -7,6 +9,7 @@
 #include <csignal>
 #include <exception>
 #include <new>
+#include <string>
 #include <string_view>
 #include <typeinfo>
 
@@ -68,10 +71,21 @@ void occupy_standard_streams() {
   }
 }
 
+/// Returns what is wrong with the limit of stacks, or "". Threads get that limit as their stack.
+std::string small_stack() {
+  constexpr rlim_t kKibibyte = 1024, kNeeded = 1024 * kKibibyte;
+  rlimit limit{};
+  if (getrlimit(RLIMIT_STACK, &limit) != 0 || limit.rlim_cur >= kNeeded) return "";
+  return fmt::format(
+      "mantissa: the stack is limited to {} KiB, and the program needs {}. Fix: ulimit -s 8192\n",
+      limit.rlim_cur / kKibibyte, kNeeded / kKibibyte);
+}
+
 }  // namespace
 
 int main(int argc, char** argv) {
   occupy_standard_streams();
+  if (const std::string message = small_stack(); !message.empty()) end_suddenly(message, 1);
   std::signal(SIGXFSZ, SIG_IGN);  // a write beyond the file-size limit then fails with an error message
   std::signal(SIGTERM, end_command);
   // nohup lets a command ignore the end of its terminal.

@@ -28,9 +28,10 @@ AppendFile::AppendFile(const std::filesystem::path& path, Open how) : path_(path
     ::close(descriptor_);
     throw_read_error(path, error);
   }
-  if (descriptor_ >= 0 && !S_ISREG(status.st_mode)) {
-    ::close(descriptor_);
-    throw FileError("{}: is not a regular file; remove it", path.string());
+  const bool is_pipe = descriptor_ < 0 && errno == ENXIO, is_folder = descriptor_ < 0 && errno == EISDIR;
+  if (is_pipe || is_folder || (descriptor_ >= 0 && !S_ISREG(status.st_mode))) {
+    if (descriptor_ >= 0) ::close(descriptor_);
+    throw FileError("{}: is not a regular file; move it away", path.string());
   }
   if (descriptor_ < 0) {
     constexpr std::array kOfTheMachine = {ENOSPC, EDQUOT, EMFILE,
