@@ -23,8 +23,8 @@ PhiloxBlock philox(PhiloxBlock counter, PhiloxKey key);
 /// Returns the 64-bit key of a parameter's name (xxHash's XXH3).
 std::uint64_t hash_name(std::string_view name);
 
-/// The purpose of random numbers; two purposes never share any. An update has four: rounding of a weight, of
-/// its two moments, and of its compensation.
+/// The purpose of random numbers; two purposes never share any. An update has one for the rounding of a
+/// weight and one for that of each of its states.
 enum class RandomUse : std::uint8_t {
   rounding = 1,
   initial_weights = 2,
@@ -35,7 +35,13 @@ enum class RandomUse : std::uint8_t {
   compensation = 7,
   conversion = 8,
   activation = 9,
-  hadamard = 10
+  hadamard = 10,
+  average = 11,       // the weight for evaluation
+  weight_state = 12,  // any other state that starts at the weight
+  third_moment = 13,
+  fourth_moment = 14,
+  fifth_moment = 15,
+  sixth_moment = 16
 };
 
 /// The random numbers of one (seed, use, name, step), by element index. philox({name, step | use << 56},

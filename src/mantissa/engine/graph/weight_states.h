@@ -9,16 +9,10 @@
 
 namespace mantissa::graph {
 
-/// Tell such states from moments, as RandomUse::compensation does for compensations. No value of these
-/// states is ever rounded stochastically, so the streams have no bits in use.
-inline constexpr RandomUse kAverageState{11};  // read by validation, eval and the saved model
-inline constexpr RandomUse kWeightState{12};   // any other
-
-/// The streams of the third and later moments of a parameter; RandomUse has those of the first two.
-inline constexpr RandomUse kLaterMoments[] = {RandomUse{13}, RandomUse{14}, RandomUse{15}, RandomUse{16}};
-
+/// Tells such states from moments by their random streams, which have no bits in use: no value of theirs is
+/// rounded stochastically. RandomUse::average is read by validation, eval and the saved model.
 inline bool starts_at_weight(RandomUse state) {
-  return state == kAverageState || state == kWeightState;
+  return state == RandomUse::average || state == RandomUse::weight_state;
 }
 
 /// The names of these states begin with this, and end with the name of the weight: "average.NAME".

@@ -40,22 +40,22 @@ std::optional<graph::ValueId> ParameterUpdate::compensation() {
 }
 
 graph::ValueId ParameterUpdate::add_state(std::string_view kind, Shape shape, bool never_negative) {
-  static constexpr RandomUse kFirst[] = {RandomUse::first_moment, RandomUse::second_moment};
-  const std::size_t i = states_++;
-  if (i < std::size(kFirst)) return add_state(kind, std::move(shape), kFirst[i], never_negative);
-  if (i - std::size(kFirst) >= std::size(graph::kLaterMoments)) {
+  static constexpr RandomUse kStreams[] = {RandomUse::first_moment, RandomUse::second_moment,
+                                           RandomUse::third_moment, RandomUse::fourth_moment,
+                                           RandomUse::fifth_moment, RandomUse::sixth_moment};
+  if (states_ == std::size(kStreams)) {
     throw InternalError("{} has more states per parameter than there are random streams", label_);
   }
-  return add_state(kind, std::move(shape), graph::kLaterMoments[i - std::size(kFirst)], never_negative);
+  return add_state(kind, std::move(shape), kStreams[states_++], never_negative);
 }
 
 graph::ValueId ParameterUpdate::weight_state(std::string_view kind) {
-  return add_state(kind, shape(), graph::kWeightState, false);
+  return add_state(kind, shape(), RandomUse::weight_state, false);
 }
 
 graph::ValueId ParameterUpdate::average() {
   const std::string_view kind = graph::kAveragePrefix.substr(0, graph::kAveragePrefix.size() - 1);
-  return add_state(kind, shape(), graph::kAverageState, false);
+  return add_state(kind, shape(), RandomUse::average, false);
 }
 
 void ParameterUpdate::average_weights() {

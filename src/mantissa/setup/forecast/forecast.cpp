@@ -36,7 +36,7 @@ void add_update_memory(const plan::Program& update, MemoryForecast& f) {
     (b.random == RandomUse::compensation ? f.compensation : f.moments) += aligned(b.bytes);
     // Validation keeps a master of another format aside (train/steps/evaluation_weights.h).
     const plan::Slot& slot = update.slots[static_cast<std::size_t>(b.slot)];
-    if (b.random == graph::kAverageState && b.type != slot.master)
+    if (b.random == RandomUse::average && b.type != slot.master)
       f.moments += update.buffer(slot.master_buffer).bytes;
   }
   // The update's values use the memory of the activations if there is room.
