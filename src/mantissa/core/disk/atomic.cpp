@@ -348,19 +348,18 @@ void AtomicDirectory::commit() {
 
 std::exception_ptr AtomicDirectory::remove_previous(const fs::path& previous,
                                                     std::span<const std::string> names) const {
-  try {
-    remove_names(previous, names);
-    return nullptr;
-  } catch (const Error&) {  // some faults pass
+  std::exception_ptr stays;
+  for (int tries = 0; tries < 2; ++tries) {  // some faults pass
+    try {
+      remove_names(previous, names);
+      return nullptr;
+    } catch (const Error& e) {
+      stays = std::make_exception_ptr(
+          ResourceError(fmt::format("{}: is the new result; the earlier one, {}, is still there. {}",
+                                    path_.string(), previous.string(), e.what())));
+    }
   }
-  try {
-    remove_names(previous, names);
-    return nullptr;
-  } catch (const Error& e) {
-    return std::make_exception_ptr(
-        ResourceError(fmt::format("{}: is the new result; the earlier one, {}, is still there. {}",
-                                  path_.string(), previous.string(), e.what())));
-  }
+  return stays;
 }
 
 std::exception_ptr AtomicDirectory::replace(std::span<const std::string> names) {

@@ -17,7 +17,6 @@
 #include "mantissa/core/base/printable.h"
 #include "mantissa/core/base/quantities.h"
 #include "mantissa/core/disk/look.h"
-#include "mantissa/core/disk/remove.h"
 #include "mantissa/core/disk/unfinished.h"
 
 namespace mantissa::disk {

@@ -93,4 +93,8 @@ class ReadError : public FileError {
 /// Throws the exception for errno `error` of a write to `path`. Its message has the final names.
 [[noreturn]] void throw_write_error(const std::filesystem::path& path, int error);
 
+/// Throws the exception for errno `error` of the removal of `path`: FileError for what the user can mend,
+/// else ResourceError.
+[[noreturn]] void throw_remove_error(const std::filesystem::path& path, int error);
+
 }  // namespace mantissa::disk

@@ -48,6 +48,17 @@ std::string with_article(std::string_view kind) {
       path.string(), with_article(there), with_article(kind), path.string()));
 }
 
+/// Throws FileError for a directory whose files this user cannot remove.
+void check_removable(const fs::path& directory) {
+  if (entries(directory).empty() || ::access(directory.c_str(), W_OK | X_OK) == 0) return;
+  const int error = errno;
+  if (error != EACCES && error != EROFS) return;  // the removal will tell
+  throw FileError(fmt::format(
+      "{}: is not replaced, since its files cannot be removed: {}. Fix: give this user the right to write in it "
+      "(chmod u+w), or choose another place",
+      directory.string(), reason(error)));
+}
+
 }  // namespace
 
 std::set<std::string> owned_names(const fs::path& directory) {
@@ -106,21 +117,6 @@ std::string owned_list(const std::set<std::string>& names, std::string_view kind
   add_owned(all, names, kind);
   return owned_list(all);
 }
-
-namespace {
-
-/// Throws FileError for a directory whose files this user cannot remove.
-void check_removable(const fs::path& directory) {
-  if (entries(directory).empty() || ::access(directory.c_str(), W_OK | X_OK) == 0) return;
-  const int error = errno;
-  if (error != EACCES && error != EROFS) return;  // the removal will tell
-  throw FileError(fmt::format(
-      "{}: is not replaced, since its files cannot be removed: {}. Fix: give this user the right to write in it "
-      "(chmod u+w), or choose another place",
-      directory.string(), reason(error)));
-}
-
-}  // namespace
 
 void check_replaceable(const fs::path& path, std::string_view kind, std::span<const std::string_view> known) {
   if (is_link(path) || kind_of(path) == Kind::absent) return;

@@ -16,7 +16,6 @@
 #include "mantissa/core/disk/file.h"
 #include "mantissa/core/disk/look.h"
 #include "mantissa/core/disk/owned.h"
-#include "mantissa/core/disk/remove.h"
 
 namespace mantissa::disk {
 namespace {
@@ -285,7 +284,9 @@ std::string remove_abandoned(const std::filesystem::path& directory,
     if (entry.extension() != kPartial) continue;
     try {
       remove_left(entry, known);
-    } catch (const Error& e) {  // it takes space, but is in nobody's way until its name is needed
+    } catch (const ReadError&) {
+      throw;
+    } catch (const FileError& e) {  // it takes space, but is in nobody's way until its name is needed
       if (why.empty()) why = e.what();
     }
   }

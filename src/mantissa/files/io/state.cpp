@@ -107,9 +107,10 @@ std::string remove_state(const fs::path& folder) {
   }
 }
 
-/// Removes the first of `states`, and leaves as many as are to be kept. Returns why one stays, or "".
-std::string remove_surplus(const std::vector<FoundState>& states, int keep) {
-  std::string why;
+/// Removes what killed processes left in `run`, and the first of `states`; as many as are to be kept stay.
+/// Returns why another one stays, or "".
+std::string remove_surplus(const fs::path& run, const std::vector<FoundState>& states, int keep) {
+  std::string why = remove_abandoned_states(run);
   const std::size_t kept = std::min(states.size(), static_cast<std::size_t>(std::max(keep, 1)));
   for (std::size_t i = 0; i + kept < states.size(); ++i) {
     const std::string stays = remove_state(states[i].path);
@@ -162,33 +163,31 @@ void check_states_after(const fs::path& run, std::int64_t step) {
 }
 
 std::string keep_newest_states(const fs::path& run, int keep) {
-  const std::string left = remove_abandoned_states(run), surplus = remove_surplus(find_states(run), keep);
-  return surplus.empty() ? left : surplus;
+  return remove_surplus(run, find_states(run), keep);
 }
 
 namespace {
 
-/// Completes a state whose tensors are in `folder`, and removes surplus ones.
-void commit_state(const fs::path& run, const StateHeader& header, disk::AtomicDirectory& folder,
-                  const WrittenFile& written, int keep) {
+/// Completes a state whose tensors are in `folder`, and removes surplus ones. Returns why one stays, or "".
+std::string commit_state(const fs::path& run, const StateHeader& header, disk::AtomicDirectory& folder,
+                         const WrittenFile& written, int keep) {
   nlohmann::json json = json_of_header(header);
   json["files"] = {{{"name", kStateTensors}, {"bytes", written.bytes}, {"xxh64", hex(written.file_hash)}}};
   disk::write_file_atomic(folder.beside() / kHeader, sealed(json));
   folder.commit();
-  remove_abandoned_states(run);
   std::vector<FoundState> states = find_states(run);
   std::erase_if(states, [&](const FoundState& state) { return state.step > header.step; });
-  remove_surplus(states, keep);
+  return remove_surplus(run, states, keep);
 }
 
 }  // namespace
 
-void write_state(const fs::path& run, const StateHeader& header, std::span<const TensorToWrite> tensors,
-                 int keep) {
+std::string write_state(const fs::path& run, const StateHeader& header,
+                        std::span<const TensorToWrite> tensors, int keep) {
   disk::AtomicDirectory folder(folder_of(run, header.step), disk::kState, kFiles);
   Hash64 data;
   const WrittenFile written = stream_safetensors(folder.beside() / kStateTensors, tensors, {}, data);
-  commit_state(run, header, folder, written, keep);
+  return commit_state(run, header, folder, written, keep);
 }
 
 struct SharedState::Impl {
@@ -220,8 +219,8 @@ void SharedState::read_back(const SeePiece& sees) {
   impl_->written = impl_->tensors.commit(sees);
 }
 
-void SharedState::commit(int keep) {
-  commit_state(impl_->run, impl_->header, impl_->folder, impl_->written, keep);
+std::string SharedState::commit(int keep) {
+  return commit_state(impl_->run, impl_->header, impl_->folder, impl_->written, keep);
 }
 
 void remove_states_after(const fs::path& run, std::int64_t step) {

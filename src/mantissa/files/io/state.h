@@ -57,10 +57,11 @@ struct FoundState {
 std::vector<FoundState> find_states(const std::filesystem::path& run);
 
 /// Writes the state of header.step atomically. Then keeps the newest `keep` (at least 1) states up to this
-/// step and removes the older ones. Tensors are borrowed, or streamed by their `fill`. Throws ResourceError
-/// if the disk is full and then leaves all older states.
-void write_state(const std::filesystem::path& run, const StateHeader& header,
-                 std::span<const TensorToWrite> tensors, int keep);
+/// step and removes the older ones. Tensors are borrowed, or streamed by their `fill`. Returns why the first
+/// of those stays that cannot be removed, or "". Throws ResourceError if the disk is full and then leaves all
+/// older states.
+std::string write_state(const std::filesystem::path& run, const StateHeader& header,
+                        std::span<const TensorToWrite> tensors, int keep);
 
 /// A state whose tensors several processes write.
 class SharedState {
@@ -78,8 +79,8 @@ class SharedState {
   /// Reads the file, after all tensors were written, for its checksum. `sees` is called with all pieces of
   /// each tensor.
   void read_back(const std::function<void(std::size_t tensor, std::span<const std::byte>)>& sees);
-  /// Does the rest of write_state() after that.
-  void commit(int keep);
+  /// Does the rest of write_state() after that, and returns the same.
+  std::string commit(int keep);
 
  private:
   struct Impl;

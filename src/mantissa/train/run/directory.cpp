@@ -240,8 +240,8 @@ weights::StartBase base_of(const train::Trainer& trainer, const std::string& fix
   return {trainer.source().weights.string(), trainer.config().policy.line(), fixed, trainer.frozen_hash()};
 }
 
-void save(train::Trainer& trainer, Orders& orders, const std::filesystem::path& out, double loss,
-          const std::vector<std::string>& changes, const InputHashes& hashes, bool validates) {
+std::string save(train::Trainer& trainer, Orders& orders, const std::filesystem::path& out, double loss,
+                 const std::vector<std::string>& changes, const InputHashes& hashes, bool validates) {
   const config::RunConfig& config = trainer.config();
   io::StateHeader header;
   header.step = trainer.step();
@@ -270,7 +270,7 @@ void save(train::Trainer& trainer, Orders& orders, const std::filesystem::path& 
   for (const auto& [name, value] : task.counters) header.rng.emplace(std::string(kTaskPrefix) + name, value);
   for (const auto& [name, tensor] : task.tensors)
     tensors.push_back({std::string(kTaskPrefix) + name, tensor.dtype, tensor.shape, tensor.bytes, {}});
-  write_state(trainer, orders, out, header, tensors);
+  return write_state(trainer, orders, out, header, tensors);
 }
 
 std::string model_json(const train::Trainer& trainer, std::int64_t step) {

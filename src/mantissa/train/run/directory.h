@@ -49,9 +49,9 @@ struct InputHashes {
 
 /// Saves the state of `trainer`. `loss` is that of its last step; `changes` are the changes of the config at
 /// resumptions; `validates` tells that the validation which is due after the step has not been done.
-/// If ranks share the run, each writes a part.
-void save(train::Trainer& trainer, Orders& orders, const std::filesystem::path& out, double loss,
-          const std::vector<std::string>& changes, const InputHashes& hashes, bool validates);
+/// If ranks share the run, each writes a part. Returns as io::write_state().
+std::string save(train::Trainer& trainer, Orders& orders, const std::filesystem::path& out, double loss,
+                 const std::vector<std::string>& changes, const InputHashes& hashes, bool validates);
 
 /// Returns config.json of the run's model, as the stage of step `step` has it.
 std::string model_json(const train::Trainer& trainer, std::int64_t step);

@@ -111,7 +111,7 @@ class Run {
   }
 
   void begin_directory() {
-    tell_surplus();
+    tell_surplus(io::keep_newest_states(out_, static_cast<int>(config_.checkpoint.keep)));
     const explain::Explained plan = explain::describe_training(
         config_, trainer_.source().config, trainer_.parts(), trainer_.part(), trainer_.memory(),
         trainer_.machine(), trainer_.device(), told_, {}, trainer_.task().passes());
@@ -132,15 +132,14 @@ class Run {
     if (journal_) journal_->sync();
     if (observations_) observations_->sync();
     if (events_.before_state) events_.before_state();
-    kept_.save_state(orders_, last_loss_, changes_, validates_);
+    const std::string stays = kept_.save_state(orders_, last_loss_, changes_, validates_);
     saved_ = trainer_.step();
-    tell_surplus();
+    tell_surplus(stays);
     if (events_.on_state) events_.on_state(saved_, kept_.last_state());
   }
 
-  /// Removes the states that checkpoint.keep does not keep. Says once why one stays.
-  void tell_surplus() {
-    const std::string why = io::keep_newest_states(out_, static_cast<int>(config_.checkpoint.keep));
+  /// Says once why a state stays that checkpoint.keep does not keep.
+  void tell_surplus(const std::string& why) {
     if (why.empty() || std::exchange(told_surplus_, true) || !events_.on_warning) return;
     events_.on_warning({fmt::format("an old state stays, beside the checkpoint.keep = {} newest: {}",
                                     config_.checkpoint.keep, why)});

@@ -45,11 +45,11 @@ const std::string& RunFiles::fixed_hash() {
   return hashes_.fixed;
 }
 
-void RunFiles::save_state(Orders& orders, double loss, const std::vector<std::string>& changes,
-                          bool validates) {
+std::string RunFiles::save_state(Orders& orders, double loss, const std::vector<std::string>& changes,
+                                 bool validates) {
   fixed_hash();
   hashes_.rows = rows_.at_step(trainer_.step());
-  save(trainer_, orders, out_, loss, changes, hashes_, validates);
+  std::string stays = save(trainer_, orders, out_, loss, changes, hashes_, validates);
   // The state first: until it is there, an earlier run's adapter stays.
   if (adapts()) {
     const RemoteReads reads(orders, trainer_);
@@ -57,6 +57,7 @@ void RunFiles::save_state(Orders& orders, double loss, const std::vector<std::st
   } else if (replaces()) {
     remove_earlier(out_, "");  // the directory now stands for the state
   }
+  return stays;
 }
 
 std::filesystem::path RunFiles::last_state() const {

@@ -36,7 +36,9 @@ class RunFiles {
 
   /// Saves a state, and an adapter as it is then, which takes little space. `loss` is that of the last step;
   /// `changes` are those of the config; `validates` tells that the validation after the step is still due.
-  void save_state(Orders& orders, double loss, const std::vector<std::string>& changes, bool validates);
+  /// Returns as io::write_state().
+  std::string save_state(Orders& orders, double loss, const std::vector<std::string>& changes,
+                         bool validates);
   /// Returns the state of the current step, which is saved, or "" before the first step.
   std::filesystem::path last_state() const;
 

@@ -141,8 +141,8 @@ io::TensorToWrite tensor_of(const train::Trainer::NamedMemory& m) {
   return t;
 }
 
-void write_state(train::Trainer& trainer, Orders& orders, const std::filesystem::path& out,
-                 const io::StateHeader& header, const std::vector<io::TensorToWrite>& tensors) {
+std::string write_state(train::Trainer& trainer, Orders& orders, const std::filesystem::path& out,
+                        const io::StateHeader& header, const std::vector<io::TensorToWrite>& tensors) {
   const int keep = static_cast<int>(trainer.config().checkpoint.keep);
   if (orders.ranks() == nullptr) return io::write_state(out, header, tensors, keep);
   comm::Communicator& ranks = *orders.ranks();
@@ -182,7 +182,7 @@ void write_state(train::Trainer& trainer, Orders& orders, const std::filesystem:
         "machines share, or on one that the others do not see",
         disk::final_name(place.file), ranks.place(static_cast<int>(rank)));
   }
-  state->commit(keep);
+  return state->commit(keep);
 }
 
 void write_part(train::Trainer& trainer, comm::Communicator& ranks) {

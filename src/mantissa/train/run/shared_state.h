@@ -19,8 +19,9 @@ io::Dtype dtype_of(const train::Trainer::NamedMemory& memory);
 /// Writes a state into run directory `out`. `tensors` begin with those of trainer.state_memory(); the first
 /// rank writes the others. A rank writes the masters and moments that it owns, and a share of those that all
 /// ranks have. The first one writes for ranks that do not see the file. Every rank throws the error of any.
-void write_state(train::Trainer& trainer, Orders& orders, const std::filesystem::path& out,
-                 const io::StateHeader& header, const std::vector<io::TensorToWrite>& tensors);
+/// Returns as io::write_state().
+std::string write_state(train::Trainer& trainer, Orders& orders, const std::filesystem::path& out,
+                        const io::StateHeader& header, const std::vector<io::TensorToWrite>& tensors);
 
 /// The part of a rank that follows.
 void write_part(train::Trainer& trainer, comm::Communicator& ranks);
