@@ -136,7 +136,7 @@ TEST_F(DataCommands, FieldsAreNamedAsInAConfig) {
       << "rows are conversations under the names of their fields";
   expect_refused("data inspect b.csv --fields text", "--fields: \"text\": expected NAME=FIELD");
   expect_refused("data inspect b.csv --fields text=+body", "expected NAME=FIELD");
-  expect_refused("data inspect b.csv --fields txt=body", "no field \"txt\" to fill; did you mean \"text\"?");
+  expect_refused("data inspect b.csv --fields txt=body", "unknown field \"txt\"; did you mean \"text\"?");
   expect_refused("data inspect b.csv --fields text=body,text=title", "text is given twice");
   expect_refused("data inspect b.csv --fields text=bdy", "no field \"bdy\", the source of \"text\"");
   write(folder / "t.txt", "plain words");

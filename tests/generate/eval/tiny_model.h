@@ -17,11 +17,9 @@ namespace mantissa::eval {
 
 inline constexpr std::int64_t kTinyPositions = 96;
 
-/// Returns the model with `more` in its config.
-inline weights::ModelSource tiny_model(const nlohmann::json& more = {
-                                           {"max_position_embeddings", kTinyPositions}}) {
+/// Returns a model with this config and initial weights, in memory.
+inline weights::ModelSource tiny_model_of(const model::ModelConfig& config) {
   const precision::Policy policy = precision::Policy::parse("32-true");
-  const model::ModelConfig config = mantissa::testing::tiny_llama(false, 256, more);
   const auto program = programs::compile_decode(config, policy, 8, mantissa::testing::best_device());
   runtime::WeightSet weights(*program, mantissa::testing::best_device());
   weights.initialize(7);
@@ -31,6 +29,12 @@ inline weights::ModelSource tiny_model(const nlohmann::json& more = {
     tensors->tensors.push_back({t.name, t.dtype, t.shape, t.bytes});
   tensors->keep = saved;
   return weights::model_in_memory(saved->config_json, tensors);
+}
+
+/// Returns a Llama with `more` in its config.
+inline weights::ModelSource tiny_model(const nlohmann::json& more = {
+                                           {"max_position_embeddings", kTinyPositions}}) {
+  return tiny_model_of(mantissa::testing::tiny_llama(false, 256, more));
 }
 
 }  // namespace mantissa::eval

@@ -5,6 +5,7 @@
 
 #include "engine/runtime/device.h"
 #include "engine/runtime/program.h"
+#include "generate/eval/tiny_model.h"
 #include "mantissa/core/base/error.h"
 #include "mantissa/generate/rollout/complete.h"
 #include "mantissa/setup/programs/decoding.h"
@@ -24,17 +25,7 @@ const char* const kServed[] = {"64-true",        "32-true",
 weights::ModelSource live_llama(const nlohmann::json& fields = {}) {
   nlohmann::json all = {{"intermediate_size", 300}, {"max_position_embeddings", kPositions}};
   all.update(fields.is_null() ? nlohmann::json::object() : fields);
-  const model::ModelConfig config = mantissa::testing::tiny_llama(false, kEntries, all);
-  const precision::Policy policy = precision::Policy::parse("32-true");
-  const auto program = programs::compile_decode(config, policy, 8, best_device());
-  runtime::WeightSet weights(*program, best_device());
-  weights.initialize(7);
-  auto saved = std::make_shared<weights::SavedModel>(weights::save_to_memory(weights, config, policy));
-  auto tensors = std::make_shared<io::MemoryTensors>();
-  for (const weights::SavedTensor& t : saved->tensors)
-    tensors->tensors.push_back({t.name, t.dtype, t.shape, t.bytes});
-  tensors->keep = saved;
-  return weights::model_in_memory(saved->config_json, tensors);
+  return eval::tiny_model_of(mantissa::testing::tiny_llama(false, kEntries, all));
 }
 
 std::vector<std::int32_t> begin_of(std::int64_t length, std::int32_t seed) {

@@ -77,7 +77,9 @@ optimizer  adamw     bf16   –     f32   bf16     bf16-true
 optimizer  moments   f32    –     f32   f32      bf16-true
 optimizer  average   f32    –     f32   f32      bf16-true
 )");
-  EXPECT_EQ(rows.back().kernel, "read by validation, eval and the saved model");
+  EXPECT_EQ(rows.back().kernel, "read by eval; rounded to bf16 for validation and the saved model");
+  EXPECT_EQ(plan::plan_rows(program("adamw", "bf16-mixed", groups)).back().kernel,
+            "read by validation, eval and the saved model");
 }
 
 TEST(UpdateRows, HaveEachRuleOfUpdateAndItsProducts) {

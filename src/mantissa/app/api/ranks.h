@@ -36,7 +36,8 @@ class Ranks {
   struct Farewell {
     bool together = true;  // every rank has ended; otherwise only end_all() ends them
     bool tells = true;     // of all ranks with an error, this one has the message that says why
-    std::string hanging;   // a message in place of RankLost's, or "": the rank that it waited for waited too
+    std::string hanging;   // replaces the error's message unless empty: names the ranks that hang, not those
+                           // that waited for them
   };
   /// Says how the work of this rank ended; nothing can be shared after it. Waits for the others, after an
   /// error for some seconds.

@@ -15,7 +15,8 @@ namespace mantissa::serve {
 
 class ConnectionThreads : public httplib::TaskQueue {
  public:
-  /// Calls `refuse` in place of a job for which there is no thread, on the thread that accepts connections.
+  /// Starts at most `most` threads. When all are busy, the accepting thread passes the job to `refuse`, which
+  /// closes its connection.
   ConnectionThreads(std::size_t most, std::function<void(const std::function<void()>&)> refuse);
   ~ConnectionThreads() override;
 

@@ -52,7 +52,8 @@ class HttpServer : private httplib::Server {
   Service& service_;
   Door door_;
   std::atomic<bool> stopping_ = false;
-  bool refusing_ = false;  // on the thread that accepts connections: there is no thread for this one
+  // Of the accepting thread: all connection threads are busy, so it turns this client away.
+  bool refusing_ = false;
   std::thread::id acceptor_;
   std::mutex mutex_;
   std::map<std::thread::id, Connection*> connections_;  // of the threads

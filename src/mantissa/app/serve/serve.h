@@ -37,7 +37,7 @@ struct ServeOptions {
 
 /// Serves `model` until `stop`. Answers have the tokens and log-probabilities of api::generate() and of
 /// api::Chat. Throws as these do, and ConfigError if the address cannot be bound, or if other machines reach
-/// it and there is no key.
+/// it and no key is required.
 void serve(const api::Model& model, const ServeOptions& options, const std::stop_token& stop);
 
 }  // namespace mantissa::serve

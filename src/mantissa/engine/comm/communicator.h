@@ -144,7 +144,8 @@ class Communicator {
   struct Farewell {
     bool together = true;  // every rank has ended; otherwise only end_all() ends them
     bool tells = true;     // of all ranks with an error, this one has the message that says why
-    std::string hanging;   // a message in place of NoAnswer's, or "": the rank that it waited for waited too
+    std::string hanging;   // replaces the error's message unless empty: names the ranks that hang, not those
+                           // that waited for them
   };
   /// Says how this rank's work ended; no operation may follow. Waits until all have ended, after an error not
   /// longer than `grace`.

@@ -104,7 +104,10 @@ class Table {
       rows.push_back(compensations_.made("in the same sweep: rounding errors of the masters"));
     if (!weights_.stored.empty()) rows.push_back(weights_.made("they start at the weights"));
     if (!averages_.stored.empty())
-      rows.push_back(averages_.made("read by validation, eval and the saved model"));
+      rows.push_back(averages_.made(
+          rounded_.empty() ? "read by validation, eval and the saved model"
+                           : fmt::format("read by eval; rounded to {} for validation and the saved model",
+                                         rounded_.text(" or "))));
     return rows;
   }
 
@@ -174,10 +177,12 @@ class Table {
 
   void add_kept(const Buffer& b) {
     const bool compensation = b.random == RandomUse::compensation;
-    const bool averages = b.random == graph::kAverageState;
+    const bool averages = b.random == RandomUse::average;
     const bool arithmetic = graph::starts_at_weight(b.random);
     Row& row = compensation ? compensations_ : averages ? averages_ : arithmetic ? weights_ : moments_;
-    const std::string& scope = p_.slots[static_cast<std::size_t>(b.slot)].name;
+    const Slot& slot = p_.slots[static_cast<std::size_t>(b.slot)];
+    const std::string& scope = slot.name;
+    if (averages && slot.master != b.type) rounded_.add(name(slot.master));
     const std::string_view format = b.codes == StateCodes::none ? name(b.type) : name(b.codes);
     row.stored.add(format);
     row.written.add(format);
@@ -204,6 +209,7 @@ class Table {
   const Program& p_;
   std::vector<Rule> rules_;
   Row moments_, compensations_, weights_, averages_;
+  Words rounded_;  // the formats of masters that are narrower than their averages
   Narrow narrow_;
 };
 

@@ -123,7 +123,7 @@ class AdapterWriter {
   void store(const std::string& scope, const std::string& name, gguf::Transform transform) {
     const io::TensorInfo* tensor = files_.find(scope + ".weight");
     if (tensor == nullptr) throw FileError("{}: has no {}", request_.in.path.string(), name_in_quotes(scope));
-    const TensorType type = type_of(request_.change.format.value_or(Scalar::f32));
+    const TensorType type = type_of(io::dtype_of(request_.change.format.value_or(Scalar::f32)), name);
     sources_.push_back(
         {tensor, transform, gguf::heads_of(base_.config, transform), hash_name(name), stored_.size()});
     stored_.push_back({name, type, tensor->shape});
@@ -132,19 +132,6 @@ class AdapterWriter {
     result_.tensors.push_back(std::move(row));
     result_.bytes_in += tensor->end - tensor->begin;
     result_.bytes_out += stored_.back().bytes();
-  }
-
-  TensorType type_of(Scalar format) const {
-    switch (format) {
-      case Scalar::f32:
-        return TensorType::f32;
-      case Scalar::f16:
-        return TensorType::f16;
-      case Scalar::bf16:
-        return TensorType::bf16;
-      default:
-        throw InternalError("an adapter in {} as a GGUF file", mantissa::name(format));
-    }
   }
 
   std::string write_header() {

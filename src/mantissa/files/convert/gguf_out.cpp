@@ -30,21 +30,6 @@ using gguf::TensorType;
 
 constexpr const char* kPositions = "position_embd.weight";
 
-TensorType type_of(io::Dtype dtype, const std::string& name) {
-  switch (dtype) {
-    case io::Dtype::f32:
-      return TensorType::f32;
-    case io::Dtype::f16:
-      return TensorType::f16;
-    case io::Dtype::bf16:
-      return TensorType::bf16;
-    default:
-      throw ConfigError(
-          "--format gguf: {} is {}, which llama.cpp does not read. Fix: give --dtype f32, bf16, f16 or {}",
-          name, io::safetensors_name(dtype), gguf::written_types());
-  }
-}
-
 /// Returns true for the tensors that have the type of matrices.
 bool is_matrix(const std::string& name, const std::vector<std::int64_t>& shape) {
   if (gguf::is_of_experts(name)) return true;

@@ -81,6 +81,21 @@ void encode_blocks(const io::TensorInfo& tensor, TensorType format, const std::v
 
 }  // namespace
 
+gguf::TensorType type_of(io::Dtype dtype, const std::string& name) {
+  switch (dtype) {
+    case io::Dtype::f32:
+      return gguf::TensorType::f32;
+    case io::Dtype::f16:
+      return gguf::TensorType::f16;
+    case io::Dtype::bf16:
+      return gguf::TensorType::bf16;
+    default:
+      throw ConfigError(
+          "--format gguf: {} is {}, which llama.cpp does not read. Fix: give --dtype f32, bf16, f16 or {}",
+          name, io::safetensors_name(dtype), gguf::written_types());
+  }
+}
+
 std::vector<RowRange> row_ranges(const GgufSource& source) {
   const std::uint64_t columns = std::max<std::uint64_t>(1, columns_of(source));
   const std::uint64_t rows = static_cast<std::uint64_t>(source.tensor->count()) / columns;

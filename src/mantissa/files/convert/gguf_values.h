@@ -3,6 +3,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <string>
 #include <vector>
 
 #include "mantissa/core/numeric/weight_format.h"
@@ -23,6 +24,10 @@ struct GgufSource {
   /// The run that trained the weight computed with its values in this format: these are written.
   WeightFormat trained = WeightFormat::none;
 };
+
+/// Returns the type for a dtype that llama.cpp reads: F32, F16 or BF16. Throws ConfigError for another one,
+/// that of the tensor `name`.
+gguf::TensorType type_of(io::Dtype dtype, const std::string& name);
 
 /// Rows of a tensor of the GGUF file. A vector has rows of one element.
 struct RowRange {

@@ -191,13 +191,17 @@ void LiveSequences::end(std::size_t slot, const std::exception_ptr& error) {
   if (request.on_end) request.on_end(error);
 }
 
-void LiveSequences::end_all(const std::exception_ptr& error) {
-  std::deque<LiveRequest> waiting = std::exchange(waiting_, {});
+void LiveSequences::end_active(const std::exception_ptr& error) {
   for (Slot& s : slots_) s.leader.reset();
   for (std::size_t s = 0; s < slots_.size(); ++s) {
     slots_[s].ids.clear();  // the states may be those of an interrupted step
     if (slots_[s].request) end(s, error);
   }
+}
+
+void LiveSequences::end_all(const std::exception_ptr& error) {
+  std::deque<LiveRequest> waiting = std::exchange(waiting_, {});
+  end_active(error);
   for (const LiveRequest& request : waiting) {
     if (request.on_end) request.on_end(error);
   }
@@ -231,13 +235,7 @@ void LiveSequences::step(const std::stop_token& stop) {
     choose();
   } catch (const std::exception&) {
     session_->set_stop({});
-    const std::exception_ptr error = std::current_exception();
-    for (Slot& s : slots_) s.leader.reset();
-    for (std::size_t s = 0; s < slots_.size(); ++s) {
-      slots_[s].ids.clear();
-      if (slots_[s].request) end(s, error);
-    }
-    return;
+    return end_active(std::current_exception());
   }
   for (Chosen& chosen : chosen_) {
     if (slots_[chosen.slot].request) accept(chosen);

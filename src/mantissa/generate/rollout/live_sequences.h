@@ -109,6 +109,8 @@ class LiveSequences {
   void follow_leaders();
   void cancel();
   void end(std::size_t slot, const std::exception_ptr& error);
+  /// Ends the sequences in work, and forgets their states.
+  void end_active(const std::exception_ptr& error);
   void choose();
   template <class T>
   void choose_row(const runtime::Values& logits, std::size_t row);

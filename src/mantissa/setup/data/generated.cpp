@@ -54,9 +54,7 @@ std::vector<std::int32_t> generated_tokens(const text::GeneratedRows& rows,
 }
 
 text::FileFormat file_format(const config::DataSection& data) {
-  text::FileFormat format(data.format, text::id_type_named(data.id_type, "data.id_type ="));
-  format.fields = data.fields;
-  return format;
+  return {data.format, text::id_type_named(data.id_type, "data.id_type ="), data.fields};
 }
 
 void check_has_fields(const std::vector<std::string>& files, const text::FileFormat& format,

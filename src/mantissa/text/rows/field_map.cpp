@@ -133,7 +133,7 @@ FieldMap read_field_map(std::string_view option, std::string_view text, std::str
                       "write it like {} text=body, or {} text=title+body",
                       option, in_quotes(entry), option, option));
     if (std::ranges::find(known, field.name) == known.end())
-      throw ConfigError(fmt::format("{}: there is no field {} to fill{} (fields: {})", option,
+      throw ConfigError(fmt::format("{}: unknown field {}{} (known fields: {})", option,
                                     in_quotes(field.name), did_you_mean(field.name, known), list_of(known)));
     if (std::ranges::find(map, field.name, &MappedField::name) != map.end())
       throw ConfigError(fmt::format("{}: {} is given twice. Fix: join fields as in {}=title+body", option,

@@ -11,9 +11,9 @@ namespace mantissa::text {
 
 /// The name of a format, the type of ids without a header, and the names of the fields of rows.
 struct FileFormat {
-  FileFormat(const char* named = "auto") : name(named) {}  // NOLINT(google-explicit-constructor)
-  FileFormat(std::string named, IdType type = IdType::automatic,
-             FieldMap map = {})  // NOLINT(google-explicit-constructor)
+  FileFormat(const char* named = "auto") : name(named) {}         // NOLINT(google-explicit-constructor)
+  FileFormat(std::string named, IdType type = IdType::automatic,  // NOLINT(google-explicit-constructor)
+             FieldMap map = {})
       : name(std::move(named)), ids(type), fields(std::move(map)) {}
   std::string name;  // "auto", or that of a kind (file_kinds.h)
   IdType ids = IdType::automatic;
