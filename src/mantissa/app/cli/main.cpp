@@ -7,6 +7,7 @@
 #include <atomic>
 #include <cerrno>
 #include <csignal>
+#include <cstdlib>
 #include <exception>
 #include <new>
 #include <string>
@@ -45,15 +46,16 @@ namespace {
       "mantissa: an exception where none is expected (this is a bug in the program: please report it with the "
       "command)\n";
   const std::type_info* type = abi::__cxa_current_exception_type();
-  const std::string_view message = type != nullptr && *type == typeid(std::bad_alloc) ? kMemory : kOther;
-  end_suddenly(message, 1);
+  constexpr std::size_t kException = 256;  // without an exception: there may have been no memory for it
+  const bool memory = type != nullptr ? *type == typeid(std::bad_alloc) : std::malloc(kException) == nullptr;
+  end_suddenly(memory ? kMemory : kOther, 1);
 }
 
-/// Set before other objects of the program are made, which allocate memory too.
-struct Terminate {
-  Terminate() { std::set_terminate(end_without_memory); }
-};
-[[gnu::init_priority(101)]] const Terminate kTerminate;
+/// Called before the objects of the program and of its libraries are made, which allocate memory too.
+void set_terminate_handler() {
+  std::set_terminate(end_without_memory);
+}
+[[gnu::section(".preinit_array"), gnu::used]] void (*const kFirst)() = set_terminate_handler;
 
 /// Handles SIGINT, SIGTERM and SIGHUP outside of a SignalStop. A command without one has nothing to save: it
 /// prints or writes its result at the end.
