@@ -1,5 +1,6 @@
 #!/usr/bin/env python3
-"""Compares preference training with transformers: DPO, cDPO, IPO, DPO with log-likelihood, SimPO, ORPO, and reward models with margins.
+"""Compares preference training with transformers: DPO, cDPO, IPO, DPO with log-likelihood, SimPO, ORPO, KTO, APO-zero, and reward
+models with margins.
 
 A random Llama is trained on pairs of texts, as bytes without a template. PyTorch computes the same in f64 from transformers'
 logits, with losses written out here:
@@ -10,6 +11,7 @@ logits, with losses written out here:
 - for reward models, transformers' LlamaForSequenceClassification loads what the run wrote: its scores of every row, one row at
   a time and in padded batches, against the mean rewards of the run's validation.
 
+- KTO and APO-zero read the same answers with labels. KTO's divergence is that of each prompt with the answer of the row before.
 - LoRA: peft loads the adapter that a run wrote; its losses on the held-out pairs equal those of the run's validation.
 
 Needs torch, transformers, peft and safetensors.
@@ -100,6 +102,38 @@ def dpo_step(model, reference, rows, beta, label_smoothing=0.0, loss="sigmoid", 
     return torch.stack(losses).mean(), measured(torch.stack(chosen), torch.stack(rejected))
 
 
+KTO = {
+    "kto": {"beta": 0.3, "desirable_weight": 1.2, "undesirable_weight": 0.7},
+    "apo-zero": {"beta": 0.3, "loss": "apo-zero"},
+}
+
+
+def labelled(rows):
+    """Answers with labels: those of pairs, in an order in which neighbours have different prompts."""
+    return [{"prompt": row["prompt"], "completion": row[side], "label": side == "chosen"} for side in ("chosen", "rejected") for row in rows]
+
+
+def kto_step(model, reference, rows, beta, loss="kto", desirable_weight=1.0, undesirable_weight=1.0):
+    """The mean loss of the answers, and the measurements."""
+    kl = 0.0
+    if loss == "kto":
+        with torch.no_grad():
+            others = [{"prompt": row["prompt"], "completion": rows[i - 1]["completion"]} for i, row in enumerate(rows)]
+            each = [log_prob(model, o, "completion")[0] - log_prob(reference, o, "completion")[0] for o in others]
+            kl = max(0.0, torch.stack(each).mean().item())
+    losses, rewards = [], {True: [], False: []}
+    for row in rows:
+        with torch.no_grad():
+            base = log_prob(reference, row, "completion")[0]
+        ratio = log_prob(model, row, "completion")[0] - base
+        z = beta * (ratio - kl) if row["label"] else beta * (kl - ratio)
+        losses.append((desirable_weight if row["label"] else undesirable_weight) * (1 - torch.sigmoid(z)))
+        rewards[row["label"]].append((beta * ratio).item())
+    chosen, rejected = (sum(rewards[label]) / len(rewards[label]) for label in (True, False))
+    metrics = {"margin": chosen - rejected, "chosen_reward": chosen, "rejected_reward": rejected}
+    return torch.stack(losses).mean(), metrics | ({"kl": kl} if loss == "kto" else {})
+
+
 def score(model, row, side):
     return model(torch.tensor([encoded(row, side)[0]])).logits[0, 0]
 
@@ -118,7 +152,8 @@ def measured(chosen, rejected):
 
 def config_text(objective, settings, optimizer, steps, adapter=""):
     keys = "".join(f"{k} = {json.dumps(v)}\n" for k, v in settings.items())
-    section = f"[dpo]\n{keys}" if objective == "dpo" else ""
+    section = f"[{objective}]\n{keys}" if objective != "reward" else ""
+    source = "labelled" if objective == "kto" else "pairs"
     return f"""
 [run]
 steps = {steps}
@@ -128,14 +163,14 @@ path = "model"
 objective = "{objective}"
 {section}{adapter}
 [data]
-source = "pairs.jsonl"
-validation = ["held_out.jsonl"]
+source = "{source}.jsonl"
+validation = ["held_out_{source}.jsonl"]
 template = "none"
 tokenizer = "byte"
 shuffle = false
 sequence_length = {LENGTH}
 [batch]
-global_batch_size = {PAIRS}
+global_batch_size = {2 * PAIRS if objective == "kto" else PAIRS}
 micro_batch_size = 2
 [optimizer]
 {optimizer}
@@ -231,6 +266,16 @@ def check_dpo(mantissa, folder, settings, rows, held_out):
                                 lambda m, r: dpo_step(m, start, r, **settings), rows)
 
 
+def check_kto(mantissa, folder, settings, rows, held_out):
+    load = lambda name: LlamaForCausalLM.from_pretrained(folder / name).double().eval()
+    reference, rows, held_out = load("reference"), labelled(rows), labelled(held_out)
+    errors = check_step(mantissa, folder, config_text("kto", settings | {"reference": "reference"}, SGD, 1), load("model"),
+                        lambda m, r: kto_step(m, reference, r, **settings), rows, held_out)
+    start = load("model")
+    return errors | check_steps(mantissa, folder, config_text("kto", settings, ADAMW, STEPS), load("model"),
+                                lambda m, r: kto_step(m, start, r, **settings), rows)
+
+
 def check_reward(mantissa, folder, rows, held_out):
     """The run begins with the weights of a reward model, and its result is read by transformers."""
     load = lambda name: LlamaForSequenceClassification.from_pretrained(folder / name).double().eval()
@@ -293,7 +338,8 @@ def main():
     failed = False
     with tempfile.TemporaryDirectory() as place:
         folder = pathlib.Path(place)
-        for name, lines in [("pairs", rows), ("held_out", held_out)]:
+        for name, lines in [("pairs", rows), ("held_out_pairs", held_out), ("labelled", labelled(rows)),
+                            ("held_out_labelled", labelled(held_out))]:
             (folder / f"{name}.jsonl").write_text("".join(json.dumps(row) + "\n" for row in lines))
         config = dict(vocab_size=VOCABULARY, hidden_size=HIDDEN, intermediate_size=FEED, num_hidden_layers=LAYERS,
                       num_attention_heads=4, num_key_value_heads=2, max_position_embeddings=LENGTH, initializer_range=0.1)
@@ -302,6 +348,7 @@ def main():
             LlamaForCausalLM(LlamaConfig(**config)).save_pretrained(folder / name)
         LlamaForSequenceClassification(LlamaConfig(**config, num_labels=1)).save_pretrained(folder / "scores")
         checks = [(name, lambda s=s: check_dpo(a.mantissa, folder, s, rows, held_out)) for name, s in DPO.items()]
+        checks += [(name, lambda s=s: check_kto(a.mantissa, folder, s, rows, held_out)) for name, s in KTO.items()]
         checks += [("reward", lambda: check_reward(a.mantissa, folder, rows, held_out)),
                    ("adapters", lambda: check_adapters(a.mantissa, folder, rows, held_out))]
         for name, check in checks:

@@ -18,6 +18,8 @@ those of different responses, whose gradients g_i cancel in the sum but whose er
 with R = 3 (forward, and two products backward) · 3 (two operands and a result) · the products in a row. In f32 a result is a sum
 of up to 96 terms, which adds as many roundings. Weights are read in the same format, so that nothing else differs.
 
+One more run has a reward model of its own as the reward: transformers' classifier scores the ids of its responses.
+
 Needs torch, transformers and safetensors.
 
 usage: tools/check_rl.py MANTISSA
@@ -33,7 +35,7 @@ import tempfile
 
 import torch
 from safetensors.torch import load_file
-from transformers import LlamaConfig, LlamaForCausalLM
+from transformers import AutoModelForSequenceClassification, LlamaConfig, LlamaForCausalLM, LlamaForSequenceClassification
 from transformers.utils import logging
 
 LAYERS, HIDDEN, FEED, VOCABULARY = 2, 64, 96, 256
@@ -242,6 +244,29 @@ def check(mantissa, folder, algorithm, settings, policy):
     return worst, compared, clipped
 
 
+def check_reward_model(mantissa, folder):
+    """The largest error of the rewards of a reward model, as a share of the tolerance, and their number."""
+    torch.manual_seed(2)
+    LlamaForSequenceClassification(
+        LlamaConfig(vocab_size=VOCABULARY, hidden_size=48, intermediate_size=80, num_hidden_layers=3, num_attention_heads=6, num_labels=1,
+                    num_key_value_heads=3, initializer_range=0.1, max_position_embeddings=64, pad_token_id=None)).save_pretrained(folder / "scores")
+    policy, settings = "bf16-mixed", {"reward": "model", "reward_model": "scores", "reward_precision": "32-true"}
+    (folder / "run.toml").write_text(config_text("grpo", settings, policy))
+    out = folder / "out"
+    subprocess.run([mantissa, "rl", folder / "run.toml", "--out", out, "--overwrite", "--quiet", "--threads", "1"],
+                   check=True, stdout=subprocess.DEVNULL)
+    model = AutoModelForSequenceClassification.from_pretrained(folder / "scores").double().eval()
+    worst, count = 0, 0
+    for step in range(1, ROLLOUTS * EPOCHS + 1):
+        got = load_file(out / f"state/step-{step:08d}/state.safetensors")["task.rewards"]
+        with torch.no_grad():
+            want = torch.stack([model(torch.tensor([ids])).logits[0, 0] for ids, _, _ in read_state(out, step)[1]])
+        # The score is a sum of 48 products of a normed state, behind 3 layers of 6 products and norms of sums of up to 80 terms.
+        unit = 2.0**-24 * (18 * 80)**0.5 * model.score.weight.norm().item() * 48**0.5
+        worst, count = max(worst, (got - want).abs().max().item() / unit), count + len(got)
+    return worst, count
+
+
 def main():
     arguments = argparse.ArgumentParser(usage="tools/check_rl.py MANTISSA")
     arguments.add_argument("mantissa", type=lambda p: pathlib.Path(p).resolve())
@@ -266,6 +291,9 @@ def main():
                 failed = failed or bad
                 print(f"{policy:10} {algorithm:20} {worst['log_probs']:6.2f} {worst['loss']:8.2f} {worst['gradient']:9.2f}"
                       f"   {compared} steps, up to {100 * clipped:.0f} % clipped{'   FAILED' if bad else ''}", flush=True)
+        worst, count = check_reward_model(mantissa, folder)
+        failed = failed or not worst <= 1 or count == 0
+        print(f"{'32-true':10} {'reward model':20} {worst:6.2f}   {count} rewards{'   FAILED' if not worst <= 1 else ''}")
     sys.exit(failed)
 
 

@@ -4,7 +4,7 @@
 #include "engine/comm/run_ranks.h"
 #include "lab/small_run.h"
 #include "mantissa/setup/forecast/ranks.h"
-#include "mantissa/train/steps/log_probs.h"
+#include "mantissa/train/steps/fixed_model.h"
 #include "mantissa/train/steps/trainer.h"
 
 namespace mantissa::train {

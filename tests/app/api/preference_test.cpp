@@ -247,7 +247,7 @@ TEST(Dpo, HoldsNoReferenceForALossWithoutOne) {
 }
 
 TEST(Preferences, BitsDoNotDependOnMicroBatchesAndThreads) {
-  for (const char* objective : {"dpo", "reward"}) {
+  for (const char* objective : {"dpo", "reward", "kto"}) {
     for (const char* policy : {"32-true", "bf16-mixed", "16-mixed", "fp8-hybrid"}) {
       SCOPED_TRACE(::testing::Message() << objective << " " << policy);
       const TemporaryFolder folder;
@@ -270,6 +270,8 @@ TEST(Preferences, ARunThatStopsEndsWithTheSameBytes) {
   for (const Case& c : {Case{"dpo", "32-true", false, false},
                         {"dpo", "fp8-hybrid", true, false},
                         {"dpo", "16-mixed", true, true},
+                        {"kto", "fp8-hybrid", true, false},
+                        {"kto", "bf16-mixed", true, true},
                         {"reward", "bf16-mixed", true, false},
                         {"reward", "bf16-mixed", true, true}}) {
     SCOPED_TRACE(::testing::Message() << c.objective << " " << c.policy << (c.adapts ? " adapter" : ""));
@@ -404,6 +406,59 @@ TEST(RewardModel, AsAnAdapterHasItsHeadAndContinues) {
                         {.model = model, .more = "[adapter]\nkind = \"lora\"\npath = \"first\"\n"});
                   }),
                   "is a reward model"));
+}
+
+/// Before the first update every ratio is 1 and the divergence 0, so each loss is 1 − σ(0).
+TEST(Kto, BeginsAtOneHalfUnderEveryPolicy) {
+  for (const std::string& policy : policies()) {
+    SCOPED_TRACE(policy);
+    const TemporaryFolder folder;
+    const Ran ran = run(folder, "r", {.objective = "kto", .policy = policy, .steps = 2});
+    EXPECT_EQ(ran.steps[0].loss, 0.5);
+    EXPECT_EQ(ran.metric(0, "kl"), 0);
+  }
+}
+
+TEST(Kto, LearnsWhichAnswersAreDesirable) {
+  for (const char* loss : {"kto", "apo-zero"}) {
+    SCOPED_TRACE(loss);
+    const TemporaryFolder folder;
+    const Ran ran = run(folder, "r",
+                        {.objective = "kto",
+                         .policy = "16-mixed",
+                         .more = "[kto]\nbeta = 0.5\nloss = \"" + std::string(loss) + "\"\n",
+                         .steps = 30,
+                         .batch = 8});
+    EXPECT_LT(ran.steps.back().loss, 0.5 * ran.steps.front().loss);
+    EXPECT_GT(ran.metric(29, "margin"), 1);
+  }
+}
+
+TEST(Kto, WeighsBothKindsOfAnswers) {
+  const TemporaryFolder folder;
+  const auto first_loss = [&](const std::string& weights) {
+    return run(folder, "r" + weights.substr(0, 2),
+               {.objective = "kto", .more = "[kto]\n" + weights, .steps = 1, .batch = 8})
+        .steps[0]
+        .loss;
+  };
+  const double desirable = first_loss("undesirable_weight = 0\n"),
+               undesirable = first_loss("desirable_weight = 0\n");
+  EXPECT_GT(desirable, 0);
+  EXPECT_GT(undesirable, 0);
+  EXPECT_DOUBLE_EQ(desirable + undesirable, 0.5);
+}
+
+TEST(Kto, NeedsAnotherRowOfTheStep) {
+  const TemporaryFolder folder;
+  const auto refused = [&](const std::string& more) {
+    return refusal([&] { run(folder, "r", {.objective = "kto", .more = more, .batch = 1, .micro = 1}); });
+  };
+  EXPECT_TRUE(has(refused(""), "write at least 2"));
+  EXPECT_EQ(
+      run(folder, "r", {.objective = "kto", .more = "[kto]\nloss = \"apo-zero\"\n", .batch = 1, .micro = 1})
+          .steps.size(),
+      4U);
 }
 
 TEST(Preferences, AreComparedUnderSeveralPolicies) {

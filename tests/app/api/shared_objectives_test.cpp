@@ -40,6 +40,8 @@ const Kind kKinds[] = {
      "[train]\nobjective = \"dpo\"\n"},
     {"simpo", "source = \"pairs.jsonl\"\ntemplate = \"none\"\ntokenizer = \"byte\"\n",
      "[train]\nobjective = \"dpo\"\n[dpo]\nloss = \"simpo\"\n"},
+    {"kto", "source = \"pairs.jsonl\"\ntemplate = \"none\"\ntokenizer = \"byte\"\n",
+     "[train]\nobjective = \"kto\"\n"},
     {"reward", "source = \"pairs.jsonl\"\ntemplate = \"none\"\ntokenizer = \"byte\"\n",
      "[train]\nobjective = \"reward\"\n"},
 };

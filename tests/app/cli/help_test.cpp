@@ -90,7 +90,10 @@ TEST(Help, OfAKeyHasItsTypeDefaultsValuesAndCommands) {
   }
   const std::string lr = *help_on_key("optimizer.lr");
   EXPECT_TRUE(has(lr, "values      greater than 0\n")) << lr;
-  EXPECT_TRUE(has(lr, "default     0.0003; 5e-06 under sft; 9e-06 under reward; 5e-07 under dpo\n")) << lr;
+  EXPECT_TRUE(has(
+      lr,
+      "default     0.0003; 5e-06 under sft; 9e-06 under reward; 5e-07 under dpo; 5e-07\n            under kto\n"))
+      << lr;
   EXPECT_TRUE(has(lr, "commands    train, rl, eval, explain, audit, compare, data inspect\n")) << lr;
   EXPECT_TRUE(has(lr, "elsewhere   learning_rate, max_lr\n")) << lr;
   EXPECT_EQ(help_on_key("lr"), lr);

@@ -43,5 +43,22 @@ TEST(ConfigEpochs, GiveWayToStepsOfAnOverride) {
   EXPECT_EQ(told.notes.front(), "--set run.steps=70: replaces run.epochs = 3.0");
 }
 
+TEST(ConfigEpochs, BetweenStatesAreAnInterval) {
+  const std::string text = std::string(kSmallest) + "[checkpoint]\nepochs = 0.5\n";
+  EXPECT_EQ(parse(text, {}).checkpoint.epochs, 0.5) << "the data have not told the steps";
+  Told told;
+  const RunConfig known =
+      parse_config(text, "dir/run.toml", {}, {}, &told, false, EpochSteps{0, 133, "row", 3});
+  EXPECT_EQ(known.run.steps, 300);
+  EXPECT_EQ(known.checkpoint.interval, 3);
+  EXPECT_EQ(known.checkpoint.epochs, 0);
+  EXPECT_NE(told.notes.front().find("checkpoint.epochs = 0.5: a state and a validation every 3 steps"),
+            std::string::npos)
+      << told.notes.front();
+  EXPECT_EQ(parse(text, {"checkpoint.interval=7"}).checkpoint.interval, 7);
+  EXPECT_EQ(parse(text, {"checkpoint.interval=7"}).checkpoint.epochs, 0);
+  EXPECT_THROW(parse(text + "interval = 7\n", {}), ConfigError);
+}
+
 }  // namespace
 }  // namespace mantissa::config

@@ -98,7 +98,7 @@ TEST(ConfigErrors, UnknownKeysGetASuggestion) {
        "health_interval, observe, observe_interval)"},
       {"[shedule]\nname = \"cosine\"",
        "dir/run.toml:7: unknown section \"shedule\"; did you mean \"schedule\"? (sections: run, model, data, "
-       "train, adapter, dpo, rl, batch, optimizer, schedule, precision, precision.loss_scale, checkpoint, "
+       "train, adapter, dpo, kto, rl, batch, optimizer, schedule, precision, precision.loss_scale, checkpoint, "
        "log, distributed)"},
       {"[precision]\ncompte = \"bf16\"",
        "dir/run.toml:8: unknown key \"precision.compte\"; did you mean \"compute\"?"},
@@ -210,7 +210,7 @@ TEST(ConfigErrors, WrongTypesAndRangesNameKeyAndValue) {
        "dir/run.toml:8: schedule.min_lr_ratio = 1.1: must be at least 0 and at most 1"},
       {"[train]\nobjective = \"dpoo\"",
        "dir/run.toml:8: train.objective = \"dpoo\": unknown choice; did you mean \"dpo\"? (choices: "
-       "pretrain, sft, reward, dpo, rl)"},
+       "pretrain, sft, reward, dpo, kto, rl)"},
       {"[train]\nobjective = \"dpo\"\n[dpo]\nloss = \"simpo\"\nreference = \"m\"",
        "dir/run.toml:11: dpo.reference = \"m\": dpo.loss = \"simpo\" does not read it, only sigmoid and ipo; "
        "remove it"},
@@ -226,7 +226,7 @@ TEST(ConfigErrors, WrongTypesAndRangesNameKeyAndValue) {
        "dir/run.toml:10: rl.reward = \"regex:a(b\": the pattern is invalid at byte 4: missing closing "
        "parenthesis; it is \"a(b\""},
       {"[train]\nobjective = \"rl\"\n[rl]\nreward = \"exakt\"",
-       "dir/run.toml:10: rl.reward = \"exakt\": expected kk, exact, \"regex:PATTERN\" or "
+       "dir/run.toml:10: rl.reward = \"exakt\": expected kk, exact, \"regex:PATTERN\", model or "
        "\"program:COMMAND\"; did you mean \"exact\"?"},
       {"[train]\nobjective = \"rl\"\n[rl]\nreward = \"program:\"",
        "dir/run.toml:10: rl.reward = \"program:\": the command is empty; write \"program:COMMAND\", such as "

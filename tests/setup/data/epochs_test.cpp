@@ -1,4 +1,4 @@
-// The steps of run.epochs.
+// The steps of run.epochs and checkpoint.epochs.
 #include "mantissa/setup/data/epochs.h"
 
 #include <gtest/gtest.h>
@@ -67,6 +67,18 @@ TEST_F(Epochs, AreRowsDividedByTheBatchAndRoundedUp) {
   EXPECT_EQ(of("0.001", "0", 7).steps, 1);
   EXPECT_EQ(of("1", "0", 100).steps, 1);
   EXPECT_EQ(of("1", "0.25", 6).steps, 3) << "held-out rows are not trained";
+}
+
+TEST_F(Epochs, BetweenStatesAreCountedAlike) {
+  config::RunConfig config = on_bytes("3", "validation = 0\n", 7);
+  config.checkpoint.epochs = 1;
+  EXPECT_EQ(steps(config).interval, 4);  // 24 rows
+  EXPECT_EQ(steps(config).steps, 11);
+  config.run.epochs = 0;
+  EXPECT_EQ(steps(config).steps, 0);
+  config.data.source = {"kk"};
+  EXPECT_EQ(message_of([&] { steps(config); }),
+            "checkpoint.epochs: generated rows have no end. Fix: set checkpoint.interval in its place");
 }
 
 TEST_F(Epochs, OfPacksEndWithTheLastRow) {

@@ -15,13 +15,13 @@ using text::has;
 
 TEST(Rules, AreNamedByTheirKind) {
   for (const char* rule : {"kk", "exact", "regex:", "regex:a+", "program:cat"}) check_rule(rule);
-  EXPECT_TRUE(
-      has(error_of<ConfigError>([] { make_rule("exakt"); }),
-          "reward \"exakt\": expected kk, exact, \"regex:PATTERN\" or \"program:COMMAND\"; did you mean "
-          "\"exact\"?"));
+  EXPECT_TRUE(has(
+      error_of<ConfigError>([] { make_rule("exakt"); }),
+      "reward \"exakt\": expected kk, exact, \"regex:PATTERN\", model or \"program:COMMAND\"; did you mean "
+      "\"exact\"?"));
   EXPECT_TRUE(has(error_of<ConfigError>([] { check_rule("regexp:a"); }), "did you mean \"regex\"?"));
-  EXPECT_TRUE(
-      has(error_of<ConfigError>([] { check_rule("model:rm"); }), "Write a program that scores with it"));
+  EXPECT_TRUE(has(error_of<ConfigError>([] { check_rule("model:rm"); }),
+                  "the reward model's path as rl.reward_model"));
   for (const char* rule : {"", "KK", "regex", "program", "kk:", " kk"})
     EXPECT_TRUE(has(error_of<ConfigError>([&] { check_rule(rule); }), "expected kk")) << rule;
   EXPECT_TRUE(has(error_of<ConfigError>([] { check_rule("program: \t"); }), "the command is empty"));

@@ -48,11 +48,11 @@ void add_rule_warnings(const precision::Policy& policy, config::Told& told) {
     told.warnings.push_back(std::move(warning));
 }
 
-/// Reads a config with `read`, and once more with the steps of run.epochs, which its data tell.
+/// Reads a config with `read`, and once more with the steps of its epochs, which its data tell.
 template <class Read>
 config::RunConfig with_steps(const Read& read, config::Told& told) {
   config::RunConfig config = read(std::nullopt, &told);
-  if (config.run.epochs == 0) return config;
+  if (config.run.epochs == 0 && config.checkpoint.epochs == 0) return config;
   const config::EpochSteps epochs = data::steps_of_epochs(config, weights::find_run_model(config).config);
   return read(std::optional(epochs), &told);
 }

@@ -35,7 +35,7 @@ class Config {
   std::string toml() const;
   /// Returns the run directory, run.out.
   std::filesystem::path out() const;
-  /// Returns train.objective: "pretrain", "sft", "reward", "dpo" or "rl".
+  /// Returns train.objective: "pretrain", "sft", "reward", "dpo", "kto" or "rl".
   std::string objective() const;
   /// Returns the canonical name and line of the policy: "bf16-mixed: params=f32 …".
   std::string policy() const;

@@ -9,7 +9,9 @@
 namespace mantissa::api {
 
 std::vector<std::string> reward_rules() {
-  return names_of(reward::rule_kinds(), &reward::RuleKind::written);
+  std::vector<std::string> names = names_of(reward::rule_kinds(), &reward::RuleKind::written);
+  std::erase_if(names, reward::is_model);  // it scores ids
+  return names;
 }
 
 std::string reward_rules_text() {

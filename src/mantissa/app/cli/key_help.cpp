@@ -33,8 +33,8 @@ const std::vector<Task>& tasks() {
       {"fine-tune on conversations",
        {"data.template", "data.train_on", "data.truncate", "data.masked_rows", "data.empty_answers"}},
       {"train an adapter", {"adapter"}},
-      {"learn from pairs of answers", {"dpo"}},
-      {"learn from rewards (mantissa rl)", {"rl"}},
+      {"learn from pairs of answers, or from answers with a label", {"dpo", "kto"}},
+      {"learn from rewards (mantissa rl)", {"rl"}, false},
       {"optimize", {"optimizer", "schedule", "train"}},
       {"choose batches, and fit them into memory", {"batch"}},
       {"choose the precision, and change fields of the policy", {"precision", "precision.loss_scale"}, false},
@@ -70,9 +70,9 @@ std::string fact(std::string_view name, std::string_view text) {
 std::vector<std::string> takers_of(const api::ConfigKeyHelp& key) {
   std::vector<std::string> found;
   for (const std::string& name : commands_with("--set")) {
-    const bool of_rl = key.section == "rl", of_dpo = key.section == "dpo";
+    const bool of_rl = key.section == "rl", of_dpo = key.section == "dpo", of_kto = key.section == "kto";
     if (name == "objective" && !of_rl && !of_dpo) continue;
-    if ((name == "train" && of_rl) || (name == "rl" && of_dpo)) continue;
+    if ((name == "train" && of_rl) || (name == "rl" && (of_dpo || of_kto))) continue;
     found.push_back(name);
   }
   return found;

@@ -114,8 +114,11 @@ void check_result(const ObjectiveRequest& request, const ObjectiveResult& result
 /// Returns the keys of the section that have an effect, with their values.
 nlohmann::ordered_json settings_of(const std::string& name, config::RunConfig& config) {
   static const std::vector<std::string_view> kSampling = {
-      "algorithm",   "reward", "prompts_per_step",  "samples_per_prompt", "epochs",        "minibatches",
-      "temperature", "top_p",  "rollout_precision", "reference",          "reward_timeout"};
+      "algorithm",          "reward",         "prompts_per_step",
+      "samples_per_prompt", "epochs",         "minibatches",
+      "temperature",        "top_p",          "rollout_precision",
+      "reference",          "reward_timeout", "reward_model",
+      "reward_precision"};
   nlohmann::ordered_json out = nlohmann::ordered_json::object();
   const std::string section = section_of(name);
   for (const config::Option& option : config::option_table()) {

@@ -1,4 +1,4 @@
-// run.epochs, which stands for a number of steps that only the data tell.
+// run.epochs and checkpoint.epochs, which stand for numbers of steps that only the data tell.
 #pragma once
 
 #include <cstdint>
@@ -9,9 +9,10 @@
 
 namespace mantissa::config {
 
-/// Chooses between run.epochs and run.steps: of both, the one from --set counts. Sets run.steps to those of
-/// `known` and run.epochs to 0; if they are not known yet, sets run.steps to a number that lets the other
-/// keys be checked, and leaves run.epochs. Throws ConfigError if the config sets both, or has stages.
+/// Chooses between run.epochs and run.steps, and between checkpoint.epochs and checkpoint.interval: of both,
+/// the one from --set counts. Sets the steps to those of `known`, and the epochs to 0. If they are not known
+/// yet, sets run.steps to a number that lets the other keys be checked, and leaves the epochs. Throws
+/// ConfigError if the config sets both, or has stages.
 void settle_epochs(RunConfig& config, const Entries& entries, const std::optional<EpochSteps>& known,
                    Told& told);
 

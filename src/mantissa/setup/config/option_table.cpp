@@ -120,8 +120,8 @@ void add_model_and_data(std::vector<Option>& table) {
       {
           {"objective", &TrainSection::objective,
            "training objective: pretrain (every token), sft (the answers of conversations), reward or dpo "
-           "(pairs of answers), or rl (`mantissa rl`)",
-           words({"pretrain", "sft", "reward", "dpo", "rl"})},
+           "(pairs of answers), kto (answers with a label), or rl (`mantissa rl`)",
+           words({"pretrain", "sft", "reward", "dpo", "kto", "rl"})},
           {"l2wrap", &TrainSection::l2wrap,
            "weight of the square of each token's largest logit, half of which pretrain and sft lower beside "
            "the loss (L2Wrap; RWKV-LM has 1e-4); 0: none",
@@ -242,12 +242,15 @@ void add_optimization(std::vector<Option>& table) {
           {"forward_overflow_patience", &LossScaleSection::forward_overflow_patience,
            "stop at this many steps in a row that overflow in the forward pass; 0: never", from(0, kMany)},
       });
-  add<CheckpointSection>(table, "checkpoint", &RunConfig::checkpoint,
-                         {
-                             {"interval", &CheckpointSection::interval,
-                              "steps between saved states; 0: only at the end", from(0, kMany)},
-                             {"keep", &CheckpointSection::keep, "number of states to keep", from(1, kMany)},
-                         });
+  add<CheckpointSection>(
+      table, "checkpoint", &RunConfig::checkpoint,
+      {
+          {"interval", &CheckpointSection::interval, "steps between saved states; 0: only at the end",
+           from(0, kMany)},
+          {"epochs", &CheckpointSection::epochs,
+           "passes over the data between saved states, in place of interval; 0: none", from(0)},
+          {"keep", &CheckpointSection::keep, "number of states to keep", from(1, kMany)},
+      });
   add<LogSection>(table, "log", &RunConfig::log,
                   {
                       {"interval", &LogSection::interval,

@@ -56,10 +56,22 @@ bool reads_field(const model::Family& family, std::string_view key) {
 }
 
 std::span<const std::string> section_names() {
-  static const std::vector<std::string> names = {
-      "run",        "model", "data",       "train",    "adapter",   "dpo",
-      "rl",         "batch", "optimizer",  "schedule", "precision", "precision.loss_scale",
-      "checkpoint", "log",   "distributed"};
+  static const std::vector<std::string> names = {"run",
+                                                 "model",
+                                                 "data",
+                                                 "train",
+                                                 "adapter",
+                                                 "dpo",
+                                                 "kto",
+                                                 "rl",
+                                                 "batch",
+                                                 "optimizer",
+                                                 "schedule",
+                                                 "precision",
+                                                 "precision.loss_scale",
+                                                 "checkpoint",
+                                                 "log",
+                                                 "distributed"};
   return names;
 }
 

@@ -9,6 +9,7 @@
 #include <initializer_list>
 
 #include "mantissa/core/base/error.h"
+#include "mantissa/core/base/words.h"
 #include "mantissa/setup/config/read.h"
 #include "mantissa/text/reward/rule.h"
 
@@ -18,7 +19,7 @@ namespace {
 struct Owner {
   std::string_view section, objective;
 };
-constexpr std::array kOwners = {Owner{"dpo", "dpo"}, Owner{"rl", "rl"}};
+constexpr std::array kOwners = {Owner{"dpo", "dpo"}, Owner{"kto", "kto"}, Owner{"rl", "rl"}};
 
 /// Returns the first given key of `section`, or null. An alias that was written elsewhere does not count.
 const Entry* first_entry(const Entries& entries, std::string_view section) {
@@ -97,9 +98,43 @@ void check_dpo(const DpoSection& dpo, const Entries& entries) {
            "the loss of orpo contains the log-likelihood already; remove it");
 }
 
+void check_kto(const RunConfig& config, const Entries& entries) {
+  if (config.train.objective != "kto") return;
+  const KtoSection& kto = config.kto;
+  if (kto.desirable_weight == 0 && kto.undesirable_weight == 0) {
+    refuse(*entries.find("kto", "desirable_weight"),
+           "and undesirable_weight are both 0, so that nothing is trained; set one above 0");
+  }
+  const Entry* batch = entries.find("batch", "global_batch_size");
+  if (kto.loss == "kto" && config.batch.global_batch_size < 2 && batch != nullptr) {
+    refuse(*batch,
+           "kto compares each prompt with the answer of another row of the step; write at least 2, or set "
+           "kto.loss = \"apo-zero\"");
+  }
+}
+
 void check_clip(const RlSection& rl, const Entries& entries) {
   if (rl.dual_clip != 0 && rl.dual_clip <= 1)
     refuse(*entries.find("rl", "dual_clip"), "must be above 1, or 0 for none");
+}
+
+void check_reward_model(const RlSection& rl, const Entries& entries) {
+  if (reward::is_model(rl.reward)) {
+    if (rl.reward_model.empty()) {
+      refuse(*entries.find("rl", "reward"),
+             "needs the reward model; set rl.reward_model to its directory, or to the run that trained it");
+    }
+    return;
+  }
+  for (const char* key : {"reward_model", "reward_precision"}) {
+    const Entry* entry = entries.find("rl", key);
+    if (entry == nullptr ||
+        (key == std::string_view("reward_model") ? rl.reward_model : rl.reward_precision).empty())
+      continue;
+    refuse(*entry,
+           fmt::format("only reward = \"model\" reads it, and rl.reward is {}; set that, or remove the key",
+                       in_quotes(rl.reward)));
+  }
 }
 
 void check_rl(const RunConfig& config, const Entries& entries) {
@@ -110,11 +145,13 @@ void check_rl(const RunConfig& config, const Entries& entries) {
     refuse(*entries.find("rl", "samples_per_prompt"),
            fmt::format("{} compares the samples of a prompt; write at least 2", rl.algorithm));
   }
-  if (!rl.rollout_precision.empty()) {
+  for (const auto& [key, policy] :
+       {std::pair("rollout_precision", &rl.rollout_precision), {"reward_precision", &rl.reward_precision}}) {
+    if (policy->empty()) continue;
     try {
-      precision::Policy::parse(rl.rollout_precision);
+      precision::Policy::parse(*policy);
     } catch (const ConfigError& e) {
-      refuse(*entries.find("rl", "rollout_precision"), e.what());
+      refuse(*entries.find("rl", key), e.what());
     }
   }
   try {
@@ -122,6 +159,7 @@ void check_rl(const RunConfig& config, const Entries& entries) {
   } catch (const ConfigError& e) {
     refuse(*entries.find("rl", "reward"), e.what());
   }
+  check_reward_model(rl, entries);
   check_clip(rl, entries);
   if (!config.run.stages.empty())
     refuse(*first_entry(entries, "run"),
@@ -156,6 +194,8 @@ void settle_post_training(RunConfig& config, const Entries& entries, Told& told)
   if (config.train.objective != "dpo") config.dpo = {};
   check_dpo(config.dpo, entries);
   if (config.train.objective != "rl") config.rl = {};
+  if (config.train.objective != "kto") config.kto = {};
+  check_kto(config, entries);
   if (config.train.objective != "rl") {
     if (config.data.sequence_length == 0)
       refuse(*entries.find("data", "sequence_length"), "must be at least 1 and at most 16777216");

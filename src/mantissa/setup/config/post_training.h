@@ -1,4 +1,4 @@
-// The sections [dpo] and [rl] of a run.
+// The sections [dpo], [kto] and [rl] of a run.
 #pragma once
 
 #include <span>
@@ -12,10 +12,10 @@
 
 namespace mantissa::config {
 
-/// Returns the keys of [dpo] and [rl].
+/// Returns the keys of [dpo], [kto] and [rl].
 std::vector<Option> post_training_options();
 
-/// Returns true if a printed config has the section: [dpo] and [rl] belong to one objective each.
+/// Returns true if a printed config has the section: [dpo], [kto] and [rl] belong to one objective each.
 bool prints_section(const RunConfig& config, std::string_view section);
 
 /// Sets the objective "rl" if a key of [rl] is given without an objective; an alias of one outside [rl] does

@@ -25,12 +25,30 @@ std::vector<Option> post_training_options() {
           {"reference", &DpoSection::reference,
            "model directory of the reference of sigmoid and ipo; empty: the starting weights", path()},
       });
+  add<KtoSection>(
+      table, "kto", &RunConfig::kto,
+      {
+          {"beta", &KtoSection::beta, "strength of the tie to the reference model", above(0)},
+          {"desirable_weight", &KtoSection::desirable_weight, "weight of answers with the label true",
+           from(0)},
+          {"loss", &KtoSection::loss,
+           "kto, which compares with the divergence from the reference, or apo-zero, which compares with 0",
+           words({"kto", "apo-zero"})},
+          {"reference", &KtoSection::reference,
+           "model directory of the reference; empty: the starting weights", path()},
+          {"undesirable_weight", &KtoSection::undesirable_weight, "weight of answers with the label false",
+           from(0)},
+      });
   add<RlSection>(
       table, "rl", &RunConfig::rl,
       {
           {"algorithm", &RlSection::algorithm, "estimator of the advantages",
            words({"grpo", "dr-grpo", "ppo", "reinforce++", "reinforce++-baseline", "rloo"})},
           {"reward", &RlSection::reward, fmt::format("rule of the rewards: {}", reward::rules_text())},
+          {"reward_model", &RlSection::reward_model,
+           "model directory of the reward model of reward = \"model\"", path()},
+          {"reward_precision", &RlSection::reward_precision,
+           "policy of the reward model; empty: that of training"},
           {"prompts_per_step", &RlSection::prompts_per_step, "prompts of a rollout", from(1, kLong)},
           {"samples_per_prompt", &RlSection::samples_per_prompt, "responses to each prompt", from(1, kLong)},
           {"epochs", &RlSection::epochs, "passes over the responses of a rollout", from(1, kLong)},

@@ -118,10 +118,21 @@ struct DpoSection {
   friend bool operator==(const DpoSection&, const DpoSection&) = default;
 };
 
+/// [kto], of train.objective = "kto".
+struct KtoSection {
+  double beta = 0.1;
+  double desirable_weight = 1, undesirable_weight = 1;
+  std::string loss = "kto";  // or "apo-zero"
+  std::string reference;     // a model directory; empty: the starting weights
+  friend bool operator==(const KtoSection&, const KtoSection&) = default;
+};
+
 /// [rl], of train.objective = "rl".
 struct RlSection {
   std::string algorithm = "grpo";  // or "dr-grpo", "ppo", "reinforce++", "reinforce++-baseline", "rloo"
-  std::string reward = "kk";       // or "exact", "regex:…", "program:…"
+  std::string reward = "kk";       // or "exact", "regex:…", "model", "program:…"
+  std::string reward_model;        // of reward = "model": a model directory
+  std::string reward_precision;    // of the reward model: a policy; empty: that of training
   std::int64_t prompts_per_step = 16, samples_per_prompt = 4, epochs = 1, minibatches = 1;
   double temperature = 1, top_p = 1;
   std::int64_t max_new_tokens = 256;
@@ -189,6 +200,7 @@ struct LossScaleSection {
 struct CheckpointSection {
   std::int64_t interval = 100;
   std::int64_t keep = 2;
+  double epochs = 0;  // in place of interval; 0 once the steps are known
   friend bool operator==(const CheckpointSection&, const CheckpointSection&) = default;
 };
 
@@ -225,10 +237,12 @@ struct Told {
   std::vector<std::string> warnings;  // differences from the written config
 };
 
-/// What the data say about run.epochs: the steps, and the rows of an epoch by their name, such as "pair".
+/// What the data say about run.epochs and checkpoint.epochs: the steps of each, and the rows of an epoch by
+/// their name, such as "pair".
 struct EpochSteps {
   std::int64_t steps = 0, rows = 0;
   std::string noun = "row";
+  std::int64_t interval = 0;  // of checkpoint.epochs
 };
 
 /// A checked config. options() documents the meaning and the valid values of each key.
@@ -239,6 +253,7 @@ struct RunConfig {
   TrainSection train;
   AdapterSection adapter;
   DpoSection dpo;
+  KtoSection kto;
   RlSection rl;
   BatchSection batch;
   OptimizerSection optimizer;
@@ -266,7 +281,7 @@ struct RunConfig {
 /// invalid contents, with the file and line (or --set), the key, the value and the fix. Adds notes and
 /// warnings to `told` unless it is null. `of_train`: the command is `train`, where [rl] beside
 /// batch.global_batch_size does not set the objective. With run.epochs, run.steps is a number without meaning
-/// unless `epochs` has the steps.
+/// unless `epochs` has the steps; so is checkpoint.interval with checkpoint.epochs.
 RunConfig load_config(const std::filesystem::path& path, std::span<const std::string> overrides = {},
                       const PrecisionArguments& precision = {}, Told* told = nullptr, bool of_train = false,
                       const std::optional<EpochSteps>& epochs = {});

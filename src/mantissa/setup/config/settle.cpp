@@ -116,11 +116,11 @@ struct ConversationKey {
   std::vector<std::string_view> objectives;
 };
 const std::vector<ConversationKey>& conversation_keys() {
-  static const std::vector<ConversationKey> keys = {{"template", {"sft", "reward", "dpo", "rl"}},
+  static const std::vector<ConversationKey> keys = {{"template", {"sft", "reward", "dpo", "kto", "rl"}},
                                                     {"train_on", {"sft", "dpo"}},
-                                                    {"truncate", {"sft", "reward", "dpo", "rl"}},
-                                                    {"masked_rows", {"sft", "reward", "dpo"}},
-                                                    {"empty_answers", {"sft", "reward", "dpo"}}};
+                                                    {"truncate", {"sft", "reward", "dpo", "kto", "rl"}},
+                                                    {"masked_rows", {"sft", "reward", "dpo", "kto"}},
+                                                    {"empty_answers", {"sft", "reward", "dpo", "kto"}}};
   return keys;
 }
 
@@ -169,7 +169,7 @@ void settle_conversations(RunConfig& config, const Entries& entries, Told& told)
 void settle_fine_tuning(RunConfig& config, const Entries& entries) {
   constexpr double kWarmUp = 0.03;
   const std::string& objective = config.train.objective;
-  if (objective != "sft" && objective != "reward" && objective != "dpo") return;
+  if (objective == "pretrain" || objective == "rl") return;
   if (entries.find("optimizer", "lr") == nullptr)
     config.optimizer.lr = objective == "sft" ? 5e-6 : objective == "reward" ? 9e-6 : 5e-7;
   if (entries.find("schedule", "warmup_steps") == nullptr && config.schedule.warmup_ratio == 0)

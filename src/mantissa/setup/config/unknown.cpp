@@ -24,6 +24,8 @@ constexpr std::string_view kTokens = "steps = tokens / (global_batch_size × seq
 constexpr std::string_view kBegin = "RWKV-LM's epochs × 40320 / global_batch_size";
 constexpr std::string_view kRecompute = "recompute = \"block\", or \"attention\"";
 constexpr std::string_view kAccumulation = "accumulation steps = global_batch_size / micro_batch_size";
+constexpr std::string_view kWithStates = "held-out data are measured with every state";
+constexpr std::string_view kStrategy = "\"epoch\" is epochs = 1, \"steps\" is interval = STEPS";
 constexpr std::string_view kMixed = "for instance policy = \"bf16-mixed\"";
 constexpr std::string_view kBetas = "betas = [0.9, 0.95]";
 constexpr std::string_view kDeepSpeed = "or give --deepspeed FILE";
@@ -136,6 +138,13 @@ constexpr Foreign kForeign[] = {
     {"deepspeed_config", "precision.deepspeed", kDeepSpeed},
     {"precision", "precision.policy", kMixed},
     {"save_steps", "checkpoint.interval"},
+    {"eval_steps", "checkpoint.interval", kWithStates},
+    {"eval_interval", "checkpoint.interval", kWithStates},
+    {"val_check_interval", "checkpoint.interval", kWithStates},
+    {"eval_strategy", "checkpoint.epochs", kStrategy},
+    {"evaluation_strategy", "checkpoint.epochs", kStrategy},
+    {"save_strategy", "checkpoint.epochs", kStrategy},
+    {"check_val_every_n_epoch", "checkpoint.epochs", kWithStates},
     {"save_interval", "checkpoint.interval"},
     {"save_every", "checkpoint.interval"},
     {"save_total_limit", "checkpoint.keep"},

@@ -78,4 +78,11 @@ PreferenceSettings preference_settings(const config::DpoSection& dpo) {
           .nll_coef = dpo.nll_coef};
 }
 
+KtoSettings kto_settings(const config::KtoSection& kto) {
+  return {.beta = kto.beta,
+          .desirable_weight = kto.desirable_weight,
+          .undesirable_weight = kto.undesirable_weight,
+          .compares_with_kl = kto.loss == "kto"};
+}
+
 }  // namespace mantissa::objective

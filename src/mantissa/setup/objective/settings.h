@@ -1,4 +1,4 @@
-// Settings of the post-training objectives, from the config's [rl] and [dpo].
+// Settings of the post-training objectives, from the config's [rl], [dpo] and [kto].
 #pragma once
 
 #include <cstdint>
@@ -56,9 +56,17 @@ struct PreferenceSettings {
   bool has_reference() const { return loss == PreferenceLoss::sigmoid || loss == PreferenceLoss::ipo; }
 };
 
+/// [kto].
+struct KtoSettings {
+  double beta = 0.1;
+  double desirable_weight = 1, undesirable_weight = 1;
+  bool compares_with_kl = true;  // kto; false: apo-zero
+};
+
 /// Return the settings of a checked config. `rl.whiten = "auto"` is true for ppo, reinforce++ and
 /// reinforce++-baseline.
 RlSettings rl_settings(const config::RlSection& rl);
 PreferenceSettings preference_settings(const config::DpoSection& dpo);
+KtoSettings kto_settings(const config::KtoSection& kto);
 
 }  // namespace mantissa::objective

@@ -45,6 +45,13 @@ std::shared_ptr<const plan::Program> compile_selected_logits(const model::ModelC
                           policy, options, device);
 }
 
+std::shared_ptr<const plan::Program> compile_scores(const model::ModelConfig& config,
+                                                    const precision::Policy& policy, std::int64_t tokens,
+                                                    std::int64_t length, const runtime::Device& device) {
+  return runtime::compile(model::build_scores(config, tokens, length, false), policy,
+                          row_options(config, length), device);
+}
+
 std::shared_ptr<const plan::Program> compile_trace(const model::ModelConfig& config,
                                                    const precision::Policy& policy, std::int64_t length,
                                                    const TraceNeeds& needs, const runtime::Device& device) {

@@ -31,6 +31,12 @@ std::shared_ptr<const plan::Program> compile_selected_logits(const model::ModelC
                                                              const SelectedSizes& sizes,
                                                              const runtime::Device& device);
 
+/// Returns the program of the scores of a reward model, for micro-batches of up to `tokens` tokens in rows of
+/// up to `length`. The score after a token is its output "value".
+std::shared_ptr<const plan::Program> compile_scores(const model::ModelConfig& config,
+                                                    const precision::Policy& policy, std::int64_t tokens,
+                                                    std::int64_t length, const runtime::Device& device);
+
 /// What a trace needs of its program.
 struct TraceNeeds {
   bool gradients = false;

@@ -11,7 +11,7 @@
 namespace mantissa::reward {
 namespace {
 
-constexpr std::string_view kProgram = "program";
+constexpr std::string_view kProgram = "program", kModel = "model";
 
 constexpr RuleKind kKinds[] = {
     {"kk", "",
@@ -24,7 +24,9 @@ constexpr RuleKind kKinds[] = {
      "the right answer, if the pattern has `{answer}`",
      [](std::string_view pattern, const RuleOptions&) { return regex_rule(pattern); },
      [](std::string_view pattern) { regex_rule(pattern); }},
-    {kProgram, "COMMAND", "what a program says, such as a reward model's score", "what it says", "any",
+    {kModel, "", "the score of the reward model `rl.reward_model` ([below](#a-reward-model-as-the-reward))",
+     "–", "any", nullptr, nullptr},
+    {kProgram, "COMMAND", "what a program says", "what it says", "any",
      [](std::string_view command, const RuleOptions& o) { return program_rule(std::string(command), o); },
      check_command},
 };
@@ -43,11 +45,7 @@ Named named(std::string_view rule) {
   const bool known = kind != std::end(kKinds);
   if (known && kind->argument.empty() == (colon == std::string_view::npos))
     return {*kind, colon == std::string_view::npos ? std::string_view() : rule.substr(colon + 1)};
-  if (name == "model") {
-    throw ConfigError(
-        "a reward model is not a rule. Write a program that scores with it, \"program:COMMAND\" "
-        "(docs/post-training.md, \"A reward model as the reward\")");
-  }
+  if (name == kModel) throw ConfigError("write \"model\", and the reward model's path as rl.reward_model");
   throw ConfigError(fmt::format("expected {}{}", rules_text(),
                                 known ? "" : did_you_mean(name, names_of(kKinds, &RuleKind::name))));
 }
@@ -69,6 +67,10 @@ std::string rules_text() {
     text += between + (kind.argument.empty() ? std::string(kind.name) : in_quotes(kind.written()));
   }
   return text;
+}
+
+bool is_model(std::string_view rule) {
+  return rule == kModel;
 }
 
 bool runs_program(std::string_view rule) {
@@ -93,6 +95,11 @@ std::unique_ptr<Rule> make_rule(const std::string& rule, const RuleOptions& opti
     check_rule(rule);
   } catch (const ConfigError& e) {
     throw ConfigError(fmt::format("reward {}: {}", in_quotes(rule), e.what()));
+  }
+  if (is_model(rule)) {
+    throw ConfigError(
+        "reward \"model\": scores the ids of a run's responses, not texts. Fix: train with train.objective = \"rl\" "
+        "and rl.reward_model, or choose another rule");
   }
   const auto [kind, argument] = named(rule);
   return kind.make(argument, options);

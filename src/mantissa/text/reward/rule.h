@@ -19,6 +19,8 @@ struct Sample {
   std::string_view prompt;    // up to the place where the answer begins
   std::string_view response;  // the answer, with the beginning that the prompt gives it, such as "<think>"
   const nlohmann::ordered_json* row = nullptr;  // the fields of the data row
+  // What the model read and wrote, for rules of ids: the prompt, then the response. Empty for a text.
+  std::span<const std::int32_t> prompt_ids = {}, response_ids = {};
 };
 
 /// A reward and its parts, each finite as f32.
@@ -59,12 +61,15 @@ struct RuleOptions {
 /// argument if that needs one: a pattern, a command. Starts nothing.
 void check_rule(const std::string& rule);
 
+/// Returns true for "model": a reward model, which only a run has (train/rl/model_rule.h).
+bool is_model(std::string_view rule);
+
 /// Returns true for "program:COMMAND".
 bool runs_program(std::string_view rule);
 
 /// Returns the rule. Starts the program of "program:COMMAND" through the shell, in the current directory; it
-/// ends with the rule. Throws ConfigError that names the rule, and ResourceError if no process can be
-/// started.
+/// ends with the rule. Throws ConfigError that names the rule, also for "model", and ResourceError if no
+/// process can be started.
 std::unique_ptr<Rule> make_rule(const std::string& rule, const RuleOptions& options = {});
 
 }  // namespace mantissa::reward

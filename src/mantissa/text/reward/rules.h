@@ -15,7 +15,8 @@ struct RuleKind {
   std::string_view argument;  // "PATTERN"; empty: none
   // In docs/post-training.md: the reward, its parts, and the field that a row needs.
   std::string_view reward, parts, field;
-  /// Returns the rule. Throws ConfigError for an invalid argument. Starts nothing, except the program.
+  /// Returns the rule. Throws ConfigError for an invalid argument. Starts nothing, except the program. Null
+  /// for "model".
   std::unique_ptr<Rule> (*make)(std::string_view argument, const RuleOptions& options);
   /// Throws ConfigError for an invalid argument, and starts nothing.
   void (*check)(std::string_view argument);

@@ -22,7 +22,7 @@ struct Field {
   bool optional = false;  // a row need not have it
 };
 
-constexpr std::string_view kAnswers = "sft rl", kPairs = "dpo reward", kAll = "sft rl dpo reward";
+constexpr std::string_view kAnswers = "sft rl kto", kPairs = "dpo reward kto", kAll = "sft rl dpo reward kto";
 
 constexpr Field kFields[] = {
     {"text", "pretrain"},
@@ -43,7 +43,8 @@ constexpr Field kFields[] = {
     {"input", kAll, Group::none, true},
     {"system", kAll, Group::none, true},
     {"tools", kAll, Group::none, true},
-    {"margin", kPairs, Group::none, true},
+    {"margin", "dpo reward", Group::none, true},
+    {"label", "kto", Group::none, true},
 };
 
 const Field* find_field(std::string_view name) {

@@ -9,10 +9,30 @@
 #include "mantissa/generate/dialog/turn_end.h"
 #include "mantissa/generate/rollout/complete.h"
 #include "mantissa/text/reward/rule.h"
+#include "mantissa/train/rl/model_rule.h"
 #include "mantissa/train/rl/ranks.h"
 #include "mantissa/train/rl/scoring.h"
 
 namespace mantissa::rl {
+namespace {
+
+/// Returns the rule of the config, which all of `ranks` (null: one) call alike.
+std::unique_ptr<reward::Rule> rule_of(const Prepared& p, const weights::ModelSource& source,
+                                      const std::vector<std::int32_t>& ends, const runtime::Device& device,
+                                      comm::Communicator* ranks) {
+  if (reward::is_model(p.config.rl.reward)) {
+    auto rule = std::make_unique<ModelRule>(p.config, source.config, *p.prompts, ends, device);
+    if (ranks != nullptr) rule->model().share(*ranks);
+    rule->model().bind(std::make_shared<runtime::Arena>(rule->model().program().memory.arena(), device));
+    return rule;
+  }
+  std::unique_ptr<reward::Rule> rule;
+  if (ranks == nullptr || ranks->leads())
+    rule = reward::make_rule(p.config.rl.reward, {.timeout = p.config.rl.reward_timeout});
+  return ranks == nullptr ? std::move(rule) : shared_rule(*ranks, std::move(rule));
+}
+
+}  // namespace
 
 HeldOutAnswers answer_held_out(const config::RunConfig& config, const weights::ModelSource& source,
                                const precision::Policy& policy, std::int64_t count,
@@ -44,10 +64,7 @@ HeldOutAnswers answer_held_out(const config::RunConfig& config, const weights::M
       rollout::complete(source, policy, requests, options, kMostStreams, device, ranks);
   HeldOutAnswers answers{{}, !std::ranges::all_of(made, &rollout::Generation::ended), std::move(p.notes)};
   if (answers.interrupted) return answers;
-  std::unique_ptr<reward::Rule> rule;
-  if (ranks == nullptr || ranks->leads())
-    rule = reward::make_rule(p.config.rl.reward, {.timeout = p.config.rl.reward_timeout});
-  if (ranks != nullptr) rule = shared_rule(*ranks, std::move(rule));
+  const std::unique_ptr<reward::Rule> rule = rule_of(p, source, ends, device, ranks);
   std::optional<std::vector<Sampled>> scored =
       score_responses(*p.prompts, prompts, 1, made, ends, *rule, stop);
   answers.interrupted = ranks != nullptr ? ranks->any(!scored) : !scored;

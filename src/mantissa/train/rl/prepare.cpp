@@ -26,7 +26,8 @@ Prepared prepare(config::RunConfig config, const model::ModelConfig& model, cons
   if (!chosen) p.config.data.sequence_length = kAny;
   data::CheckRow check;
   if (!make_rule) reward::check_rule(p.config.rl.reward);
-  if (!make_rule && !reward::runs_program(p.config.rl.reward)) {
+  const bool any_row = reward::runs_program(p.config.rl.reward) || reward::is_model(p.config.rl.reward);
+  if (!make_rule && !any_row) {
     check = [rule = std::shared_ptr<reward::Rule>(reward::make_rule(p.config.rl.reward))](
                 const nlohmann::ordered_json& row, const std::string& where) { rule->check_row(row, where); };
   }

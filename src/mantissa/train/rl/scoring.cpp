@@ -43,7 +43,7 @@ std::optional<std::vector<Sampled>> score_responses(const data::PromptSet& set,
     s.truncated = !by_id && !answer.ends_turn;
   }
   for (std::size_t i = 0; i < made.size(); ++i)
-    to_score.push_back({all[i].prompt, all[i].response, &prompt_of(i).row});
+    to_score.push_back({all[i].prompt, all[i].response, &prompt_of(i).row, prompt_of(i).ids, made[i].ids});
   const std::vector<reward::Score> scores = rule.score(to_score, stop);
   if (stop.stop_requested() || scores.size() != made.size()) return std::nullopt;
   for (std::size_t i = 0; i < made.size(); ++i) {

@@ -18,11 +18,12 @@
 #include "mantissa/text/reward/rule.h"
 #include "mantissa/text/rows/permutation.h"
 #include "mantissa/train/rl/experience.h"
+#include "mantissa/train/rl/model_rule.h"
 #include "mantissa/train/rl/rl_objective.h"
 #include "mantissa/train/rl/sampler.h"
 #include "mantissa/train/rl/scores.h"
 #include "mantissa/train/rl/scoring.h"
-#include "mantissa/train/steps/log_probs.h"
+#include "mantissa/train/steps/fixed_model.h"
 
 namespace mantissa::rl {
 namespace {
@@ -71,7 +72,11 @@ class RlTask final : public train::Task {
       }
       reference_.emplace(config, source, config.rl.reference, device);
     }
-    if (!make_rule_) reward::check_rule(config.rl.reward);
+    if (make_rule_) return;
+    reward::check_rule(config.rl.reward);
+    if (!reward::is_model(config.rl.reward)) return;
+    const std::span<const std::int32_t> ends = sampler_.ends();
+    model_rule_.emplace(config, source.config, *prompts_, std::vector(ends.begin(), ends.end()), device);
   }
 
   const std::string& name() const override { return name_; }
@@ -80,6 +85,7 @@ class RlTask final : public train::Task {
     sampler_.share(ranks);
     if (old_) old_->share(ranks_);
     if (reference_) reference_->share(ranks);
+    if (model_rule_) model_rule_->model().share(ranks);
   }
   objective::Objective& objective() override { return objective_; }
 
@@ -130,6 +136,7 @@ class RlTask final : public train::Task {
       sampler_.begin_part(step);
       if (old_) compile_old(step);
       if (reference_) reference_->begin_part(step);
+      if (model_rule_) model_rule_->model().begin_part(step);
       part_ = step;
     }
     std::vector<const plan::Program*> programs = {&sampler_.program()};
@@ -140,6 +147,7 @@ class RlTask final : public train::Task {
   void bind(std::shared_ptr<runtime::WeightSet> weights, std::shared_ptr<runtime::Arena> arena) override {
     if (weights != nullptr) check_masters(sampler_.program(), weights->program());
     if (reference_) reference_->bind(weights, arena);
+    if (model_rule_) model_rule_->model().bind(arena);
     if (old_) old_->bind(weights, arena);
     sampler_.bind(std::move(weights), std::move(arena));
   }
@@ -162,6 +170,10 @@ class RlTask final : public train::Task {
     if (old_) all.push_back({.program = old_->shared_program(), .runs = runs});
     if (reference_) {
       all.push_back({.program = reference_->shared_program(), .weights = reference_->bytes(), .runs = runs});
+    }
+    if (model_rule_) {
+      const train::FixedModel& model = model_rule_->model();
+      all.push_back({.program = model.shared_program(), .weights = model.bytes(), .runs = runs});
     }
     return all;
   }
@@ -204,6 +216,7 @@ class RlTask final : public train::Task {
 
   /// Starts the rule when it is needed first, so that a resumed run's program starts where it continues.
   reward::Rule& rule() {
+    if (model_rule_) return *model_rule_;
     if (rule_ == nullptr) {
       if (!make_rule_) check_allowed(config_);
       if (ranks_ == nullptr || ranks_->leads()) {
@@ -260,6 +273,8 @@ class RlTask final : public train::Task {
       return score_responses(*prompts_, prompts, samples, made, sampler_.ends(), rule(), stop);
     } catch (const ProgramFailed& e) {
       throw ProgramFailed("{}: {}", when, e.message());
+    } catch (const RunStopped& e) {
+      throw RunStopped("{}: {}", when, e.message());
     }
   }
 
@@ -372,7 +387,8 @@ class RlTask final : public train::Task {
   std::optional<train::LogProbs> old_;  // under the policy in training, if it is not that of sampling
   std::optional<train::Reference> reference_;
   std::unique_ptr<reward::Rule> rule_;
-  comm::Communicator* ranks_ = nullptr;  // null: this one alone
+  mutable std::optional<ModelRule> model_rule_;  // of reward = "model", in place of rule_
+  comm::Communicator* ranks_ = nullptr;          // null: this one alone
   // The samples that a reward program has scored, for rollouts and validations that were completed; before
   // the last rollout; and the first optimizer step on that rollout.
   std::int64_t scored_ = 0, scored_before_ = 0, collected_for_ = 0;

@@ -7,7 +7,9 @@
 #include <utility>
 
 #include "mantissa/core/base/error_text.h"
+#include "mantissa/setup/data/labelled_rows.h"
 #include "mantissa/setup/data/pair_rows.h"
+#include "mantissa/train/steps/kto_task.h"
 #include "mantissa/train/steps/preference_task.h"
 
 namespace mantissa::run {
@@ -46,11 +48,21 @@ Work work_of(const config::RunConfig& config, weights::ModelSource& source, data
     throw ConfigError(
         "train.objective = \"{}\" has no rewards. Fix: set it to rl, or give no reward function",
         config.train.objective);
-  if (!online && !is_on_pairs(config))
+  if (config.train.objective == "pretrain" || config.train.objective == "sft")
     return {config, train::corpus_task(data::load_dataset(config, source.config, std::move(memory), notes))};
   if (memory.any()) {
     throw ConfigError("train.objective = \"{}\" reads its {} from data.source, not from memory",
-                      config.train.objective, online ? "prompts" : "pairs");
+                      config.train.objective,
+                      online                ? "prompts"
+                      : is_on_pairs(config) ? "pairs"
+                                            : "rows");
+  }
+  if (config.train.objective == "kto") {
+    data::LabelledSet set = data::load_labelled(config, source.config, notes);
+    return {config,
+            train::kto_task(
+                config, source,
+                {std::move(set.rows), std::move(set.desirable), std::move(set.held_out_desirable)}, device)};
   }
   if (online) {
     rl::Prepared p = rl::prepare(config, source.config, make_rule);

@@ -5,7 +5,7 @@
 #include <utility>
 
 #include "mantissa/setup/objective/pairs.h"
-#include "mantissa/train/steps/log_probs.h"
+#include "mantissa/train/steps/fixed_model.h"
 
 namespace mantissa::train {
 namespace {
@@ -85,12 +85,7 @@ class PreferenceTask final : public Task {
     if (reference_) {
       const std::optional<TokenValues> values = reference_->of(rows, stop);
       if (!values) return std::nullopt;
-      for (std::int64_t r = 0; r < rows.rows; ++r) {
-        const std::span<const double> all = values->log_probs;
-        data.reference.push_back(objective::masked_sum(
-            all.subspan(static_cast<std::size_t>(rows.begin(r)), static_cast<std::size_t>(rows.length(r))),
-            rows.row(r).weights));
-      }
+      data.reference = row_log_probs(*values, rows);
     }
     for (std::int64_t r = 0; r < rows.rows; r += 2)
       data.margins.push_back(margins.at(static_cast<std::size_t>(rows.origin[static_cast<std::size_t>(r)])));
