@@ -100,6 +100,24 @@ TEST(ExhaustedMemory, FromAnAllocationOnIsOneMessage) {
   }
 }
 
+// A list of the files to remove needs memory.
+TEST(ExhaustedMemory, LeavesNoUnfinishedModel) {
+  const Command& command = command_named("train");
+  Prepared prepared(command);
+  ASSERT_NO_FATAL_FAILURE(prepared.prepare());
+  constexpr std::int64_t kPoints = 40;
+  const std::int64_t calls = prepared.counts().calls[static_cast<std::size_t>(Group::memory)],
+                     last = calls / 100;  // a run writes its model last
+  for (std::int64_t i = 0; i < kPoints; ++i) {
+    prepared.restore();
+    const Ran ran = prepared.machine.run(
+        with_options(command.run),
+        {.calls = "memory", .at = calls - last + last * i / kPoints, .does = "ENOMEM", .lasting = true});
+    EXPECT_EQ(ran.signal, 0) << ran.err;
+    EXPECT_FALSE(fs::exists(prepared.machine.work() / "r/model.partial")) << ran.command << "\n" << ran.err;
+  }
+}
+
 /// A file system of the kernel that is full, of bytes or of inodes; it needs the rights of root.
 class FullDisk : public ::testing::TestWithParam<const char*> {
  protected:

@@ -86,8 +86,6 @@ std::string small_stack() {
 }  // namespace
 
 int main(int argc, char** argv) {
-  occupy_standard_streams();
-  if (const std::string message = small_stack(); !message.empty()) end_suddenly(message, 1);
   std::signal(SIGXFSZ, SIG_IGN);  // a write beyond the file-size limit then fails with an error message
   std::signal(SIGTERM, end_command);
   // nohup lets a command ignore the end of its terminal.
@@ -95,6 +93,8 @@ int main(int argc, char** argv) {
   // A shell ignores SIGINT for its background commands.
   if (std::signal(SIGINT, end_command) == SIG_IGN) std::signal(SIGINT, SIG_IGN);
   std::signal(SIGBUS, cut_short);
+  occupy_standard_streams();
+  if (const std::string message = small_stack(); !message.empty()) end_suddenly(message, 1);
   mantissa::cli::guard_terminal();
   return mantissa::cli::run_command_line(argc, argv);
 }

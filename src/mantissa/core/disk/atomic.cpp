@@ -309,7 +309,8 @@ AtomicDirectory::~AtomicDirectory() {
   if (!committed_) {
     try {
       for (const fs::path& file : entries(beside_)) ::unlink(file.c_str());
-    } catch (const std::exception&) {  // the original error matters more, also if memory is exhausted
+    } catch (const std::exception&) {  // the original error matters more
+      ended_.remove();                 // which memory may have caused
     }
     ::rmdir(beside_.c_str());
   }

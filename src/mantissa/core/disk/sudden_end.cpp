@@ -92,7 +92,7 @@ void remove_marked(int directory) {
   ::close(listed);
 }
 
-void remove(const Entry& entry) {
+void remove_name(const Entry& entry) {
   const char* path = entry.path.data();
   switch (entry.what) {
     case What::file:
@@ -143,6 +143,11 @@ void RemovedAtSuddenEnd::keep() noexcept {
   if (entry >= 0) table.entries[static_cast<std::size_t>(entry)].state = Entry::State::free;
 }
 
+void RemovedAtSuddenEnd::remove() noexcept {
+  if (entry_ >= 0) remove_name(table.entries[static_cast<std::size_t>(entry_)]);
+  keep();
+}
+
 Undivided::Undivided() noexcept {
   sigset_t all;
   sigfillset(&all);
@@ -174,7 +179,7 @@ void remove_at_sudden_end() noexcept {
     }
     if (last == nullptr) return;
     before = last->since;
-    remove(*last);
+    remove_name(*last);
   }
 }
 

@@ -28,6 +28,8 @@ class RemovedAtSuddenEnd {
   RemovedAtSuddenEnd& operator=(const RemovedAtSuddenEnd&) = delete;
 
   void keep() noexcept;
+  /// Removes it now, as a sudden end would: without memory.
+  void remove() noexcept;
 
  private:
   int entry_ = -1;  // in the table
