@@ -122,7 +122,11 @@ TEST(Output, ThatIsLostIsOneMessageAndExitCodeOne) {
     const Result r = testing::shell(
         folder, "{ " MANTISSA_BINARY_DIR "/mantissa " + std::string(arguments) + " > /dev/full; }");
     EXPECT_EQ(r.code, 1) << arguments;
-    EXPECT_EQ(r.err, "mantissa: standard output: cannot be written: No space left on device\n") << arguments;
+    EXPECT_EQ(
+        r.err,
+        "mantissa: standard output: cannot be written: No space left on device. Fix: send it elsewhere, such as to "
+        "a file (> FILE)\n")
+        << arguments;
   }
   EXPECT_EQ(read_all(folder / "a/model/model.safetensors"), read_all(folder / "r/model/model.safetensors"))
       << "lost lines do not end a run";
@@ -147,7 +151,8 @@ TEST(Output, OfATrainingRunIntoAClosedPipeDoesNotEndTheRun) {
   ASSERT_EQ(train_tiny(folder, 3, "32-true").code, 0);
   const Result r = testing::shell(
       folder, "{ { " MANTISSA_BINARY_DIR "/mantissa train run.toml --out a; echo code $? >&2; } | true; }");
-  EXPECT_NE(r.err.find("mantissa: standard output: cannot be written: Broken pipe\n"), std::string::npos)
+  EXPECT_NE(r.err.find("mantissa: standard output: cannot be written: Broken pipe. Fix: send it"),
+            std::string::npos)
       << r.err;
   EXPECT_NE(r.err.find("code 1\n"), std::string::npos) << r.err;
   EXPECT_EQ(read_all(folder / "a/model/model.safetensors"), read_all(folder / "r/model/model.safetensors"));

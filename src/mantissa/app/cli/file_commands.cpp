@@ -68,7 +68,7 @@ int diff(const Arguments& a) {
     throw FileError(e.message());
   } catch (const std::system_error& e) {  // thrown by fmt::print
     if (std::ferror(stdout) == 0) throw;
-    throw FileError("standard output: cannot be written: {}", e.code().message());
+    throw FileError(output_error(e.code().value()));
   }
 }
 

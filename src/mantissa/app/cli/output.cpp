@@ -28,8 +28,14 @@ bool has_color(int stream) {
 
 }  // namespace
 
+std::string output_error(int error) {
+  return fmt::format(
+      "standard output: cannot be written: {}. Fix: send it elsewhere, such as to a file (> FILE)",
+      std::generic_category().message(error));
+}
+
 void throw_output_error(int error) {
-  throw ResourceError("standard output: cannot be written: {}", std::generic_category().message(error));
+  throw ResourceError(output_error(error));
 }
 
 void flush_output() {

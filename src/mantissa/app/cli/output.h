@@ -6,7 +6,9 @@
 
 namespace mantissa::cli {
 
-/// Throws ResourceError for errno `error` of a write to standard output.
+/// Returns the message about errno `error` of a write to standard output, with the cure.
+std::string output_error(int error);
+/// Throws it as ResourceError.
 [[noreturn]] void throw_output_error(int error);
 /// Flushes standard output. Throws ResourceError if that fails.
 void flush_output();

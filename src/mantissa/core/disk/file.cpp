@@ -248,6 +248,7 @@ void throw_read_error(const std::filesystem::path& path, int error) {
   const std::string what = fmt::format("{}: cannot be read: {}", path.string(), reason(error));
   if (error == ENOMEM) throw ResourceError(what + "; free some memory");
   if (error == EMFILE || error == ENFILE) throw ResourceError(what + "; raise the limit (ulimit -n)");
+  if (error == EINTR) throw ReadError(what + "; run the command again");
   throw ReadError(what + "; check its permissions and its disk");
 }
 
@@ -295,6 +296,8 @@ void throw_write_error(const std::filesystem::path& path, int error) {
     case EPERM:
     case EROFS:
       throw FileError(fmt::format("{}: cannot be written: {}; choose a writable path", name, reason(error)));
+    case EINTR:
+      throw ResourceError(fmt::format("{}: write failed: {}; run the command again", name, reason(error)));
     default:
       throw ResourceError(fmt::format("{}: write failed: {}; check the disk", name, reason(error)));
   }
