@@ -1,9 +1,11 @@
-// A file of pairs of answers as rows of bytes.
+// A file of pairs of answers, or of answers with a label, as rows of bytes.
 #include <nlohmann/json.hpp>
 
 #include "byte_rows.h"
 #include "check.h"
 #include "mantissa/setup/data/pair_rows.h"
+#include "mantissa/setup/data/sft_rows.h"
+#include "mantissa/text/rows/labelled_row.h"
 #include "mantissa/text/rows/row_reader.h"
 #include "target.h"
 
@@ -28,6 +30,17 @@ MANTISSA_FUZZ_TARGET(pairs, fuzz::mutate_json_lines) {
             });
       });
     }
+    data::SftEncoder encoder(in.rules, format, *in.tokenizer, in.kVocabulary);
+    fuzz::expect_only_errors([&] {
+      text::read_rows(in.file.path(),
+                      [&](const nlohmann::ordered_json& line, const text::FilePlace& /*place*/) {
+                        for (const text::LabelledRow& answer : text::read_labelled(line, "row")) {
+                          const auto row = encoder.add(answer.row, encoder.encode(answer.row, "row"), "row");
+                          if (row) text::check_row(*row, in.rules.sequence_length, in.kVocabulary, "row");
+                        }
+                        return true;
+                      });
+    });
   }
   return 0;
 }

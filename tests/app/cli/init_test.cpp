@@ -17,7 +17,7 @@ class Init : public ::testing::TestWithParam<std::string> {
   Result run(const std::string& arguments) const { return mantissa(folder_, arguments); }
 };
 INSTANTIATE_TEST_SUITE_P(Tasks, Init,
-                         ::testing::Values("pretrain", "rwkv", "continue", "finetune", "lora", "dpo",
+                         ::testing::Values("pretrain", "rwkv", "continue", "finetune", "lora", "dpo", "kto",
                                            "reward", "rl", "long-context"),
                          [](const auto& info) {
                            return info.param == "long-context" ? "longcontext" : info.param;
@@ -85,9 +85,9 @@ TEST(InitTasks, AreListedAndEachHasATest) {
     EXPECT_TRUE(has(r.out, "\n  " + task.name + " ")) << r.out;
     EXPECT_TRUE(has(mantissa(folder, "help init").out, task.name)) << task.name;
   }
-  EXPECT_EQ(api::config_tasks().size(), 9U) << "add a new task to the tests above";
+  EXPECT_EQ(api::config_tasks().size(), 10U) << "add a new task to the tests above";
   const json tasks = json::parse(mantissa(folder, "init --json").out);
-  EXPECT_EQ(tasks.size(), 9U);
+  EXPECT_EQ(tasks.size(), 10U);
   EXPECT_EQ(tasks[0]["task"], api::config_tasks()[0].name);
 }
 
@@ -147,6 +147,9 @@ TEST(InitTasks, SayWhatADataFileHasAndWhatTheTaskNeeds) {
       {"lora", "pairs.jsonl", "pairs.jsonl:1: no completion", "; lora needs rows such as {\"messages\""},
       {"dpo", "talk.jsonl", "talk.jsonl:2: no \"chosen\"",
        "; dpo needs rows such as {\"prompt\": \"…\", \"chosen\""},
+      {"kto", "talk.jsonl", "talk.jsonl:2: no \"label\"",
+       "; kto needs rows such as {\"prompt\": \"…\", \"completion\""},
+      {"kto", "kk", "generated rows have no label", "; kto needs rows such as {\"prompt\""},
       {"reward", "empty.jsonl", "empty.jsonl: empty", "; reward needs rows such as {\"prompt\""},
       {"rl", "questions.jsonl", "questions.jsonl:1: no ", "; rl needs rows with a prompt"},
       {"dpo", "kk", "generated rows have one answer each", "; dpo needs rows such as {\"prompt\""},
@@ -160,7 +163,8 @@ TEST(InitTasks, SayWhatADataFileHasAndWhatTheTaskNeeds) {
   }
   for (const auto& [task, file] :
        {std::pair{"pretrain", "a.txt"}, std::pair{"pretrain", "text.jsonl"}, std::pair{"lora", "talk.jsonl"},
-        std::pair{"dpo", "pairs.jsonl"}, std::pair{"rl", "kk.jsonl"}, std::pair{"rl", "answers.jsonl"}})
+        std::pair{"dpo", "pairs.jsonl"}, std::pair{"kto", "pairs.jsonl"}, std::pair{"rl", "kk.jsonl"},
+        std::pair{"rl", "answers.jsonl"}})
     EXPECT_EQ(data_line(task, file), "") << task << " " << file;
   for (const auto& [file, rule] : {std::pair{"kk.jsonl", "kk"}, std::pair{"answers.jsonl", "exact"}}) {
     ASSERT_EQ(mantissa(folder, std::string("init rl --out c.toml --data ") + file).code, 0);

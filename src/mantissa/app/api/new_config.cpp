@@ -11,6 +11,7 @@
 #include "mantissa/setup/config/new_config.h"
 #include "mantissa/text/chat/unicode.h"
 #include "mantissa/text/reward/rule.h"
+#include "mantissa/text/rows/labelled_row.h"
 #include "mantissa/text/rows/preference_row.h"
 #include "mantissa/text/rows/readers.h"
 #include "mantissa/text/rows/sources.h"
@@ -75,6 +76,7 @@ void check_file(const std::string& path, config::Rows rows) {
     const std::string where = place.in(path);
     if (rows == config::Rows::conversations) text::read_conversation(row, where);
     if (rows == config::Rows::pairs) text::read_preference(row, where);
+    if (rows == config::Rows::labelled) text::read_labelled(row, where);
     if (rows == config::Rows::prompts) reward::make_rule(rule_for(row, where))->check_row(row, where);
     return false;
   });
@@ -95,6 +97,8 @@ ConfigTask config_task(const std::string& name) {
 std::string data_fault(const ConfigTask& task, const std::string& source) {
   const config::Rows rows = config::config_task(task.name).rows;
   if (source == "kk") {
+    if (rows == config::Rows::labelled)
+      return fmt::format("generated rows have no label; {} needs {}", task.name, task.needs);
     if (rows != config::Rows::pairs) return {};
     return fmt::format("generated rows have one answer each; {} needs {}", task.name, task.needs);
   }

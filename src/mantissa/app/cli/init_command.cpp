@@ -102,7 +102,7 @@ int init(const Arguments& a) {
   if (!model.path.empty() && !task.needs_model)
     throw ConfigError(
         fmt::format("--model: {} begins with a new model; tasks that continue one: continue, "
-                    "finetune, lora, dpo, reward, rl",
+                    "finetune, lora, dpo, kto, reward, rl",
                     task.name));
   const fs::path out = a.has("--out") ? fs::path(a.text("--out")) : fs::path(task.name + ".toml");
   if (out.extension() != ".toml")
@@ -135,7 +135,7 @@ Commands init_commands() {
       {.name = "init",
        .summary = "write a config for a task, with comments, or list the tasks",
        .positionals = {{"[TASK]",
-                        "pretrain, rwkv, continue, finetune, lora, dpo, reward, rl or long-context"}},
+                        "pretrain, rwkv, continue, finetune, lora, dpo, kto, reward, rl or long-context"}},
        .details = "Never replaces a file. Prints what to provide, and the next two commands.",
        .options =
            {{"--model", one, "MODEL",

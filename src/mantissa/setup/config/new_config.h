@@ -9,7 +9,7 @@
 namespace mantissa::config {
 
 /// What a task reads from each file of its data.
-enum class Rows { text, conversations, pairs, prompts };
+enum class Rows { text, conversations, pairs, labelled, prompts };
 
 struct ConfigTask {
   std::string_view name;     // "lora"

@@ -11,6 +11,7 @@ namespace {
 constexpr std::string_view kConversation =
     R"(rows such as {"messages": [{"role": "user", "content": "…"}, {"role": "assistant", "content": "…"}]})";
 constexpr std::string_view kPair = R"(rows such as {"prompt": "…", "chosen": "…", "rejected": "…"})";
+constexpr std::string_view kLabelled = R"(rows such as {"prompt": "…", "completion": "…", "label": true})";
 
 /// Parts of several texts, by the names that stand for them.
 constexpr std::pair<std::string_view, std::string_view> kPieces[] = {
@@ -37,6 +38,8 @@ constexpr std::array kTasks = {
                kConversation, "train.jsonl", true, assets::kLoraToml},
     ConfigTask{"dpo", "train a model on pairs of answers (direct preference optimization)", "train",
                Rows::pairs, kPair, "pairs.jsonl", true, assets::kDpoToml},
+    ConfigTask{"kto", "train a model on answers with a label, desirable or not", "train", Rows::labelled,
+               kLabelled, "labelled.jsonl", true, assets::kKtoToml},
     ConfigTask{"reward", "train a reward model on pairs of answers", "train", Rows::pairs, kPair,
                "pairs.jsonl", true, assets::kRewardToml},
     ConfigTask{"rl", "train a model by reinforcement learning on a rule (GRPO)", "rl", Rows::prompts, kPrompt,

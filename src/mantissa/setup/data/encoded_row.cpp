@@ -1,9 +1,12 @@
 #include "mantissa/setup/data/encoded_row.h"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <span>
 #include <vector>
 
+#include "mantissa/core/base/error.h"
 #include "mantissa/setup/data/prompt_text.h"
 #include "mantissa/text/rows/known_ids.h"
 
@@ -27,6 +30,14 @@ text::Row labelled(AnswerIds answer) {
     for (std::size_t t = begin; t < end; ++t) row.labels[t] = row.ids[t];
   }
   return row;
+}
+
+void require_messages(const text::ConversationRow& row, const std::string& where) {
+  if (!row.messages.empty()) return;
+  throw FileError(
+      fmt::format("{}: the row has texts without a prompt, and a chat template needs messages. Fix: "
+                  "data.template = \"none\", or a field \"prompt\"",
+                  where));
 }
 
 text::Row plain_row(const text::ConversationRow& row, const tokenizer::Tokenizer& tokenizer,

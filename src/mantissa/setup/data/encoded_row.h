@@ -16,6 +16,9 @@ namespace mantissa::data {
 /// Returns the ids with labels for the answers.
 text::Row labelled(AnswerIds answer);
 
+/// Throws FileError, beginning with `where`, if the row has texts only, which a template cannot render.
+void require_messages(const text::ConversationRow& row, const std::string& where);
+
 /// Returns the ids of a prompt and a completion as texts, without a template, and the separator of documents.
 /// The completion and the separator are labelled, or everything under TrainOn::all. Throws FileError,
 /// beginning with `where`, if the row has no texts.

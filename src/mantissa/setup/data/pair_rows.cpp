@@ -122,12 +122,7 @@ PairEncoder::PairEncoder(const SftRules& rules, bool scores, const ChatFormat* f
 text::Row PairEncoder::encode(const text::PromptedAnswer& answer, const std::string& where) const {
   const text::ConversationRow& row = answer.row;
   if (format_ == nullptr) return plain_row(row, tokenizer_, vocabulary_, rules_.train_on, where);
-  if (row.messages.empty()) {
-    throw FileError(
-        fmt::format("{}: the row has texts without a prompt, and a chat template needs messages. Fix: "
-                    "data.template = \"none\", or a field \"prompt\"",
-                    where));
-  }
+  require_messages(row, where);
   // A single answer has a place under every template; earlier ones may be rendered in another way.
   const auto answers =
       static_cast<std::size_t>(std::count_if(row.messages.begin(), row.messages.end(), is_assistant));

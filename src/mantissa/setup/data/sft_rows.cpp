@@ -116,6 +116,7 @@ text::Row SftEncoder::encode(const text::ConversationRow& row, const std::string
   } else if (format_ == nullptr) {
     out = plain_row(row, tokenizer_, vocabulary_, rules_.train_on, where);
   } else {
+    require_messages(row, where);
     out = labelled(answer_ids(*format_, tokenizer_, row.messages, row.tools, rules_.train_on, where));
   }
   if (row.tokens && out.ids.size() >= 2)

@@ -21,8 +21,8 @@ struct LabelledAnswers {
 };
 
 /// Returns the rows whose log-probabilities estimate the divergence from the reference: the prompt of row i
-/// with the answer of row i − 1, that of the first row with the last answer. An answer is what follows the
-/// last token before the first one with a weight. Ends of rows that are too long are left out.
+/// with the answer of row i − 1, that of the first row with the last answer. An answer begins with the first
+/// token that has a weight, and reaches to the end of its row. Ends of rows that are too long are left out.
 text::StepData mismatched(const text::StepData& rows);
 
 /// Returns the task. Before each step, a pass of the reference over the step's rows gives their
