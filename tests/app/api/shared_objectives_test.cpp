@@ -28,6 +28,7 @@ struct Kind {
   const char* name;
   const char* data;  // of [data]
   const char* more;  // other sections
+  int zero = 3;      // the largest stage of ZeRO
 };
 
 const Kind kKinds[] = {
@@ -41,7 +42,9 @@ const Kind kKinds[] = {
     {"simpo", "source = \"pairs.jsonl\"\ntemplate = \"none\"\ntokenizer = \"byte\"\n",
      "[train]\nobjective = \"dpo\"\n[dpo]\nloss = \"simpo\"\n"},
     {"kto", "source = \"pairs.jsonl\"\ntemplate = \"none\"\ntokenizer = \"byte\"\n",
-     "[train]\nobjective = \"kto\"\n"},
+     "[train]\nobjective = \"kto\"\n", 2},
+    {"apo_zero", "source = \"pairs.jsonl\"\ntemplate = \"none\"\ntokenizer = \"byte\"\n",
+     "[train]\nobjective = \"kto\"\n[kto]\nloss = \"apo-zero\"\n"},
     {"reward", "source = \"pairs.jsonl\"\ntemplate = \"none\"\ntokenizer = \"byte\"\n",
      "[train]\nobjective = \"reward\"\n"},
 };
@@ -91,7 +94,7 @@ TEST_P(SharedObjectives, HaveTheBitsOfOneProcess) {
   constexpr int kParts = 3;
   const Summary alone = run(1, config_of("bf16-mixed", kParts), "one");
   ASSERT_FALSE(alone.weights_xxh64.empty());
-  for (const auto& [groups, zero, micro] : {std::tuple(1, 3, 2), {2, 0, 1}, {2, 2, 2}}) {
+  for (const auto& [groups, zero, micro] : {std::tuple(1, GetParam().zero, 2), {2, 0, 1}, {2, 2, 2}}) {
     const std::string name = std::to_string(groups) + "-" + std::to_string(zero);
     EXPECT_EQ(run(kParts * groups, config_of("bf16-mixed", kParts, zero, micro), name).weights_xxh64,
               alone.weights_xxh64)
