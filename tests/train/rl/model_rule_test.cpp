@@ -100,6 +100,23 @@ TEST_F(RewardModelRl, IsCountedInTheMemoryOfAPlan) {
   EXPECT_TRUE(has(plan.out, "reference ")) << plan.out;
 }
 
+TEST_F(RewardModelRl, IsNamedByAnAuditThatDoesNotObserveIt) {
+  put(kModel, "", 2);
+  const auto verdict = [&](const std::string& options) {
+    const Result r = mantissa(folder, "audit run.toml --no-cures --steps 1 --json --out a" + options);
+    EXPECT_EQ(r.code, 0) << r.err;
+    return nlohmann::json::parse(read_all(folder / "a/audit.json"));
+  };
+  const nlohmann::json narrow = verdict(" --precision bf16-mixed"), wide = verdict(" --precision 32-true"),
+                       mixed = verdict(" --precision 32-true --set rl.reward_precision=bf16-true");
+  EXPECT_TRUE(has(narrow["verdict"].get<std::string>(), "Not observed: the passes of the rollouts ("))
+      << narrow["verdict"];
+  ASSERT_EQ(narrow["passes_not_observed"].size(), 3U);
+  EXPECT_TRUE(narrow["passes_not_observed"][2].get<std::string>().starts_with("the reward model ("));
+  EXPECT_FALSE(has(wide["verdict"].get<std::string>(), "the passes of")) << wide["verdict"];
+  EXPECT_EQ(mixed["passes_not_observed"].size(), 1U);
+}
+
 TEST_F(RewardModelRl, MustBeOneOfTheSameVocabulary) {
   write(folder / "other.toml", reward_config("300"));
   ASSERT_EQ(mantissa(folder, "train other.toml --quiet --out other").code, 0);

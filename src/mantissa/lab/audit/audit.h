@@ -216,6 +216,9 @@ struct Audit {
   std::int64_t points_of_rounding = 0;     // of the plan, in the parts of the run that were observed
   std::vector<std::string> unobserved = {};  // of these: "SCOPE OP PASS (NAME): why"
   std::vector<std::string> unreached = {};  // parts of the run without an observed step: "steps 13 to 16, …"
+  // Passes beside the training step that round, none of which is observed: "the rollouts (38 rounding
+  // points)".
+  std::vector<std::string> passes = {};
   std::vector<plan::PlanRow> plan;
   std::vector<Finding> findings;  // the worst first; none for a healthy run
   std::map<std::string, double> thresholds;

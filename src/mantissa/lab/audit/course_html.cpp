@@ -156,6 +156,7 @@ report::Section method_section(const Audit& audit) {
   };
   list("Rounding points that were not observed", audit.unobserved);
   list("Parts of the run that were not observed", audit.unreached);
+  list("Passes beside the training step, which were not observed", audit.passes);
   if (audit.thresholds.empty()) return section;
   report::Table table{
       .label = "Thresholds", .columns = {{"Reported above"}, {"Threshold", true}}, .rows = {}};

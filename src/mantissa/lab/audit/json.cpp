@@ -77,6 +77,7 @@ std::string to_json(const Audit& audit) {
   json["rounding_points"] = audit.points_of_rounding;
   json["not_observed"] = audit.unobserved;
   json["not_reached"] = audit.unreached;
+  json["passes_not_observed"] = audit.passes;
   json["gradients_not_compared"] = nullptr;
   if (!audit.no_reference.empty()) json["gradients_not_compared"] = audit.no_reference;
   json["gradients"] = gradients_of(audit);

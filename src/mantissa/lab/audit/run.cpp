@@ -9,6 +9,7 @@
 #include <span>
 #include <utility>
 
+#include "mantissa/core/base/counted.h"
 #include "mantissa/core/base/quantities.h"
 #include "mantissa/core/disk/look.h"
 #include "mantissa/engine/comm/deal.h"
@@ -274,6 +275,12 @@ Audit audit_run(const AuditSource& source, const AuditOptions& options, const On
   record.judge_rewards();
   record.list_unobserved(trainer.parts());
   if (!audit.observed.empty()) record.list_unreached(trainer.parts(), config, !source.run.empty());
+  for (const forecast::OtherPass& pass : trainer.task().passes()) {
+    const std::size_t points = plan::rounding_points(*pass.program).size();
+    if (points > 0)
+      audit.passes.push_back(
+          fmt::format("{} ({})", pass.name, counted(static_cast<std::int64_t>(points), "rounding point")));
+  }
   record.summarise_gradients();
   std::ranges::sort(audit.routers, {}, [](const RouterSeries& r) {  // layer 2 before layer 10
     return std::pair(r.scope.size(), r.scope);

@@ -7,6 +7,7 @@
 
 #include "mantissa/core/base/counted.h"
 #include "mantissa/core/base/quantities.h"
+#include "mantissa/core/base/words.h"
 #include "mantissa/lab/audit/range_losses.h"
 
 namespace mantissa::lab {
@@ -20,6 +21,12 @@ std::string unreached_of(const Audit& audit) {
                      more == 0 ? ""
                                : fmt::format("; and {} (audit.json, not_reached)",
                                              counted(static_cast<std::int64_t>(more), "more part")));
+}
+
+/// Returns the passes beside the training step, of which nothing was observed, or "".
+std::string passes_of(const Audit& audit) {
+  if (audit.passes.empty()) return "";
+  return fmt::format(" Not observed: the passes of {}.", list_of(audit.passes));
 }
 
 /// Returns how many tokens had other experts than in f32, or "".
@@ -92,7 +99,7 @@ std::string verdict_of(const Audit& audit) {
     return fmt::format(
         "{} are not informative: {}. Another reward, or prompts that the model sometimes "
         "answers, give gradients. {}",
-        what, audit.uninformative, coverage_of(audit) + unreached_of(audit));
+        what, audit.uninformative, coverage_of(audit) + unreached_of(audit) + passes_of(audit));
   }
   if (audit.findings.empty()) {
     const RangeLosses losses = range_losses(audit);
@@ -116,7 +123,7 @@ std::string verdict_of(const Audit& audit) {
                       "{} skipped{}{}. ", counted(skipped, "step", "was", "were"),
                       batches > 0 ? fmt::format(", {} of them as run.skip_batches requests", batches) : "",
                       skipped > batches ? ", while the loss scale looked for its value" : "");
-    return text + coverage_of(audit) + routing_of(audit) + unreached_of(audit);
+    return text + coverage_of(audit) + routing_of(audit) + unreached_of(audit) + passes_of(audit);
   }
   const Finding& first = audit.findings.front();
   std::string text =
@@ -130,7 +137,7 @@ std::string verdict_of(const Audit& audit) {
     text += fmt::format(" There was no time to try {}.", counted(audit.untried, "more cure"));
   if (!audit.stopped.empty()) text += fmt::format(" The run stopped at step {}.", audit.stopped_at);
   if (!audit.unobserved.empty()) text += " " + coverage_of(audit);
-  return text + routing_of(audit) + unreached_of(audit);
+  return text + routing_of(audit) + unreached_of(audit) + passes_of(audit);
 }
 
 }  // namespace mantissa::lab

@@ -4,6 +4,7 @@
 #include <cstddef>
 #include <memory>
 #include <span>
+#include <string>
 
 #include "mantissa/engine/plan/program.h"
 #include "mantissa/setup/config/run_config.h"
@@ -16,6 +17,7 @@ struct OtherPass {
   std::size_t weights = 0;  // bytes that it reads, besides the weights in training
   double runs = 1;          // over all rows, in an optimizer step; not of decoding
   double generated = 0;     // tokens that a decoding program generates in an optimizer step
+  std::string name = {};    // for people: "the reference"
 };
 
 /// Returns the bytes of code and small allocations that the passes need besides those of training: decoding

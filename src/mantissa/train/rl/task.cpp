@@ -165,15 +165,27 @@ class RlTask final : public train::Task {
     const double tokens = static_cast<double>(responses() * config_.rl.max_new_tokens) /
                           static_cast<double>(config::steps_per_rollout(config_.rl));
     const double runs = 1 / static_cast<double>(config_.rl.epochs);
-    std::vector<forecast::OtherPass> all = {
-        {.program = sampler_.shared_program(), .weights = 0, .runs = 0, .generated = tokens}};
-    if (old_) all.push_back({.program = old_->shared_program(), .runs = runs});
+    std::vector<forecast::OtherPass> all = {{.program = sampler_.shared_program(),
+                                             .weights = 0,
+                                             .runs = 0,
+                                             .generated = tokens,
+                                             .name = "the rollouts"}};
+    if (old_) {
+      all.push_back(
+          {.program = old_->shared_program(), .runs = runs, .name = "the log-probabilities before a step"});
+    }
     if (reference_) {
-      all.push_back({.program = reference_->shared_program(), .weights = reference_->bytes(), .runs = runs});
+      all.push_back({.program = reference_->shared_program(),
+                     .weights = reference_->bytes(),
+                     .runs = runs,
+                     .name = "the reference"});
     }
     if (model_rule_) {
       const train::FixedModel& model = model_rule_->model();
-      all.push_back({.program = model.shared_program(), .weights = model.bytes(), .runs = runs});
+      all.push_back({.program = model.shared_program(),
+                     .weights = model.bytes(),
+                     .runs = runs,
+                     .name = "the reward model"});
     }
     return all;
   }

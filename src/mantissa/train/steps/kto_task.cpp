@@ -90,9 +90,11 @@ class KtoTask final : public Task {
     return memory;
   }
   std::vector<forecast::OtherPass> passes() const override {
-    std::vector<forecast::OtherPass> all = {
-        {reference_.shared_program(), reference_.bytes(), policy_ ? 2.0 : 1.0}};
-    if (policy_) all.push_back({policy_->shared_program()});
+    std::vector<forecast::OtherPass> all = {{.program = reference_.shared_program(),
+                                             .weights = reference_.bytes(),
+                                             .runs = policy_ ? 2.0 : 1.0,
+                                             .name = "the reference"}};
+    if (policy_) all.push_back({.program = policy_->shared_program(), .name = "the divergence"});
     return all;
   }
 

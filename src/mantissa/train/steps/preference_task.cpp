@@ -69,7 +69,8 @@ class PreferenceTask final : public Task {
   }
   std::vector<forecast::OtherPass> passes() const override {
     if (!reference_) return {};
-    return {{reference_->shared_program(), reference_->bytes()}};
+    return {
+        {.program = reference_->shared_program(), .weights = reference_->bytes(), .name = "the reference"}};
   }
 
   std::unique_ptr<Task> again(const config::RunConfig& config) const override {
