@@ -225,7 +225,8 @@ TEST(Service, RefusesWhatDoesNotFit) {
   expect({{"prompt", ""}}, 400, "is empty");
   expect({{"prompt", {256}}}, 400, "id 256 at position 0 is outside");
   expect({{"prompt", std::string(500, 'a')}, {"n", 2}}, 200, "");
-  EXPECT_EQ(served.scheduler.requests(), 0);
+  // The thread of the model forgets a request after it has answered it.
+  while (served.scheduler.requests() > 0) std::this_thread::yield();
 }
 
 TEST(Service, RefusesMoreRequestsThanTheQueueHas) {
