@@ -15,7 +15,7 @@ std::vector<std::string> reward_rules() {
 }
 
 std::string reward_rules_text() {
-  return reward::rules_text();
+  return reward::rules_text(false);
 }
 
 Rewards score_responses(const std::string& rule, const std::filesystem::path& file,

@@ -103,7 +103,7 @@ void check_kto(const RunConfig& config, const Entries& entries) {
   const KtoSection& kto = config.kto;
   if (kto.desirable_weight == 0 && kto.undesirable_weight == 0) {
     refuse(*entries.find("kto", "desirable_weight"),
-           "and undesirable_weight are both 0, so that nothing is trained; set one above 0");
+           "undesirable_weight is 0 too, so that nothing is trained; set one of them above 0");
   }
   const Entry* batch = entries.find("batch", "global_batch_size");
   if (kto.loss == "kto" && config.batch.global_batch_size < 2 && batch != nullptr) {
@@ -126,12 +126,10 @@ void check_reward_model(const RlSection& rl, const Entries& entries) {
     }
     return;
   }
-  for (const char* key : {"reward_model", "reward_precision"}) {
-    const Entry* entry = entries.find("rl", key);
-    if (entry == nullptr ||
-        (key == std::string_view("reward_model") ? rl.reward_model : rl.reward_precision).empty())
-      continue;
-    refuse(*entry,
+  for (const auto& [key, value] :
+       {std::pair("reward_model", &rl.reward_model), {"reward_precision", &rl.reward_precision}}) {
+    if (value->empty()) continue;
+    refuse(*entries.find("rl", key),
            fmt::format("only reward = \"model\" reads it, and rl.reward is {}; set that, or remove the key",
                        in_quotes(rl.reward)));
   }

@@ -95,6 +95,12 @@ ChatFormat::ChatFormat(const weights::ModelSource& source, const std::string& na
                        const tokenizer::Tokenizer& tokenizer)
     : ChatFormat(choose(source, name, option), tokens_of(source, tokenizer)) {}
 
+ChatFormat::ChatFormat(const config::RunConfig& config, const model::ModelConfig& model,
+                       const tokenizer::Tokenizer& tokenizer)
+    : ChatFormat(chat_source(config, model), config.data.chat_template, "data.template =", tokenizer) {
+  fix_date();
+}
+
 chat::Rendered ChatFormat::render(const nlohmann::ordered_json& messages, bool add_generation_prompt,
                                   const nlohmann::ordered_json& tools) const {
   return template_.render(chat::chat_context(messages, add_generation_prompt, special_tokens_, tools),

@@ -25,6 +25,10 @@ class ChatFormat {
   ChatFormat(const weights::ModelSource& source, const std::string& name, const std::string& option,
              const tokenizer::Tokenizer& tokenizer);
 
+  /// The template data.template of a run, with the date of fix_date(). Throws as above.
+  ChatFormat(const config::RunConfig& config, const model::ModelConfig& model,
+             const tokenizer::Tokenizer& tokenizer);
+
   /// Makes `strftime_now` give the 26 July 2024, the date of Llama's templates without a clock, so that data
   /// rendered on another day are the same.
   void fix_date();

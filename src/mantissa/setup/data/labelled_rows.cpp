@@ -12,6 +12,7 @@
 #include "mantissa/setup/data/generated.h"
 #include "mantissa/setup/data/on_all_processors.h"
 #include "mantissa/setup/data/rows.h"
+#include "mantissa/setup/data/set_of_files.h"
 #include "mantissa/setup/data/sft_rows.h"
 #include "mantissa/setup/data/tokenizer.h"
 #include "mantissa/text/rows/labelled_row.h"
@@ -37,9 +38,7 @@ class LabelledReader {
         vocabulary_(model.vocab_size),
         tokenizer_(tokenizer_of(config, model)),
         notes_(notes) {
-    if (config.data.chat_template == "none") return;
-    format_.emplace(chat_source(config, model), config.data.chat_template, "data.template =", *tokenizer_);
-    format_->fix_date();
+    if (config.data.chat_template != "none") format_.emplace(config, model, *tokenizer_);
   }
 
   /// Returns the used rows of `source`, and appends their labels to `desirable`.
@@ -118,23 +117,11 @@ LabelledSet load_labelled(const config::RunConfig& config, const model::ModelCon
                           std::vector<std::string>* notes) {
   check_bytes(config, model);
   LabelledReader reader(config, model, notes);
-  const config::DataSection& data = config.data;
-  std::vector<bool> desirable, held_out;
-  std::vector<text::Dataset::WeightedRows> parts;
-  if (data.weights.empty()) parts.push_back({text::listed(reader.read(data.source, desirable))});
-  for (std::size_t s = 0; s < data.weights.size(); ++s) {
-    parts.push_back(
-        {text::listed(reader.read({data.source[s]}, desirable)), data.weights[s], data.source[s]});
-  }
-  text::Dataset::Options options;
-  options.sequence_length = data.sequence_length;
-  options.shuffle = data.shuffle;
-  options.validation = data.validation.files.empty() ? data.validation.share : 0;
-  options.seed = config.run.seed;
-  text::Dataset set(std::move(parts), options, fmt::format("{}", fmt::join(data.source, ", ")));
-  if (!data.validation.files.empty())
-    set.hold_out(text::listed(reader.read(data.validation.files, held_out)));
-  return {std::move(set), std::move(desirable), std::move(held_out)};
+  std::vector<bool> desirable, held_out_desirable;
+  text::Dataset set = set_of_files(config, [&](const std::vector<std::string>& files, bool held_out) {
+    return text::listed(reader.read(files, held_out ? held_out_desirable : desirable));
+  });
+  return {std::move(set), std::move(desirable), std::move(held_out_desirable)};
 }
 
 }  // namespace mantissa::data

@@ -12,6 +12,7 @@
 #include "mantissa/setup/data/generated.h"
 #include "mantissa/setup/data/on_all_processors.h"
 #include "mantissa/setup/data/rows.h"
+#include "mantissa/setup/data/set_of_files.h"
 #include "mantissa/setup/data/tokenizer.h"
 #include "mantissa/text/rows/known_ids.h"
 #include "mantissa/text/rows/row_store.h"
@@ -66,9 +67,7 @@ class PairReader {
         vocabulary_(model.vocab_size),
         tokenizer_(tokenizer_of(config, model)),
         notes_(notes) {
-    if (config.data.chat_template == "none") return;
-    format_.emplace(chat_source(config, model), config.data.chat_template, "data.template =", *tokenizer_);
-    format_->fix_date();
+    if (config.data.chat_template != "none") format_.emplace(config, model, *tokenizer_);
   }
 
   FilePairs read(const std::vector<std::string>& source) {
@@ -234,30 +233,15 @@ PairSet load_pairs(const config::RunConfig& config, const model::ModelConfig& mo
                    std::vector<std::string>* notes) {
   check_bytes(config, model);
   PairReader reader(config, model, notes);
-  const config::DataSection& data = config.data;
-  std::vector<std::vector<std::string>> sources;
-  if (data.weights.empty()) sources.push_back(data.source);
-  for (std::size_t s = 0; s < data.weights.size(); ++s) sources.push_back({data.source[s]});
   std::vector<double> margins, held_out_margins;
   std::set<std::int32_t> last_ids;
-  std::vector<text::Dataset::WeightedRows> parts;
-  const auto store = [&](FilePairs pairs, std::vector<double>& all) {
+  text::Dataset set = set_of_files(config, [&](const std::vector<std::string>& files, bool held_out) {
+    FilePairs pairs = reader.read(files);
+    std::vector<double>& all = held_out ? held_out_margins : margins;
     all.insert(all.end(), pairs.margins.begin(), pairs.margins.end());
     for (const text::Row& row : pairs.rows) last_ids.insert(row.ids.back());
     return text::paired(std::move(pairs.rows));
-  };
-  for (std::size_t s = 0; s < sources.size(); ++s) {
-    parts.push_back({store(reader.read(sources[s]), margins)});
-    if (!data.weights.empty()) parts.back().weight = data.weights[s], parts.back().name = data.source[s];
-  }
-  text::Dataset::Options options;
-  options.sequence_length = data.sequence_length;
-  options.shuffle = data.shuffle;
-  options.validation = data.validation.files.empty() ? data.validation.share : 0;
-  options.seed = config.run.seed;
-  text::Dataset set(std::move(parts), options, fmt::format("{}", fmt::join(data.source, ", ")));
-  if (!data.validation.files.empty())
-    set.hold_out(store(reader.read(data.validation.files), held_out_margins));
+  });
   return {std::move(set), std::move(margins), std::move(held_out_margins), std::move(last_ids)};
 }
 

@@ -134,8 +134,7 @@ PromptSet::PromptSet(const config::RunConfig& config, const model::ModelConfig& 
   s.vocabulary = model.vocab_size;
   s.prompts_per_step = config.rl.prompts_per_step;
   if (data.chat_template != "none") {
-    s.format.emplace(chat_source(config, model), data.chat_template, "data.template =", *s.tokenizer);
-    s.format->fix_date();
+    s.format.emplace(config, model, *s.tokenizer);
   }
   const text::FileFormat format = file_format(data);
   const auto add = [&](const std::vector<std::string>& files) {

@@ -258,10 +258,8 @@ std::vector<text::Row> sft_rows(const config::RunConfig& config, const model::Mo
   const std::unique_ptr<tokenizer::Tokenizer> tokenizer = tokenizer_of(config, model);
   const text::FileFormat files = file_format(config.data);
   std::optional<ChatFormat> format;
-  if (config.data.chat_template != "none" && !begins_with_ids(source, files)) {
-    format.emplace(chat_source(config, model), config.data.chat_template, "data.template =", *tokenizer);
-    format->fix_date();
-  }
+  if (config.data.chat_template != "none" && !begins_with_ids(source, files))
+    format.emplace(config, model, *tokenizer);
   text::GeneratedRows generated = training_rows(config);
   if (is_generated(source)) {
     // Enough for every step to have new ones, up to a limit. A pack may have several.

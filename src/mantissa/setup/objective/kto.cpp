@@ -5,9 +5,6 @@
 #include <span>
 #include <utility>
 
-#include "mantissa/kernels/update.h"
-#include "mantissa/setup/objective/preference.h"
-
 namespace mantissa::objective {
 
 AnswerLoss kto_loss(double log_ratio, bool desirable, double kl, const KtoSettings& settings) {
@@ -26,14 +23,11 @@ void KtoObjective::begin(const Step& step) {
 template <class Body>
 void KtoObjective::for_answers(const MicroBatch& micro, const Outputs& outputs, const Body& body) const {
   const Extent extent = micro.batch.extent();
-  std::vector<double> log_probs;
   for (std::size_t r = 0; r < extent.rows.size(); ++r) {
     const auto begin = static_cast<std::size_t>(extent.rows[r].begin),
                length = static_cast<std::size_t>(extent.rows[r].length);
-    log_probs.resize(length);
-    for (std::size_t t = 0; t < length; ++t) log_probs[t] = outputs.log_prob[begin + t];
-    const std::span<const float> mask = micro.batch.weights().subspan(begin, length);
-    body(mask, begin, static_cast<std::size_t>(micro.first_row) + r, masked_sum(log_probs, mask));
+    body(micro.batch.weights().subspan(begin, length), begin, static_cast<std::size_t>(micro.first_row) + r,
+         answer_log_prob(micro, outputs, begin, length));
   }
 }
 
@@ -59,9 +53,6 @@ void KtoObjective::observe(const MicroBatch& micro, const Outputs& outputs) {
 }
 
 Outcome KtoObjective::end() {
-  const auto sum = [](const std::vector<double>& values) {
-    return kernels::chunked_sum(values.data(), Scalar::f64, static_cast<std::int64_t>(values.size()));
-  };
   std::vector<double> losses;
   std::vector<double> rewards[2], log_probs[2];  // of undesirable and desirable answers
   for (const Answer& a : answers_) {
@@ -69,9 +60,6 @@ Outcome KtoObjective::end() {
     rewards[a.desirable ? 1 : 0].push_back(a.reward);
     log_probs[a.desirable ? 1 : 0].push_back(a.log_prob);
   }
-  const auto mean = [&](const std::vector<double>& values) {
-    return values.empty() ? 0 : sum(values) / static_cast<double>(values.size());
-  };
   Outcome out{mean(losses)};
   if (settings_.compares_with_kl) out.metrics.push_back({"kl", data_.kl});
   if (!rewards[0].empty() && !rewards[1].empty())

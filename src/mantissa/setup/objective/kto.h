@@ -53,7 +53,8 @@ class KtoObjective final : public Objective {
     bool desirable = false;
   };
 
-  /// Calls body(row, number, log_prob) for each row of a micro-batch; `number` is that in the step.
+  /// Calls body(weights, begin, number, log_prob) for each row of a micro-batch: the weights of its tokens,
+  /// the first of these, and its number in the step.
   template <class Body>
   void for_answers(const MicroBatch& micro, const Outputs& outputs, const Body& body) const;
 

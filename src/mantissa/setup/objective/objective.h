@@ -2,6 +2,7 @@
 // output, and metrics.
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
 #include <memory>
 #include <optional>
@@ -75,6 +76,13 @@ class Objective {
 /// "balance" its mean over the tokens is the metric "router_aux_loss", whose gradient is added, with the
 /// weight of the program.
 std::unique_ptr<Objective> pretraining();
+
+/// Returns the sum of the log-probabilities of those of the tokens [begin, begin + length) of a micro-batch
+/// that have a weight, in order.
+double answer_log_prob(const MicroBatch& micro, const Outputs& outputs, std::size_t begin,
+                       std::size_t length);
+/// Returns the mean in f64, of none 0: the sum is that of each chunk of 4096 in order, then of the chunks.
+double mean(const std::vector<double>& values);
 
 /// Returns true if the seeds of the objective called `name` (train.objective) depend only on the batch.
 bool seeds_known(std::string_view name);

@@ -4,7 +4,6 @@
 #include <array>
 
 #include "mantissa/core/base/error.h"
-#include "mantissa/kernels/update.h"
 
 namespace mantissa::objective {
 namespace {
@@ -16,8 +15,8 @@ class Dpo final : public PairObjective {
  private:
   PairResult result(const MicroBatch& micro, const Outputs& outputs, const RowTokens& chosen,
                     const RowTokens& rejected) const override {
-    PreferencePair pair{.chosen = log_prob(micro, outputs, chosen),
-                        .rejected = log_prob(micro, outputs, rejected),
+    PreferencePair pair{.chosen = answer_log_prob(micro, outputs, chosen.begin, chosen.length),
+                        .rejected = answer_log_prob(micro, outputs, rejected.begin, rejected.length),
                         .chosen_tokens = tokens(micro, chosen),
                         .rejected_tokens = tokens(micro, rejected)};
     if (settings_.has_reference()) {
@@ -38,11 +37,6 @@ class Dpo final : public PairObjective {
 
   static std::span<const float> mask_of(const MicroBatch& micro, const RowTokens& row) {
     return micro.batch.weights().subspan(row.begin, row.length);
-  }
-  static double log_prob(const MicroBatch& micro, const Outputs& outputs, const RowTokens& row) {
-    std::vector<double> values(row.length);
-    for (std::size_t t = 0; t < row.length; ++t) values[t] = outputs.log_prob[row.begin + t];
-    return masked_sum(values, mask_of(micro, row));
   }
   static std::int64_t tokens(const MicroBatch& micro, const RowTokens& row) {
     return std::ranges::count_if(mask_of(micro, row), [](float weight) { return weight != 0; });
@@ -68,12 +62,6 @@ class RewardModel final : public PairObjective {
 
   static std::size_t last(const RowTokens& row) { return row.begin + row.length - 1; }
 };
-
-double mean(const std::vector<double>& values) {
-  const auto count = static_cast<std::int64_t>(values.size());
-  return count == 0 ? 0
-                    : kernels::chunked_sum(values.data(), Scalar::f64, count) / static_cast<double>(count);
-}
 
 }  // namespace
 

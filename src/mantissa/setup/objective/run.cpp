@@ -1,7 +1,10 @@
 #include <algorithm>
+#include <vector>
 
 #include "mantissa/core/base/error.h"
+#include "mantissa/kernels/update.h"
 #include "mantissa/setup/objective/objective.h"
+#include "mantissa/setup/objective/preference.h"
 
 namespace mantissa::objective {
 namespace {
@@ -56,6 +59,19 @@ void run(runtime::Session& session, const MicroBatch& micro, Objective& objectiv
   }
   session.run(train ? graph::Phase::backward : graph::Phase::evaluate, extent, accumulate);
   objective.observe(micro, outputs_of(session, extent.tokens));
+}
+
+double answer_log_prob(const MicroBatch& micro, const Outputs& outputs, std::size_t begin,
+                       std::size_t length) {
+  std::vector<double> values(length);
+  for (std::size_t t = 0; t < length; ++t) values[t] = outputs.log_prob[begin + t];
+  return masked_sum(values, micro.batch.weights().subspan(begin, length));
+}
+
+double mean(const std::vector<double>& values) {
+  const auto count = static_cast<std::int64_t>(values.size());
+  return count == 0 ? 0
+                    : kernels::chunked_sum(values.data(), Scalar::f64, count) / static_cast<double>(count);
 }
 
 }  // namespace mantissa::objective

@@ -60,9 +60,10 @@ std::span<const RuleKind> rule_kinds() {
   return kKinds;
 }
 
-std::string rules_text() {
+std::string rules_text(bool of_run) {
   std::string text;
   for (const RuleKind& kind : kKinds) {
+    if (is_model(kind.name) && !of_run) continue;
     const char* between = &kind == kKinds ? "" : &kind == std::end(kKinds) - 1 ? " or " : ", ";
     text += between + (kind.argument.empty() ? std::string(kind.name) : in_quotes(kind.written()));
   }

@@ -27,8 +27,9 @@ struct RuleKind {
 
 std::span<const RuleKind> rule_kinds();
 
-/// Returns 'kk, exact, "regex:PATTERN" or "program:COMMAND"', for messages and help.
-std::string rules_text();
+/// Returns 'kk, exact, "regex:PATTERN" or "program:COMMAND"', for messages and help. `of_run`: with model,
+/// which only a run has.
+std::string rules_text(bool of_run = true);
 
 /// Knights and Knaves, by text::kk_reward() of the row's `solution_text_format`. The parts are `format` and
 /// `answer`. Unless `marked`, "Assistant:" is put before a response.

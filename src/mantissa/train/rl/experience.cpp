@@ -1,8 +1,10 @@
 #include "mantissa/train/rl/experience.h"
 
+#include <algorithm>
 #include <cstring>
 
 #include "mantissa/core/base/error.h"
+#include "mantissa/setup/objective/advantages.h"
 
 namespace mantissa::rl {
 namespace {
@@ -55,6 +57,40 @@ text::StepData rows_of(const Experience& experience, std::span<const std::size_t
     text::append_row(response.row(), response.origin, rows);
   }
   return rows;
+}
+
+void add_advantages(Experience& e, const objective::RlSettings& settings) {
+  std::int64_t length = 0;
+  for (const Response& r : e.responses) length = std::max(length, r.tokens());
+  const auto n = e.responses.size(), width = static_cast<std::size_t>(length);
+  std::vector<float> mask(n * width);
+  std::vector<double> rewards, old(n * width), reference(n * width), values(n * width);
+  std::vector<std::int64_t> groups;
+  for (std::size_t i = 0; i < n; ++i) {
+    const Response& r = e.responses[i];
+    const auto row = static_cast<std::ptrdiff_t>(i * width);
+    std::fill_n(mask.begin() + row, r.tokens(), 1.0F);
+    std::ranges::copy(r.old_log_probs, old.begin() + row);
+    std::ranges::copy(r.ref_log_probs, reference.begin() + row);
+    std::ranges::copy(r.values, values.begin() + row);
+    rewards.push_back(r.reward);
+    groups.push_back(r.group);
+  }
+  const objective::Advantages a = objective::advantages({.rows = static_cast<std::int64_t>(n),
+                                                         .length = length,
+                                                         .mask = mask,
+                                                         .rewards = rewards,
+                                                         .groups = groups,
+                                                         .old_values = values,
+                                                         .old_log_probs = old,
+                                                         .ref_log_probs = reference},
+                                                        settings);
+  for (std::size_t i = 0; i < n; ++i) {
+    Response& r = e.responses[i];
+    const auto row = static_cast<std::ptrdiff_t>(i * width);
+    r.advantages.assign(a.advantages.begin() + row, a.advantages.begin() + row + r.tokens());
+    r.returns.assign(a.returns.begin() + row, a.returns.begin() + row + r.tokens());
+  }
 }
 
 void save(const Experience& experience, TaskState& state) {

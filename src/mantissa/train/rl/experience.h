@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "mantissa/setup/objective/objective.h"
+#include "mantissa/setup/objective/settings.h"
 #include "mantissa/text/rows/row.h"
 #include "mantissa/train/steps/task.h"
 
@@ -39,6 +40,9 @@ struct Experience {
 /// Returns the rows of `responses`, selected by `order`, as the rows of an optimizer step.
 text::StepData rows_of(const Experience& experience, std::span<const std::size_t> order,
                        std::int64_t sequence_length);
+
+/// Sets the advantages and returns of all responses (setup/objective/advantages.h).
+void add_advantages(Experience& experience, const objective::RlSettings& settings);
 
 /// Return the experience as tensors of a state, without its metrics, and read it back. Throws FileError for a
 /// state that is not one.

@@ -30,6 +30,7 @@ class ModelRule final : public reward::Rule {
 
   /// Its memory must be bound when score() is called.
   train::FixedModel& model() { return model_; }
+  const train::FixedModel& model() const { return model_; }
 
   void check_row(const nlohmann::ordered_json& /*row*/, const std::string& /*where*/) const override {}
   /// Samples must have ids. All ranks of the model call it alike. Throws RunStopped for a score that is not

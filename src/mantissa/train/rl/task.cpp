@@ -12,7 +12,6 @@
 #include "mantissa/core/base/error_text.h"
 #include "mantissa/core/base/words.h"
 #include "mantissa/setup/config/post_training.h"
-#include "mantissa/setup/objective/advantages.h"
 #include "mantissa/setup/objective/settings.h"
 #include "mantissa/setup/programs/training.h"
 #include "mantissa/text/reward/rule.h"
@@ -153,11 +152,8 @@ class RlTask final : public train::Task {
   }
 
   train::TaskMemory memory() const override {
-    train::TaskMemory memory{0, 0, prompts_->bytes()};
-    for (const forecast::OtherPass& pass : passes()) {
-      memory.weights += pass.weights;
-      memory.arena = std::max(memory.arena, pass.program->memory.arena());
-    }
+    train::TaskMemory memory = Task::memory();
+    memory.data = prompts_->bytes();
     return memory;
   }
 
@@ -317,7 +313,7 @@ class RlTask final : public train::Task {
     e.metrics.push_back({"entropy", mean_entropy(*made)});
     if (!add_passes(e, stop)) return std::nullopt;
     if (settings_.kl_in_reward()) e.metrics.push_back({"kl", mean_kl(e, settings_.kl)});
-    add_advantages(e);
+    add_advantages(e, settings_);
     if (on_rollout_) on_rollout_(step, *sampled);
     return e;
   }
@@ -353,40 +349,6 @@ class RlTask final : public train::Task {
     return true;
   }
 
-  void add_advantages(Experience& e) const {
-    std::int64_t length = 0;
-    for (const Response& r : e.responses) length = std::max(length, r.tokens());
-    const auto n = e.responses.size(), width = static_cast<std::size_t>(length);
-    std::vector<float> mask(n * width);
-    std::vector<double> rewards, old(n * width), reference(n * width), values(n * width);
-    std::vector<std::int64_t> groups;
-    for (std::size_t i = 0; i < n; ++i) {
-      const Response& r = e.responses[i];
-      const auto row = static_cast<std::ptrdiff_t>(i * width);
-      std::fill_n(mask.begin() + row, r.tokens(), 1.0F);
-      std::ranges::copy(r.old_log_probs, old.begin() + row);
-      std::ranges::copy(r.ref_log_probs, reference.begin() + row);
-      std::ranges::copy(r.values, values.begin() + row);
-      rewards.push_back(r.reward);
-      groups.push_back(r.group);
-    }
-    const objective::Advantages a = objective::advantages({.rows = static_cast<std::int64_t>(n),
-                                                           .length = length,
-                                                           .mask = mask,
-                                                           .rewards = rewards,
-                                                           .groups = groups,
-                                                           .old_values = values,
-                                                           .old_log_probs = old,
-                                                           .ref_log_probs = reference},
-                                                          settings_);
-    for (std::size_t i = 0; i < n; ++i) {
-      Response& r = e.responses[i];
-      const auto row = static_cast<std::ptrdiff_t>(i * width);
-      r.advantages.assign(a.advantages.begin() + row, a.advantages.begin() + row + r.tokens());
-      r.returns.assign(a.returns.begin() + row, a.returns.begin() + row + r.tokens());
-    }
-  }
-
   const config::RunConfig config_;
   weights::ModelSource source_;
   std::shared_ptr<const data::PromptSet> prompts_;
@@ -399,8 +361,8 @@ class RlTask final : public train::Task {
   std::optional<train::LogProbs> old_;  // under the policy in training, if it is not that of sampling
   std::optional<train::Reference> reference_;
   std::unique_ptr<reward::Rule> rule_;
-  mutable std::optional<ModelRule> model_rule_;  // of reward = "model", in place of rule_
-  comm::Communicator* ranks_ = nullptr;          // null: this one alone
+  std::optional<ModelRule> model_rule_;  // of reward = "model", in place of rule_
+  comm::Communicator* ranks_ = nullptr;  // null: this one alone
   // The samples that a reward program has scored, for rollouts and validations that were completed; before
   // the last rollout; and the first optimizer step on that rollout.
   std::int64_t scored_ = 0, scored_before_ = 0, collected_for_ = 0;

@@ -36,6 +36,15 @@ class CorpusTask final : public Task {
 
 }  // namespace
 
+TaskMemory Task::memory() const {
+  TaskMemory memory;
+  for (const forecast::OtherPass& pass : passes()) {
+    memory.weights += pass.weights;
+    memory.arena = std::max(memory.arena, pass.program->memory.arena());
+  }
+  return memory;
+}
+
 std::unique_ptr<Task> corpus_task(text::Dataset data) {
   return std::make_unique<CorpusTask>(std::move(data));
 }

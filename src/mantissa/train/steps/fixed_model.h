@@ -33,7 +33,6 @@ class FixedModel {
   FixedModel(const config::RunConfig& config, weights::ModelSource source, Compile compile,
              const runtime::Device& device);
 
-  const model::ModelConfig& config() const { return source_.config; }
   /// Sets the ranks that call of() alike.
   void share(comm::Communicator& ranks);
   /// Takes the policy of the step after `step` steps.

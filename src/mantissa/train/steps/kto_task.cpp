@@ -81,14 +81,6 @@ class KtoTask final : public Task {
     if (policy_) policy_->bind(std::move(weights), std::move(arena));
   }
 
-  TaskMemory memory() const override {
-    TaskMemory memory;
-    for (const forecast::OtherPass& pass : passes()) {
-      memory.weights += pass.weights;
-      memory.arena = std::max(memory.arena, pass.program->memory.arena());
-    }
-    return memory;
-  }
   std::vector<forecast::OtherPass> passes() const override {
     std::vector<forecast::OtherPass> all = {{.program = reference_.shared_program(),
                                              .weights = reference_.bytes(),

@@ -59,14 +59,6 @@ class PreferenceTask final : public Task {
     if (reference_) reference_->bind(weights, std::move(arena));
   }
 
-  TaskMemory memory() const override {
-    TaskMemory memory;
-    for (const forecast::OtherPass& pass : passes()) {
-      memory.weights += pass.weights;
-      memory.arena = std::max(memory.arena, pass.program->memory.arena());
-    }
-    return memory;
-  }
   std::vector<forecast::OtherPass> passes() const override {
     if (!reference_) return {};
     return {

@@ -78,7 +78,8 @@ class Task {
   /// both when a part of the run ends. Called again when the next part begins.
   virtual void bind(std::shared_ptr<runtime::WeightSet> /*weights*/,
                     std::shared_ptr<runtime::Arena> /*arena*/) {}
-  virtual TaskMemory memory() const { return {}; }
+  /// Returns the memory of passes().
+  virtual TaskMemory memory() const;
   /// Returns the passes of other programs that step() runs, for forecasts of time.
   virtual std::vector<forecast::OtherPass> passes() const { return {}; }
 
