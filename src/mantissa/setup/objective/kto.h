@@ -1,7 +1,7 @@
 // The objective of answers with a label, desirable or undesirable: Kahneman-Tversky optimization.
 //
-// Sources: KTO: Ethayarajh et al., arXiv:2402.01306, equations 7 and 8; APO-zero: D'Oosterlinck et al.,
-// arXiv:2408.06266, section 3. The constants are those of TRL's KTOTrainer.
+// Sources: KTO: Ethayarajh et al., arXiv:2402.01306, with the estimate of the divergence and the mean of
+// TRL's KTOTrainer; APO-zero: D'Oosterlinck et al., arXiv:2408.06266.
 #pragma once
 
 #include <memory>
