@@ -85,6 +85,28 @@ TEST(Unreadable, AnEarlierResultIsNotAFileInTheWay) {
   EXPECT_GT(refused, 0) << "the output was not looked at";
 }
 
+/// An earlier model that cannot be looked at or removed for a moment stops no run that has begun.
+TEST(Unreadable, AnEarlierModelStopsNoRun) {
+  const Command& command = command_named("train_overwrite");
+  Prepared prepared(command);
+  ASSERT_NO_FATAL_FAILURE(prepared.prepare());
+  prepared.restore();
+  Fault fault{.calls = "read,stat,list,open", .does = "EIO", .under = "r/model"};
+  const std::int64_t calls = prepared.machine.run(command.run, fault).counts.numbered;
+  std::int64_t told = 0;
+  for (fault.at = 1; fault.at <= calls; fault.at += 7) {
+    prepared.restore();
+    const Ran ran = prepared.machine.run(command.run, fault);
+    const fs::path run = prepared.machine.work() / "r";
+    EXPECT_TRUE(fs::exists(run / "model/model.safetensors") || fs::exists(run / "state")) << ran.command << "\n" << ran.err;
+    EXPECT_FALSE(fs::exists(run / "model.partial")) << ran.command << "\n" << ran.err;
+    if (!has(ran.out, "the model or adapter of the earlier run stays for now")) continue;
+    ++told;
+    EXPECT_EQ(ran.code, 0) << ran.command << "\n" << ran.err;
+  }
+  EXPECT_GT(told, 2);
+}
+
 // Destructors allocate too.
 TEST(ExhaustedMemory, FromAnAllocationOnIsOneMessage) {
   for (const char* name : {"convert_overwrite", "data_shard"}) {

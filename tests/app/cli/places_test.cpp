@@ -113,6 +113,22 @@ TEST_F(Places, StatesThatALinkLeadsToAreNotRemoved) {
   EXPECT_FALSE(fs::exists(folder / "r/state/step-00000009"));
 }
 
+TEST_F(Places, ACopyByHardLinksLeavesItsOriginalAlone) {
+  const std::string log = "[log]\nhealth_interval = 1\nobserve = \"*mlp*\"\nobserve_interval = 1\n";
+  write(folder / "run.toml", tiny_config(2, "32-true") + log);
+  ASSERT_EQ(mantissa(folder, "train run.toml --quiet --out a").code, 0);
+  write(folder / "a/.lock", "123\n");  // of a process that was killed
+  ASSERT_EQ(testing::shell(folder, "cp -a a before && cp -al a b").code, 0);
+  const Result r = mantissa(folder, "train run.toml --quiet --out b --resume --set run.steps=4");
+  ASSERT_EQ(r.code, 0) << r.err;
+  EXPECT_EQ(testing::shell(folder, "diff -r before a").out, "");
+  for (const char* name : {"metrics.jsonl", "health.jsonl", "observations.jsonl"}) {
+    EXPECT_TRUE(read_all(folder / "b" / name).starts_with(read_all(folder / "a" / name))) << name;
+    EXPECT_EQ(fs::hard_link_count(folder / "b" / name), 1U) << name;
+  }
+  EXPECT_TRUE(has(read_all(folder / "b/metrics.jsonl"), "{\"step\":4,\"loss\""));
+}
+
 TEST_F(Places, AStateThatCannotBeRemovedIsNamedOnce) {
   write(folder / "run.toml", tiny_config(12, "32-true"));
   const std::string train = "train run.toml --out q --set checkpoint.keep=1 --set ";

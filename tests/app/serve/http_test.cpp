@@ -5,9 +5,11 @@
 #include <gtest/gtest.h>
 #include <netinet/in.h>
 #include <sys/socket.h>
+#include <sys/syscall.h>
 #include <sys/time.h>
 #include <unistd.h>
 
+#include <atomic>
 #include <chrono>
 #include <cstring>
 #include <string>
@@ -16,6 +18,19 @@
 
 #include "app/serve/served.h"
 #include "mantissa/core/base/error.h"
+
+namespace {
+std::atomic<int> accept_error = 0;  // of the next call
+std::atomic<bool> accept_error_lasts = false;
+}  // namespace
+
+/// Replaces that of the C library, to break the machine under the server.
+extern "C" int accept4(int socket, sockaddr* address, socklen_t* size, int flags) {
+  const int error = accept_error_lasts ? accept_error.load() : accept_error.exchange(0);
+  if (error == 0) return static_cast<int>(::syscall(SYS_accept4, socket, address, size, flags));
+  errno = error;
+  return -1;
+}
 
 namespace mantissa::serve {
 namespace {
@@ -71,7 +86,16 @@ class Running {
       : served_(trained(folder_), "32-true", limits), server_(served_.service, {"127.0.0.1", 0, key}) {
     server_.bind();
     port_ = std::stoi(server_.url().substr(server_.url().rfind(':') + 1));
-    thread_ = std::thread([this] { server_.run(stop_.get_token()); });
+    thread_ = std::thread([this] {
+      try {
+        server_.run(stop_.get_token(), [this](const std::string& text) {
+          trouble_ = text;
+          troubles_.fetch_add(1);
+        });
+      } catch (const ResourceError& e) {
+        trouble_ = e.what();
+      }
+    });
   }
   ~Running() { stop(); }
   void stop() {
@@ -80,6 +104,9 @@ class Running {
   }
   int port() const { return port_; }
   Served& served() { return served_; }
+  /// Returns the last trouble; after stop(), or once troubles() has grown.
+  const std::string& trouble() const { return trouble_; }
+  int troubles() const { return troubles_; }
   std::string url() const { return server_.url(); }
 
   /// Returns the reply to bytes, after which the client sends nothing more.
@@ -95,6 +122,8 @@ class Running {
   HttpServer server_;
   std::stop_source stop_;
   int port_ = 0;
+  std::string trouble_;
+  std::atomic<int> troubles_ = 0;
   std::thread thread_;
 };
 
@@ -276,6 +305,41 @@ TEST(Http, EndsStreamsWithAnErrorWhenItStops) {
   reply += stream.read();
   EXPECT_TRUE(has(reply, "shutting_down")) << reply.substr(reply.size() - 500);
   EXPECT_TRUE(has(whole.read(), "HTTP/1.1 503"));
+}
+
+const std::string kHealth = "GET /health HTTP/1.1\r\nConnection: close\r\n\r\n";
+
+TEST(Http, SurvivesEveryErrorOfTheMachineAtAClient) {
+  const Running running;
+  for (const int error : {ECONNABORTED, EPROTO, ENETDOWN, EPERM, EINTR, EAGAIN, EMFILE, ENFILE, ENOBUFS, ENOMEM}) {
+    accept_error = error;
+    while (accept_error != 0) EXPECT_TRUE(has(running.tell(kHealth), "200 OK")) << error;
+    EXPECT_TRUE(has(running.tell(kHealth), "200 OK")) << error;
+  }
+  EXPECT_EQ(running.troubles(), 0);
+}
+
+TEST(Http, TellsOnceWhyNobodyCanConnect) {
+  const Running running;
+  accept_error = EMFILE;
+  accept_error_lasts = true;
+  const Client first(running.port()), waits(running.port());  // accept() may have begun with the first one
+  waits.send(kHealth);
+  while (running.troubles() == 0) std::this_thread::yield();
+  EXPECT_EQ(running.trouble(), "no client can connect for now: Too many open files");
+  accept_error_lasts = false;
+  accept_error = 0;
+  EXPECT_TRUE(has(waits.read(), "200 OK"));
+  EXPECT_EQ(running.troubles(), 1);
+}
+
+TEST(Http, EndsWithTheReasonWhenItsSocketIsBroken) {
+  Running running;
+  accept_error = EBADF;
+  const Client client(running.port());
+  while (accept_error != 0) std::this_thread::yield();
+  running.stop();
+  EXPECT_TRUE(has(running.trouble(), "the system has closed the server's socket: Bad file descriptor")) << running.trouble();
 }
 
 TEST(Http, ListensOnlyWhereNobodyElseDoes) {

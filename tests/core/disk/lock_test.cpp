@@ -77,6 +77,20 @@ TEST_F(Lock, AKilledProcessReleasesTheLock) {
   ::close(ready[1]);
 }
 
+TEST_F(Lock, InACopyByHardLinksIsItsOwn) {
+  const std::filesystem::path original = folder / "a", copy = folder / "b";
+  std::filesystem::create_directories(original);
+  std::filesystem::create_directories(copy);
+  test::put(original / ".lock", "123\n");  // of a process that was killed
+  std::filesystem::create_hard_link(original / ".lock", copy / ".lock");
+  const RunLock of_the_copy(copy);
+  EXPECT_TRUE(of_the_copy.held());
+  EXPECT_EQ(test::contents_of(original / ".lock"), "123\n");
+  const RunLock of_the_original(original);
+  EXPECT_TRUE(of_the_original.held());
+  EXPECT_THROW(RunLock second(copy), FileError);
+}
+
 TEST_F(Lock, AUsersFileOrLinkIsNotOne) {
   test::put(folder / ".lock", "a user's");
   EXPECT_NE(message_of<FileError>([&] { RunLock lock(folder); }).find(".lock: is not the lock of a run"),

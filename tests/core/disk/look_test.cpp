@@ -76,6 +76,19 @@ TEST_F(Look, OnlyRegularFilesAreReadOrAppendedTo) {
             std::string::npos);
 }
 
+TEST_F(Look, WhatIsAppendedReachesNoOtherNameOfTheFile) {
+  const std::string text(3'000'000, 'x');  // several pieces
+  put(folder / "lines", text);
+  std::filesystem::create_hard_link(folder / "lines", folder / "other");
+  AppendFile(folder / "lines").write("more");
+  EXPECT_TRUE(contents_of(folder / "lines") == text + "more");
+  EXPECT_TRUE(contents_of(folder / "other") == text);
+  put(folder / "empty", "");
+  std::filesystem::create_hard_link(folder / "empty", folder / "another");
+  AppendFile(folder / "empty").write("more");
+  EXPECT_TRUE(contents_of(folder / "another").empty());
+}
+
 TEST_F(Look, LinesHaveTheirNumbersAndTheLastMayBeCut) {
   put(folder / "lines", "a\n\n" + std::string(200'000, 'b') + "\nc");
   LineReader lines(folder / "lines");

@@ -6,6 +6,7 @@
 #include "mantissa/core/base/error.h"
 #include "mantissa/core/disk/owned.h"
 #include "mantissa/files/io/model_path.h"
+#include "mantissa/files/io/state.h"
 
 namespace mantissa::run {
 namespace {
@@ -86,6 +87,8 @@ TEST_F(Claim, RunsOfEarlierVersionsGetTheirLists) {
   EXPECT_NO_THROW(check_claim(folder, names_of({}), 0));
   begin_anew(folder);
   EXPECT_TRUE(fs::exists(folder / io::kEarlierMark));
+  EXPECT_EQ(io::open_model(folder).kind, io::ModelPath::Kind::state) << "a state is that of the new run";
+  io::remove_states_after(folder, 0);
   EXPECT_THROW(io::open_model(folder), FileError);
   remove_earlier(folder, "");
   EXPECT_FALSE(fs::exists(folder / "model"));

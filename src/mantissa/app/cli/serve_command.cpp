@@ -70,6 +70,7 @@ int serve_model(const Arguments& a) {
     }
     flush_output();
   };
+  options.on_trouble = [&](const std::string& trouble) { tell(a, {}, {trouble}); };
   tell_policy(a);
   tell_model(a);
   const SignalStop signals;  // before the threads of the server

@@ -1,28 +1,34 @@
 #include "mantissa/app/serve/connection_threads.h"
 
+#include <exception>
+#include <new>
 #include <system_error>
 #include <utility>
 
 namespace mantissa::serve {
 
-ConnectionThreads::ConnectionThreads(std::size_t most,
-                                     std::function<void(const std::function<void()>&)> refuse)
-    : most_(most), refuse_(std::move(refuse)) {}
+ConnectionThreads::ConnectionThreads(std::size_t most, std::function<void(int socket)> serve)
+    : most_(most), serve_(std::move(serve)) {}
 
 ConnectionThreads::~ConnectionThreads() {
-  shutdown();
-}
-
-void ConnectionThreads::enqueue(std::function<void()> job) {
   {
     const std::lock_guard lock(mutex_);
-    if (jobs_.size() < idle_ || add_thread()) {
-      jobs_.push_back(std::move(job));
-      changed_.notify_one();
-      return;
-    }
+    over_ = true;
+    changed_.notify_all();
   }
-  refuse_(job);
+  for (std::thread& thread : threads_) thread.join();
+}
+
+bool ConnectionThreads::take(int socket) {
+  const std::lock_guard lock(mutex_);
+  try {
+    if (sockets_.size() >= idle_ && !add_thread()) return false;
+    sockets_.push_back(socket);
+  } catch (const std::bad_alloc&) {
+    return false;
+  }
+  changed_.notify_one();
+  return true;
 }
 
 bool ConnectionThreads::add_thread() {
@@ -39,26 +45,18 @@ bool ConnectionThreads::add_thread() {
 void ConnectionThreads::run() {
   std::unique_lock lock(mutex_);
   for (;;) {
-    changed_.wait(lock, [&] { return over_ || !jobs_.empty(); });
-    if (jobs_.empty()) return;
-    const std::function<void()> job = std::move(jobs_.front());
-    jobs_.pop_front();
+    changed_.wait(lock, [&] { return over_ || !sockets_.empty(); });
+    if (sockets_.empty()) return;
+    const int socket = sockets_.front();
+    sockets_.pop_front();
     --idle_;
     lock.unlock();
-    job();
+    try {
+      serve_(socket);
+    } catch (const std::exception&) {  // out of memory: this client's connection is closed
+    }
     lock.lock();
     ++idle_;
-  }
-}
-
-void ConnectionThreads::shutdown() {
-  {
-    const std::lock_guard lock(mutex_);
-    over_ = true;
-    changed_.notify_all();
-  }
-  for (std::thread& thread : threads_) {
-    if (thread.joinable()) thread.join();
   }
 }
 

@@ -2,11 +2,12 @@
 
 #include <fmt/format.h>
 #include <sys/socket.h>
+#include <unistd.h>
 
 #include <algorithm>
+#include <array>
 #include <cerrno>
 #include <chrono>
-#include <condition_variable>
 #include <memory>
 #include <optional>
 #include <system_error>
@@ -47,14 +48,6 @@ bool is_loopback(const std::string& host) {
 }
 
 HttpServer::HttpServer(Service& service, Door door) : service_(service), door_(std::move(door)) {
-  new_task_queue = [this] {
-    return new ConnectionThreads(static_cast<std::size_t>(service_.limits().connections),
-                                 [this](const std::function<void()>& job) {
-                                   refusing_ = true;
-                                   job();
-                                   refusing_ = false;
-                                 });
-  };
   // Not SO_REUSEPORT, with which two servers would share a port.
   set_socket_options([](socket_t socket) {
     const int on = 1;
@@ -95,11 +88,12 @@ void HttpServer::bind() {
     return;
   }
   const int error = errno;
-  const std::string why = error == 0 ? "no such address" : std::generic_category().message(error);
-  throw ConfigError(
-      "--host {} --port {}: cannot listen there: {}. Fix: another --port (0: any free one), or an "
-      "address of this machine",
-      door_.host, door_.port, why);
+  const std::string what =
+      fmt::format("--host {} --port {}: cannot listen there: {}", door_.host, door_.port,
+                  error == 0 ? "no such address" : std::generic_category().message(error));
+  if (error == EMFILE || error == ENFILE) throw ResourceError("{}. Fix: raise the limit (ulimit -n)", what);
+  if (error == ENOMEM || error == ENOBUFS) throw ResourceError("{}. Fix: free some memory", what);
+  throw ConfigError("{}. Fix: another --port (0: any free one), or an address of this machine", what);
 }
 
 std::string HttpServer::url() const {
@@ -107,41 +101,50 @@ std::string HttpServer::url() const {
   return fmt::format("http://{}{}{}:{}", v6 ? "[" : "", door_.host, v6 ? "]" : "", door_.port);
 }
 
-void HttpServer::run(const std::stop_token& stop) {
-  std::mutex mutex;
-  std::condition_variable_any changed;
-  bool over = false;
-  std::thread listener([&] {
-    acceptor_ = std::this_thread::get_id();
-    listen_after_bind();
-    const std::lock_guard lock(mutex);
-    over = true;
-    changed.notify_all();
-  });
-  std::unique_lock lock(mutex);
-  changed.wait(lock, stop, [&] { return over; });
+void HttpServer::run(const std::stop_token& stop, const std::function<void(const std::string&)>& trouble) {
+  const int error = accept_clients(stop, trouble);
+  ::close(svr_sock_.exchange(INVALID_SOCKET));
+  if (error == 0) return;
+  throw ResourceError("{}: the system has closed the server's socket: {}. Fix: start the server again", url(),
+                      std::generic_category().message(error));
+}
+
+/// Passes clients to threads of their own until `stop`. Returns errno if the socket does not work any more.
+/// httplib's loop would end at the first error of accept() that it does not know.
+int HttpServer::accept_clients(const std::stop_token& stop,
+                               const std::function<void(const std::string&)>& trouble) {
+  constexpr std::array kOfTheSocket = {EBADF, EINVAL, ENOTSOCK, EFAULT};
+  constexpr std::chrono::milliseconds kPause(10);
+  constexpr int kPausesUntilTold = 100;
+  const std::string refusal =
+      last_words(503,
+                 fmt::format("{} connections are open. Fix: close some, or start the server with a "
+                             "larger --max-connections",
+                             service_.limits().connections),
+                 "Retry-After: 1\r\n");
+  ConnectionThreads threads(static_cast<std::size_t>(service_.limits().connections),
+                            [this](int socket) { process_and_close_socket(socket); });
+  const std::stop_callback wake(stop, [this] { ::shutdown(svr_sock_, SHUT_RDWR); });
+  int error = 0;
+  for (int failures = 0; !stop.stop_requested();) {
+    const int socket = ::accept4(svr_sock_, nullptr, nullptr, SOCK_CLOEXEC);
+    if (socket >= 0) {
+      failures = 0;
+      if (!threads.take(socket)) refuse(socket, refusal);
+      continue;
+    }
+    error = errno;
+    if (std::ranges::find(kOfTheSocket, error) != kOfTheSocket.end()) break;
+    if (++failures == kPausesUntilTold && trouble)
+      trouble(fmt::format("no client can connect for now: {}", std::generic_category().message(error)));
+    std::this_thread::sleep_for(kPause);
+  }
   stopping_ = true;
   service_.stop();
-  // Streams end with an error before the socket closes, which would cut them off.
-  changed.wait_for(lock, std::chrono::milliseconds(300), [&] { return over; });
-  while (!over) {
-    Server::stop();  // does nothing before the server listens
-    changed.wait_for(lock, std::chrono::milliseconds(50), [&] { return over; });
-  }
-  lock.unlock();
-  listener.join();
+  return stop.stop_requested() ? 0 : error;
 }
 
 bool HttpServer::process_and_close_socket(socket_t socket) {
-  if (std::this_thread::get_id() == acceptor_ && refusing_) {
-    refuse(socket,
-           last_words(503,
-                      fmt::format("{} connections are open. Fix: close some, or start the server with a "
-                                  "larger --max-connections",
-                                  service_.limits().connections),
-                      "Retry-After: 1\r\n"));
-    return true;
-  }
   Connection connection(socket, std::chrono::seconds(service_.limits().client_seconds), stopping_);
   {
     const std::lock_guard lock(mutex_);

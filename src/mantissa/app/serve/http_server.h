@@ -4,6 +4,7 @@
 #include <httplib.h>
 
 #include <atomic>
+#include <functional>
 #include <map>
 #include <mutex>
 #include <stop_token>
@@ -35,12 +36,15 @@ class HttpServer : private httplib::Server {
   void bind();
   /// Returns "http://127.0.0.1:8080".
   std::string url() const;
-  /// Serves until `stop`; then requests in work get an error, and all connections close.
-  void run(const std::stop_token& stop);
+  /// Serves until `stop`; then requests in work get an error, and all connections close. Tells by `trouble`
+  /// that no client can connect for now, and why; they wait meanwhile. Throws ResourceError if the system has
+  /// closed the server's socket.
+  void run(const std::stop_token& stop, const std::function<void(const std::string&)>& trouble = {});
 
  private:
   using Reader = httplib::ContentReader;
 
+  int accept_clients(const std::stop_token& stop, const std::function<void(const std::string&)>& trouble);
   bool process_and_close_socket(socket_t socket) override;
   Connection& connection();
   void check_access(const httplib::Request& request) const;
@@ -52,9 +56,6 @@ class HttpServer : private httplib::Server {
   Service& service_;
   Door door_;
   std::atomic<bool> stopping_ = false;
-  // Of the accepting thread: all connection threads are busy, so it turns this client away.
-  bool refusing_ = false;
-  std::thread::id acceptor_;
   std::mutex mutex_;
   std::map<std::thread::id, Connection*> connections_;  // of the threads
 };

@@ -41,7 +41,7 @@ void serve(const api::Model& model, const ServeOptions& options, const std::stop
     options.on_ready({server.url(), name, rollout::name_of(policy), scheduler.streams(), scheduler.capacity(),
                       language.can_chat()});
   }
-  server.run(stop);
+  server.run(stop, options.on_trouble);
 }
 
 }  // namespace mantissa::serve

@@ -33,11 +33,12 @@ struct ServeOptions {
   api::Precision precision;
   api::Hardware hardware;
   std::function<void(const Ready&)> on_ready;
+  std::function<void(const std::string&)> on_trouble;  // no client can connect for now, and why
 };
 
 /// Serves `model` until `stop`. Answers have the tokens and log-probabilities of api::generate() and of
 /// api::Chat. Throws as these do, and ConfigError if the address cannot be bound, or if other machines reach
-/// it and no key is required.
+/// it and no key is required; ResourceError if the system has closed the socket.
 void serve(const api::Model& model, const ServeOptions& options, const std::stop_token& stop);
 
 }  // namespace mantissa::serve

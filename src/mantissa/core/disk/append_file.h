@@ -11,7 +11,8 @@ namespace mantissa::disk {
 class AppendFile {
  public:
   enum class Open { append, must_be_new };
-  /// Throws FileError if `path` cannot be opened, is a link or not a regular file, or exists but must be new.
+  /// A file that has other names, as in a copy by `cp -al`, is first replaced by one of its own. Throws
+  /// FileError if `path` cannot be opened, is a link or not a regular file, or exists but must be new.
   explicit AppendFile(const std::filesystem::path& path, Open how = Open::append);
   ~AppendFile();
   AppendFile(AppendFile&& other) noexcept;
@@ -28,6 +29,8 @@ class AppendFile {
   const std::filesystem::path& path() const { return path_; }
 
  private:
+  bool open(int exclusive);
+
   std::filesystem::path path_;
   int descriptor_ = -1;
 };

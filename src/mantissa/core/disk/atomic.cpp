@@ -262,14 +262,27 @@ void write_files_atomic(const fs::path& given, std::string_view kind, std::initi
   created.keep();
 }
 
+namespace {
+
+/// Removes `names` and the directory, which nobody needs any more. Some faults pass: tries twice.
+void remove_replaced(const fs::path& directory, std::span<const std::string> names) {
+  try {
+    return remove_names(directory, names);
+  } catch (const Error&) {  // NOLINT(bugprone-empty-catch)
+  }
+  remove_names(directory, names);
+}
+
+}  // namespace
+
 void remove_whole(const fs::path& directory, std::span<const std::string_view> known) {
   if (is_link(directory)) return remove_owned(directory, known);
   if (!disk::exists(directory)) return;
-  check_replaceable(directory, "", known);
+  const std::vector<std::string> names = removable_names(directory, known);
   mark_directory(directory);
   const fs::path gone = unfinished(without_slash(directory));
   rename_to_new(directory, gone);
-  remove_owned(gone, known);
+  remove_replaced(gone, names);
 }
 
 AtomicDirectory::AtomicDirectory(const Target& target, std::string_view kind,
@@ -349,18 +362,14 @@ void AtomicDirectory::commit() {
 
 std::exception_ptr AtomicDirectory::remove_previous(const fs::path& previous,
                                                     std::span<const std::string> names) const {
-  std::exception_ptr stays;
-  for (int tries = 0; tries < 2; ++tries) {  // some faults pass
-    try {
-      remove_names(previous, names);
-      return nullptr;
-    } catch (const Error& e) {
-      stays = std::make_exception_ptr(
-          ResourceError(fmt::format("{}: is the new result; the earlier one, {}, is still there. {}",
-                                    path_.string(), previous.string(), e.what())));
-    }
+  try {
+    remove_replaced(previous, names);
+    return nullptr;
+  } catch (const Error& e) {
+    return std::make_exception_ptr(
+        ResourceError(fmt::format("{}: is the new result; the earlier one, {}, is still there. {}",
+                                  path_.string(), previous.string(), e.what())));
   }
-  return stays;
 }
 
 std::exception_ptr AtomicDirectory::replace(std::span<const std::string> names) {

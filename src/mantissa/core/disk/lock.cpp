@@ -41,6 +41,12 @@ bool is_lock(int descriptor) {
   return process.size() < text.size() && process.find_first_not_of("0123456789\n") == std::string_view::npos;
 }
 
+/// Returns true for a file that another directory names too: this one is a copy by `cp -al` of a run.
+bool has_other_names(int descriptor) {
+  struct stat status {};
+  return ::fstat(descriptor, &status) == 0 && status.st_nlink > 1;
+}
+
 }  // namespace
 
 RunLock::RunLock(const std::filesystem::path& directory) : path_(directory / ".lock") {
@@ -82,9 +88,12 @@ RunLock::RunLock(const std::filesystem::path& directory) : path_(directory / ".l
     }
     if (locked == Locked::no_locks) return;
     // The last holder may have removed the file between our open and our lock.
-    held_ = is_still(path_, descriptor_);
+    const bool is_ours = is_still(path_, descriptor_);
+    held_ = is_ours && !has_other_names(descriptor_);
     if (held_) break;
+    const int error = is_ours && ::unlink(path_.c_str()) != 0 ? errno : 0;
     ::close(descriptor_);
+    if (error != 0) throw_remove_error(path_, error);
   }
   const std::string process = fmt::format("{}\n", ::getpid());
   // Only the message above reads this, so a full disk must not prevent the run.

@@ -70,6 +70,8 @@ ModelPath open_directory(const fs::path& path) {
   if (has("config.json") || has_usual_weights(path)) return directory(path);
   if (has(kStateTensors)) return state(path);
   if (has(kEarlierMark)) {
+    if (const std::vector<FoundState> states = find_states(path); !states.empty())
+      return state(states.back().path);  // the run was stopped before it removed the earlier model
     throw FileError(
         "{0}: the model in it is that of an earlier run, and the run that replaces it was stopped before its first "
         "state. Fix: name what is in it (such as {0}/model), or continue the new run with --resume",

@@ -178,7 +178,9 @@ void begin_anew(const fs::path& out) {
 void remove_earlier(const fs::path& out, std::string_view kept) {
   const std::set<std::string> owned = disk::owned_names(out);
   for (const char* part : kResults) {
-    if (part != kept && owned.contains(part)) disk::remove_whole(out / part);
+    if (part == kept || !owned.contains(part)) continue;
+    disk::remove_whole(out / part);
+    disk::check_unfinished(out / part);  // what an earlier attempt left
   }
   disk::remove_file(out / io::kEarlierMark);
 }

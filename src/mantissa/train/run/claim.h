@@ -45,7 +45,8 @@ void claim(const std::filesystem::path& out, const RunNames& names);
 /// remove_earlier(), and meanwhile are named in `out` as earlier ones (files/io/model_path.h).
 void begin_anew(const std::filesystem::path& out);
 
-/// Removes the earlier run's model and adapter, but `kept`, which this run has written.
+/// Removes the earlier run's model and adapter, but `kept`, which this run has written. Throws if one stays,
+/// and can be repeated then.
 void remove_earlier(const std::filesystem::path& out, std::string_view kept);
 
 }  // namespace mantissa::run

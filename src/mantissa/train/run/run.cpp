@@ -1,13 +1,14 @@
 #include "mantissa/train/run/run.h"
-#include "mantissa/core/base/printable.h"
 
 #include <fmt/format.h>
 
 #include <algorithm>
 #include <cmath>
 #include <limits>
+#include <set>
 #include <utility>
 
+#include "mantissa/core/base/printable.h"
 #include "mantissa/core/disk/atomic.h"
 #include "mantissa/core/disk/lock.h"
 #include "mantissa/engine/runtime/process.h"
@@ -27,6 +28,8 @@
 
 namespace mantissa::run {
 namespace {
+
+constexpr const char* kEarlierStays = "the model or adapter of the earlier run stays for now";
 
 void check_plans(const train::Trainer& trainer) {
   if (!trainer.config().native_only) return;
@@ -111,7 +114,7 @@ class Run {
   }
 
   void begin_directory() {
-    tell_surplus(io::keep_newest_states(out_, static_cast<int>(config_.checkpoint.keep)));
+    tell_stays(surplus_, io::keep_newest_states(out_, static_cast<int>(config_.checkpoint.keep)));
     const explain::Explained plan = explain::describe_training(
         config_, trainer_.source().config, trainer_.parts(), trainer_.part(), trainer_.memory(),
         trainer_.machine(), trainer_.device(), told_, {}, trainer_.task().passes());
@@ -134,15 +137,15 @@ class Run {
     if (events_.before_state) events_.before_state();
     const std::string stays = kept_.save_state(orders_, last_loss_, changes_, validates_);
     saved_ = trainer_.step();
-    tell_surplus(stays);
+    tell_stays(surplus_, stays);
+    tell_stays(kEarlierStays, kept_.earlier_stays());
     if (events_.on_state) events_.on_state(saved_, kept_.last_state());
   }
 
-  /// Says once why a state stays that checkpoint.keep does not keep.
-  void tell_surplus(const std::string& why) {
-    if (why.empty() || std::exchange(told_surplus_, true) || !events_.on_warning) return;
-    events_.on_warning({fmt::format("an old state stays, beside the checkpoint.keep = {} newest: {}",
-                                    config_.checkpoint.keep, why)});
+  /// Says once why something stays that could not be removed.
+  void tell_stays(const std::string& what, const std::string& why) {
+    if (why.empty() || !events_.on_warning || !told_stays_.insert(what).second) return;
+    events_.on_warning({fmt::format("{}: {}", what, why)});
   }
 
   void save_unsaved() {
@@ -296,6 +299,7 @@ class Run {
     const std::string loss = weights::checkpoint_loss(trainer_.weights(), result.model_format);
     if (!loss.empty()) tell(loss);
     result.weights_xxh64 = fmt::format("{:016x}", kept_.save_result());
+    tell_stays(kEarlierStays, kept_.earlier_stays());
     if (returns_weights_) {
       result.weights = weights::save_to_memory(trainer_.weights(), trainer_.model(), config_.policy);
     }
@@ -341,7 +345,8 @@ class Run {
   std::size_t predicted_peak_ = 0;
   std::int64_t saved_ = 0;
   std::optional<Journal> journal_;
-  bool told_surplus_ = false;
+  std::string surplus_ = fmt::format("an old state stays, beside the checkpoint.keep = {} newest", config_.checkpoint.keep);
+  std::set<std::string> told_stays_;
   bool validates_ = false;  // the validation that is due after the current step is still to be done
   std::optional<Observations> observations_;
 };

@@ -55,7 +55,7 @@ std::string RunFiles::save_state(Orders& orders, double loss, const std::vector<
     const RemoteReads reads(orders, trainer_);
     save_result();
   } else if (replaces()) {
-    remove_earlier(out_, "");  // the directory now stands for the state
+    remove_earlier_result("");  // the directory now stands for the state
   }
   return stays;
 }
@@ -72,13 +72,21 @@ bool RunFiles::replaces() const {
   return begins_ || disk::has_name(out_ / io::kEarlierMark);
 }
 
-std::uint64_t RunFiles::save_result() const {
+std::uint64_t RunFiles::save_result() {
   const precision::Policy& policy = trainer_.config().policy;
   const std::uint64_t hash =
       adapts() ? weights::save_adapter(result(), trainer_.weights(), trainer_.source(), policy, files_)
                : weights::save_model(result(), trainer_.weights(), trainer_.model(), policy, files_);
-  if (replaces()) remove_earlier(out_, result().filename().string());
+  if (replaces()) remove_earlier_result(result().filename().string());
   return hash;
+}
+
+void RunFiles::remove_earlier_result(const std::string& kept) {
+  try {
+    remove_earlier(out_, kept);
+  } catch (const Error& e) {  // the next state tries again
+    earlier_stays_ = e.what();
+  }
 }
 
 }  // namespace mantissa::run

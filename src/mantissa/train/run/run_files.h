@@ -46,12 +46,15 @@ class RunFiles {
   std::filesystem::path result() const;
   /// Saves the model, or the adapter, and returns its hash. The masters are then the weights for evaluation
   /// (train/steps/evaluation_weights.h).
-  std::uint64_t save_result() const;
+  std::uint64_t save_result();
+  /// Returns why an earlier run's model or adapter could not be removed, or "". It stops no run.
+  const std::string& earlier_stays() const { return earlier_stays_; }
 
  private:
   bool adapts() const { return trainer_.model().adapter != nullptr; }
   /// Returns true if the directory may hold the model or adapter of an earlier run.
   bool replaces() const;
+  void remove_earlier_result(const std::string& kept);
   const std::string& fixed_hash();
 
   train::Trainer& trainer_;
@@ -60,6 +63,7 @@ class RunFiles {
   std::vector<std::pair<std::string, std::string>> files_;
   bool begins_ = true;
   InputHashes hashes_;
+  std::string earlier_stays_;
 };
 
 }  // namespace mantissa::run
