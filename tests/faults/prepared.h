@@ -38,18 +38,12 @@ class Prepared {
   /// Runs the command again, as a user would continue it. Returns what is wrong, if anything is. `ended`
   /// receives how that command ended.
   std::string continued(Ran* ended = nullptr) const {
-    const bool is_there = std::any_of(command_.outputs.begin(), command_.outputs.end(),
-                                      [&](const auto& out) { return fs::exists(machine.work() / out); });
-    // `init` has no --overwrite, so a file that is there must be complete.
-    const bool done = is_there && std::string_view(command_.run).starts_with("init");
     std::string wrong;
-    if (!done) {
-      const Ran again = machine.run(with_options(command_.again));
-      if (ended != nullptr) *ended = again;
-      if (again.hung || again.signal != 0 || again.code != 0)
-        return fmt::format("does not continue: exit {}, signal {}: {}", again.code, again.signal, again.err);
-      if (command_.prints && again.out != printed_) wrong = "prints " + again.out;
-    }
+    const Ran again = machine.run(with_options(command_.again));
+    if (ended != nullptr) *ended = again;
+    if (again.hung || again.signal != 0 || again.code != 0)
+      return fmt::format("does not continue: exit {}, signal {}: {}", again.code, again.signal, again.err);
+    if (command_.prints && again.out != printed_) wrong = "prints " + again.out;
     const Snapshot after = snapshot(machine.work());
     if (wrong.empty()) wrong = difference(results_, results(after, command_.outputs));
     if (wrong.empty()) wrong = foreign_difference(before_, after, command_.outputs);

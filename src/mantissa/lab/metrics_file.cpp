@@ -39,7 +39,10 @@ std::optional<StepLine> StepLines::read() {
     nlohmann::json metrics = io::parse_json(line, where);
     const auto step = metrics.is_object() ? metrics.find("step") : metrics.end();
     if (step == metrics.end() || !step->is_number_integer())
-      throw FileError("{}: is not a metrics line: it has no whole number \"step\"", where);
+      throw FileError(
+          "{}: is not a metrics line: it has no whole number \"step\". Fix: give the metrics.jsonl of a run, as it "
+          "wrote it",
+          where);
     return StepLine{step->get<std::int64_t>(), std::move(metrics)};
   } catch (const FileError&) {
     if (lines_.is_complete()) throw;

@@ -77,6 +77,17 @@ TEST_P(Init, KeepsAnExistingFile) {
   EXPECT_EQ(read_all(folder_ / (GetParam() + ".toml")), "");
 }
 
+TEST(InitTasks, TheSameCommandAgainFindsItsFile) {
+  const TemporaryFolder folder;
+  ASSERT_EQ(mantissa(folder, "init pretrain").code, 0);
+  const Result again = mantissa(folder, "init pretrain");
+  EXPECT_EQ(again.code, 0) << again.err;
+  const std::string text = read_all(folder / "pretrain.toml") + "# mine\n";
+  write(folder / "pretrain.toml", text);
+  EXPECT_EQ(mantissa(folder, "init pretrain").code, 2);
+  EXPECT_EQ(read_all(folder / "pretrain.toml"), text);
+}
+
 TEST(InitTasks, AreListedAndEachHasATest) {
   const TemporaryFolder folder;
   const Result r = mantissa(folder, "init");

@@ -56,7 +56,7 @@ class RwkvVocabulary : public test::TemporaryFolder {
             if (name == "chat_template.jinja" && template_text != nullptr) return template_text;
             return name == kRwkvVocabulary ? std::optional(vocabulary_text()) : std::nullopt;
           },
-          config, header);
+          "m", config, header);
       if (notes != nullptr) *notes = found;
     });
   }

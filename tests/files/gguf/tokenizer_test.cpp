@@ -44,7 +44,7 @@ class GgufTokenizer : public test::TemporaryFolder {
             }
             return std::nullopt;
           },
-          config, header);
+          "m", config, header);
     });
     return {std::move(notes), std::move(file)};
   }

@@ -7,6 +7,7 @@
 #include "mantissa/core/base/error.h"
 #include "mantissa/core/base/words.h"
 #include "mantissa/core/disk/atomic.h"
+#include "mantissa/core/disk/file.h"
 #include "mantissa/core/disk/look.h"
 #include "mantissa/setup/config/new_config.h"
 #include "mantissa/text/chat/unicode.h"
@@ -113,11 +114,17 @@ std::string data_fault(const ConfigTask& task, const std::string& source) {
 void write_new_config(const NewConfig& o) {
   const config::ConfigTask& task = config::config_task(o.task);
   const std::string source = from_file(o.source, o.file);
-  if (disk::exists(o.file))
-    throw FileError(fmt::format("{}: exists already; choose another name with --out FILE", o.file.string()));
   const config::NewConfig values{o.file.stem().string(), from_file(o.model, o.file), source,
                                  task.rows == config::Rows::prompts ? rule_of(o.source) : "kk"};
-  disk::write_file_atomic(disk::given(o.file, false), config::new_config(task, values));
+  const std::string text = config::new_config(task, values);
+  if (disk::exists(o.file)) {
+    // An earlier command may have been stopped after it had written the file.
+    const bool same = disk::is_file(o.file) && disk::File::open_to_read(o.file).size() == text.size() &&
+                      disk::read_text_file(o.file, text.size()) == text;
+    if (same) return;
+    throw FileError(fmt::format("{}: exists already; choose another name with --out FILE", o.file.string()));
+  }
+  disk::write_file_atomic(disk::given(o.file, false), text);
 }
 
 }  // namespace mantissa::api

@@ -26,12 +26,13 @@ std::string data_fault(const ConfigTask& task, const std::string& source);
 
 struct NewConfig {
   std::string task;
-  std::filesystem::path file;  // to write; it must not exist
+  std::filesystem::path file;  // to write; an existing one stays
   std::string model;           // a directory or GGUF file; empty: MODEL, for the reader to replace
   std::string source;          // files, globs, or "kk"; empty: the task's
 };
 /// Writes a config with comments, whose run is named after its file. `model` and `source` are relative to the
-/// current directory, the paths in the file to its own. Throws FileError if the file exists.
+/// current directory, the paths in the file to its own. Throws FileError if the file exists
+/// with other contents.
 void write_new_config(const NewConfig& options);
 
 }  // namespace mantissa::api

@@ -133,7 +133,7 @@ void AtomicFile::commit() {
   File written = std::move(*file_);
   file_.reset();
   written.close();
-  if (how_ == How::beside) sync_directory(folder_of(path_));
+  if (how_ == How::beside) sync_name(path_);
 }
 
 void write_file_atomic(const Target& target, std::span<const std::byte> bytes) {
@@ -356,7 +356,7 @@ void AtomicDirectory::commit() {
     parents_.keep();
     finish_directory(descriptor_, path_);
   }
-  sync_directory(folder_of(path_));
+  sync_name(path_);
   if (stays) std::rethrow_exception(stays);
 }
 
@@ -375,7 +375,7 @@ std::exception_ptr AtomicDirectory::remove_previous(const fs::path& previous,
 std::exception_ptr AtomicDirectory::replace(std::span<const std::string> names) {
   if (!is_link(path_)) mark_directory(path_);  // it is about to be unfinished
   if (::renameat2(AT_FDCWD, beside_.c_str(), AT_FDCWD, path_.c_str(), RENAME_EXCHANGE) == 0) {
-    sync_directory(folder_of(path_));
+    sync_name(path_);
     return remove_previous(beside_, names);
   }
   if (errno != EINVAL && errno != ENOSYS) throw_write_error(path_, errno);
@@ -383,7 +383,7 @@ std::exception_ptr AtomicDirectory::replace(std::span<const std::string> names) 
   if (has_name(replaced)) throw_in_the_way(replaced, path_);
   rename_to_new(path_, replaced);
   rename_or_throw(beside_, path_);
-  sync_directory(folder_of(path_));
+  sync_name(path_);
   return remove_previous(replaced, names);
 }
 
@@ -394,7 +394,7 @@ void finish_replacement(const fs::path& path, std::span<const std::string_view> 
   check_replaceable(replaced, "", known);
   rename_to_new(replaced, path);
   unmark_directory(path);
-  sync_directory(folder_of(path));
+  sync_name(path);
 }
 
 }  // namespace mantissa::disk

@@ -201,7 +201,7 @@ void make_directories(const std::filesystem::path& path) {
     made /= part;
     if (part.empty() || disk::is_directory(made)) continue;
     if (::mkdir(made.c_str(), 0777) == 0) {
-      sync_directory(made.parent_path());
+      sync_name(made);
       continue;
     }
     const int error = errno;
@@ -221,14 +221,33 @@ void make_directories(const std::filesystem::path& path) {
   }
 }
 
-void sync_directory(const std::filesystem::path& directory) {
+namespace {
+
+/// Returns errno of a sync of `directory`, or 0, also where such a sync is not possible.
+int synced(const std::filesystem::path& directory) {
   const int descriptor =
       ::open(directory.empty() ? "." : directory.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-  if (descriptor < 0 && errno == EACCES) return;  // a folder without read permission cannot be synced
-  if (descriptor < 0) throw_write_error(directory, errno);
+  if (descriptor < 0) return errno == EACCES ? 0 : errno;  // a folder without read permission
   const int error = uninterrupted([&] { return ::fsync(descriptor); }) == 0 ? 0 : errno;
   ::close(descriptor);
-  if (error != 0 && error != EINVAL && error != ENOSYS) throw_write_error(directory, error);
+  return error == EINVAL || error == ENOSYS ? 0 : error;
+}
+
+}  // namespace
+
+void sync_directory(const std::filesystem::path& directory) {
+  if (const int error = synced(directory); error != 0) throw_write_error(directory, error);
+}
+
+void sync_name(const std::filesystem::path& path) {
+  const int error = synced(path.parent_path());
+  if (error == 0) return;
+  const bool descriptors = error == EMFILE || error == ENFILE;
+  throw ResourceError(fmt::format(
+      "{}: is in place, but a power loss may take it away: its folder cannot be synced: {}. Fix: {}, and run the "
+      "command again",
+      final_name(path), reason(error),
+      descriptors ? "raise the limit (ulimit -n)" : error == ENOMEM ? "free some memory" : "check the disk"));
 }
 
 std::string read_text_file(const std::filesystem::path& path, std::uint64_t limit) {
@@ -244,8 +263,17 @@ std::string read_text_file(const std::filesystem::path& path, std::uint64_t limi
   return text;
 }
 
+namespace {
+
+/// Returns `name` for a message: an empty path is the current folder.
+std::string place(const std::string& name) {
+  return name.empty() || name == "." ? "the current folder" : name;
+}
+
+}  // namespace
+
 void throw_read_error(const std::filesystem::path& path, int error) {
-  const std::string what = fmt::format("{}: cannot be read: {}", path.string(), reason(error));
+  const std::string what = fmt::format("{}: cannot be read: {}", place(path.string()), reason(error));
   if (error == ENOMEM) throw ResourceError(what + "; free some memory");
   if (error == EMFILE || error == ENFILE) throw ResourceError(what + "; raise the limit (ulimit -n)");
   if (error == EINTR) throw ReadError(what + "; run the command again");
@@ -253,7 +281,7 @@ void throw_read_error(const std::filesystem::path& path, int error) {
 }
 
 void throw_remove_error(const std::filesystem::path& path, int error) {
-  const std::string what = fmt::format("{}: cannot be removed: {}", path.string(), reason(error));
+  const std::string what = fmt::format("{}: cannot be removed: {}", place(path.string()), reason(error));
   switch (error) {
     case EACCES:
     case EPERM:
@@ -268,7 +296,7 @@ void throw_remove_error(const std::filesystem::path& path, int error) {
 }
 
 void throw_write_error(const std::filesystem::path& path, int error) {
-  const std::string name = final_name(path);
+  const std::string name = place(final_name(path));
   switch (error) {
     case ENOSPC:
       throw_full(path, 0);

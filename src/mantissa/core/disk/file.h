@@ -69,6 +69,8 @@ auto uninterrupted(const Call& call) {
 
 /// Makes renames and removals in `directory` durable. Does nothing on file systems without support.
 void sync_directory(const std::filesystem::path& directory);
+/// Does so for the folder of `path`, which is new. Throws ResourceError, which says so.
+void sync_name(const std::filesystem::path& path);
 
 /// Removes a file or a link, if the name is there. Throws FileError.
 void remove_file(const std::filesystem::path& path);

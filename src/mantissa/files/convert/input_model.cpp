@@ -40,7 +40,7 @@ InputModel model_in_gguf(const fs::path& path) {
     const auto found = std::ranges::find(files, name, [](const auto& file) { return file.first; });
     return found == files.end() ? std::nullopt : std::optional(found->second);
   };
-  return {std::move(model.config), io::WeightFiles(std::move(model.weights)), read};
+  return {std::move(model.config), io::WeightFiles(std::move(model.weights)), read, path};
 }
 
 }  // namespace
@@ -50,12 +50,12 @@ InputModel model_of(const io::ModelPath& in, const char* format) {
   if (in.kind == io::ModelPath::Kind::model) {
     const fs::path config = in.path / "config.json";
     return {model::parse_model_config(io::read_json_file(config), config.string()),
-            io::WeightFiles(in.weights), reader_of(in.path)};
+            io::WeightFiles(in.weights), reader_of(in.path), in.path};
   }
   if (is_rwkv_file(in)) {
     rwkv::Checkpoint checkpoint = rwkv::open_checkpoint(io::WeightFiles(in.weights), in.path, true);
     return {std::move(checkpoint.config), io::WeightFiles(std::move(checkpoint.weights)),
-            reader_of(folder_of(in.path))};
+            reader_of(folder_of(in.path)), folder_of(in.path)};
   }
   throw ConfigError(
       "--format {}: {} is neither a model directory, which needs config.json, nor a GGUF file. "

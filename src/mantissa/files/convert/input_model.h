@@ -13,6 +13,7 @@ struct InputModel {
   model::ModelConfig config;
   io::WeightFiles files;
   gguf::ReadFile read;
+  std::filesystem::path folder;  // of these files; of a GGUF file, itself
 };
 
 /// Opens a model directory, a GGUF file or a checkpoint of RWKV-LM, to be written in `format`.

@@ -108,7 +108,8 @@ InputModel model_of_state(const fs::path& folder, std::map<std::string, std::str
   const fs::path header = folder / "state.json";
   return {model::parse_model_config(io::parse_json(state.header().model_config, header), header.string()),
           io::open_state_weights(folder / io::kStateTensors),
-          {}};
+          {},
+          folder};
 }
 
 }  // namespace

@@ -24,10 +24,6 @@ using nlohmann::json;
 
 constexpr const char* kFile = "tokenizer.json";
 
-[[noreturn]] void fail(const std::string& what) {
-  throw FileError(fmt::format("{}: {}. Fix: save the tokenizer again", kFile, what));
-}
-
 /// Returns member `key`, or null JSON.
 json member(const json& object, const char* key) {
   const auto found = object.is_object() ? object.find(key) : object.end();
@@ -51,15 +47,16 @@ bool is_byte_level(const json& step) {
 
 class TokenizerWriter {
  public:
-  TokenizerWriter(const ReadFile& read, const model::ModelConfig& config, HeaderWriter& header)
-      : config_(config), header_(header) {
+  TokenizerWriter(const ReadFile& read, const std::filesystem::path& folder, const model::ModelConfig& config,
+                  HeaderWriter& header)
+      : file_(folder / kFile), config_(config), header_(header) {
     rwkv_ = read(kRwkvVocabulary).value_or("");
-    if (const auto text = read(kFile)) tokenizer_ = io::parse_json(*text, kFile);
+    if (const auto text = read(kFile)) tokenizer_ = io::parse_json(*text, file_);
     if (const auto text = read("tokenizer_config.json"))
-      settings_ = io::parse_json(*text, "tokenizer_config.json");
+      settings_ = io::parse_json(*text, folder / "tokenizer_config.json");
     template_ = read("chat_template.jinja").value_or("");
     if (const auto text = read("generation_config.json"))
-      generation_ = io::parse_json(*text, "generation_config.json");
+      generation_ = io::parse_json(*text, folder / "generation_config.json");
   }
 
   std::vector<std::string> write() {
@@ -296,6 +293,11 @@ class TokenizerWriter {
     return member(member(end, "SpecialToken"), "id") == token;
   }
 
+  [[noreturn]] void fail(const std::string& what) const {
+    throw FileError(fmt::format("{}: {}. Fix: save the tokenizer again", file_.string(), what));
+  }
+
+  std::filesystem::path file_;
   const model::ModelConfig& config_;
   HeaderWriter& header_;
   json tokenizer_, settings_, generation_;
@@ -306,9 +308,9 @@ class TokenizerWriter {
 
 }  // namespace
 
-std::vector<std::string> write_tokenizer(const ReadFile& read, const model::ModelConfig& config,
-                                         HeaderWriter& header) {
-  return TokenizerWriter(read, config, header).write();
+std::vector<std::string> write_tokenizer(const ReadFile& read, const std::filesystem::path& folder,
+                                         const model::ModelConfig& config, HeaderWriter& header) {
+  return TokenizerWriter(read, folder, config, header).write();
 }
 
 }  // namespace mantissa::gguf

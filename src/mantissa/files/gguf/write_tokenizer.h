@@ -21,8 +21,8 @@ using ReadFile = std::function<std::optional<std::string>(std::string_view name)
 /// scores in the order of the merges, and without a tokenizer.json an RWKV vocabulary becomes "rwkv". Without
 /// a tokenizer of these kinds the vocabulary is "none"; the ids of the special tokens in config.json and
 /// generation_config.json are written all the same. Returns notes for the user. Throws FileError if a file is
-/// not valid.
-std::vector<std::string> write_tokenizer(const ReadFile& read, const model::ModelConfig& config,
-                                         HeaderWriter& header);
+/// not valid, with the name that it has in `folder`.
+std::vector<std::string> write_tokenizer(const ReadFile& read, const std::filesystem::path& folder,
+                                         const model::ModelConfig& config, HeaderWriter& header);
 
 }  // namespace mantissa::gguf

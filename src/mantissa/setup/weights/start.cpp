@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "mantissa/core/base/error_text.h"
+#include "mantissa/core/disk/file.h"
 #include "mantissa/kernels/loss_count.h"
 
 namespace mantissa::weights {
@@ -14,6 +15,19 @@ namespace {
 
 constexpr const char *kBase = "mantissa.base", *kPolicy = "mantissa.policy", *kFixed = "mantissa.fixed_xxh64",
                      *kFrozen = "mantissa.frozen_xxh64", *kFiles = "mantissa.files_xxh64";
+
+io::SafetensorsReader opened(const std::filesystem::path& path) {
+  try {
+    return io::SafetensorsReader(path);
+  } catch (const disk::ReadError&) {
+    throw;
+  } catch (const FileError&) {
+    throw FileError(
+        "{}: is damaged. It has the weights with which the run began, for measurements and for the base of an "
+        "adapter. Fix: remove it; the run continues without it",
+        path.string());
+  }
+}
 
 }  // namespace
 
@@ -40,6 +54,8 @@ void save_start(const std::filesystem::path& path, const runtime::WeightSet& wei
   if (frozen && !base.files.empty()) metadata.emplace(kFiles, base.files);
   io::write_safetensors(path, tensors, metadata);
 }
+
+StartWeights::StartWeights(const std::filesystem::path& path) : file_(opened(path)) {}
 
 StartBase StartWeights::base() const {
   const auto of = [&](const char* key) {

@@ -27,8 +27,8 @@ void save_start(const std::filesystem::path& path, const runtime::WeightSet& wei
 
 class StartWeights {
  public:
-  /// Throws FileError if the file cannot be read.
-  explicit StartWeights(const std::filesystem::path& path) : file_(path) {}
+  /// Throws FileError if the file cannot be read or is damaged.
+  explicit StartWeights(const std::filesystem::path& path);
 
   /// Throws FileError if the frozen weights are not those with which the run began. Compares only hashes that
   /// are known, and none if the policies differ.
