@@ -129,6 +129,18 @@ TEST_F(Places, ACopyByHardLinksLeavesItsOriginalAlone) {
   EXPECT_TRUE(has(read_all(folder / "b/metrics.jsonl"), "{\"step\":4,\"loss\""));
 }
 
+TEST_F(Places, ARunGoesOnWithoutADamagedFileOfItsStart) {
+  write(folder / "run.toml", tiny_config(2, "32-true") + "[log]\nhealth_interval = 1\n");
+  ASSERT_EQ(mantissa(folder, "train run.toml --quiet --out a").code, 0);
+  write(folder / "a/start.safetensors", "damaged");
+  const std::string resume = "train run.toml --quiet --out a --resume --set run.steps=3";
+  const std::string message = refusal(resume);
+  EXPECT_TRUE(has(message, "a/start.safetensors: is damaged")) << message;
+  EXPECT_TRUE(has(message, "Fix: remove it; the run continues without it")) << message;
+  fs::remove(folder / "a/start.safetensors");
+  EXPECT_EQ(mantissa(folder, resume).code, 0);
+}
+
 TEST_F(Places, AStateThatCannotBeRemovedIsNamedOnce) {
   write(folder / "run.toml", tiny_config(12, "32-true"));
   const std::string train = "train run.toml --out q --set checkpoint.keep=1 --set ";

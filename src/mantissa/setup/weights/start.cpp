@@ -7,6 +7,7 @@
 
 #include "mantissa/core/base/error_text.h"
 #include "mantissa/core/disk/file.h"
+#include "mantissa/core/disk/look.h"
 #include "mantissa/kernels/loss_count.h"
 
 namespace mantissa::weights {
@@ -22,6 +23,7 @@ io::SafetensorsReader opened(const std::filesystem::path& path) {
   } catch (const disk::ReadError&) {
     throw;
   } catch (const FileError&) {
+    if (!disk::is_file(path)) throw;
     throw FileError(
         "{}: is damaged. It has the weights with which the run began, for measurements and for the base of an "
         "adapter. Fix: remove it; the run continues without it",
