@@ -98,13 +98,33 @@ TEST(Unreadable, AnEarlierModelStopsNoRun) {
     prepared.restore();
     const Ran ran = prepared.machine.run(command.run, fault);
     const fs::path run = prepared.machine.work() / "r";
-    EXPECT_TRUE(fs::exists(run / "model/model.safetensors") || fs::exists(run / "state")) << ran.command << "\n" << ran.err;
+    EXPECT_TRUE(fs::exists(run / "model/model.safetensors") || fs::exists(run / "state"))
+        << ran.command << "\n"
+        << ran.err;
     EXPECT_FALSE(fs::exists(run / "model.partial")) << ran.command << "\n" << ran.err;
     if (!has(ran.out, "the model or adapter of the earlier run stays for now")) continue;
     ++told;
     EXPECT_EQ(ran.code, 0) << ran.command << "\n" << ran.err;
   }
   EXPECT_GT(told, 2);
+}
+
+TEST(Unremovable, AnOldStateStopsNoRun) {
+  Prepared prepared(command_named("train"));
+  ASSERT_NO_FATAL_FAILURE(prepared.prepare());
+  const std::string run = "train run.toml --out r --set checkpoint.interval=1 checkpoint.keep=1 run.steps=4";
+  for (std::int64_t at = 1; at <= 3; ++at) {  // two files and their folder
+    prepared.restore();
+    const Ran ran = prepared.machine.run(run, {.calls = "remove",
+                                               .at = at,
+                                               .does = "EIO",
+                                               .lasting = true,
+                                               .under = "r/state/step-00000001.partial"});
+    EXPECT_EQ(ran.code, 0) << ran.command << "\n" << ran.err;
+    EXPECT_GT(ran.counts.faults, 1) << ran.command;
+    EXPECT_TRUE(has(ran.out, "an old state stays, beside the checkpoint.keep = 1 newest")) << ran.out;
+    EXPECT_TRUE(fs::exists(prepared.machine.work() / "r/state/step-00000004"));
+  }
 }
 
 // Destructors allocate too.

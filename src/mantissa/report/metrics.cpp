@@ -130,8 +130,9 @@ std::vector<bool> read_skipped(const std::filesystem::path& path) {
     const nlohmann::json json = nlohmann::json::parse(line, nullptr, false);
     const std::optional<Line> read = read_line(line);
     if (!read || (!read->validation && !(json.contains("skipped") && json["skipped"].is_boolean())))
-      throw FileError("{}: line {} is not a metrics line. Fix: give the metrics.jsonl of a run, as it wrote it",
-                      path.string(), lines.number());
+      throw FileError(
+          "{}: line {} is not a metrics line. Fix: give the metrics.jsonl of a run, as it wrote it",
+          path.string(), lines.number());
     if (read->validation) continue;
     skipped.push_back(json["skipped"].get<bool>());
     if (read->step != static_cast<std::int64_t>(skipped.size())) {

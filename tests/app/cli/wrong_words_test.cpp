@@ -57,6 +57,8 @@ TEST(Hints, NameTheRightSpelling) {
       {"generate r --bf16", "did you mean --precision bf16-mixed?"},
       {"generate --model r", "the first argument: mantissa generate r"},
       {"doctor --device cuda", "this build runs on the CPU"},
+      {"data kk --count 1 --out ''", "--out: FILE is an empty word"},
+      {"data shard run.toml --tokenizer '' --out x", "--tokenizer: TOKENIZER is an empty word"},
       {"generate r --gpu 0", "did you mean --device?"},
       {"train run.toml --learning_rate 1e-3", "write --set optimizer.lr=1e-3"},
       {"train run.toml --lr=1e-3", "write --set optimizer.lr=1e-3"},

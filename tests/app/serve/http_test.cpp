@@ -311,7 +311,8 @@ const std::string kHealth = "GET /health HTTP/1.1\r\nConnection: close\r\n\r\n";
 
 TEST(Http, SurvivesEveryErrorOfTheMachineAtAClient) {
   const Running running;
-  for (const int error : {ECONNABORTED, EPROTO, ENETDOWN, EPERM, EINTR, EAGAIN, EMFILE, ENFILE, ENOBUFS, ENOMEM}) {
+  for (const int error :
+       {ECONNABORTED, EPROTO, ENETDOWN, EPERM, EINTR, EAGAIN, EMFILE, ENFILE, ENOBUFS, ENOMEM}) {
     accept_error = error;
     while (accept_error != 0) EXPECT_TRUE(has(running.tell(kHealth), "200 OK")) << error;
     EXPECT_TRUE(has(running.tell(kHealth), "200 OK")) << error;
@@ -339,7 +340,8 @@ TEST(Http, EndsWithTheReasonWhenItsSocketIsBroken) {
   const Client client(running.port());
   while (accept_error != 0) std::this_thread::yield();
   running.stop();
-  EXPECT_TRUE(has(running.trouble(), "the system has closed the server's socket: Bad file descriptor")) << running.trouble();
+  EXPECT_TRUE(has(running.trouble(), "the system has closed the server's socket: Bad file descriptor"))
+      << running.trouble();
 }
 
 TEST(Http, ListensOnlyWhereNobodyElseDoes) {

@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <array>
 #include <cctype>
 #include <cmath>
 
@@ -83,6 +84,12 @@ bool excludes(std::string_view added, std::string_view name) {
 }
 
 /// Returns true for keys that modify a policy. A new policy replaces them.
+/// Returns true for an option's argument, such as "FILE", that is never empty.
+bool names_a_file(std::string_view argument) {
+  constexpr std::array<std::string_view, 6> kFiles = {"FILE", "FILES", "DIR", "MODEL", "TOKENIZER", "GLOB"};
+  return std::ranges::find(kFiles, argument) != kFiles.end();
+}
+
 bool is_of_policy(std::string_view key_value) {
   return key_value.starts_with("precision.") && !key_value.starts_with("precision.rules") &&
          !key_value.starts_with("precision.native_only") && !key_value.starts_with("precision.deepspeed");
@@ -160,7 +167,11 @@ void Arguments::read_option(const std::string& word, std::span<const std::string
            fmt::format("{0}: {1} is missing{2}", name, option->argument,
                        rest.empty() ? "" : fmt::format(" (a value that begins with -: {}=-…)", name)));
   }
-  for (const std::string& value : given.values) check_choice(name, option->argument, value);
+  for (const std::string& value : given.values) {
+    if (value.empty() && names_a_file(option->argument))
+      refuse(*command_, fmt::format("{}: {} is an empty word", name, option->argument));
+    check_choice(name, option->argument, value);
+  }
   given_.push_back(std::move(given));
 }
 

@@ -155,19 +155,19 @@ Outcome run_words(int argc, const char* const* argv) {
     return fail("out of memory; free some, or use a smaller model, input or batch.micro_batch_size",
                 kStopped);
   } catch (const std::filesystem::filesystem_error& e) {
-    return fail(fmt::format("{}: the path cannot be resolved: {}; check that its folders exist and can be read",
-                            e.path1().empty() ? "the current folder" : printable(e.path1().string()),
-                            e.code().message()),
-                kStopped);
-  } catch (const std::system_error& e) {
     return fail(
-        fmt::format("{}: {}; raise the limit (ulimit -u for threads, ulimit -v for memory, "
-                    "ulimit -n for open files) or use fewer --threads",
-                    e.code() == std::errc::resource_unavailable_try_again
-                        ? "the system starts no further thread"
-                        : "the system refused a lock or a thread",
+        fmt::format("{}: the path cannot be resolved: {}; check that its folders exist and can be read",
+                    e.path1().empty() ? "the current folder" : printable(e.path1().string()),
                     e.code().message()),
         kStopped);
+  } catch (const std::system_error& e) {
+    return fail(fmt::format("{}: {}; raise the limit (ulimit -u for threads, ulimit -v for memory, "
+                            "ulimit -n for open files) or use fewer --threads",
+                            e.code() == std::errc::resource_unavailable_try_again
+                                ? "the system starts no further thread"
+                                : "the system refused a lock or a thread",
+                            e.code().message()),
+                kStopped);
   } catch (const std::exception& e) {
     return fail(fmt::format("{} (this is a bug in the program: please report it with the command)",
                             printable(e.what())),

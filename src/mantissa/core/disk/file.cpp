@@ -247,7 +247,9 @@ void sync_name(const std::filesystem::path& path) {
       "{}: is in place, but a power loss may take it away: its folder cannot be synced: {}. Fix: {}, and run the "
       "command again",
       final_name(path), reason(error),
-      descriptors ? "raise the limit (ulimit -n)" : error == ENOMEM ? "free some memory" : "check the disk"));
+      descriptors       ? "raise the limit (ulimit -n)"
+      : error == ENOMEM ? "free some memory"
+                        : "check the disk"));
 }
 
 std::string read_text_file(const std::filesystem::path& path, std::uint64_t limit) {

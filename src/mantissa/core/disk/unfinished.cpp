@@ -284,9 +284,7 @@ std::string remove_abandoned(const std::filesystem::path& directory,
     if (entry.extension() != kPartial) continue;
     try {
       remove_left(entry, known);
-    } catch (const ReadError&) {
-      throw;
-    } catch (const FileError& e) {  // it takes space, but is in nobody's way until its name is needed
+    } catch (const Error& e) {  // it takes space, but is in nobody's way until its name is needed
       if (why.empty()) why = e.what();
     }
   }

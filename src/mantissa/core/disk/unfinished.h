@@ -75,8 +75,8 @@ std::uint64_t unfinished_bytes(const std::filesystem::path& path);
 bool is_unfinished_directory(const std::filesystem::path& path);
 
 /// Removes what killed processes left in `directory` under names that end with ".partial". `known` as for
-/// create_unfinished_directory(). Returns why the first of them stays that this user cannot remove or that is
-/// not the program's alone, or "". Throws for faults of the system, as they are.
+/// create_unfinished_directory(). Returns why the first of them stays, or "". Throws if `directory` cannot be
+/// read.
 std::string remove_abandoned(const std::filesystem::path& directory,
                              std::span<const std::string_view> known = {});
 

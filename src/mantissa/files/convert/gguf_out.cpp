@@ -158,7 +158,8 @@ class Writer {
       if (key.starts_with("mantissa.") && key != io::kAmaxKey) header.add(key, value);
     }
     result_.notes = gguf::write_config(model_.config, architecture_, header);
-    const std::vector<std::string> notes = gguf::write_tokenizer(model_.read, model_.folder, model_.config, header);
+    const std::vector<std::string> notes =
+        gguf::write_tokenizer(model_.read, model_.folder, model_.config, header);
     result_.notes.insert(result_.notes.end(), notes.begin(), notes.end());
     for (std::size_t i = 0; i < stored_.size(); ++i) describe(i);
     factors_ = gguf::rope_factors(model_.config);

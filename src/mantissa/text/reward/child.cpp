@@ -176,18 +176,19 @@ Child::~Child() {
 std::size_t Child::write(std::string_view text) {
   if (!input_.open()) return 0;
   const NoBrokenPipe quiet;
-  const ssize_t count = ::write(input_.number(), text.data(), text.size());
+  const ssize_t count =
+      disk::uninterrupted([&] { return ::write(input_.number(), text.data(), text.size()); });
   if (count >= 0) return static_cast<std::size_t>(count);
-  if (errno != EAGAIN && errno != EINTR) input_.close();
+  if (errno != EAGAIN) input_.close();
   return 0;
 }
 
 void Child::read(Descriptor& end, std::string& text) {
   std::array<char, 1 << 16> bytes;
   if (!end.open()) return;
-  const ssize_t count = ::read(end.number(), bytes.data(), bytes.size());
+  const ssize_t count = disk::uninterrupted([&] { return ::read(end.number(), bytes.data(), bytes.size()); });
   if (count > 0) text.append(bytes.data(), static_cast<std::size_t>(count));
-  if (count == 0 || (count < 0 && errno != EAGAIN && errno != EINTR)) end.close();
+  if (count == 0 || (count < 0 && errno != EAGAIN)) end.close();
 }
 
 void Child::wait(bool writes, std::chrono::milliseconds time) const {

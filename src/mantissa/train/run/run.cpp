@@ -345,7 +345,8 @@ class Run {
   std::size_t predicted_peak_ = 0;
   std::int64_t saved_ = 0;
   std::optional<Journal> journal_;
-  std::string surplus_ = fmt::format("an old state stays, beside the checkpoint.keep = {} newest", config_.checkpoint.keep);
+  std::string surplus_ =
+      fmt::format("an old state stays, beside the checkpoint.keep = {} newest", config_.checkpoint.keep);
   std::set<std::string> told_stays_;
   bool validates_ = false;  // the validation that is due after the current step is still to be done
   std::optional<Observations> observations_;
