@@ -99,6 +99,10 @@ class Run {
     if (events_.on_note) events_.on_note(note);
   }
 
+  void warn(const std::string& text) const {
+    if (events_.on_warning) events_.on_warning({text});
+  }
+
   void load_state(const std::optional<io::FoundState>& chosen) {
     if (!chosen) return tell(fmt::format("{} has no state yet: the run starts at step 1", out_.string()));
     const io::StateReader state(chosen->path);
@@ -124,9 +128,7 @@ class Run {
     predicted_peak_ = plan.peak_bytes;
     progress_.set_stages(plan.training->stages);
     for (const std::string& note : told_.notes) tell(note);
-    for (const std::string& warning : told_.warnings) {
-      if (events_.on_warning) events_.on_warning({warning});
-    }
+    for (const std::string& warning : told_.warnings) warn(warning);
     if (events_.on_plan) events_.on_plan(plan);
   }
 
@@ -144,8 +146,7 @@ class Run {
 
   /// Says once why something stays that could not be removed.
   void tell_stays(const std::string& what, const std::string& why) {
-    if (why.empty() || !events_.on_warning || !told_stays_.insert(what).second) return;
-    events_.on_warning({fmt::format("{}: {}", what, why)});
+    if (!why.empty() && told_stays_.insert(what).second) warn(fmt::format("{}: {}", what, why));
   }
 
   void save_unsaved() {
@@ -158,9 +159,7 @@ class Run {
     observations_.emplace(config_, out_, trainer_.step());
     for (const std::string& note : journal.notes()) tell(note);
     if (const std::string note = observations_->note(); !note.empty()) tell(note);
-    for (const std::string& warning : observations_->unmatched(trainer_.program())) {
-      if (events_.on_warning) events_.on_warning({warning});
-    }
+    for (const std::string& warning : observations_->unmatched(trainer_.program())) warn(warning);
     Result result;
     saved_ = trainer_.step();
     const std::int64_t tokens_before = trainer_.tokens();
@@ -345,7 +344,7 @@ class Run {
   std::size_t predicted_peak_ = 0;
   std::int64_t saved_ = 0;
   std::optional<Journal> journal_;
-  std::string surplus_ =
+  const std::string surplus_ =
       fmt::format("an old state stays, beside the checkpoint.keep = {} newest", config_.checkpoint.keep);
   std::set<std::string> told_stays_;
   bool validates_ = false;  // the validation that is due after the current step is still to be done
@@ -377,12 +376,11 @@ Result train(Start start, const Events& events, const runtime::Device& device, s
   check_place(start.directory.out, start.source);
   disk::NewDirectories created(start.directory.out);
   const disk::RunLock lock(start.directory.out);
-  if (!lock.held() && events.on_warning) {
+  if (!lock.held() && events.on_warning)
     events.on_warning(
         {fmt::format("{}: its file system has no locks: two processes that write this run would mix "
                      "their files, and nothing prevents it",
                      start.directory.out.string())});
-  }
   // Only the holder of the lock may look.
   io::finish_replaced_states(start.directory.out);
   const std::optional<io::FoundState> state = choose_state(start.directory);
