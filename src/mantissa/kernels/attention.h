@@ -9,6 +9,7 @@
 #include "mantissa/core/tensor/extent.h"
 #include "mantissa/core/tensor/storage.h"
 #include "mantissa/kernels/context.h"
+#include "mantissa/kernels/dropout.h"
 
 namespace mantissa::kernels {
 
@@ -78,6 +79,10 @@ struct KeySpan {
 /// added to its accumulator instead (core/numeric/card_sum.h). Masked terms are absent. q, k, v, P, dO and dS
 /// have the format of `operand`, in one part, which the card must multiply.
 ///
+/// With `dropout` P becomes P·factor, or 0 if it is dropped, after the denominator has its terms and before
+/// it rounds to `operand`; in the backward pass the products dO·V too. The bits of query position p, head h
+/// and key position j are those at (p · heads + h) · 2^28 + j of the query's sequence.
+///
 /// With `merge`, `out` (in the arithmetic) and `lse` hold the results o₁ and l₁ over other keys, and receive
 /// those over both. With o₂ and l₂ of this span, m = max(l₁, l₂) and wᵢ = exp(lᵢ − m): lse = m + log(w₁ +
 /// w₂), out = (o₁·w₁ + o₂·w₂) / (w₁ + w₂), where o₂·w₂ rounds and the rest of the numerator is fused. A query
@@ -93,6 +98,7 @@ struct Attention {
   Scalar softmax = Scalar::f64;  // f64: in the arithmetic
   KeySpan span = {};
   bool merge = false;  // with a span: see above
+  Dropout dropout = {};
 };
 
 std::size_t attention_workspace(const Context& ctx, const AttentionShape& shape, std::int64_t tokens,
@@ -122,6 +128,7 @@ struct AttentionBackward {
   Scalar softmax = Scalar::f64;
   KeySpan span = {};
   bool add_dq = false;  // dq, in the arithmetic, continues the sums over earlier keys
+  Dropout dropout = {};
 };
 
 std::size_t attention_backward_workspace(const Context& ctx, const AttentionShape& shape, std::int64_t tokens,

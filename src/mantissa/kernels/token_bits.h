@@ -17,12 +17,13 @@ struct TokenBits {
 };
 
 /// Returns the bits of `token` of a batch for the value whose name has the hash `name`.
-inline TokenBits token_bits(const Extent& extent, std::int64_t token, std::uint64_t name) {
+inline TokenBits token_bits(const Extent& extent, std::int64_t token, std::uint64_t name,
+                            RandomUse use = RandomUse::activation) {
   const auto after =
       std::upper_bound(extent.segments.begin(), extent.segments.end(), token,
                        [](std::int64_t t, const Segment& segment) { return t < segment.begin; });
   const Segment& s = *(after - 1);
-  return {RandomStream(extent.seed, RandomUse::activation, name, s.sequence),
+  return {RandomStream(extent.seed, use, name, s.sequence),
           static_cast<std::uint64_t>(s.position + token - s.begin)};
 }
 

@@ -75,7 +75,6 @@ TEST(Help, OfTrainHasEveryKeyOnceUnderATask) {
 
 TEST(Help, OfAnAliasNamesAllOfItsKeys) {
   EXPECT_TRUE(help_on_key("clip_eps")->starts_with("clip_eps is rl.clip_low and rl.clip_high here.\n\n"));
-  EXPECT_TRUE(has(*help_on_key("lora_dropout"), "is accepted if it is 0, and has no effect: "));
   EXPECT_TRUE(help_on_key("all-linear")->starts_with("all-linear is a value of adapter.target: "));
   EXPECT_TRUE(has(*help_on_key("all-linear"), "\nadapter.target = "));
 }

@@ -76,6 +76,7 @@ class Case {
       tokens_ += rows.lengths[r];
     }
     extent_ = {tokens_, rows_, segments_, rows.per_leaf};
+    extent_.trains = true;
     make_inputs(seed);
     make_node();
     sizes_.tokens = tokens_;

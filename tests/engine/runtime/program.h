@@ -34,7 +34,11 @@ struct Segments {
       tokens += n;
     }
   }
-  Extent extent() const { return {tokens, rows, segments, per_leaf}; }
+  Extent extent() const {
+    Extent all{tokens, rows, segments, per_leaf};
+    all.trains = true;
+    return all;
+  }
 };
 
 /// A small Llama with the fields `more` in its config.json.

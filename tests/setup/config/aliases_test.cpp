@@ -31,7 +31,7 @@ std::string alias_refusal(const std::string& more, const Strings& overrides = {}
 
 TEST(Aliases, OfLoraMakeAnAdapter) {
   const WithAliases r = with_aliases(
-      "[adapter]\nlora_r = 4\nlora_alpha = 32\nlora_dropout = 0.0\nquantize = \"bnb.nf4-dq\"\n"
+      "[adapter]\nlora_r = 4\nlora_alpha = 32\nlora_dropout = 0.05\nquantize = \"bnb.nf4-dq\"\n"
       "target_modules = [\"q_proj\", \"self_attn.o_proj\"]\n");
   EXPECT_EQ(r.config.adapter.kind, "lora");
   EXPECT_EQ(r.config.adapter.rank, 4);
@@ -41,7 +41,7 @@ TEST(Aliases, OfLoraMakeAnAdapter) {
   EXPECT_EQ(
       r.told.notes,
       (Strings{"run.toml:8: lora_r sets adapter.rank = 4", "run.toml:9: lora_alpha sets adapter.alpha = 32",
-               "run.toml:10: lora_dropout = 0.0 has no effect",
+               "run.toml:10: lora_dropout sets adapter.dropout = 0.05",
                "run.toml:11: quantize sets adapter.base = \"nf4-double\"",
                "run.toml:12: target_modules sets adapter.target = [\"*.q_proj\", \"*.self_attn.o_proj\"]",
                "run.toml:8: lora_r sets adapter.kind = \"lora\""}));
@@ -112,9 +112,9 @@ TEST(Aliases, OfRlOutsideItsSectionDoNotChangeTheObjective) {
 }
 
 TEST(Aliases, WhoseValueCannotBeHonouredAreErrors) {
-  EXPECT_EQ(alias_refusal("[adapter]\nlora_r = 4\nlora_dropout = 0.05\n"),
-            "dir/run.toml:9: lora_dropout = 0.05: expected 0, because adapters have no dropout. Fix: "
-            "lora_dropout = 0, or remove the key");
+  EXPECT_EQ(alias_refusal("[adapter]\nlora_r = 4\nlora_dropout = 1\n")
+                .find("dir/run.toml:9: lora_dropout (adapter.dropout) = 1: must be"),
+            0U);
   EXPECT_EQ(alias_refusal("[adapter]\nkind = \"lora\"\nquantize = \"bnb.fp4\"\n"),
             "dir/run.toml:9: quantize = \"bnb.fp4\": expected bnb.nf4, bnb.nf4-dq or bnb.int8-training. Fix: "
             "adapter.base = \"nf4\", \"nf4-double\" or \"int8\"");

@@ -230,6 +230,15 @@ Generations generate(const Model& model, std::span<const Prompt> prompts, const 
       return texts.push(request, id, log_prob);
     };
   }
+  if (o.logits_processor) {
+    options.process_logits = [&](std::size_t request, std::span<const std::int32_t> ids,
+                                 std::span<double> logits) {
+      const auto samples = static_cast<std::size_t>(o.samples);
+      o.logits_processor(
+          {request / samples, static_cast<std::int64_t>(request % samples), requests[request].prompt, ids},
+          logits);
+    };
+  }
   std::vector<rollout::Generation> made =
       rollout::complete(source, policy_for(o.precision, source), requests, options, o.streams, *device);
   if (options.keep_states && made.front().states != nullptr)

@@ -34,6 +34,20 @@ struct Token {
   std::string text;
 };
 
+/// A token that is about to be chosen.
+struct NextToken {
+  std::size_t prompt = 0;                         // index of the prompt
+  std::int64_t sample = 0;                        // index of the prompt's sample
+  std::span<const std::int32_t> prompt_ids, ids;  // of the prompt, and generated so far
+};
+
+/// Changes the logits [vocabulary] of the next token, in place; −∞ excludes a token. Called after the
+/// repetition penalty and before temperature, top_k, top_p and min_p, as a LogitsProcessor of transformers;
+/// on the thread that called generate(), for one sequence after the other. Log-probabilities are those of the
+/// model's own logits. A continuation depends on the others only if the function makes it so. Throws as it
+/// likes; ConfigError follows if a logit is NaN or +∞, or no token is left.
+using LogitsProcessor = std::function<void(const NextToken&, std::span<double> logits)>;
+
 struct GenerateOptions {
   std::string prompt = {};                    // for generate() with one prompt
   std::vector<std::int32_t> prompt_ids = {};  // replaces `prompt`, unless empty
@@ -60,6 +74,7 @@ struct GenerateOptions {
   /// rest comes with the last token, but not with one at which the callback ends the sequence. An exception
   /// propagates to the caller.
   std::function<bool(const Token&)> on_token = {};
+  LogitsProcessor logits_processor = {};
   Precision precision = {};
   Hardware hardware = {};
 };

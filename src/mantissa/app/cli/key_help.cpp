@@ -33,7 +33,7 @@ const std::vector<Task>& tasks() {
       {"fine-tune on conversations",
        {"data.template", "data.train_on", "data.truncate", "data.masked_rows", "data.empty_answers"}},
       {"train an adapter", {"adapter"}},
-      {"learn from pairs of answers, or from answers with a label", {"dpo", "kto"}},
+      {"learn from pairs of answers, or from answers with a label", {"dpo", "kto"}, false},
       {"learn from rewards (mantissa rl)", {"rl"}, false},
       {"optimize", {"optimizer", "schedule", "train"}},
       {"choose batches, and fit them into memory", {"batch"}},

@@ -41,7 +41,8 @@ enum class RandomUse : std::uint8_t {
   third_moment = 13,
   fourth_moment = 14,
   fifth_moment = 15,
-  sixth_moment = 16
+  sixth_moment = 16,
+  dropout = 17
 };
 
 /// The random numbers of one (seed, use, name, step), by element index. philox({name, step | use << 56},

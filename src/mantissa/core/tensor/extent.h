@@ -35,6 +35,7 @@ struct Extent {
   std::uint64_t seed = 0;      // of the random number generator
   std::uint64_t step = 0;      // attempted optimizer steps; a key of the random numbers of updates
   std::int64_t first_row = 0;  // of a chunk of a run: the index of rows[0] in the run
+  bool trains = false;         // a backward pass follows: dropout drops, and otherwise passes all values on
 };
 
 /// Tokens per summation block: within a leaf, every kSumBlock tokens from a row's start form one chain of

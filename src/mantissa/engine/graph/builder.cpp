@@ -5,6 +5,14 @@
 #include "mantissa/engine/graph/op.h"
 
 namespace mantissa::graph {
+namespace {
+
+/// Returns the name of random numbers, as an attribute.
+std::int64_t name_of(const std::string& scope, std::string_view what) {
+  return static_cast<std::int64_t>(hash_name(scope + "." + std::string(what)));
+}
+
+}  // namespace
 
 ValueId Builder::one(std::string_view op, const std::string& scope, std::vector<ValueId> inputs,
                      Attributes attributes) {
@@ -165,7 +173,13 @@ ValueId Builder::attention(const std::string& scope, ValueId q, ValueId k, Value
               {"soft_cap", options.soft_cap},
               {"scale", options.scale.value_or(1.0 / std::sqrt(static_cast<double>(head_dim)))},
               {"slots", cached ? keys.dim(0).size : 0},
-              {"capacity", cached ? keys.dim(1).size : 0}});
+              {"capacity", cached ? keys.dim(1).size : 0},
+              {"dropout", options.dropout},
+              {"name", name_of(scope, "attention_dropout")}});
+}
+
+ValueId Builder::dropout(const std::string& scope, ValueId x, double rate, std::string_view name) {
+  return rate == 0 ? x : one("dropout", scope, {x}, {{"rate", rate}, {"name", name_of(scope, name)}});
 }
 
 std::vector<ValueId> Builder::token_shift(const std::string& scope, ValueId x,

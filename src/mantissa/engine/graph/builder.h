@@ -84,6 +84,7 @@ class Builder {
     std::int64_t window = 0;           // keys visible to a query, including its own; 0: all earlier ones
     double soft_cap = 0;               // c > 0: scores become c·tanh(score / c)
     std::optional<double> scale = {};  // factor of the scores; default 1/√head_dim
+    double dropout = 0;                // rate of the probabilities that a training step drops
   };
   /// Causal attention of q over k and v, which are [tokens, ·] or caches [slots, capacity, ·].
   ValueId attention(const std::string& scope, ValueId q, ValueId k, ValueId v,
@@ -146,6 +147,9 @@ class Builder {
   ValueId add(const std::string& scope, ValueId residual, ValueId branch);
   /// x·y. `y` may be a parameter [width], applied to every token.
   ValueId mul(const std::string& scope, ValueId x, ValueId y);
+  /// x/(1 − rate), or 0 with the probability `rate`, in training steps; else x. `name` distinguishes the
+  /// dropouts of a scope. A rate of 0 adds no node.
+  ValueId dropout(const std::string& scope, ValueId x, double rate, std::string_view name);
   /// x·factor, on the residual stream.
   ValueId scale(const std::string& scope, ValueId x, double factor);
 

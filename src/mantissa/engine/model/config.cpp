@@ -67,9 +67,15 @@ bool reads_scores(const FieldReader& fields, const ModelConfig& c) {
 }
 
 void note_dropout(const FieldReader& fields, ModelConfig& c) {
-  for (const char* key :
-       {"attention_dropout", "hidden_dropout", "dropout", "attn_pdrop", "embd_pdrop", "resid_pdrop"}) {
-    if (fields.number(key, 0, true) != 0) c.notes.push_back(fmt::format("{} is read as 0", key));
+  constexpr const char *kAttention = "; train.attention_dropout sets it",
+                       *kResidual = "; train.residual_dropout sets it";
+  for (const auto& [key, cure] : {std::pair("attention_dropout", kAttention),
+                                  {"attn_pdrop", kAttention},
+                                  {"hidden_dropout", kResidual},
+                                  {"resid_pdrop", kResidual},
+                                  {"dropout", ""},
+                                  {"embd_pdrop", ""}}) {
+    if (fields.number(key, 0, true) != 0) c.notes.push_back(fmt::format("{} is read as 0{}", key, cure));
   }
 }
 

@@ -121,7 +121,7 @@ ValueId DecoderNetwork::block(NetworkBuilder& b, const Tables& tables, std::size
   };
   const auto added = [&](const std::string& of, ValueId residual, ValueId branch) {
     if (s_.branch_scale != 1) branch = b.ops.multiple(of, branch, s_.branch_scale);
-    return b.ops.add(of, residual, branch);
+    return b.add(of, residual, branch);
   };
   const bool last = layer + 1 == s_.layers.size();
   const std::string attention_scope = scope + ".self_attn",
@@ -174,7 +174,8 @@ ValueId DecoderNetwork::attention(NetworkBuilder& b, const Tables& tables, const
                                           .kv_heads = s_.kv_heads,
                                           .window = layer.window,
                                           .soft_cap = s_.score_cap,
-                                          .scale = scale};
+                                          .scale = scale,
+                                          .dropout = b.dropout().attention};
   const ValueId out = b.ops.attention(scope, rotated.q, keys, values, options);
   return linear(b, scope + ".o_proj", out, s_.hidden_size, s_.output_bias, residual_scale());
 }

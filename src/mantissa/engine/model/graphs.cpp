@@ -101,6 +101,7 @@ Graph build(const ModelConfig& config, std::int64_t tokens, std::int64_t positio
   Graph graph;
   const Sequences kept{extras.carried, positions, extras.carried > 0};
   NetworkBuilder b(graph, tokens, positions, kept, config.adapter.get());
+  b.set_dropout(extras.dropout);
   Seeds seeds(graph, train);
   const ValueId ids = b.ops.token_input("ids");
   const ValueId targets = b.ops.token_input("targets");
@@ -156,10 +157,11 @@ Graph build_log_prob(const ModelConfig& config, std::int64_t tokens, std::int64_
 }
 
 Graph build_scores(const ModelConfig& config, std::int64_t tokens, std::int64_t positions, bool train,
-                   const Frozen& frozen) {
+                   const Frozen& frozen, const Dropout& dropout) {
   check_positions(config, positions);
   Graph graph;
   NetworkBuilder b(graph, tokens, positions, {}, config.adapter.get());
+  b.set_dropout(dropout);
   Seeds seeds(graph, train);
   const ValueId ids = b.ops.token_input("ids");
   seeds.add("dvalue", number_of(b, kScoreHead, config.network->trunk(b, ids)));

@@ -16,6 +16,12 @@ ValueId NetworkBuilder::linear(const std::string& scope, ValueId x, ValueId weig
   const AdapterLayer* layer = adapter_ == nullptr ? nullptr : adapter_->find(scope);
   if (layer == nullptr) return ops.matmul(scope, x, weight, bias, layout);
   const bool dora = adapter_->dora;  // multiplies before the bias is added
+  if (dora && dropout_.adapter > 0) {
+    throw ConfigError(
+        "adapter.dropout = {}: is not available with DoRA, whose norms would need the base's product of what is "
+        "left. Fix: adapter.dropout = 0, or adapter.dora = false",
+        dropout_.adapter);
+  }
   const ValueId base = ops.term(scope, x, weight, dora ? graph::kNone : bias, layout);
   const std::int64_t in = ops.graph().value(x).shape.last(), out = ops.graph().value(base).shape.last();
   const std::string scope_a = scope + std::string(kLoraA), scope_b = scope + std::string(kLoraB);
@@ -25,14 +31,19 @@ ValueId NetworkBuilder::linear(const std::string& scope, ValueId x, ValueId weig
   const ValueId b = parameter(scope_b + ".weight", {out, layer->rank}, {graph::Init::Kind::zeros, 0});
   // The narrow side is multiplied by s, which takes the least work.
   const double s = adapter_->scale(*layer);
+  const ValueId kept = ops.dropout(scope_a, x, dropout_.adapter, "dropout");
   const ValueId narrow =
-      s == 1 ? ops.matmul(scope_a, x, a) : ops.multiple(scope_a, ops.term(scope_a, x, a), s);
+      s == 1 ? ops.matmul(scope_a, kept, a) : ops.multiple(scope_a, ops.term(scope_a, kept, a), s);
   const ValueId y = ops.sum(scope, base, ops.term(scope_b, narrow, b));
   if (!dora) return y;
   const std::string scope_m = scope + std::string(kMagnitude);
   // Begins as the norms of the weight's rows, which only its values determine.
   const ValueId m = parameter(scope_m + ".weight", {out}, {graph::Init::Kind::ones, 0});
   return ops.magnitude(scope_m, y, m, ops.row_norms(scope_m, weight, a, b, s, layout), bias);
+}
+
+ValueId NetworkBuilder::add(const std::string& scope, ValueId residual, ValueId branch) {
+  return ops.add(scope, residual, ops.dropout(scope, branch, dropout_.residual, "residual_dropout"));
 }
 
 ValueId NetworkBuilder::experts(const std::string& scope, ValueId x, ValueId weight, ValueId choice) {
@@ -53,8 +64,9 @@ ValueId NetworkBuilder::experts(const std::string& scope, ValueId x, ValueId wei
   const ValueId b = parameter(scope_b + ".weight", {count, out, layer->rank}, {graph::Init::Kind::zeros, 0});
   const double s = adapter_->scale(*layer);
   const ValueId base = product(scope, x, weight, true);
+  const ValueId kept = ops.dropout(scope_a, x, dropout_.adapter, "dropout");
   const ValueId narrow =
-      s == 1 ? product(scope_a, x, a, false) : ops.multiple(scope_a, product(scope_a, x, a, true), s);
+      s == 1 ? product(scope_a, kept, a, false) : ops.multiple(scope_a, product(scope_a, kept, a, true), s);
   return ops.sum(scope, base, product(scope_b, narrow, b, true));
 }
 

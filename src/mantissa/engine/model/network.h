@@ -22,6 +22,14 @@ struct Sequences {
   bool carries = false;
 };
 
+/// The rates at which a training step drops values; 0: none.
+struct Dropout {
+  double attention = 0;  // probabilities
+  double residual = 0;   // what a sublayer adds to the residual stream
+  double adapter = 0;    // inputs of the low-rank products of an adapter
+  friend bool operator==(const Dropout&, const Dropout&) = default;
+};
+
 /// The means of building a network: the ops, the number of positions, and the states for decoding.
 class NetworkBuilder {
  public:
@@ -34,6 +42,11 @@ class NetworkBuilder {
   graph::Builder ops;
 
   std::int64_t positions() const { return positions_; }
+
+  void set_dropout(const Dropout& rates) { dropout_ = rates; }
+  const Dropout& dropout() const { return dropout_; }
+  /// Adds the result of a sublayer, with its dropout, to the residual stream.
+  ValueId add(const std::string& scope, ValueId residual, ValueId branch);
 
   /// A layer's router: its logits [tokens, experts], and the experts of each token [tokens, chosen].
   struct Router {
@@ -79,6 +92,7 @@ class NetworkBuilder {
   std::int64_t positions_;
   Sequences kept_;
   const Adapter* adapter_;
+  Dropout dropout_;
   ValueId chosen_ = graph::kNone;
 };
 

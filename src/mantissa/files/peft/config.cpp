@@ -210,7 +210,8 @@ PeftConfig parse_config(const json& object, const std::filesystem::path& where) 
   read_alpha_pattern(fields, where, config);
   if (const json* dropout = fields.find("lora_dropout");
       dropout != nullptr && fields.number("lora_dropout", *dropout) != 0)
-    config.notes.push_back(fmt::format("{}: lora_dropout is read as 0", where.string()));
+    config.notes.push_back(
+        fmt::format("{}: lora_dropout is read as 0; adapter.dropout sets it", where.string()));
   return config;
 }
 

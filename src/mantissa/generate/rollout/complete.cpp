@@ -61,6 +61,12 @@ GenerateOptions options_for(const GenerateOptions& options, const NumberOf& numb
       return options.on_token(number_of(r), id, log_prob);
     };
   }
+  if (options.process_logits) {
+    some.process_logits = [&options, number_of](std::size_t r, std::span<const std::int32_t> ids,
+                                                std::span<double> logits) {
+      options.process_logits(number_of(r), ids, logits);
+    };
+  }
   if (options.name_of) {
     some.name_of = [&options, number_of](std::size_t r) { return options.name_of(number_of(r)); };
   }

@@ -45,11 +45,18 @@ struct Next {
 template <class T>
 Next next_token(const runtime::Device& device, const runtime::Values& logits, Scalar softmax, std::size_t row,
                 const SamplingOptions& options, std::int64_t sequence, std::int64_t position,
-                const Seen& seen, bool entropy) {
+                const Seen& seen, bool entropy, const std::function<void(std::span<double>)>& process) {
   const auto vocabulary = static_cast<std::size_t>(logits.width());
   const std::span<const T> values = logits.as<T>().subspan(row * vocabulary, vocabulary);
   if (!all_finite(values)) return {.finite = false};
-  const std::int32_t id = sample(values, options, sequence, position, seen);
+  std::int32_t id = 0;
+  if (process) {
+    std::vector<double> scores = scores_of(values, options, seen);
+    process(scores);
+    id = sample_scores(scores, options, sequence, position);
+  } else {
+    id = sample(values, options, sequence, position, seen);
+  }
   return {id, log_prob_of(device, values, logits.type(), softmax, id), true,
           entropy ? entropy_of(values) : 0};
 }
@@ -153,17 +160,28 @@ class Run {
     const runtime::Values logits = decoder_.logits();
     const auto next = logits.type() == Scalar::f64 ? next_token<double> : next_token<float>;
     next_.resize(decoder_.asked().size());
-    session_.device().parallel_for(static_cast<std::int64_t>(next_.size()), [&](std::int64_t i, int) {
+    const auto choose_one = [&](std::int64_t i, int) {
       const auto row = static_cast<std::size_t>(i);
       const std::size_t r = *in_slot_[decoder_.asked()[row]];
       const std::size_t position = requests_[r].prompt.size() + results_[r].ids.size();
       next_[row] = next(session_.device(), logits, decoder_.program().softmax, row, options_.sampling,
                         requests_[r].sequence, static_cast<std::int64_t>(position),
-                        {requests_[r].prompt, results_[r].ids}, options_.entropies);
-    });
+                        {requests_[r].prompt, results_[r].ids}, options_.entropies, processor_of(r));
+    };
+    const std::int64_t count = std::ssize(next_);
+    if (options_.process_logits) {
+      for (std::int64_t i = 0; i < count; ++i) choose_one(i, 0);
+    } else {
+      session_.device().parallel_for(count, choose_one);
+    }
     for (std::size_t i = 0; i < next_.size(); ++i) {
       if (!next_[i].finite) stop_non_finite(*in_slot_[decoder_.asked()[i]]);
     }
+  }
+
+  std::function<void(std::span<double>)> processor_of(std::size_t r) const {
+    if (!options_.process_logits) return {};
+    return [this, r](std::span<double> logits) { options_.process_logits(r, results_[r].ids, logits); };
   }
 
   /// Throws for non-finite logits of request `r`. Feeds its sequence again from the start to find the first

@@ -46,6 +46,11 @@ struct Generation {
 /// Called for each token on the caller's thread. Returns false to end the sequence of this request.
 using OnToken = std::function<bool(std::size_t request, std::int32_t id, double log_prob)>;
 
+/// Changes the logits of the token after `ids`, which request `request` has got so far: after the repetition
+/// penalty, and before the temperature. −∞ excludes a token. Called on the caller's thread.
+using ProcessLogits =
+    std::function<void(std::size_t request, std::span<const std::int32_t> ids, std::span<double> logits)>;
+
 struct GenerateOptions {
   std::int64_t max_new_tokens = 128;
   std::vector<std::int32_t> stop;  // ids that end the text
@@ -54,6 +59,7 @@ struct GenerateOptions {
   bool keep_states = false;
   std::uint64_t rounding_seed = 0;  // a key of activations that are rounded stochastically, as run.seed is
   OnToken on_token;
+  ProcessLogits process_logits;
   /// Names a request at the beginning of a message; by default "generate".
   std::function<std::string(std::size_t request)> name_of;
   /// Ends all sequences. Their completed tokens are returned.

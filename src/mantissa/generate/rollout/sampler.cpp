@@ -126,6 +126,13 @@ std::vector<T> penalized(std::span<const T> logits, double penalty, const Seen& 
 }
 
 template <class T>
+std::vector<double> scores(std::span<const T> logits, const SamplingOptions& o, const Seen& seen) {
+  if (o.repetition_penalty == 1) return {logits.begin(), logits.end()};
+  const std::vector<T> all = penalized(logits, o.repetition_penalty, seen);
+  return {all.begin(), all.end()};
+}
+
+template <class T>
 std::int32_t choose(std::span<const T> logits, const SamplingOptions& o, std::int64_t sequence,
                     std::int64_t position, const Seen& seen) {
   if (o.repetition_penalty == 1) return draw(logits, o, sequence, position);
@@ -149,6 +156,29 @@ void check(const SamplingOptions& o) {
     throw ConfigError(
         fmt::format("--repetition-penalty {}: must be above 0; 1 is none", o.repetition_penalty));
   }
+}
+
+std::vector<double> scores_of(std::span<const float> logits, const SamplingOptions& o, const Seen& seen) {
+  return scores(logits, o, seen);
+}
+std::vector<double> scores_of(std::span<const double> logits, const SamplingOptions& o, const Seen& seen) {
+  return scores(logits, o, seen);
+}
+
+std::int32_t sample_scores(std::span<const double> scores, SamplingOptions o, std::int64_t sequence,
+                           std::int64_t position) {
+  constexpr double kExcluded = -std::numeric_limits<double>::infinity();
+  const bool valid = std::ranges::all_of(scores, [](double s) { return std::isfinite(s) || s == kExcluded; });
+  const auto allowed = std::ranges::count_if(scores, [](double s) { return s != kExcluded; });
+  if (!valid || allowed == 0) {
+    throw ConfigError(fmt::format(
+        "the logits processor left {} at position {}. Fix: return finite numbers, and -inf for the tokens to exclude",
+        valid ? "no token" : "a logit that is NaN or +inf", position));
+  }
+  // Candidates beyond the allowed ones have no probability, and no rank.
+  if (allowed < std::ssize(scores))
+    o.top_k = o.top_k > 0 ? std::min<std::int64_t>(o.top_k, allowed) : allowed;
+  return draw(scores, o, sequence, position);
 }
 
 std::int32_t sample(std::span<const float> logits, const SamplingOptions& o, std::int64_t sequence,

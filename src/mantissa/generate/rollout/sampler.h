@@ -3,6 +3,7 @@
 
 #include <cstdint>
 #include <span>
+#include <vector>
 
 namespace mantissa::rollout {
 
@@ -32,5 +33,17 @@ std::int32_t sample(std::span<const float> logits, const SamplingOptions& option
                     std::int64_t position, const Seen& seen = {});
 std::int32_t sample(std::span<const double> logits, const SamplingOptions& options, std::int64_t sequence,
                     std::int64_t position, const Seen& seen = {});
+
+/// Returns the logits after the repetition penalty, for a caller that changes them before it draws.
+std::vector<double> scores_of(std::span<const float> logits, const SamplingOptions& options,
+                              const Seen& seen);
+std::vector<double> scores_of(std::span<const double> logits, const SamplingOptions& options,
+                              const Seen& seen);
+
+/// Draws as sample() does from scores_of(), of which some may have become −∞: these are never drawn. With
+/// the scores unchanged it draws what sample() draws from the logits. Throws ConfigError if a score is NaN or
+/// +∞, or all are −∞.
+std::int32_t sample_scores(std::span<const double> scores, SamplingOptions options, std::int64_t sequence,
+                           std::int64_t position);
 
 }  // namespace mantissa::rollout

@@ -12,11 +12,11 @@ namespace mantissa::config {
 namespace {
 
 constexpr std::string_view kAdapter = "adapter";
-constexpr std::array<std::string_view, 5> kOfLinearLayers = {"rank", "alpha", "target", "rslora", "dora"};
+constexpr std::array<std::string_view, 5> kOfAdapter = {"rank", "alpha", "target", "rslora", "dora"};
 
-/// True for the keys of adapters of linear layers.
-bool is_of_linear_layers(std::string_view key) {
-  return std::ranges::find(kOfLinearLayers, key) != kOfLinearLayers.end();
+/// True for the keys that an adapter of linear layers has in its files.
+bool is_of_adapter(std::string_view key) {
+  return std::ranges::find(kOfAdapter, key) != kOfAdapter.end();
 }
 
 std::optional<Scalar> at_least_f32(Scalar format) {
@@ -70,9 +70,9 @@ void check_adapter(const RunConfig& config, const Entries& entries) {
     if (entry == nullptr || key == "kind") continue;
     if (adapter.kind == "none")
       refuse(*entry, "only an adapter uses it; set adapter.kind = \"lora\", or remove the key");
-    if (adapter.kind == "state" && is_of_linear_layers(key))
+    if (adapter.kind == "state" && (is_of_adapter(key) || key == "dropout"))
       refuse(*entry, "adapter.kind = \"state\" trains the initial states of all recurrences; remove the key");
-    if (!adapter.path.empty() && is_of_linear_layers(key))
+    if (!adapter.path.empty() && is_of_adapter(key))
       refuse(*entry, "the adapter of adapter.path has its own; remove the key");
   }
   if (adapter.kind == "none") return;
@@ -93,7 +93,8 @@ std::optional<QuantFormat> base_blocks(const AdapterSection& adapter) {
 
 bool prints_adapter_key(const AdapterSection& adapter, std::string_view key) {
   if (adapter.kind == "none") return key == "kind";
-  return (adapter.path.empty() && adapter.kind != "state") || !is_of_linear_layers(key);
+  return adapter.kind == "state" ? !is_of_adapter(key) && key != "dropout"
+                                 : adapter.path.empty() || !is_of_adapter(key);
 }
 
 std::optional<Scalar> base_format(const AdapterSection& adapter) {

@@ -13,24 +13,15 @@
 namespace mantissa::config {
 namespace {
 
-/// Returns the translated value as TOML, "" for the value itself, or null for a value without effect.
-using Translate = std::optional<std::string> (*)(const toml::node& value, const std::string& where);
+/// Returns the translated value as TOML, or "" for the value itself.
+using Translate = std::string (*)(const toml::node& value, const std::string& where);
 
-std::optional<std::string> same(const toml::node& /*value*/, const std::string& /*where*/) {
+std::string same(const toml::node& /*value*/, const std::string& /*where*/) {
   return "";
 }
 
-/// PEFT and Lit-GPT drop elements of the adapter's input. Nothing here does.
-std::optional<std::string> no_dropout(const toml::node& value, const std::string& where) {
-  const std::optional<double> share = value.is_number() ? value.value<double>() : std::nullopt;
-  if (share == 0) return std::nullopt;
-  throw ConfigError(
-      "{} = {}: expected 0, because adapters have no dropout. Fix: lora_dropout = 0, or remove the key",
-      where, shown(value));
-}
-
 /// Lit-GPT's names of bitsandbytes' formats, and the names here.
-std::optional<std::string> quantized_base(const toml::node& value, const std::string& where) {
+std::string quantized_base(const toml::node& value, const std::string& where) {
   struct Format {
     std::string_view name, base;
   };
@@ -53,7 +44,7 @@ std::optional<std::string> quantized_base(const toml::node& value, const std::st
 
 /// PEFT's target_modules are the ends of layers' names, or "all-linear". A single string is a regular
 /// expression there.
-std::optional<std::string> scopes(const toml::node& value, const std::string& where) {
+std::string scopes(const toml::node& value, const std::string& where) {
   const toml::array* array = value.as_array();
   const auto text = value.value<std::string>();
   const auto refuse_value = [&] {
@@ -90,7 +81,9 @@ const std::vector<Alias>& aliases() {
       {"lora_r", {"adapter.rank"}},
       {"lora_rank", {"adapter.rank"}},
       {"lora_alpha", {"adapter.alpha"}},
-      {"lora_dropout", {}, no_dropout},
+      {"lora_dropout", {"adapter.dropout"}},
+      {"attn_pdrop", {"train.attention_dropout"}},
+      {"resid_pdrop", {"train.residual_dropout"}},
       {"target_modules", {"adapter.target"}, scopes},
       {"quantize", {"adapter.base"}, quantized_base},
       {"clip_eps", {"rl.clip_low", "rl.clip_high"}},
@@ -115,7 +108,7 @@ bool is_alias(std::string_view name) {
 
 std::string key_of_alias(std::string_view name) {
   const Alias* alias = find_alias(name);
-  return alias == nullptr || alias->keys.empty() ? "" : std::string(alias->keys.front());
+  return alias == nullptr ? "" : std::string(alias->keys.front());
 }
 
 std::string about_alias(std::string_view name) {
@@ -123,8 +116,6 @@ std::string about_alias(std::string_view name) {
     return "all-linear is a value of adapter.target: all linear layers but the head, as \"*\".";
   const Alias* alias = find_alias(name);
   if (alias == nullptr || alias->keys.size() == 1) return "";
-  if (alias->keys.empty())
-    return fmt::format("{} is accepted if it is 0, and has no effect: adapters have no dropout.", name);
   return fmt::format("{} is {} here.", name, fmt::join(alias->keys, " and "));
 }
 
@@ -136,12 +127,11 @@ std::vector<std::string_view> alias_names() {
 
 std::vector<AliasedKey> read_alias(std::string_view name, const toml::node& value, const std::string& where) {
   const Alias& alias = *find_alias(name);
-  const std::optional<std::string> translated = alias.translate(value, fmt::format("{}: {}", where, name));
+  const std::string translated = alias.translate(value, fmt::format("{}: {}", where, name));
   std::vector<AliasedKey> keys;
-  if (!translated) return keys;
   for (const std::string_view key : alias.keys) {
     const std::size_t dot = key.find('.');
-    keys.push_back({std::string(key.substr(0, dot)), std::string(key.substr(dot + 1)), *translated});
+    keys.push_back({std::string(key.substr(0, dot)), std::string(key.substr(dot + 1)), translated});
   }
   return keys;
 }

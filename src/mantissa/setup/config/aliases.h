@@ -19,19 +19,18 @@ struct AliasedKey {
 /// Returns true for a key of PEFT, Lit-GPT or OpenRLHF that read_alias() knows.
 bool is_alias(std::string_view name);
 
-/// Returns the key that an alias stands for, such as "adapter.rank", or "" for other words and for aliases
-/// without one.
+/// Returns the key that an alias stands for, such as "adapter.rank", or "" for other words.
 std::string key_of_alias(std::string_view name);
 
 /// Returns a sentence on a word that other trainers use and that is not the name of one key here: an alias of
-/// several keys or of none, and the value "all-linear". "" for other words.
+/// several keys, and the value "all-linear". "" for other words.
 std::string about_alias(std::string_view name);
 
 /// Returns all aliases, as in documentation.
 std::vector<std::string_view> alias_names();
 
-/// Returns the keys that alias `name` sets if it has `value`; none for a value without effect. Throws
-/// ConfigError beginning with `where` if the value cannot be honoured.
+/// Returns the keys that alias `name` sets if it has `value`. Throws ConfigError beginning with `where` if
+/// the value cannot be honoured.
 std::vector<AliasedKey> read_alias(std::string_view name, const toml::node& value, const std::string& where);
 
 }  // namespace mantissa::config

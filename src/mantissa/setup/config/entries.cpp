@@ -113,10 +113,7 @@ void add_alias(Entries& out, const Entry& entry) {
       refuse_twice(entry.where, entry.key, to.section, to.key, other->where);
     out.all.push_back(own);
   }
-  std::string note = alias_note(out, own);
-  if (note.empty())
-    note = fmt::format("{}: {} = {} has no effect", entry.origin, entry.key, shown(*entry.value));
-  out.notes.push_back(std::move(note));
+  out.notes.push_back(alias_note(out, own));
 }
 
 /// Removes a key that an override sets, under the name `by`. The note on an alias then names what it still

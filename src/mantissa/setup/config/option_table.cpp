@@ -14,6 +14,8 @@
 namespace mantissa::config {
 namespace {
 
+constexpr double kMostDropped = 0.99;  // of dropout
+
 std::vector<std::string> optimizer_names() {
   return names_of(optim::all_optimizers(), &optim::Optimizer::name);
 }
@@ -122,6 +124,11 @@ void add_model_and_data(std::vector<Option>& table) {
            "training objective: pretrain (every token), sft (the answers of conversations), reward or dpo "
            "(pairs of answers), kto (answers with a label), or rl (`mantissa rl`)",
            words({"pretrain", "sft", "reward", "dpo", "kto", "rl"})},
+          {"attention_dropout", &TrainSection::attention_dropout,
+           "share of attention's probabilities that a training step drops", from(0, kMostDropped)},
+          {"residual_dropout", &TrainSection::residual_dropout,
+           "share of what each sublayer adds to the residual stream that a training step drops",
+           from(0, kMostDropped)},
           {"l2wrap", &TrainSection::l2wrap,
            "weight of the square of each token's largest logit, half of which pretrain and sft lower beside "
            "the loss (L2Wrap; RWKV-LM has 1e-4); 0: none",
@@ -148,6 +155,8 @@ void add_model_and_data(std::vector<Option>& table) {
           {"target", &AdapterSection::target, "scopes of the adapted linear layers, as in rules"},
           {"rslora", &AdapterSection::rslora, "multiply by alpha / √rank instead (rsLoRA)"},
           {"dora", &AdapterSection::dora, "train the magnitude of each row of the weights too (DoRA)"},
+          {"dropout", &AdapterSection::dropout,
+           "share of the adapters' inputs that a training step drops; not with dora", from(0, kMostDropped)},
           {"base", &AdapterSection::base,
            "format of the frozen weights in memory: f32, bf16, f16, or params (that of the policy); int8, "
            "nf4 or nf4-double for those of linear layers (QLoRA)",

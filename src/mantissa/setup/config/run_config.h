@@ -94,6 +94,7 @@ struct AdapterSection {
   std::vector<std::string> target = {"*.q_proj", "*.v_proj"};  // scopes of linear layers, as in rules
   bool rslora = false;
   bool dora = false;
+  double dropout = 0;           // share of the adapters' inputs that a training step drops
   std::string base = "params";  // the format of the frozen weights; "params": that of the policy
   std::string path;             // an adapter to continue from, which has the settings above
   friend bool operator==(const AdapterSection&, const AdapterSection&) = default;
@@ -101,6 +102,7 @@ struct AdapterSection {
 
 struct TrainSection {
   std::string objective = "pretrain";
+  double attention_dropout = 0, residual_dropout = 0;  // shares that a training step drops
   double l2wrap = 0;  // of pretrain and sft: share of the largest logit in its gradient
   double z_loss = 0;  // of pretrain and sft: weight of the square of the log-sum-exp of a token's logits
   double router_aux_loss_coef = -1;  // the same: weight of the load-balancing loss; -1: as config.json asks

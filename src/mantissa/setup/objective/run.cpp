@@ -49,7 +49,8 @@ void run(runtime::Session& session, const MicroBatch& micro, Objective& objectiv
   const bool train = pass == Pass::train;
   if (train && !objective.seeds_known() && joined(session.program()))
     throw InternalError("the objective needs log-probabilities before the backward phase computes them");
-  const Extent extent = micro.batch.extent();
+  Extent extent = micro.batch.extent();
+  extent.trains = train;
   session.feed(micro.batch);
   if (train && objective.seeds_known()) write_seeds(session, micro, objective, nullptr);
   session.run(graph::Phase::forward, extent);

@@ -48,16 +48,24 @@ double balance_weight(const config::RunConfig& config, const model::ModelConfig&
   return weight;
 }
 
+model::Dropout dropout_of(const config::RunConfig& config) {
+  return {config.train.attention_dropout, config.train.residual_dropout, config.adapter.dropout};
+}
+
 /// Returns what the objective of `config` needs besides log-probabilities.
 model::Extras extras_of(const config::RunConfig& config, const model::ModelConfig& model) {
   const std::int64_t carried = config.data.carry_state ? config.batch.global_batch_size : 0;
   const double balance = balance_weight(config, model);
   if (config.train.objective != "rl") {
-    return {
-        .l2wrap = config.train.l2wrap, .z_loss = config.train.z_loss, .balance = balance, .carried = carried};
+    return {.l2wrap = config.train.l2wrap,
+            .z_loss = config.train.z_loss,
+            .balance = balance,
+            .carried = carried,
+            .dropout = dropout_of(config)};
   }
-  return {config.rl.entropy_coef > 0 ? model::Entropy::trained : model::Entropy::none,
-          config.rl.algorithm == "ppo"};
+  return {.entropy = config.rl.entropy_coef > 0 ? model::Entropy::trained : model::Entropy::none,
+          .value = config.rl.algorithm == "ppo",
+          .dropout = dropout_of(config)};
 }
 
 /// Returns the graph of `config` for micro-batches of `items` items, differentiated by all parameters that
@@ -69,7 +77,7 @@ graph::Graph training_graph(const config::RunConfig& config, const model::ModelC
   const std::span<const optim::Group> groups = config.optimizer.groups;
   const auto frozen = [groups](std::string_view name) { return optim::settings_of(groups, name).freeze; };
   const model::Extras extras = extras_of(config, model);
-  if (model.scores) return model::build_scores(model, tokens, length, true, frozen);
+  if (model.scores) return model::build_scores(model, tokens, length, true, frozen, dropout_of(config));
   return model::build_log_prob(model, tokens, length, true, frozen, extras);
 }
 

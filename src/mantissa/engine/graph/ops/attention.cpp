@@ -22,6 +22,12 @@ kernels::AttentionShape shape_of(const Attributes& a) {
   return s;
 }
 
+kernels::Dropout dropout_of(const Call& c) {
+  if (!c.extent.trains) return {};
+  return {c.attributes.number("dropout", 0.0), static_cast<std::uint64_t>(c.attributes.integer("name", 0)),
+          c.extent.seed};
+}
+
 void check_settings(const kernels::AttentionShape& s) {
   if (s.window < 0)
     throw ShapeError("attention: window: expected 0 (the whole prefix) or more, got {}", s.window);
@@ -106,6 +112,7 @@ void run_forward(const Call& c) {
   a.softmax = c.interior;
   a.cache.slots = c.attributes.integer("slots", 0);
   a.cache.capacity = c.attributes.integer("capacity", 0);
+  a.dropout = dropout_of(c);
   c.ring == nullptr ? kernels::attention(c.ctx, c.extent, a) : ring_attention(c, a);
 }
 
@@ -138,6 +145,7 @@ void run_grad(const Call& c) {
   a.operand = c.compute;
   a.accumulator = c.accumulator;
   a.softmax = c.interior;
+  a.dropout = dropout_of(c);
   c.ring == nullptr ? kernels::attention_backward(c.ctx, c.extent, a) : ring_attention_backward(c, a);
 }
 

@@ -31,6 +31,7 @@ extern const OpWithGradient kScale;
 extern const OpWithGradient kReluSquared, kSwiglu, kGeluTanh, kGegluTanh, kGeluErf, kQuickGelu;
 extern const OpWithGradient kTanh, kSigmoid, kDecay, kLerp;
 extern const OpWithGradient kSoftCap;
+extern const OpDef kDropout, kDropoutGrad;
 extern const OpDef kSum, kSumUses, kAccumulate;
 extern const OpDef kCast, kRound, kRoundKv, kStoreScaled;
 extern const OpDef kFused;
@@ -74,6 +75,7 @@ inline constexpr const OpDef* kOps[] = {
     &kDecay.forward, &kDecay.gradient,
     &kLerp.forward, &kLerp.gradient,
     &kSoftCap.forward, &kSoftCap.gradient,
+    &kDropout, &kDropoutGrad,
     &kSum, &kSumUses, &kAccumulate,
     &kCast, &kRound, &kRoundKv, &kStoreScaled,
     &kFused,

@@ -84,12 +84,12 @@ class Gpt2 : public Network {
   ValueId block(NetworkBuilder& b, std::int64_t layer, ValueId x) const {
     const std::string scope = fmt::format("transformer.h.{}", layer);
     const std::string attn = scope + ".attn", mlp = scope + ".mlp";
-    x = b.ops.add(attn, x, attention(b, attn, layer, norm(b, scope + ".ln_1", x)));
+    x = b.add(attn, x, attention(b, attn, layer, norm(b, scope + ".ln_1", x)));
     if (layer + 1 == s_.layers) x = b.chosen(attn, x);
     const ValueId inner = linear(b, mlp + ".c_fc", norm(b, scope + ".ln_2", x), s_.inner_size);
     const ValueId active = (b.ops.*s_.activation->op)(mlp, inner);
     const ValueId branch = linear(b, mlp + ".c_proj", active, s_.hidden_size, residual_scale());
-    return b.ops.add(mlp, x, branch);
+    return b.add(mlp, x, branch);
   }
 
   ValueId attention(NetworkBuilder& b, const std::string& scope, std::int64_t layer, ValueId x) const {
@@ -100,8 +100,9 @@ class Gpt2 : public Network {
     const ValueId values = b.cached(scope + ".c_attn.v", qkv[2]);
     double scale = s_.scale_scores ? 1 / std::sqrt(static_cast<double>(s_.hidden_size / s_.heads)) : 1;
     if (s_.scale_by_inverse_layer) scale /= static_cast<double>(layer + 1);
-    const ValueId out = b.ops.attention(scope, qkv[0], keys, values,
-                                        {.heads = s_.heads, .kv_heads = s_.heads, .scale = scale});
+    const ValueId out = b.ops.attention(
+        scope, qkv[0], keys, values,
+        {.heads = s_.heads, .kv_heads = s_.heads, .scale = scale, .dropout = b.dropout().attention});
     return linear(b, scope + ".c_proj", out, s_.hidden_size, residual_scale());
   }
 

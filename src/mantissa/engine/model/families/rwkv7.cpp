@@ -60,7 +60,7 @@ class Rwkv7 : public Network {
     ValueId first_values = graph::kNone;
     for (std::int64_t layer = 0; layer < s_.layers; ++layer) {
       const std::string scope = fmt::format("model.layers.{}", layer), attn = scope + ".attn";
-      x = b.ops.add(attn, x, time_mixing(b, attn, layer, norm(b, scope + ".attn_norm", x), first_values));
+      x = b.add(attn, x, time_mixing(b, attn, layer, norm(b, scope + ".attn_norm", x), first_values));
       x = channel_mixing(b, scope, layer, x);
     }
     return norm(b, "model.norm", x);
@@ -244,7 +244,7 @@ class Rwkv7 : public Network {
     }
     const ValueId inner = b.ops.relu_squared(
         scope, linear(b, scope + ".key", mixed, s_.inner_size, {Init::Kind::orthogonal, 1}));
-    return b.ops.add(scope, x, linear(b, scope + ".value", inner, s_.hidden_size, {Init::Kind::zeros, 0}));
+    return b.add(scope, x, linear(b, scope + ".value", inner, s_.hidden_size, {Init::Kind::zeros, 0}));
   }
 
   Rwkv7Spec s_;

@@ -44,7 +44,7 @@ class BackwardTask {
         kv_head_(kv_head),
         window_(a.shape),
         products_(simd, a.accumulator, a.operand, kQueryBlock),
-        score_gradients_(a, scratch, products_),
+        score_gradients_(a, segment, scratch, products_),
         of_segment_(keys_of(segment, a.span)),
         all_queries_{of_segment_.position, of_segment_.position + static_cast<std::size_t>(segment.length)},
         first_token_(static_cast<std::size_t>(segment.begin)),
@@ -167,7 +167,7 @@ class BackwardTask {
       const Range part{key, std::min(end, key + kKeyPart)};
       const std::size_t row = key - keys.begin, at = row * stride_;
       const ScoreExponents of = score_gradients_.Compute(
-          queries, part, row, products_.Sums(true, of_loaded.keys, of_loaded.queries),
+          kv_head_ * group_ + g, queries, part, row, products_.Sums(true, of_loaded.keys, of_loaded.queries),
           products_.Sums(true, of_loaded.values, of_loaded.douts), *ahead_);
       of_chain = std::min(of_chain, of.ds);
       if constexpr (std::is_same_v<T, float>) {

@@ -19,6 +19,7 @@
 #include "mantissa/kernels/attention.h"
 #include "mantissa/kernels/cpu/attention/attention-inl.h"
 #include "mantissa/kernels/cpu/attention/bfloat-inl.h"
+#include "mantissa/kernels/cpu/attention/dropout-inl.h"
 #include "mantissa/kernels/cpu/attention/layout.h"
 #include "mantissa/kernels/cpu/attention/products-inl.h"
 #include "mantissa/kernels/cpu/attention/softmax-inl.h"
@@ -47,7 +48,8 @@ class ForwardTask {
         first_token_(static_cast<std::size_t>(task.segment->begin) + first_query_),
         rows_(std::min(most_queries, static_cast<std::size_t>(task.segment->length) - first_query_) * group_),
         products_(simd, a.accumulator, a.operand, rows_),
-        softmax_(a, scratch) {}
+        softmax_(a, scratch),
+        dropout_(a.dropout, a.shape, *task.segment, keys_) {}
 
   /// Registers the first operands and results of this task for prefetching.
   void Announce(ReadAhead& ahead) const {
@@ -231,12 +233,26 @@ class ForwardTask {
     }
   }
 
+  /// Drops probabilities of the tile at `row` and `keys` of the block that starts at `key`. Not inlined: most
+  /// runs have no dropout.
+  HWY_NOINLINE void Drop(std::size_t row, std::size_t key, const Visible& keys) const {
+    const std::size_t width = Width(row), last = LastRow(row);
+    const Range rows{keys.begin, keys.end};
+    KeptPairs kept;
+    dropout_.Start(kept, rows);
+    for (std::size_t i = 0; row + i <= last; ++i)
+      dropout_.AddQuery(kept, i, Position(row + i), Head(row + i), key, rows);
+    dropout_.Apply(kept, rows, width, s_.scores, width);
+    if (Lowers<T>(a_.softmax)) RoundRow<T>(s_.scores + keys.begin * width, rows.count() * width, a_.softmax);
+  }
+
   /// Adds the contribution of the key block that starts at `key` to the tile at `row`.
   void AddKeyBlock(std::size_t row, std::size_t key, const Visible& keys, bool values_finite) {
     const std::size_t width = Width(row), last = LastRow(row);
     MultiplyKeys(row, keys);
     softmax_.AddKeys(row, width, keys,
                      [&](std::size_t i) HWY_ATTR { return SeeRow(std::min(row + i, last), key); });
+    if (dropout_.Drops()) Drop(row, key, keys);
     SplitRow(s_.scores + keys.begin * width, (keys.end - keys.begin) * width, s_.scores_plane, a_.operand);
     if constexpr (std::is_same_v<T, float>) {
       if (Tiled()) return AddValuesByTiles(row, key, keys, values_finite);
@@ -328,6 +344,7 @@ class ForwardTask {
   const std::size_t first_query_, first_token_, rows_;
   const TaskProducts<T> products_;
   const RunningSoftmax<T> softmax_;
+  const PairDropout<T> dropout_;
   // True if bf16 operands are loaded into tiles as they are.
   const bool direct_ = Tiled() && HeadWords::Take(a_.operand, stride_, {a_.q.type, a_.k.type, a_.v.type});
   const std::size_t most_ = products_.Width();  // queries of a tile

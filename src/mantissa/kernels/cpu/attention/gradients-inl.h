@@ -16,6 +16,7 @@
 
 #include "mantissa/core/numeric/math-inl.h"
 #include "mantissa/kernels/cpu/attention/attention-inl.h"
+#include "mantissa/kernels/cpu/attention/dropout-inl.h"
 #include "mantissa/kernels/cpu/attention/products-inl.h"
 #include "mantissa/kernels/cpu/attention/scores-inl.h"
 #include "mantissa/kernels/cpu/read_ahead.h"
@@ -41,22 +42,23 @@ struct ScoreExponents {
 template <class T>
 class ScoreGradients {
  public:
-  ScoreGradients(const AttentionBackward& a, const BackwardScratch<T>& scratch,
+  ScoreGradients(const AttentionBackward& a, const Segment& segment, const BackwardScratch<T>& scratch,
                  const TaskProducts<T>& products)
       : a_(a),
         s_(scratch),
         products_(products),
         width_(products.Width()),
         dim_(static_cast<std::size_t>(a.shape.head_dim)),
-        window_(a.shape) {}
+        window_(a.shape),
+        dropout_(a.dropout, a.shape, segment, keys_of(segment, a.span)) {}
 
-  /// Computes P and dS, rounded as operands, for the loaded queries and a part of the loaded keys, from row
-  /// `row` on. `scores` and `gradients` are the sums of q·k and of dO·v. Words of P and dS are by rows, and
-  /// those of dS also by columns, in `ds_across`.
-  ScoreExponents Compute(Range queries, Range keys, std::size_t row, const Summation& scores,
-                         const Summation& gradients, ReadAhead& ahead) const {
+  /// Computes P and dS, rounded as operands, for the loaded queries of `head` and a part of the loaded keys,
+  /// from row `row` on. `scores` and `gradients` are the sums of q·k and of dO·v. Words of P and dS are by
+  /// rows, and those of dS also by columns, in `ds_across`.
+  ScoreExponents Compute(std::size_t head, Range queries, Range keys, std::size_t row,
+                         const Summation& scores, const Summation& gradients, ReadAhead& ahead) const {
     for (std::size_t i = 0; i < queries.count(); i += width_)
-      ComputeTile(queries, i, keys, row, scores, gradients, ahead);
+      ComputeTile(head, queries, i, keys, row, scores, gradients, ahead);
     for (std::size_t j = 0; j < keys.count(); ++j) {
       // With several parts the masked zeros are split too, because the products also read those of their
       // planes.
@@ -107,13 +109,18 @@ class ScoreGradients {
 
   /// Computes unrounded P and dS of the queries [at, at + width_) of the block. Not inlined, so that the
   /// compiler inlines the loops over keys into Gradients().
-  HWY_NOINLINE void ComputeTile(Range queries, std::size_t at, Range keys, std::size_t row,
+  HWY_NOINLINE void ComputeTile(std::size_t head, Range queries, std::size_t at, Range keys, std::size_t row,
                                 const Summation& scores, const Summation& gradients, ReadAhead& ahead) const {
     const std::size_t first = queries.begin + at, last = std::min(queries.end, first + width_) - 1;
     const Visible seen = visible(window_, first, last, keys.begin, keys.count());
     T *p = s_.p + at, *ds = s_.ds + at;
     Multiply(at, seen, row, scores, gradients, ahead);
     ClearAround(first, last, keys, p, ds);
+    KeptPairs kept;
+    if (dropout_.Drops()) {
+      FindKept(kept, head, first, last, keys.begin, {seen.begin, seen.end});
+      dropout_.Apply(kept, {seen.begin, seen.end}, width_, ds, kBlock);
+    }
     for (std::size_t i = 0; i < width_; i += hn::Lanes(D())) {
       if (a_.shape.soft_cap > 0) {
         Lowers<T>(a_.softmax)
@@ -125,6 +132,21 @@ class ScoreGradients {
             : Gradients<false, false>(at + i, p + i, ds + i, seen, queries.begin, keys.begin);
       }
     }
+    if (dropout_.Drops()) DropProbabilities(kept, {seen.begin, seen.end}, p);
+  }
+
+  /// Finds the pairs of the queries at positions [first, last] that are kept.
+  HWY_NOINLINE void FindKept(KeptPairs& kept, std::size_t head, std::size_t first, std::size_t last,
+                             std::size_t key, Range rows) const {
+    dropout_.Start(kept, rows);
+    for (std::size_t query = first; query <= last; ++query)
+      dropout_.AddQuery(kept, query - first, query, head, key, rows);
+  }
+
+  HWY_NOINLINE void DropProbabilities(const KeptPairs& kept, Range rows, T* p) const {
+    dropout_.Apply(kept, rows, width_, p, kBlock);
+    if (!Lowers<T>(a_.softmax)) return;
+    for (std::size_t j = rows.begin; j < rows.end; ++j) RoundRow<T>(p + j * kBlock, width_, a_.softmax);
   }
 
   /// Writes zeros around the visible keys of the queries at positions [first, last]: a product tile of kMr
@@ -186,6 +208,7 @@ class ScoreGradients {
   const TaskProducts<T> products_;
   const std::size_t width_, dim_;
   const Window window_;
+  const PairDropout<T> dropout_;
 };
 
 }  // namespace attention_parts
