@@ -110,6 +110,19 @@ TEST(Cures, OfADamagedStateIsTheOneBeforeIt) {
   EXPECT_EQ(shell(folder, commands[0]).code, 0);
 }
 
+/// A command that cannot resume gets no cure with --resume, and the path of the state.
+TEST(Cures, OfADamagedStateAreOptionsOfTheCommand) {
+  const TemporaryFolder folder;
+  ASSERT_EQ(train_tiny(folder, 6, "bf16-mixed").code, 0);
+  const std::string state = "r/state/step-00000006";
+  std::filesystem::resize_file(folder / (state + "/state.safetensors"), 100);
+  const Result damaged = mantissa(folder, "convert " + state + " c");
+  EXPECT_EQ(damaged.code, 2);
+  EXPECT_TRUE(commands_in(damaged.err).empty()) << damaged.err;
+  EXPECT_TRUE(has(damaged.err, "; an earlier state is intact: r/state/step-00000003\n")) << damaged.err;
+  EXPECT_EQ(mantissa(folder, "convert r/state/step-00000003 c").code, 0);
+}
+
 TEST(Cures, AreNotOfferedWhileALossScaleLooksForItsValue) {
   const TemporaryFolder folder;
   write(folder / "run.toml", tiny_config(12, "16-mixed loss_scale=dynamic:2^40"));

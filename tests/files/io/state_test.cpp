@@ -234,7 +234,8 @@ TEST_F(State, RejectsATruncatedFileByName) {
 TEST_F(State, SuggestsTheNewestIntactStateBeforeADamagedOne) {
   for (const int step : {10, 20, 30, 40}) write(step);
   flip(state(30) / "state.safetensors", 50);
-  EXPECT_NE(refused(30).find("; an earlier state is intact. Fix: --resume=20"), std::string::npos)
+  EXPECT_NE(refused(30).find("; an earlier state is intact: " + state(20).string() + ". Fix: --resume=20"),
+            std::string::npos)
       << refused(30);
   flip(state(20) / "state.safetensors", 50);
   EXPECT_NE(refused(30).find("--resume=10"), std::string::npos);

@@ -1,6 +1,7 @@
 // mantissa help, version, completion, manual. Runs all commands; converts errors to exit codes.
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <cstdio>
 #include <filesystem>
 #include <optional>
@@ -36,13 +37,21 @@ Outcome fail(const std::string& message, int code) {
   return {code};
 }
 
+/// Returns true if the command has the options of the cure.
+bool takes(const Command& command, const Cure& cure) {
+  return std::ranges::all_of(cure.arguments, [&](const std::string& argument) {
+    return !argument.starts_with("--") || find_option(command, argument.substr(0, argument.find('='))) != nullptr;
+  });
+}
+
 /// Prints the message, followed by each cure as a command that runs as printed.
 Outcome fail(const Error& e, const std::optional<Arguments>& a, int code) {
   if (!a || e.cures().empty() || !ranks().leads()) return fail(e.what(), code);
   fail(e.message(), code);
-  for (std::size_t i = 0; i < e.cures().size(); ++i) {
-    const Cure& cure = e.cures()[i];
-    print_error(fmt::format("{}{}:\n  {}\n", i == 0 ? "fix" : "or",
+  const char* before = "fix";
+  for (const Cure& cure : e.cures()) {
+    if (!takes(a->command(), cure)) continue;
+    print_error(fmt::format("{}{}:\n  {}\n", std::exchange(before, "or"),
                             cure.remark().empty() ? "" : fmt::format(" ({})", cure.remark()), a->with(cure)));
   }
   return {code};

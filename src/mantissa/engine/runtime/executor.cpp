@@ -283,11 +283,11 @@ std::optional<Executor::Broken> Executor::find_broken(const Extent& extent) {
 
 const Executor::Operands& Executor::operands_of(const plan::Step& s, const Extent& extent,
                                                 std::int64_t first_token) {
-  Operands& o = operands_[static_cast<std::size_t>(&s - program_->steps.data())];
-  if (o.first_token == first_token && o.tokens == extent.tokens && o.rows == extent.rows.size() &&
-      o.placed == placed_)
-    return o;
-  o = {};
+  Operands& kept = operands_[static_cast<std::size_t>(&s - program_->steps.data())];
+  if (kept.first_token == first_token && kept.tokens == extent.tokens && kept.rows == extent.rows.size() &&
+      kept.placed == placed_)
+    return kept;
+  Operands o;  // kept once it is complete: memory may run out
   o.first_token = first_token;
   o.tokens = extent.tokens;
   o.rows = extent.rows.size();
@@ -303,7 +303,7 @@ const Executor::Operands& Executor::operands_of(const plan::Step& s, const Exten
   }
   if (s.addend != plan::kNoBuffer) o.addend = bind(s.addend, extent, first_token);
   if (s.leaf != plan::kNoBuffer) o.leaf = bind(s.leaf, extent, first_token);
-  return o;
+  return kept = std::move(o);
 }
 
 graph::Call Executor::call_of(const plan::Step& s, const Extent& extent, const Operands& operands) const {

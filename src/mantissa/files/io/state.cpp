@@ -80,7 +80,7 @@ StateHeader open_checked(const fs::path& folder) {
 }
 
 // Returns the newest intact state before the one in `folder`.
-std::optional<std::int64_t> intact_state_before(const fs::path& folder) {
+std::optional<FoundState> intact_state_before(const fs::path& folder) {
   const std::optional<std::int64_t> step = step_of(folder);
   std::vector<FoundState> states = find_states(folder.parent_path().parent_path());
   std::reverse(states.begin(), states.end());
@@ -88,7 +88,7 @@ std::optional<std::int64_t> intact_state_before(const fs::path& folder) {
     if (!step || state.step >= *step) continue;
     try {
       open_checked(state.path);
-      return state.step;
+      return state;
     } catch (const FileError&) {
       continue;
     }
@@ -234,10 +234,9 @@ StateReader::StateReader(const fs::path& state) {
     header_ = open_checked(state);
     tensors_.emplace(state / kStateTensors);
   } catch (const FileError& error) {
-    const std::optional<std::int64_t> before = intact_state_before(state);
-    if (before) {
-      throw FileError(fmt::format("{}; an earlier state is intact", error.what()),
-                      {{{fmt::format("--resume={}", *before)}}});
+    if (const std::optional<FoundState> before = intact_state_before(state)) {
+      throw FileError(fmt::format("{}; an earlier state is intact: {}", error.what(), before->path.string()),
+                      {{{fmt::format("--resume={}", before->step)}}});
     }
     if (dynamic_cast<const disk::ReadError*>(&error) != nullptr) throw;  // it may be intact
     throw FileError(

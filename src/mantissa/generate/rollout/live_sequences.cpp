@@ -1,6 +1,7 @@
 #include "mantissa/generate/rollout/live_sequences.h"
 
 #include <algorithm>
+#include <new>
 #include <utility>
 
 #include "mantissa/core/base/counted.h"
@@ -78,7 +79,11 @@ void LiveSequences::check(const LiveRequest& r) const {
 }
 
 void LiveSequences::add(LiveRequest request) {
-  waiting_.push_back(std::move(request));
+  try {
+    waiting_.push_back(std::move(request));  // moves it once there is memory
+  } catch (const std::bad_alloc&) {
+    if (request.on_end) request.on_end(std::current_exception());
+  }
 }
 
 /// Returns how many tokens of the prompt of `request` the states of `slot` have taken in already. The last
@@ -211,22 +216,18 @@ void LiveSequences::cancel() {
   for (std::size_t s = 0; s < slots_.size(); ++s) {
     if (slots_[s].request && slots_[s].request->cancel.stop_requested()) end(s, nullptr);
   }
-  std::deque<LiveRequest> kept;
-  for (LiveRequest& request : std::exchange(waiting_, {})) {
-    if (!request.cancel.stop_requested()) {
-      kept.push_back(std::move(request));
-    } else if (request.on_end) {
-      request.on_end(nullptr);
-    }
-  }
-  waiting_ = std::move(kept);
+  std::erase_if(waiting_, [](const LiveRequest& request) {
+    if (!request.cancel.stop_requested()) return false;
+    if (request.on_end) request.on_end(nullptr);
+    return true;
+  });
 }
 
 void LiveSequences::step(const std::stop_token& stop) {
-  cancel();
-  admit();
-  if (active_ == 0) return;
   try {
+    cancel();
+    admit();
+    if (active_ == 0) return;
     session_->set_stop(stop);
     decoder_->step();
     session_->set_stop({});

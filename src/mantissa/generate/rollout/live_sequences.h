@@ -70,7 +70,8 @@ class LiveSequences {
   /// Throws ConfigError for options of sampling out of range, and if the prompt is empty, has ids outside the
   /// vocabulary, or leaves no room for `max_new_tokens`.
   void check(const LiveRequest& request) const;
-  /// Appends a request that check() accepts. It waits for a free slot in the order of calls.
+  /// Appends a request that check() accepts. It waits for a free slot in the order of calls. Without memory
+  /// for it, ends it with std::bad_alloc.
   void add(LiveRequest request);
   /// Returns true if nothing is in work and nothing waits.
   bool idle() const { return waiting_.empty() && active_ == 0; }
