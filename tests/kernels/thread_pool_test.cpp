@@ -69,6 +69,26 @@ TEST(ThreadPool, SeveralCallersTakeTurns) {
   EXPECT_EQ(done, 4 * 50 * 10);
 }
 
+TEST(ThreadPool, TheFirstExceptionEndsTheLoopAndTheNextOneRuns) {
+  ThreadPool pool(3);
+  for (std::int64_t bad = 0; bad < 40; ++bad) {
+    std::atomic<int> running = 0;
+    const auto body = [&](std::int64_t i, int) {
+      ++running;
+      if (i == bad || i == bad + 3) {
+        --running;
+        throw std::runtime_error("call");
+      }
+      --running;
+    };
+    EXPECT_THROW(pool.run(50, body), std::runtime_error);
+    EXPECT_EQ(running, 0) << "all calls have ended";
+    std::atomic<int> done = 0;
+    pool.run(50, [&](std::int64_t, int) { ++done; });
+    EXPECT_EQ(done, 50);
+  }
+}
+
 TEST(ParallelFor, WorksWithAndWithoutAPool) {
   for (const auto& pool : {std::shared_ptr<ThreadPool>(), std::make_shared<ThreadPool>(3)}) {
     Context ctx;

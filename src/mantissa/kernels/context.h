@@ -66,8 +66,8 @@ struct Context {
 };
 
 /// Calls body(index, thread) for index in [0, count), distributed over threads in an unspecified order.
-/// Returns when all calls are done. `thread` is in [0, ctx.threads). The body must not throw, and its results
-/// must not depend on the distribution.
+/// Returns when all calls are done. `thread` is in [0, ctx.threads). The first exception of a call
+/// propagates. Results must not depend on the distribution.
 void parallel_for(const Context& ctx, std::int64_t count, const std::function<void(std::int64_t, int)>& body);
 
 /// Returns the share of a thread in `memory`, of which each has the same.

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <chrono>
 #include <system_error>
+#include <utility>
 
 #include "mantissa/core/base/error_text.h"
 #include "mantissa/kernels/context.h"
@@ -77,9 +78,15 @@ void ThreadPool::wait_for_change(const std::atomic<std::uint32_t>& value, std::u
 }
 
 void ThreadPool::deal(int thread) {
-  for (std::int64_t i = next_.fetch_add(1, std::memory_order_relaxed); i < count_;
-       i = next_.fetch_add(1, std::memory_order_relaxed)) {
-    (*body_)(i, thread);
+  try {
+    for (std::int64_t i = next_.fetch_add(1, std::memory_order_relaxed); i < count_;
+         i = next_.fetch_add(1, std::memory_order_relaxed)) {
+      (*body_)(i, thread);
+    }
+  } catch (...) {
+    next_.store(count_, std::memory_order_relaxed);  // no other call begins
+    const std::lock_guard lock(failing_);
+    if (failure_ == nullptr) failure_ = std::current_exception();
   }
 }
 
@@ -122,6 +129,7 @@ void ThreadPool::run(std::int64_t count, const std::function<void(std::int64_t, 
     wait_for_change(working_, left, ahead);
   }
   after_loop_ = {};
+  if (failure_ != nullptr) std::rethrow_exception(std::exchange(failure_, nullptr));
 }
 
 }  // namespace mantissa::kernels

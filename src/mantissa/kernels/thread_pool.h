@@ -7,6 +7,7 @@
 #include <atomic>
 #include <cstddef>
 #include <cstdint>
+#include <exception>
 #include <functional>
 #include <mutex>
 #include <span>
@@ -26,8 +27,8 @@ class ThreadPool {
   int threads() const { return static_cast<int>(workers_.size()) + 1; }
 
   /// Calls body(index, thread) for index in [0, count), handed out one by one; the caller takes part. Returns
-  /// when all calls are done. Loops of several callers run one after the other. The body must not throw and
-  /// must not start a loop.
+  /// when all calls are done. Loops of several callers run one after the other. The first exception of a call
+  /// ends the loop, and is thrown once all running calls are done. The body must not start a loop.
   void run(std::int64_t count, const std::function<void(std::int64_t, int)>& body);
 
   /// Sets the memory that a later loop reads in equal shares, in the order of the threads. After the next
@@ -54,6 +55,8 @@ class ThreadPool {
   std::atomic<std::uint32_t> loop_{0};     // counts loops; workers wait for it to change
   std::atomic<std::uint32_t> working_{0};  // workers in the loop, and kOpen while more may join
   std::atomic<bool> stop_{false};
+  std::mutex failing_;
+  std::exception_ptr failure_;             // the first of the current loop
   std::span<const std::byte> after_loop_;  // what threads load once they have finished the loop
   std::vector<std::thread> workers_;
 };

@@ -43,7 +43,8 @@ void read_metrics(ListedRun& run) {
   const fs::path path = run.path / "metrics.jsonl";
   if (!disk::exists(path)) {
     if (run.state == State::complete)
-      throw FileError("{}: is missing, although the run is complete", path.string());
+      throw FileError("{}: is missing, although the run is complete; its losses are unknown. Fix: restore it",
+                      path.string());
     return;
   }
   const disk::File file = disk::File::open_to_read(path);

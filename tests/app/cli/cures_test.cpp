@@ -115,12 +115,26 @@ TEST(Cures, OfADamagedStateAreOptionsOfTheCommand) {
   const TemporaryFolder folder;
   ASSERT_EQ(train_tiny(folder, 6, "bf16-mixed").code, 0);
   const std::string state = "r/state/step-00000006";
-  std::filesystem::resize_file(folder / (state + "/state.safetensors"), 100);
+  std::string bytes = read_all(folder / (state + "/state.safetensors"));
+  bytes[bytes.size() / 2] ^= 1;
+  write(folder / (state + "/state.safetensors"), bytes);
   const Result damaged = mantissa(folder, "convert " + state + " c");
   EXPECT_EQ(damaged.code, 2);
   EXPECT_TRUE(commands_in(damaged.err).empty()) << damaged.err;
   EXPECT_TRUE(has(damaged.err, "; an earlier state is intact: r/state/step-00000003\n")) << damaged.err;
   EXPECT_EQ(mantissa(folder, "convert r/state/step-00000003 c").code, 0);
+  for (const std::string command : {"diff r/state/step-00000003 " + state, std::string("compare r r")}) {
+    const Result read = mantissa(folder, command);
+    EXPECT_EQ(read.code, 2) << command;
+    EXPECT_TRUE(has(read.err, "this state is damaged")) << read.err;
+  }
+}
+
+TEST(Cures, OfADiffThatRunsOutOfMemoryHaveItsCodeForErrors) {
+  const TemporaryFolder folder;
+  ASSERT_EQ(train_tiny(folder, 1, "32-true").code, 0);
+  EXPECT_EQ(mantissa(folder, "diff r r").code, 0);
+  EXPECT_EQ(shell(folder, "ulimit -s 256; " MANTISSA_BINARY_DIR "/mantissa diff r r").code, 2);
 }
 
 TEST(Cures, AreNotOfferedWhileALossScaleLooksForItsValue) {

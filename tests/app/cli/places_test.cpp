@@ -141,6 +141,19 @@ TEST_F(Places, ARunGoesOnWithoutADamagedFileOfItsStart) {
   EXPECT_EQ(mantissa(folder, resume).code, 0);
 }
 
+TEST_F(Places, ARunWhoseDirectoryWasReplacedWritesNothingIntoTheOther) {
+  write(folder / "run.toml", tiny_config(100'000, "32-true"));
+  const pid_t child = testing::start(folder, "train run.toml --quiet --out o --set checkpoint.interval=200");
+  while (!fs::exists(folder / "o/state/step-00000200") && testing::runs(child))
+    std::this_thread::sleep_for(std::chrono::milliseconds(2));
+  fs::rename(folder / "o", folder / "old");
+  ASSERT_EQ(mantissa(folder, "train run.toml --quiet --out o --set run.steps=3 run.seed=9").code, 0);
+  ASSERT_EQ(testing::shell(folder, "cp -a o before").code, 0);
+  const int status = testing::wait_for(child).status;
+  EXPECT_TRUE(WIFEXITED(status) && WEXITSTATUS(status) == 1);
+  EXPECT_EQ(testing::shell(folder, "diff -r before o").out, "");
+}
+
 TEST_F(Places, AStateThatCannotBeRemovedIsNamedOnce) {
   write(folder / "run.toml", tiny_config(12, "32-true"));
   const std::string train = "train run.toml --out q --set checkpoint.keep=1 --set ";

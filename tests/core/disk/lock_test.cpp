@@ -91,6 +91,21 @@ TEST_F(Lock, InACopyByHardLinksIsItsOwn) {
   EXPECT_THROW(RunLock second(copy), FileError);
 }
 
+TEST_F(Lock, OfADirectoryThatWasMovedIsNoticed) {
+  const std::filesystem::path run = folder / "run";
+  std::filesystem::create_directories(run);
+  std::optional<RunLock> lock(std::in_place, run);
+  EXPECT_NO_THROW(lock->check());
+  std::filesystem::rename(run, folder / "moved");
+  EXPECT_THROW(lock->check(), RunStopped);
+  std::filesystem::create_directories(run);
+  const RunLock second(run);
+  EXPECT_THROW(lock->check(), RunStopped);
+  EXPECT_NO_THROW(second.check());
+  lock.reset();
+  EXPECT_TRUE(std::filesystem::exists(run / ".lock")) << "that of the second one";
+}
+
 TEST_F(Lock, AUsersFileOrLinkIsNotOne) {
   test::put(folder / ".lock", "a user's");
   EXPECT_NE(message_of<FileError>([&] { RunLock lock(folder); }).find(".lock: is not the lock of a run"),

@@ -78,7 +78,8 @@ TEST(LiveSequences, SurviveEveryAllocationThatFailsInAStep) {
   for (long allocations = 0; allocations < 400; allocations += allocations < 100 ? 1 : 7) {
     Got lacking[2], whole[2];
     // Other lengths, so that the step prepares its operands anew.
-    for (std::size_t i = 0; i < 2; ++i) live.add(request_of(lacking[i], 11 + allocations % 5 + 9 * static_cast<std::int64_t>(i)));
+    for (std::size_t i = 0; i < 2; ++i)
+      live.add(request_of(lacking[i], 11 + allocations % 5 + 9 * static_cast<std::int64_t>(i)));
     finish(live, allocations);
     for (const Got& got : lacking) {
       EXPECT_EQ(got.ends, 1) << allocations;

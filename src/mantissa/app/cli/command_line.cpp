@@ -28,19 +28,21 @@ struct Outcome {
   int code = kDone;
   std::string message = {};  // of an error that is not printed yet: that of a rank that does not lead
   bool lost = false;         // another rank ended
+  bool failed = false;       // by an error
 };
 
 Outcome fail(const std::string& message, int code) {
-  if (!ranks().leads()) return {code, message};
+  if (!ranks().leads()) return {.code = code, .message = message, .failed = true};
   std::fflush(stdout);
   print_message(Message::error, fmt::format("mantissa: {}\n", message));
-  return {code};
+  return {.code = code, .failed = true};
 }
 
 /// Returns true if the command has the options of the cure.
 bool takes(const Command& command, const Cure& cure) {
   return std::ranges::all_of(cure.arguments, [&](const std::string& argument) {
-    return !argument.starts_with("--") || find_option(command, argument.substr(0, argument.find('='))) != nullptr;
+    return !argument.starts_with("--") ||
+           find_option(command, argument.substr(0, argument.find('='))) != nullptr;
   });
 }
 
@@ -54,7 +56,7 @@ Outcome fail(const Error& e, const std::optional<Arguments>& a, int code) {
     print_error(fmt::format("{}{}:\n  {}\n", std::exchange(before, "or"),
                             cure.remark().empty() ? "" : fmt::format(" ({})", cure.remark()), a->with(cure)));
   }
-  return {code};
+  return {.code = code, .failed = true};
 }
 
 int print(const std::string& text) {
@@ -145,9 +147,8 @@ Commands program_commands() {
 
 namespace {
 
-/// Runs the command line of one process.
-Outcome run_words(int argc, const char* const* argv) {
-  std::optional<Arguments> a;
+/// Runs the command line of one process, which `a` receives.
+Outcome try_words(int argc, const char* const* argv, std::optional<Arguments>& a) {
   try {
     const std::vector<std::string> words(argv + 1, argv + argc);
     if (read_color(words) < words.size()) a.emplace(argv[0], words);
@@ -182,6 +183,13 @@ Outcome run_words(int argc, const char* const* argv) {
                             printable(e.what())),
                 kStopped);
   }
+}
+
+Outcome run_words(int argc, const char* const* argv) {
+  std::optional<Arguments> a;
+  Outcome outcome = try_words(argc, argv, a);
+  if (outcome.failed && a && a->command().errors_are_2) outcome.code = kBadInput;
+  return outcome;
 }
 
 /// Joins the processes that a launcher started with this one.

@@ -218,7 +218,8 @@ Commands file_commands() {
        .options = {{"--bitwise", "compare bytes instead of values, and print one line"},
                    {"--limit", one, "N", "largest number of tensors in the text", "6"}},
        .groups = {kHardware, kResults},
-       .run = diff},
+       .run = diff,
+       .errors_are_2 = true},
       {.name = "convert",
        .summary = "rewrite a checkpoint in another format, and report the errors",
        .positionals =

@@ -20,6 +20,8 @@
 
 namespace {
 
+int failure_code = 1;  // the exit code of a sudden end
+
 /// Ends the process with `message`, without destructors. Safe in a signal handler.
 [[noreturn]] void end_suddenly(std::string_view message, int code) {
   mantissa::disk::remove_at_sudden_end();
@@ -33,7 +35,7 @@ namespace {
   constexpr std::string_view kMessage =
       "mantissa: a model file was truncated while it was read; run the command again once the file is "
       "complete\n";
-  end_suddenly(kMessage, 1);
+  end_suddenly(kMessage, failure_code);
 }
 
 /// Handles an exception where none may be thrown: libraries allocate memory in destructors.
@@ -48,7 +50,7 @@ namespace {
   const std::type_info* type = abi::__cxa_current_exception_type();
   constexpr std::size_t kException = 256;  // without an exception: there may have been no memory for it
   const bool memory = type != nullptr ? *type == typeid(std::bad_alloc) : std::malloc(kException) == nullptr;
-  end_suddenly(memory ? kMemory : kOther, 1);
+  end_suddenly(memory ? kMemory : kOther, failure_code);
 }
 
 /// Called before the objects of the program and of its libraries are made, which allocate memory too.
@@ -86,6 +88,7 @@ std::string small_stack() {
 }  // namespace
 
 int main(int argc, char** argv) {
+  if (argc > 1 && argv[1] == std::string_view("diff")) failure_code = 2;  // 1 is a result
   std::signal(SIGXFSZ, SIG_IGN);  // a write beyond the file-size limit then fails with an error message
   std::signal(SIGTERM, end_command);
   // nohup lets a command ignore the end of its terminal.
@@ -94,7 +97,7 @@ int main(int argc, char** argv) {
   if (std::signal(SIGINT, end_command) == SIG_IGN) std::signal(SIGINT, SIG_IGN);
   std::signal(SIGBUS, cut_short);
   occupy_standard_streams();
-  if (const std::string message = small_stack(); !message.empty()) end_suddenly(message, 1);
+  if (const std::string message = small_stack(); !message.empty()) end_suddenly(message, failure_code);
   mantissa::cli::guard_terminal();
   return mantissa::cli::run_command_line(argc, argv);
 }

@@ -62,6 +62,7 @@ struct Command {
   std::string_view details = {};           // a paragraph for help and manual
   Options options = {}, groups = {};       // in the order of help; those of every command follow
   int (*run)(const Arguments&) = nullptr;  // returns the exit code
+  bool errors_are_2 = false;               // 1 is a result
   bool shared = false;  // several processes, started by mpirun or srun, may run it together
 };
 using Commands = std::vector<Command>;

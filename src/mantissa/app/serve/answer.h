@@ -29,6 +29,9 @@ struct Event {
 class Answer {
  public:
   void push(Event event);
+  /// Ends sequence `choice` with `error`, or null. Without memory for the event, ends the answer with
+  /// std::bad_alloc.
+  void end(std::size_t choice, const std::exception_ptr& error) noexcept;
   /// Returns the next event, or null if none comes before `deadline`.
   std::optional<Event> next(std::chrono::steady_clock::time_point deadline);
 
@@ -40,6 +43,7 @@ class Answer {
   std::mutex mutex_;
   std::condition_variable changed_;
   std::deque<Event> events_;
+  std::exception_ptr failure_;
   std::stop_source cancel_;
 };
 

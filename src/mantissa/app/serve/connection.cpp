@@ -8,6 +8,7 @@
 #include <algorithm>
 #include <cerrno>
 #include <cstring>
+#include <utility>
 
 #include "mantissa/app/serve/reply.h"
 #include "mantissa/app/serve/request_error.h"
@@ -39,7 +40,10 @@ Connection::~Connection() {
 
 /// Returns true if the socket has one of `events` before the deadline and the end of the server.
 bool Connection::wait(short events, Clock::time_point deadline) const {
-  for (;;) {
+  for (bool ends = false;;) {
+    // A server that ends waits less for a client that does not read.
+    if (stopping_ && !std::exchange(ends, true))
+      deadline = std::min(deadline, Clock::now() + std::chrono::seconds(1));
     const auto left = std::chrono::duration_cast<std::chrono::milliseconds>(deadline - Clock::now());
     if (left.count() <= 0) return false;
     pollfd one{socket_, events, 0};
@@ -66,10 +70,13 @@ bool Connection::client_gone() const {
   return ::poll(&one, 1, 0) > 0 && (one.revents & (POLLRDHUP | POLLHUP | POLLERR)) != 0;
 }
 
-void Connection::apologize() {
+void Connection::apologize(bool exhausted) {
   if (written_ > 0 || failed_) return;
   std::string reply;
-  if (timed_out_) {
+  if (exhausted) {
+    reply = last_words(503, "the server has too little memory for the request. Fix: try again later",
+                       "Retry-After: 1\r\n");
+  } else if (timed_out_) {
     reply = last_words(408, fmt::format("the request did not arrive within {} s", patience_.count()));
   } else if (too_long_) {
     reply = last_words(400, fmt::format("the headers have more than {} bytes", kHeaderBytes));
@@ -104,9 +111,7 @@ ssize_t Connection::read(char* data, std::size_t size) {
 ssize_t Connection::write(const char* data, std::size_t size) {
   const Clock::time_point deadline = Clock::now() + patience_;
   for (std::size_t sent = 0; sent < size;) {
-    // A server that ends waits less for a client that does not read.
-    const bool ready =
-        wait(POLLOUT, stopping_ ? std::min(deadline, Clock::now() + std::chrono::seconds(1)) : deadline);
+    const bool ready = wait(POLLOUT, deadline);
     const ssize_t n = ready ? ::send(socket_, data + sent, size - sent, MSG_DONTWAIT | MSG_NOSIGNAL) : -1;
     if (n < 0 && ready && (errno == EAGAIN || errno == EINTR)) continue;
     if (n <= 0) {

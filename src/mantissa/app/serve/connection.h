@@ -37,8 +37,8 @@ class Connection : public httplib::Stream {
   /// No request follows this one.
   void close_after() { closes_ = true; }
   bool closes() const { return closes_; }
-  /// Replies to a request that could not be read, unless a reply was begun.
-  void apologize();
+  /// Replies to a request that could not be read, unless a reply was begun. `exhausted`: for lack of memory.
+  void apologize(bool exhausted = false);
 
   bool is_readable() const override { return begin_ < end_; }
   bool is_writable() const override { return !failed_; }

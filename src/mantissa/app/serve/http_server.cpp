@@ -1,6 +1,8 @@
 #include "mantissa/app/serve/http_server.h"
 
+#include <fcntl.h>
 #include <fmt/format.h>
+#include <poll.h>
 #include <sys/socket.h>
 #include <unistd.h>
 
@@ -9,6 +11,7 @@
 #include <cerrno>
 #include <chrono>
 #include <memory>
+#include <new>
 #include <optional>
 #include <system_error>
 
@@ -116,32 +119,40 @@ int HttpServer::accept_clients(const std::stop_token& stop,
   constexpr std::array kOfTheSocket = {EBADF, EINVAL, ENOTSOCK, EFAULT};
   constexpr std::chrono::milliseconds kPause(10);
   constexpr int kPausesUntilTold = 100;
-  const std::string refusal =
-      last_words(503,
-                 fmt::format("{} connections are open. Fix: close some, or start the server with a "
-                             "larger --max-connections",
-                             service_.limits().connections),
-                 "Retry-After: 1\r\n");
+  constexpr int kSlice = 200;  // milliseconds between looks at the end of the server
+  const std::string refusal = last_words(
+      503,
+      fmt::format("{} connections are open, or memory or threads are short. Fix: try again later, close "
+                  "some, or start the server with a larger --max-connections",
+                  service_.limits().connections),
+      "Retry-After: 1\r\n");
   ConnectionThreads threads(static_cast<std::size_t>(service_.limits().connections),
                             [this](int socket) { process_and_close_socket(socket); });
   const std::stop_callback wake(stop, [this] { ::shutdown(svr_sock_, SHUT_RDWR); });
-  int error = 0;
+  int broken = 0;
+  ::fcntl(svr_sock_, F_SETFL, ::fcntl(svr_sock_, F_GETFL) | O_NONBLOCK);
   for (int failures = 0; !stop.stop_requested();) {
+    pollfd listening{svr_sock_, POLLIN, 0};
+    if (::poll(&listening, 1, kSlice) == 0) continue;
     const int socket = ::accept4(svr_sock_, nullptr, nullptr, SOCK_CLOEXEC);
     if (socket >= 0) {
       failures = 0;
       if (!threads.take(socket)) refuse(socket, refusal);
       continue;
     }
-    error = errno;
-    if (std::ranges::find(kOfTheSocket, error) != kOfTheSocket.end()) break;
+    const int error = errno;
+    if (std::ranges::find(kOfTheSocket, error) != kOfTheSocket.end()) {
+      broken = stop.stop_requested() ? 0 : error;
+      break;
+    }
+    if (error == EAGAIN) continue;  // the client has gone again
     if (++failures == kPausesUntilTold && trouble)
       trouble(fmt::format("no client can connect for now: {}", std::generic_category().message(error)));
     std::this_thread::sleep_for(kPause);
   }
   stopping_ = true;
   service_.stop();
-  return stop.stop_requested() ? 0 : error;
+  return broken;
 }
 
 bool HttpServer::process_and_close_socket(socket_t socket) {
@@ -152,7 +163,7 @@ bool HttpServer::process_and_close_socket(socket_t socket) {
   }
   while (!stopping_ && connection.wait_for_request(kKeepAlive)) {
     connection.begin_request();
-    bool closed = false, replied = false;
+    bool closed = false, replied = false, exhausted = false;
     try {
       replied = process_request(connection, false, closed, [&](httplib::Request& request) {
         connection.begin_body();
@@ -161,9 +172,11 @@ bool HttpServer::process_and_close_socket(socket_t socket) {
         request.headers.erase("Accept-Encoding");
         if (stopping_) request.headers.emplace("Connection", "close");
       });
+    } catch (const std::bad_alloc&) {
+      exhausted = true;
     } catch (const std::exception&) {  // of httplib itself
     }
-    if (!replied) connection.apologize();
+    if (!replied) connection.apologize(exhausted);
     if (!replied || closed || connection.closes()) break;
   }
   const std::lock_guard lock(mutex_);

@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <new>
 #include <utility>
 
 #include "mantissa/app/serve/request_error.h"
@@ -38,9 +39,7 @@ class Sequence {
     return goes_on;
   }
 
-  void end(const std::exception_ptr& error) {
-    answer_->push({.choice = choice_, .token = {}, .text = {}, .finish = {}, .error = error});
-  }
+  void end(const std::exception_ptr& error) { answer_->end(choice_, error); }
 
  private:
   std::size_t choice_;
@@ -147,7 +146,10 @@ void Scheduler::run() {
     }
     for (rollout::LiveRequest& live : std::exchange(arrived_, {})) sequences_->add(std::move(live));
     lock.unlock();
-    sequences_->step(stop_.get_token());
+    try {
+      sequences_->step(stop_.get_token());
+    } catch (const std::bad_alloc&) {  // beside the sequences, which know their errors
+    }
     lock.lock();
   }
   for (rollout::LiveRequest& live : std::exchange(arrived_, {})) sequences_->add(std::move(live));

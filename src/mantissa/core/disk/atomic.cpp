@@ -47,10 +47,10 @@ fs::path folder_of(const fs::path& path) {
 }
 
 [[noreturn]] void throw_exists(const fs::path& path) {
-  throw FileError(
-      fmt::format("{}: exists already: another process has written it; choose another name, or "
-                  "replace it with --overwrite",
-                  path.string()));
+  throw FileError(fmt::format(
+      "{}: exists already: another process has written it, or it is a mount point; choose another name, "
+      "or replace a result with --overwrite",
+      path.string()));
 }
 
 void rename_or_throw(const fs::path& from, const fs::path& to) {

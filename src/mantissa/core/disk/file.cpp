@@ -279,6 +279,7 @@ void throw_read_error(const std::filesystem::path& path, int error) {
   if (error == ENOMEM) throw ResourceError(what + "; free some memory");
   if (error == EMFILE || error == ENFILE) throw ResourceError(what + "; raise the limit (ulimit -n)");
   if (error == EINTR) throw ReadError(what + "; run the command again");
+  if (error == EISDIR) throw FileError(what + "; give the path of a file");
   throw ReadError(what + "; check its permissions and its disk");
 }
 
@@ -326,6 +327,11 @@ void throw_write_error(const std::filesystem::path& path, int error) {
     case EPERM:
     case EROFS:
       throw FileError(fmt::format("{}: cannot be written: {}; choose a writable path", name, reason(error)));
+    case EBUSY:
+    case EXDEV:
+      throw FileError(fmt::format(
+          "{}: cannot be replaced: {}; it is a mount point, or in use. Give a directory in it, or another place",
+          name, reason(error)));
     case EINTR:
       throw ResourceError(fmt::format("{}: write failed: {}; run the command again", name, reason(error)));
     default:

@@ -101,8 +101,19 @@ RunLock::RunLock(const std::filesystem::path& directory) : path_(directory / ".l
     return;
 }
 
+void RunLock::check() const {
+  if (is_still(path_, descriptor_)) return;
+  throw RunStopped(fmt::format(
+      "{}: is not the directory any more in which this run began: it, a link to it or its lock was moved "
+      "or removed, so nothing more is written. Fix: continue with --resume where the run is now",
+      path_.parent_path().string()));
+}
+
 RunLock::~RunLock() {
-  if (held_) ::unlink(path_.c_str());
+  try {
+    if (held_ && is_still(path_, descriptor_)) ::unlink(path_.c_str());  // not the lock of another run
+  } catch (const Error&) {  // it stays, as that of a killed process
+  }
   ::close(descriptor_);
 }
 

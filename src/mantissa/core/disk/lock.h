@@ -22,6 +22,10 @@ class RunLock {
   /// should warn.
   bool held() const { return held_; }
 
+  /// Throws RunStopped if the directory's path does not lead to this lock any more: somebody moved, removed
+  /// or replaced the directory, a link to it, or the lock. What is written there would mix with another run.
+  void check() const;
+
  private:
   std::filesystem::path path_;
   int descriptor_ = -1;

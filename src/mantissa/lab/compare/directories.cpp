@@ -93,7 +93,10 @@ void read_summary(ReadRun& r) {
 /// Returns the last weights of a run: those of its newest state, which are unrounded, else of its model.
 Masters last_weights(const fs::path& run) {
   const std::vector<io::FoundState> states = io::find_states(run);
-  if (!states.empty()) return map_masters(states.back().path / io::kStateTensors, io::kMasterPrefix);
+  if (!states.empty()) {
+    const io::StateReader intact(states.back().path);  // which compares its checksums
+    return map_masters(states.back().path / io::kStateTensors, io::kMasterPrefix);
+  }
   return disk::exists(run / "model") ? map_masters(run / "model") : Masters{};
 }
 

@@ -162,7 +162,7 @@ ModelSource source_of(const io::ModelPath& found, const std::filesystem::path& p
   if (!disk::exists(found.path / "config.json")) {
     throw FileError(
         "{}: has no config.json, so it is not a model, and no model/ or state/, so it is not a run "
-        "with a state",
+        "with a state. Fix: give a model, or a run that has saved a state",
         path.string());
   }
   return model_in(found.path);

@@ -23,7 +23,7 @@ namespace fs = std::filesystem;
 void require_regular_file(const std::string& path) {
   const disk::Kind kind = disk::kind_of(path);
   if (kind == disk::Kind::absent) {
-    throw FileError("data: file not found: \"{}\"", path);
+    throw FileError("data: file not found: \"{}\"; check the path", path);
   }
   if (kind == disk::Kind::directory) {
     throw FileError("data: \"{0}\" is a directory; name its files, for example \"{0}/*.txt\"", path);
@@ -154,7 +154,7 @@ Corpus read_corpus(const std::vector<std::string>& patterns, const FileFormat& f
     }
   }
   if (corpus.tokens() == 0) {
-    throw FileError("data: \"{}\"{} contains no tokens", patterns.front(),
+    throw FileError("data: \"{}\"{} contains no tokens. Fix: give files with text", patterns.front(),
                     patterns.size() > 1 ? " and the files after it" : "");
   }
   return corpus;

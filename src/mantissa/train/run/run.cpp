@@ -55,8 +55,8 @@ report::RunSummary summary_of(const Result& r) {
 /// One run, from a trainer and an optional state to its summary.
 class Run {
  public:
-  Run(train::Trainer& trainer, Orders& orders, RowHashes rows, Start& start, const Events& events,
-      std::stop_token stop)
+  Run(train::Trainer& trainer, const disk::RunLock& lock, Orders& orders, RowHashes rows, Start& start,
+      const Events& events, std::stop_token stop)
       : trainer_(trainer),
         orders_(orders),
         config_(trainer.config()),
@@ -65,7 +65,7 @@ class Run {
         out_(start.directory.out),
         returns_weights_(start.return_weights),
         names_(names_of(config_, start.files)),
-        kept_(trainer, std::move(rows), out_, std::move(start.files)),
+        kept_(trainer, lock, std::move(rows), out_, std::move(start.files)),
         events_(events),
         stop_(std::move(stop)) {}
 
@@ -394,7 +394,7 @@ Result train(Start start, const Events& events, const runtime::Device& device, s
                          start.ranks);
   check_plans(trainer);
   created.keep();
-  return Run(trainer, orders, std::move(rows), start, events, stopped.get_token())(state);
+  return Run(trainer, lock, orders, std::move(rows), start, events, stopped.get_token())(state);
 }
 
 }  // namespace mantissa::run

@@ -21,6 +21,7 @@ void watch_start(train::Trainer& trainer, const std::filesystem::path& out) {
 }
 
 void RunFiles::begin() {
+  lock_.check();
   begins_ = trainer_.step() == 0;
   const std::filesystem::path folder = out_ / tokenizer::kRunFolder;
   if (files_.empty()) return disk::remove_whole(folder);  // of the run that is overwritten
@@ -47,6 +48,7 @@ const std::string& RunFiles::fixed_hash() {
 
 std::string RunFiles::save_state(Orders& orders, double loss, const std::vector<std::string>& changes,
                                  bool validates) {
+  lock_.check();
   fixed_hash();
   hashes_.rows = rows_.at_step(trainer_.step());
   std::string stays = save(trainer_, orders, out_, loss, changes, hashes_, validates);
@@ -73,6 +75,7 @@ bool RunFiles::replaces() const {
 }
 
 std::uint64_t RunFiles::save_result() {
+  lock_.check();
   const precision::Policy& policy = trainer_.config().policy;
   const std::uint64_t hash =
       adapts() ? weights::save_adapter(result(), trainer_.weights(), trainer_.source(), policy, files_)

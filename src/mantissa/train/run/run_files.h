@@ -9,6 +9,7 @@
 #include <utility>
 #include <vector>
 
+#include "mantissa/core/disk/lock.h"
 #include "mantissa/setup/weights/start.h"
 #include "mantissa/train/run/data_hash.h"
 #include "mantissa/train/run/directory.h"
@@ -21,10 +22,15 @@ void watch_start(train::Trainer& trainer, const std::filesystem::path& out);
 
 class RunFiles {
  public:
-  /// `files` are written with the model: names and contents. `trainer` must outlive this.
-  RunFiles(train::Trainer& trainer, RowHashes rows, std::filesystem::path out,
+  /// `files` are written with the model: names and contents. `trainer` and `lock`, which is that of `out`,
+  /// must outlive this. Functions that write throw as RunLock::check() does.
+  RunFiles(train::Trainer& trainer, const disk::RunLock& lock, RowHashes rows, std::filesystem::path out,
            std::vector<std::pair<std::string, std::string>> files)
-      : trainer_(trainer), rows_(std::move(rows)), out_(std::move(out)), files_(std::move(files)) {}
+      : trainer_(trainer),
+        lock_(lock),
+        rows_(std::move(rows)),
+        out_(std::move(out)),
+        files_(std::move(files)) {}
 
   /// Begins at the trainer's step. Keeps the files that belong to the model's text, so that a state can be
   /// used without a model.
@@ -58,6 +64,7 @@ class RunFiles {
   const std::string& fixed_hash();
 
   train::Trainer& trainer_;
+  const disk::RunLock& lock_;
   RowHashes rows_;
   std::filesystem::path out_;
   std::vector<std::pair<std::string, std::string>> files_;
