@@ -16,6 +16,7 @@
 #include <system_error>
 
 #include "mantissa/app/serve/connection_threads.h"
+#include "mantissa/app/serve/memory_reserve.h"
 #include "mantissa/core/base/error_text.h"
 
 namespace mantissa::serve {
@@ -162,6 +163,7 @@ bool HttpServer::process_and_close_socket(socket_t socket) {
     connections_[std::this_thread::get_id()] = &connection;
   }
   while (!stopping_ && connection.wait_for_request(kKeepAlive)) {
+    MemoryReserve::refill();
     connection.begin_request();
     bool closed = false, replied = false, exhausted = false;
     try {

@@ -5,6 +5,7 @@
 #include "mantissa/app/api/internal.h"
 #include "mantissa/app/serve/http_server.h"
 #include "mantissa/app/serve/language.h"
+#include "mantissa/app/serve/memory_reserve.h"
 #include "mantissa/app/serve/scheduler.h"
 #include "mantissa/app/serve/service.h"
 #include "mantissa/core/base/error_text.h"
@@ -36,6 +37,7 @@ void serve(const api::Model& model, const ServeOptions& options, const std::stop
   const std::string name = model.directory.empty() ? "model" : last_name(model.directory);
   Service service(name, language, scheduler, options.defaults, limits);
   HttpServer server(service, {options.host, options.port, options.api_key});
+  const MemoryReserve reserve;
   server.bind();
   if (options.on_ready) {
     options.on_ready({server.url(), name, rollout::name_of(policy), scheduler.streams(), scheduler.capacity(),
