@@ -118,7 +118,7 @@ TEST(ChatCommand, RefusesOptionsThatAFileOfStatesContradicts) {
   EXPECT_TRUE(has(system.err, "--state continues a conversation with its own system message")) << system.err;
   const Result nothing = talk(folder, "two\n", "--save-state ''");
   EXPECT_EQ(nothing.code, 2);
-  EXPECT_TRUE(has(nothing.err, "--save-state: expected a file, got nothing")) << nothing.err;
+  EXPECT_TRUE(has(nothing.err, "--save-state: FILE is an empty word")) << nothing.err;
   const Result prompt = mantissa(folder, "generate r --state talk.state");
   EXPECT_EQ(prompt.code, 2);
   EXPECT_TRUE(has(prompt.err, "talk.state: the model has read all ")) << prompt.err;

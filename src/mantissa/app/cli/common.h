@@ -27,7 +27,7 @@ void tell_model(const Arguments& a);
 /// Reads --threads, --simd and --device.
 api::Hardware hardware_of(const Arguments& a);
 
-/// Returns the file that an option names, or "" without it. Throws ConfigError for an empty name.
+/// Returns the file that an option names, which is never empty, or "" without it.
 std::string given_file(const Arguments& a, const char* option);
 
 /// Reads the options of generate and chat: those of kSampling, the policy, the machine, …

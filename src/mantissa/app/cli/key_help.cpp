@@ -39,7 +39,7 @@ const std::vector<Task>& tasks() {
       {"choose batches, and fit them into memory", {"batch"}},
       {"choose the precision, and change fields of the policy", {"precision", "precision.loss_scale"}, false},
       {"save, measure and stop", {"checkpoint", "log", "run.on_nonfinite", "run.skip_batches"}},
-      {"train on several processes (mpirun, srun)", {"distributed"}},
+      {"train on several processes (mpirun, srun)", {"distributed"}, false},
       {"define a new model", {"model"}},
   };
   return all;

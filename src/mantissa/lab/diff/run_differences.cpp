@@ -92,9 +92,9 @@ io::StateHeader read_state_header(const fs::path& state) {
 }
 
 StateDifferences compare_states(const fs::path& a, const fs::path& b, const runtime::Device& device) {
-  const io::StateReader state_a(a), state_b(b);  // which compare their checksums
-  const io::WeightFiles &files_a = state_a.tensors(), &files_b = state_b.tensors();
-  return {state_a.header().step, state_b.header().step, compare_progress(state_a.header(), state_b.header()),
+  const io::StateHeader header_a = read_state_header(a), header_b = read_state_header(b);
+  const io::WeightFiles files_a(a / io::kStateTensors), files_b(b / io::kStateTensors);
+  return {header_a.step, header_b.step, compare_progress(header_a, header_b),
           convert::compare_tensors({&files_a, state_order(files_a)}, {&files_b, state_order(files_b)},
                                    convert::ShapeRule::exact, device.host())};
 }
