@@ -28,7 +28,7 @@ const std::vector<Task>& tasks() {
       {"start a run",
        {"run.name", "run.out", "run.seed", "run.steps", "run.epochs", "run.earlier_steps", "run.threads",
         "run.stage", "model.path", "model.config", "data.source", "data.fields", "data.tokenizer",
-        "data.sequence_length", "train.objective"}},
+        "data.sequence_length", "train.objective", "adapter.path"}},
       {"read and mix data", {"data"}},
       {"fine-tune on conversations",
        {"data.template", "data.train_on", "data.truncate", "data.masked_rows", "data.empty_answers"}},
@@ -39,7 +39,7 @@ const std::vector<Task>& tasks() {
       {"choose batches, and fit them into memory", {"batch"}},
       {"choose the precision, and change fields of the policy", {"precision", "precision.loss_scale"}, false},
       {"save, measure and stop", {"checkpoint", "log", "run.on_nonfinite", "run.skip_batches"}},
-      {"train on several processes (mpirun, srun)", {"distributed"}, false},
+      {"train on several processes (mpirun, srun)", {"distributed"}},
       {"define a new model", {"model"}},
   };
   return all;
