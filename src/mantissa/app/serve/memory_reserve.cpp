@@ -10,12 +10,25 @@ namespace {
 
 constexpr std::size_t kBytes = std::size_t{1} << 20U;
 
-std::atomic<void*> reserve = nullptr;
+/// The first part lets the allocation that failed succeed, which may be that of a destructor; the second one
+/// is for what follows the exception.
+struct Parts {
+  std::atomic<void*> first = nullptr, second = nullptr;
+};
+Parts reserve;
 
 // NOLINTBEGIN(cppcoreguidelines-no-malloc): not an allocation that would call the handler again
 
+void take(std::atomic<void*>& part) {
+  if (part != nullptr) return;
+  void* memory = std::malloc(kBytes);
+  void* none = nullptr;
+  if (!part.compare_exchange_strong(none, memory)) std::free(memory);
+}
+
 void release() {
-  std::free(reserve.exchange(nullptr));
+  if (void* first = reserve.first.exchange(nullptr)) return std::free(first);
+  std::free(reserve.second.exchange(nullptr));
   throw std::bad_alloc();
 }
 
@@ -28,18 +41,17 @@ MemoryReserve::MemoryReserve() {
 
 MemoryReserve::~MemoryReserve() {
   std::set_new_handler(nullptr);
-  std::free(reserve.exchange(nullptr));
+  std::free(reserve.first.exchange(nullptr));
+  std::free(reserve.second.exchange(nullptr));
 }
 
 void MemoryReserve::refill() {
-  if (is_full()) return;
-  void* memory = std::malloc(kBytes);
-  void* none = nullptr;
-  if (!reserve.compare_exchange_strong(none, memory)) std::free(memory);
+  take(reserve.second);
+  take(reserve.first);
 }
 
 bool MemoryReserve::is_full() {
-  return reserve != nullptr;
+  return reserve.first != nullptr && reserve.second != nullptr;
 }
 
 // NOLINTEND(cppcoreguidelines-no-malloc)

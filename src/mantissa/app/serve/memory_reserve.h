@@ -4,8 +4,8 @@
 
 namespace mantissa::serve {
 
-/// While an object exists, an allocation by `new` that fails frees the reserve before it throws
-/// std::bad_alloc. One object at a time.
+/// While an object exists, an allocation by `new` that fails frees a part of the reserve and is tried again;
+/// if it fails then, the rest is freed before it throws std::bad_alloc. One object at a time.
 class MemoryReserve {
  public:
   MemoryReserve();
