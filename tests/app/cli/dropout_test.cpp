@@ -14,7 +14,6 @@ using testing::has;
 using testing::mantissa;
 using testing::read_all;
 using testing::Result;
-using testing::write;
 
 constexpr const char* kAll =
     " --set adapter.dropout=0.2 train.attention_dropout=0.3 train.residual_dropout=0.1";
@@ -74,6 +73,11 @@ TEST_F(DropoutRun, IsInThePlanAndRefusesDora) {
   const Result r = mantissa(folder, "explain run.toml --set adapter.dropout=0.2 train.attention_dropout=0.3");
   EXPECT_EQ(r.code, 0) << r.err;
   EXPECT_TRUE(has(r.out, "dropout")) << r.out;
+  const Result plan =
+      mantissa(folder, "explain run.toml --json --set adapter.dropout=0.2 train.attention_dropout=0.3");
+  for (const char* kernel : {"\"attention, drops 0.3 of the probabilities\"", "\"dropout, drops 0.2\"",
+                             "\"attention.grad, drops 0.3 of the probabilities\""})
+    EXPECT_TRUE(has(plan.out, kernel)) << kernel;
   EXPECT_TRUE(has(refusal("train run.toml --out d --set adapter.dora=true adapter.dropout=0.1"),
                   "adapter.dropout = 0.1: is not available with DoRA"));
   EXPECT_TRUE(has(refusal("train run.toml --out d --set train.attention_dropout=1"),

@@ -83,13 +83,13 @@ bool excludes(std::string_view added, std::string_view name) {
   return begins && (name == "--resume" || name == "--overwrite" || name == "--dry-run");
 }
 
-/// Returns true for keys that modify a policy. A new policy replaces them.
 /// Returns true for an option's argument, such as "FILE", that is never empty.
 bool names_a_file(std::string_view argument) {
   constexpr std::array<std::string_view, 6> kFiles = {"FILE", "FILES", "DIR", "MODEL", "TOKENIZER", "GLOB"};
   return std::ranges::find(kFiles, argument) != kFiles.end();
 }
 
+/// Returns true for keys that modify a policy. A new policy replaces them.
 bool is_of_policy(std::string_view key_value) {
   return key_value.starts_with("precision.") && !key_value.starts_with("precision.rules") &&
          !key_value.starts_with("precision.native_only") && !key_value.starts_with("precision.deepspeed");

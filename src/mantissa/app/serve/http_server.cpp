@@ -146,8 +146,8 @@ int HttpServer::accept_clients(const std::stop_token& stop,
       broken = stop.stop_requested() ? 0 : error;
       break;
     }
-    if (error == EAGAIN) continue;  // the client has gone again
-    if (++failures == kPausesUntilTold && trouble)
+    const bool gone = error == EAGAIN;  // the client has gone again
+    if (!gone && ++failures == kPausesUntilTold && trouble)
       trouble(fmt::format("no client can connect for now: {}", std::generic_category().message(error)));
     std::this_thread::sleep_for(kPause);
   }

@@ -23,6 +23,7 @@ void serve(const api::Model& model, const ServeOptions& options, const std::stop
         "--api-key-file FILE, or the default --host 127.0.0.1",
         options.host);
   }
+  const MemoryReserve reserve;  // also for the end of the model
   rollout::check(options.defaults.sampling);
   const tokenizer::StopText checked(options.defaults.stop);
   const auto device = api::device_for(options.hardware);
@@ -37,7 +38,6 @@ void serve(const api::Model& model, const ServeOptions& options, const std::stop
   const std::string name = model.directory.empty() ? "model" : last_name(model.directory);
   Service service(name, language, scheduler, options.defaults, limits);
   HttpServer server(service, {options.host, options.port, options.api_key});
-  const MemoryReserve reserve;
   server.bind();
   if (options.on_ready) {
     options.on_ready({server.url(), name, rollout::name_of(policy), scheduler.streams(), scheduler.capacity(),

@@ -157,7 +157,7 @@ Graph build_log_prob(const ModelConfig& config, std::int64_t tokens, std::int64_
 }
 
 Graph build_scores(const ModelConfig& config, std::int64_t tokens, std::int64_t positions, bool train,
-                   const Frozen& frozen, const Dropout& dropout) {
+                   const Frozen& frozen, const DropoutRates& dropout) {
   check_positions(config, positions);
   Graph graph;
   NetworkBuilder b(graph, tokens, positions, {}, config.adapter.get());

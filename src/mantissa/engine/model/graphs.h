@@ -44,7 +44,7 @@ struct Extras {
   /// The slots of states that rows continue, as Segment::slot names them: inputs are "SCOPE.state", and the
   /// states after the rows "SCOPE.next_state". 0: every row begins its sequences.
   std::int64_t carried = 0;
-  Dropout dropout = {};
+  DropoutRates dropout = {};
 };
 
 /// Builds inputs "ids" and "targets" [tokens] (−1: no log-probability) and outputs "log_prob" and "lse"
@@ -58,7 +58,7 @@ graph::Graph build_log_prob(const ModelConfig& config, std::int64_t tokens, std:
 /// token, and with `train` the seed "dvalue" of that shape and the backward pass. Throws ConfigError if the
 /// model has fewer positions.
 graph::Graph build_scores(const ModelConfig& config, std::int64_t tokens, std::int64_t positions, bool train,
-                          const Frozen& frozen = {}, const Dropout& dropout = {});
+                          const Frozen& frozen = {}, const DropoutRates& dropout = {});
 
 /// Builds the forward pass of one token with the model's own head, for its parameters and layers.
 graph::Graph build_forward(const ModelConfig& config);

@@ -23,11 +23,11 @@ struct Sequences {
 };
 
 /// The rates at which a training step drops values; 0: none.
-struct Dropout {
+struct DropoutRates {
   double attention = 0;  // probabilities
   double residual = 0;   // what a sublayer adds to the residual stream
   double adapter = 0;    // inputs of the low-rank products of an adapter
-  friend bool operator==(const Dropout&, const Dropout&) = default;
+  friend bool operator==(const DropoutRates&, const DropoutRates&) = default;
 };
 
 /// The means of building a network: the ops, the number of positions, and the states for decoding.
@@ -43,8 +43,8 @@ class NetworkBuilder {
 
   std::int64_t positions() const { return positions_; }
 
-  void set_dropout(const Dropout& rates) { dropout_ = rates; }
-  const Dropout& dropout() const { return dropout_; }
+  void set_dropout(const DropoutRates& rates) { dropout_ = rates; }
+  const DropoutRates& dropout() const { return dropout_; }
   /// Adds the result of a sublayer, with its dropout, to the residual stream.
   ValueId add(const std::string& scope, ValueId residual, ValueId branch);
 
@@ -92,7 +92,7 @@ class NetworkBuilder {
   std::int64_t positions_;
   Sequences kept_;
   const Adapter* adapter_;
-  Dropout dropout_;
+  DropoutRates dropout_;
   ValueId chosen_ = graph::kNone;
 };
 

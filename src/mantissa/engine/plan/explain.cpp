@@ -103,6 +103,10 @@ std::string kernel_of(const Program& p, const Step& s) {
   if (s.rounding == Rounding::stochastic)
     kernel += ", stochastically, keyed by seed, sequence, position, feature and value";
   if (s.rounding == Rounding::toward_zero) kernel += ", toward zero";
+  if (const double rate = s.attributes.number("dropout", 0.0); rate > 0)
+    kernel += fmt::format(", drops {} of the probabilities", rate);
+  if (const double rate = s.attributes.number("rate", 0.0); rate > 0)
+    kernel += fmt::format(", drops {}", rate);
   if (s.recomputed) kernel += ", recomputed";
   if (const std::int64_t id = s.attributes.integer("padding_id", -1); id >= 0 && s.op->sums_tokens)
     kernel += fmt::format(", without tokens of the padding id {}", id);

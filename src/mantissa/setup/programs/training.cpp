@@ -48,7 +48,7 @@ double balance_weight(const config::RunConfig& config, const model::ModelConfig&
   return weight;
 }
 
-model::Dropout dropout_of(const config::RunConfig& config) {
+model::DropoutRates dropout_of(const config::RunConfig& config) {
   return {config.train.attention_dropout, config.train.residual_dropout, config.adapter.dropout};
 }
 

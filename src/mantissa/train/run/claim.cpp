@@ -153,7 +153,7 @@ void adopt_earlier(const fs::path& out, const RunNames& names) {
   disk::write_file_atomic(out / disk::kOwnedList, disk::owned_list(owned_by_runs(out, names), disk::kRun));
 }
 
-void claim(const fs::path& out, const RunNames& names) {
+std::string claim(const fs::path& out, const RunNames& names) {
   disk::OwnedKinds owned = disk::owned_kinds(out);
   std::erase_if(owned, [&](const auto& name) {  // every resumption adds one
     return report::is_event_file(name.first) && !disk::has_name(out / name.first);
@@ -161,8 +161,7 @@ void claim(const fs::path& out, const RunNames& names) {
   disk::add_owned(owned, names.files, disk::kRun);
   if (disk::owned_kinds(out) != owned)
     disk::write_file_atomic(out / disk::kOwnedList, disk::owned_list(owned));
-  disk::remove_abandoned(out);
-  io::remove_abandoned_states(out);
+  return disk::remove_abandoned(out);
 }
 
 void begin_anew(const fs::path& out) {

@@ -38,8 +38,8 @@ void check_result_stays(const std::filesystem::path& out, bool resumes);
 void adopt_earlier(const std::filesystem::path& out, const RunNames& names);
 
 /// Makes `out`, for which check_claim() holds, the directory of a run that writes `names`, and removes what
-/// killed processes left.
-void claim(const std::filesystem::path& out, const RunNames& names);
+/// killed processes left beside its states. Returns why the first of it stays, or "".
+std::string claim(const std::filesystem::path& out, const RunNames& names);
 
 /// Removes the files of an earlier run from `out`, for a run that begins. Its model and adapter stay until
 /// remove_earlier(), and meanwhile are named in `out` as earlier ones (files/io/model_path.h).

@@ -78,7 +78,7 @@ class Run {
     if (trainer_.step() == 0) begin_anew(out_);
     event_file_ = report::new_event_file(out_);
     if (config_.log.tensorboard) names_.files.insert(event_file_);
-    claim(out_, names_);
+    tell_stays("an unfinished result stays", claim(out_, names_));
     begin_directory();
     for (const std::string& note : trainer_.notes()) tell(note);
     keep_start();
